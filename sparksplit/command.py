@@ -1,0 +1,119 @@
+"""One command: its arguments, its configuration, its exit status. Each file of `jobs/` declares one."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sparksplit.config import Config, describe, load
+from sparksplit.errors import Interrupted, SparksplitError
+
+
+@dataclass(frozen=True)
+class Options:
+    """The switches that are not configuration, because they never change a result."""
+
+    overwrite: bool = False
+    resume: bool = False
+    debug: bool = False
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of `sparksplit`, and of `spark-submit jobs/NAME.py`.
+
+    run: takes the checked configuration and the options; raises SparksplitError where it fails.
+    default_config: gives the configuration file when the user names none; None makes --config required.
+    resumable: whether --resume means anything.
+    """
+
+    name: str
+    summary: str
+    config: type[Config]
+    run: Callable[[Any, Options], None]
+    default_config: Callable[[], str] | None = None
+    resumable: bool = False
+
+    def main(self, argv: Sequence[str] | None = None) -> int:
+        """Run the command with `argv` (sys.argv's by default) and return its exit status: 0, 1, 2 or 128 + signal."""
+        arguments = self._parser().parse_args(argv)
+        logging.basicConfig(
+            level=logging.DEBUG if arguments.debug else logging.INFO,
+            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        )
+        for noisy in ("py4j", "tensorflowonspark", "absl"):
+            logging.getLogger(noisy).setLevel(logging.INFO if arguments.debug else logging.ERROR)
+        options = Options(arguments.overwrite, getattr(arguments, "resume", False), arguments.debug)
+        try:
+            with _stopping_signals():
+                file = arguments.config or (self.default_config() if self.default_config else None)
+                self.run(load(self.config, file, arguments.set), options)
+        except SparksplitError as error:
+            if arguments.debug:
+                traceback.print_exc()
+            print(f"sparksplit {self.name}: {' '.join(str(error).split())}", file=sys.stderr)
+            return error.exit_status
+        except KeyboardInterrupt:
+            print(f"sparksplit {self.name}: stopped by SIGINT", file=sys.stderr)
+            return 128 + signal.SIGINT
+        except Exception as error:
+            if arguments.debug:
+                traceback.print_exc()
+            text = " ".join(str(error).split()) or "no message"
+            print(
+                f"sparksplit {self.name}: {type(error).__name__}: {text[:500]} (--debug shows where)", file=sys.stderr
+            )
+            return 1
+        return 0
+
+    def _parser(self) -> argparse.ArgumentParser:
+        parser = argparse.ArgumentParser(
+            prog=f"sparksplit {self.name}",
+            description=self.summary,
+            epilog=self._keys(),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        parser.add_argument(
+            "--config", metavar="FILE", required=self.default_config is None, help="the configuration (YAML)"
+        )
+        parser.add_argument(
+            "--set",
+            metavar="KEY=VALUE",
+            action="append",
+            default=[],
+            help="override one key, for example --set optimizer.learning_rate=0.05 (may be repeated)",
+        )
+        parser.add_argument("--overwrite", action="store_true", help="replace the output, whatever it holds")
+        if self.resumable:
+            parser.add_argument("--resume", action="store_true", help="go on from the output's last checkpoint")
+        parser.add_argument("--debug", action="store_true", help="log more, and show tracebacks")
+        return parser
+
+    def _keys(self) -> str:
+        lines = ["configuration keys (key: type, default):"]
+        for key, kind, default, text in describe(self.config):
+            lines.append(f"  {key}: {kind}{', ' + default if default else ''}")
+            if text:
+                lines.append(f"      {text}")
+        return "\n".join(lines)
+
+
+@contextmanager
+def _stopping_signals() -> Iterator[None]:
+    """Turn SIGTERM into Interrupted, so that `finally` blocks run; SIGINT is Python's KeyboardInterrupt already."""
+
+    def stop(signum: int, _frame: object) -> None:
+        raise Interrupted(signum)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
