@@ -1,0 +1,169 @@
+"""A prepared data set from arrays in memory, without Spark: for small data, tests and benchmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hdfs_io import lane_files, row_ids
+from hdfs_io.lane_files import FileFacts, LaneFile, Layout
+from hdfs_io.manifest import SPLITS, Manifest, Source, Split
+from hdfs_io.prepared import PreparedDataSet
+from hdfs_io.preprocessing import FittedPreprocessing, LabelSpec, TensorSpec
+from hdfs_io.publish import Output
+from sparksplit import __version__
+
+Array = npt.NDArray[Any]
+Rows = tuple[Array | Mapping[str, Array], Array | Sequence[str] | None]
+
+
+def from_arrays(
+    path: str,
+    splits: Mapping[str, Rows],
+    *,
+    lanes: int = 96,
+    classes: int | Sequence[str] | None = None,
+    scaling: str = "none",
+    scaling_by: str = "tensor",
+    block_size: int = 512 * 1024,
+    file_size: int = 128 * 1024 * 1024,
+    config_hash: str = "",
+) -> PreparedDataSet:
+    """Write the prepared data set `path` from NumPy arrays, with the row_ids and files that `preprocess` would give.
+
+    splits: train, validation and test (those missing are empty) to (x, y): x is an array [rows, ...], the tensor "x",
+        or a mapping of tensor names to arrays; y is [rows]: integers or text (classes), floats (numbers), or None
+    classes: names of the classes, or how many there are, where not all occur in the training split; integer labels are
+        then indices. By default the sorted distinct labels of the training split.
+    scaling, scaling_by: as in the configuration of `preprocess`
+
+    Replaces what is at `path` where that is sparksplit's. Raises ValueError for arrays that do not fit each other.
+    """
+    tensors, label = _specs(splits, classes)
+    probe = Layout(tensors, label, (), 1)
+    layout = Layout(tensors, label, (), lane_files.block_rows(probe.row_bytes, block_size), scaling_by == "feature")
+    output = Output(path, config_hash)
+    output.decide(overwrite=True)
+    with output.staging() as folder:
+        written: dict[str, Split] = {}
+        fitted = FittedPreprocessing()
+        for name in SPLITS:
+            facts = (
+                _write_split(folder, name, splits[name], layout, lanes=lanes, file_size=file_size)
+                if name in splits
+                else []
+            )
+            written[name], moments = lane_files.merge_split(facts, layout, lanes)
+            if name == "train":
+                fitted = lane_files.fit(moments, scaling, scaling_by)
+        manifest = Manifest(
+            config_hash=config_hash,
+            created_by=f"sparksplit {__version__}",
+            source=Source(format="arrays", files=[]),
+            lanes=lanes,
+            block_rows=layout.block_rows,
+            tensors=tensors,
+            label=label,
+            keep=[],
+            preprocessing=fitted,
+            splits=written,
+        )
+        manifest.write(folder)
+        manifest.description.write(folder)
+    return PreparedDataSet(output.path, manifest)
+
+
+def _inputs(x: Array | Mapping[str, Array]) -> dict[str, Array]:
+    return dict(x) if isinstance(x, Mapping) else {"x": np.asarray(x)}
+
+
+def _specs(
+    splits: Mapping[str, Rows], classes: int | Sequence[str] | None
+) -> tuple[list[TensorSpec], LabelSpec | None]:
+    unknown = set(splits) - set(SPLITS)
+    if unknown or "train" not in splits:
+        raise ValueError(f"splits must be train and, if wanted, validation and test (are {', '.join(splits)})")
+    x, y = splits["train"]
+    tensors = [
+        TensorSpec(name=name, dtype=array.dtype.name, shape=list(array.shape[1:])) for name, array in _inputs(x).items()
+    ]
+    if y is None:
+        return tensors, None
+    labels = np.asarray(y)
+    if labels.dtype.kind == "f":
+        return tensors, LabelSpec(dtype="float32", kind="number")
+    kind = "integer" if labels.dtype.kind in "iub" else "text"
+    if classes is None:
+        names = [str(value) for value in np.unique(labels)]
+    else:
+        names = [str(value) for value in (range(classes) if isinstance(classes, int) else classes)]
+    return tensors, LabelSpec(dtype="int64", classes=names, kind=kind)
+
+
+def _write_split(folder: str, name: str, rows: Rows, layout: Layout, *, lanes: int, file_size: int) -> list[FileFacts]:
+    inputs = _inputs(rows[0])
+    parts = []
+    count = len(next(iter(inputs.values())))
+    for tensor in layout.tensors:
+        array = inputs.get(tensor.name)
+        if array is None or list(array.shape[1:]) != tensor.shape or array.dtype.name != tensor.dtype:
+            raise ValueError(f"{name}: tensor {tensor.name} must be {tensor.dtype} {tensor.shape} as in train")
+        if len(array) != count:
+            raise ValueError(f"{name}: {len(array)} rows of {tensor.name}, {count} of the first tensor")
+        parts.append(np.ascontiguousarray(array, dtype=tensor.numpy_dtype))
+    fixed = [part.reshape(count, -1).view(np.uint8).reshape(count, -1) for part in parts if count]
+    index, text = None, None
+    if layout.label is not None:
+        if rows[1] is None or len(rows[1]) != count:
+            raise ValueError(f"{name}: as many labels as rows are needed ({count})")
+        content, text, index = _labels(name, np.asarray(rows[1]), layout.label)
+        if content is not None and count:
+            fixed.append(content.view(np.uint8).reshape(count, -1))
+    if count == 0:
+        return []
+    content_words = row_ids.content_hash(np.concatenate(fixed, axis=1), text)
+    ids = row_ids.row_id(content_words[:, 0], row_ids.duplicate_numbers(content_words))
+    lane = row_ids.lane_of(ids, lanes)
+    order = np.lexsort((content_words[:, 1], ids, lane))
+    starts = np.searchsorted(lane[order], np.arange(lanes + 1))
+    per_file = lane_files.lanes_per_file(count, layout.row_bytes, lanes, file_size)
+    facts = []
+    for first in range(0, lanes, per_file):
+        last = min(first + per_file, lanes)
+        if starts[first] == starts[last]:
+            continue
+        path = lane_files.file_name(name, first, per_file, lanes)
+        file = LaneFile(folder, FileFacts(name, first, path), layout)
+        for number in range(first, last):
+            for start in range(starts[number], starts[number + 1], layout.block_rows):
+                chosen = order[start : min(start + layout.block_rows, starts[number + 1])]
+                columns = [pa.array(row_ids.signed(ids[chosen]))]
+                columns += [
+                    lane_files.binary_column(part[chosen], tensor)
+                    for part, tensor in zip(parts, layout.tensors, strict=True)
+                ]
+                if index is not None:
+                    columns.append(pa.array(index[chosen]))
+                file.write(number, pa.table(columns, schema=layout.schema))
+        facts.append(file.close())
+    return facts
+
+
+def _labels(name: str, labels: Array, spec: LabelSpec) -> tuple[Array | None, list[bytes] | None, Array]:
+    """(content, text content, value to store) of the labels."""
+    if spec.kind == "number":
+        numbers = labels.astype("<f4")
+        return numbers, None, numbers
+    assert spec.classes is not None
+    place = {value: number for number, value in enumerate(spec.classes)}
+    try:
+        index = np.array([place[str(value)] for value in labels.tolist()], dtype=np.int64)
+    except KeyError as error:
+        raise ValueError(f"{name}: label {error} is not a class of the training split") from None
+    if spec.kind == "integer":
+        return labels.astype("<i8"), None, index
+    return None, [str(value).encode() for value in labels.tolist()], index

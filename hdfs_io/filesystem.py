@@ -1,0 +1,177 @@
+"""Files by path or URI, over pyarrow's file systems: the one place that knows schemes.
+
+Everything that reads or writes a user's path goes through here, never through `open`, so that a scheme added in
+`resolve` works everywhere. Unlike `os`, writing makes missing parents, and removing what is not there is no error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+from pyarrow import fs
+
+from sparksplit.errors import InputError
+
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+def resolve(path: str) -> tuple[fs.FileSystem, str]:
+    """The file system of `path` and the path within it; plain paths and file:// are local.
+
+    Raises InputError for an empty path and for a scheme that is not known.
+    """
+    scheme = _SCHEME.match(path)
+    if not path:
+        raise InputError("an empty path")
+    if scheme is None:
+        return fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
+    if scheme[1].lower() == "file":
+        return cast("tuple[fs.FileSystem, str]", fs.FileSystem.from_uri(path))
+    raise InputError(f"{path}: the scheme {scheme[1]}:// is not known; use a path or file://")
+
+
+def absolute(path: str) -> str:
+    """`path` in a form that means the same on the driver and on every executor."""
+    filesystem, inner = resolve(path)
+    return inner if isinstance(filesystem, fs.LocalFileSystem) else path
+
+
+def join(path: str, *parts: str) -> str:
+    """`path` with `parts` appended, for paths and URIs alike."""
+    return "/".join((path.rstrip("/"), *parts))
+
+
+def parent(path: str) -> str:
+    """The folder that holds `path`."""
+    return absolute(path).rstrip("/").rpartition("/")[0] or "/"
+
+
+def name(path: str) -> str:
+    """The last part of `path`."""
+    return absolute(path).rstrip("/").rpartition("/")[2]
+
+
+def _info(path: str) -> fs.FileInfo:
+    filesystem, inner = resolve(path)
+    with _named(path):
+        return filesystem.get_file_info(inner)
+
+
+def exists(path: str) -> bool:
+    """Whether there is a file or a folder at `path`."""
+    return bool(_info(path).type != fs.FileType.NotFound)
+
+
+def is_folder(path: str) -> bool:
+    """Whether there is a folder at `path`."""
+    return bool(_info(path).type == fs.FileType.Directory)
+
+
+def is_file(path: str) -> bool:
+    """Whether there is a file at `path`."""
+    return bool(_info(path).type == fs.FileType.File)
+
+
+def size(path: str) -> int:
+    """Bytes of the file at `path`. Raises InputError where there is none."""
+    info = _info(path)
+    if info.type != fs.FileType.File:
+        raise InputError(f"{path}: {'is a folder' if info.type == fs.FileType.Directory else 'does not exist'}")
+    return int(info.size)
+
+
+def listing(path: str) -> dict[str, int | None]:
+    """Names in the folder `path`, sorted, with their bytes (None for folders); empty where there is no folder."""
+    filesystem, inner = resolve(path)
+    with _named(path):
+        found = filesystem.get_file_info(fs.FileSelector(inner, allow_not_found=True))
+    return {
+        info.base_name: None if info.type == fs.FileType.Directory else int(info.size)
+        for info in sorted(found, key=lambda info: str(info.base_name))
+    }
+
+
+def open_input(path: str) -> Any:
+    """The file at `path` as a pyarrow file with random access. Raises InputError where it cannot be read."""
+    filesystem, inner = resolve(path)
+    with _named(path):
+        return filesystem.open_input_file(inner)
+
+
+def read_bytes(path: str) -> bytes:
+    """The whole content of a small file."""
+    with open_input(path) as file, _named(path):
+        return bytes(file.read())
+
+
+def read_json(path: str) -> Any:
+    """The value in a small JSON file. Raises InputError where it cannot be read or is not JSON."""
+    try:
+        return json.loads(read_bytes(path))
+    except (ValueError, RecursionError):
+        raise InputError(f"{path}: is not valid JSON") from None
+
+
+def make_folder(path: str) -> None:
+    """Make the folder `path` and its parents, where missing."""
+    filesystem, inner = resolve(path)
+    with _named(path, "cannot be made"):
+        filesystem.create_dir(inner, recursive=True)
+
+
+def write_bytes(path: str, content: bytes) -> None:
+    """Write a small file so that readers see the old content or the new one: under another name, then renamed."""
+    make_folder(parent(path))
+    filesystem, inner = resolve(path)
+    folder, _, last = inner.rpartition("/")
+    temporary = f"{folder}/.{last}.{uuid.uuid4().hex[:8]}"
+    with _named(path, "cannot be written"):
+        try:
+            with filesystem.open_output_stream(temporary) as stream:
+                stream.write(content)
+            filesystem.move(temporary, inner)
+        except BaseException:
+            if filesystem.get_file_info(temporary).type == fs.FileType.File:
+                filesystem.delete_file(temporary)
+            raise
+
+
+def write_json(path: str, value: Any) -> None:
+    """Write `value` as JSON, as `write_bytes` does."""
+    write_bytes(path, (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+
+
+def remove(path: str) -> None:
+    """Remove the file or the folder at `path` with all that it holds; nothing where there is none."""
+    filesystem, inner = resolve(path)
+    with _named(path, "cannot be removed"):
+        kind = filesystem.get_file_info(inner).type
+        if kind == fs.FileType.Directory:
+            filesystem.delete_dir(inner)
+        elif kind != fs.FileType.NotFound:
+            filesystem.delete_file(inner)
+
+
+def rename(old: str, new: str) -> None:
+    """Rename a file or a folder within one file system: the step that makes an output appear."""
+    filesystem, inner = resolve(old)
+    with _named(new, "cannot be written"):
+        filesystem.move(inner, resolve(new)[1])
+
+
+@contextmanager
+def _named(path: str, problem: str = "cannot be read") -> Iterator[None]:
+    """Turn an OSError into an InputError that names `path`."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError(f"{path}: does not exist") from None
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else " ".join(str(error).split())
+        raise InputError(f"{path}: {problem}: {reason}") from None

@@ -1,0 +1,280 @@
+"""Writing the Parquet files of a prepared data set: whole lanes, one row group for each block.
+
+The same code runs in Spark's executors and, for arrays in memory, without Spark.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hdfs_io import filesystem, row_ids
+from hdfs_io.manifest import File, FileLane, Split
+from hdfs_io.preprocessing import FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
+from hdfs_io.statistics import Moments
+
+ROW_ID = "row_id"
+LABEL = "label"
+
+
+def block_rows(row_bytes: int, block_size: int) -> int:
+    """Rows of a block of about `block_size` bytes: 16 to 4096."""
+    return max(16, min(4096, block_size // max(row_bytes, 1)))
+
+
+def lanes_per_file(rows: int, row_bytes: int, lanes: int, file_size: int) -> int:
+    """Consecutive lanes that share a file of about `file_size` bytes; a file holds at least one whole lane."""
+    files = max(1, min(lanes, -(-rows * row_bytes // file_size)))
+    return -(-lanes // files)
+
+
+def file_name(split: str, first: int, per_file: int, lanes: int) -> str:
+    """The path within the data set of the file whose first lane is `first`."""
+    width = max(3, len(str(lanes - 1)))
+    last = min(first + per_file, lanes) - 1
+    return f"{split}/lanes-{first:0{width}d}-{last:0{width}d}.parquet"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of a data set's files, and how rows are grouped in them."""
+
+    tensors: Sequence[TensorSpec]
+    label: LabelSpec | None
+    keep: Sequence[str]
+    block_rows: int
+    by_feature: bool = False
+    """Whether statistics are wanted for each value of a tensor."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """row_id as int64, a binary column for each tensor, the label, text columns to keep."""
+        fields = [pa.field(ROW_ID, pa.int64(), nullable=False)]
+        fields += [pa.field(tensor.name, pa.binary(), nullable=False) for tensor in self.tensors]
+        if self.label is not None:
+            fields.append(pa.field(LABEL, pa.from_numpy_dtype(np.dtype(self.label.dtype)), nullable=False))
+        return pa.schema(fields + [pa.field(name, pa.string()) for name in self.keep])
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row, without the columns to keep."""
+        label = 0 if self.label is None else np.dtype(self.label.dtype).itemsize
+        return 8 + label + sum(tensor.row_bytes for tensor in self.tensors)
+
+    def moments(self) -> dict[str, Moments]:
+        """Empty statistics of every tensor."""
+        return {tensor.name: Moments(tensor.values if self.by_feature else 1) for tensor in self.tensors}
+
+
+@dataclass
+class FileFacts:
+    """What the writer of a file tells the driver."""
+
+    split: str
+    first_lane: int
+    path: str
+    bytes: int = 0
+    lanes: list[tuple[int, int, int]] = field(default_factory=list)
+    """(lane, rows, first row group) of the lanes that have rows"""
+    crc32: list[int] = field(default_factory=list)
+    checksum: int = 0
+    label_counts: list[int] | None = None
+    moments: dict[str, Any] = field(default_factory=dict)
+
+
+class LaneFile:
+    """Writes one Parquet file. Lanes come in ascending order, each lane's rows in the (unsigned) order of row_id.
+
+    One block at most is held in memory, beside the batch that was given.
+    """
+
+    def __init__(self, folder: str, facts: FileFacts, layout: Layout) -> None:
+        self._layout, self._facts = layout, facts
+        self._schema = layout.schema
+        path = filesystem.join(folder, facts.path)
+        filesystem.make_folder(filesystem.parent(path))
+        self._path = path
+        target, inner = filesystem.resolve(path)
+        # LZ4 reads as fast as no compression at all and halves most data; pages of binary rows gain nothing from
+        # dictionaries or minima and maxima.
+        self._writer = pq.ParquetWriter(
+            inner,
+            self._schema,
+            filesystem=target,
+            compression="lz4",
+            use_dictionary=list(layout.keep),
+            write_statistics=False,
+            store_schema=True,
+        )
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
+        self._moments = layout.moments()
+        classes = None if layout.label is None or layout.label.classes is None else len(layout.label.classes)
+        self._counts = None if classes is None else np.zeros(classes, dtype=np.int64)
+
+    def write(self, lane: int, rows: pa.Table) -> None:
+        """Append `rows` (columns as in the layout's schema) to `lane`."""
+        lanes = self._facts.lanes
+        if not lanes or lanes[-1][0] != lane:
+            self._flush()
+            lanes.append((lane, 0, len(self._facts.crc32)))
+        known, count, first = lanes[-1]
+        lanes[-1] = (known, count + rows.num_rows, first)
+        self._pending.append(rows)
+        self._pending_rows += rows.num_rows
+        if self._pending_rows >= self._layout.block_rows:
+            self._flush(whole_blocks=True)
+
+    def close(self) -> FileFacts:
+        """End the file and return its facts."""
+        self._flush()
+        self._writer.close()
+        facts = self._facts
+        facts.bytes = filesystem.size(self._path)
+        facts.label_counts = None if self._counts is None else self._counts.tolist()
+        facts.moments = {name: moments.to_json() for name, moments in self._moments.items()}
+        return facts
+
+    def abort(self) -> None:
+        """Drop the file."""
+        self._pending = []
+        self._writer.close()
+        filesystem.remove(self._path)
+
+    def _flush(self, whole_blocks: bool = False) -> None:
+        if not self._pending:
+            return
+        rows = pa.concat_tables(self._pending)
+        size, start = self._layout.block_rows, 0
+        while rows.num_rows - start >= (size if whole_blocks else 1):
+            self._block(rows.slice(start, size))
+            start += size
+        rest = rows.slice(start) if start < rows.num_rows else None
+        self._pending = [] if rest is None else [rest]
+        self._pending_rows = 0 if rest is None else rest.num_rows
+
+    def _block(self, rows: pa.Table) -> None:
+        block = rows.combine_chunks()
+        ids = values_of(block.column(ROW_ID), np.dtype(np.int64))
+        arrays = [ids]
+        self._facts.checksum = (self._facts.checksum + row_ids.row_checksum(row_ids.unsigned(ids))) % 2**64
+        for tensor in self._layout.tensors:
+            values = tensor_of(block.column(tensor.name), tensor)
+            arrays.append(values)
+            self._moments[tensor.name].update(values)
+        if self._layout.label is not None:
+            label = values_of(block.column(LABEL), np.dtype(self._layout.label.dtype))
+            arrays.append(label)
+            if self._counts is not None:
+                self._counts += np.bincount(label, minlength=len(self._counts))
+        self._facts.crc32.append(crc32(arrays))
+        self._writer.write_table(block, row_group_size=block.num_rows)
+
+
+def crc32(arrays: Iterable[npt.NDArray[Any]]) -> int:
+    """The CRC-32 of the arrays' bytes, one after the other."""
+    crc = 0
+    for array in arrays:
+        crc = zlib.crc32(array.data, crc)
+    return crc
+
+
+def single_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """The column as one array, without a copy where it is one already."""
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def values_of(column: pa.ChunkedArray, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """A view of a column of numbers without nulls: `dtype` [rows]."""
+    array = single_chunk(column)
+    return np.frombuffer(array.buffers()[1], dtype=dtype, count=len(array), offset=array.offset * dtype.itemsize)
+
+
+def tensor_of(column: pa.ChunkedArray, tensor: TensorSpec) -> npt.NDArray[Any]:
+    """A view of a binary column whose rows have the tensor's bytes: its dtype [rows, *shape].
+
+    Raises ValueError where they have not.
+    """
+    array = single_chunk(column)
+    rows = len(array)
+    _, offsets, values = array.buffers()
+    if rows == 0 or values is None:
+        return np.zeros((rows, *tensor.shape), dtype=tensor.numpy_dtype)
+    ends = np.frombuffer(offsets, dtype=np.int32, count=rows + 1, offset=array.offset * 4)
+    if int(ends[-1]) - int(ends[0]) != rows * tensor.row_bytes:
+        raise ValueError(f"rows of {tensor.name} do not have {tensor.row_bytes} bytes")
+    flat = np.frombuffer(values, dtype=tensor.numpy_dtype, count=rows * tensor.values, offset=int(ends[0]))
+    return flat.reshape(rows, *tensor.shape)
+
+
+def binary_column(rows: npt.NDArray[Any], tensor: TensorSpec) -> pa.Array:
+    """The binary column of `rows` [n, *shape]: the values' little-endian bytes, without a copy where they are so."""
+    values = np.ascontiguousarray(rows, dtype=tensor.numpy_dtype)
+    if len(rows) * tensor.row_bytes >= 2**31:
+        raise ValueError(f"more than 2 GiB of {tensor.name} in one batch")
+    offsets = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(tensor.row_bytes)
+    return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(values)])
+
+
+def merge_split(facts: Iterable[FileFacts], layout: Layout, lanes: int) -> tuple[Split, dict[str, Moments]]:
+    """The manifest's entry of a split from its files' facts, and the statistics to fit on, merged in lane order."""
+    lane_rows, files, checksum, moments = [0] * lanes, [], 0, layout.moments()
+    classes = None if layout.label is None else layout.label.classes
+    counts = None if classes is None else np.zeros(len(classes), dtype=np.int64)
+    for file in sorted(facts, key=lambda file: file.first_lane):
+        for lane, rows, _ in file.lanes:
+            lane_rows[lane] = rows
+        checksum = (checksum + file.checksum) % 2**64
+        for name, state in file.moments.items():
+            moments[name].merge(Moments.from_json(state))
+        if counts is not None:
+            counts += np.asarray(file.label_counts, dtype=np.int64)
+        places = [FileLane(lane=lane, first_row_group=first) for lane, _, first in file.lanes]
+        files.append(File(path=file.path, bytes=file.bytes, lanes=places, crc32=file.crc32))
+    split = Split(
+        rows=sum(lane_rows),
+        checksum=checksum,
+        lane_rows=lane_rows,
+        statistics={name: found.whole() for name, found in moments.items()},
+        label_counts=None if counts is None else counts.tolist(),
+        files=files,
+    )
+    return split, moments
+
+
+def fit(moments: dict[str, Moments], scaling: str, by: str) -> FittedPreprocessing:
+    """The preprocessing fitted on the training split's `moments`.
+
+    scaling: none; unit (minimum to 0, maximum to 1); standard (mean to 0, standard deviation to 1)
+    by: one pair of numbers for the whole tensor, or one for each feature
+
+    Missing values are filled with their feature's mean. A constant is only moved, never divided by zero.
+    """
+    tensors = {}
+    for name, found in moments.items():
+        whole = found.whole()
+        low, high, mean, std = found.min, found.max, found.mean, found.std
+        if by == "tensor":
+            low, high, mean, std = (np.array([value]) for value in (whole.min, whole.max, whole.mean, whole.std))
+        low, high = np.where(np.isfinite(low), low, 0.0), np.where(np.isfinite(high), high, 0.0)
+        offset, width = np.zeros(1), np.ones(1)
+        if scaling == "unit":
+            offset, width = low, high - low
+        elif scaling == "standard":
+            offset, width = mean, std
+        scale = 1.0 / np.where(width > 0, width, 1.0)
+        tensors[name] = TensorPreprocessing(
+            offset=_numbers(offset), scale=_numbers(scale), impute=_numbers(found.mean) if found.missing else None
+        )
+    return FittedPreprocessing(tensors=tensors)
+
+
+def _numbers(values: npt.NDArray[np.float64]) -> float | list[float]:
+    return float(values[0]) if len(values) == 1 else [float(value) for value in values]

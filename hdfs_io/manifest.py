@@ -1,0 +1,108 @@
+"""manifest.json: what a prepared data set holds, where, and the checksums that it must have."""
+
+from __future__ import annotations
+
+from hdfs_io import filesystem
+from hdfs_io.preprocessing import (
+    FORMAT_VERSION,
+    Description,
+    FittedPreprocessing,
+    Frozen,
+    LabelSpec,
+    TensorSpec,
+    read_model,
+)
+
+FILE = "manifest.json"
+SPLITS = ("train", "validation", "test")
+
+
+class SourceFile(Frozen):
+    """One raw file."""
+
+    path: str
+    bytes: int
+
+
+class Source(Frozen):
+    """Where the rows came from."""
+
+    format: str
+    files: list[SourceFile]
+
+
+class Statistics(Frozen):
+    """One tensor's values over a split, missing ones left out; zeros where it has none."""
+
+    min: float
+    max: float
+    mean: float
+    std: float
+    """The population's standard deviation."""
+    missing: int = 0
+
+
+class FileLane(Frozen):
+    """Where a lane begins in its file; its blocks are the row groups from here on."""
+
+    lane: int
+    first_row_group: int
+
+
+class File(Frozen):
+    """One Parquet file of whole lanes; each row group is one block of one lane."""
+
+    path: str
+    """Relative to the data set, such as train/lanes-000-047.parquet."""
+    bytes: int
+    lanes: list[FileLane]
+    crc32: list[int]
+    """By row group: CRC-32 of the value buffers of row_id, the tensors in order, and the label."""
+
+
+class Split(Frozen):
+    """The rows of train, validation or test; may have none, and then no files."""
+
+    rows: int
+    checksum: int
+    """The ledger's: the sum modulo 2^64 of mix64(row_id)."""
+    lane_rows: list[int]
+    """Rows of each lane; every block of a lane has the manifest's `block_rows` rows, but its last."""
+    statistics: dict[str, Statistics]
+    label_counts: list[int] | None = None
+    """Rows of each class; None where the label is no class."""
+    files: list[File]
+
+
+class Manifest(Frozen):
+    """The whole of manifest.json."""
+
+    format_version: int = FORMAT_VERSION
+    config_hash: str
+    created_by: str
+    source: Source
+    lanes: int
+    block_rows: int
+    tensors: list[TensorSpec]
+    label: LabelSpec | None
+    keep: list[str]
+    preprocessing: FittedPreprocessing
+    splits: dict[str, Split]
+
+    @property
+    def description(self) -> Description:
+        """What a model needs to know of the data set."""
+        return Description(tensors=self.tensors, label=self.label, preprocessing=self.preprocessing)
+
+    def blocks(self, split: str, lane: int) -> int:
+        """Blocks of `lane` in `split`."""
+        return -(-self.splits[split].lane_rows[lane] // self.block_rows)
+
+    def write(self, folder: str) -> None:
+        """Write manifest.json into `folder`."""
+        filesystem.write_bytes(filesystem.join(folder, FILE), (self.model_dump_json() + "\n").encode())
+
+    @classmethod
+    def read(cls, folder: str) -> Manifest:
+        """Read manifest.json from `folder`. Raises InputError where it is missing, damaged or of an unknown version."""
+        return read_model(cls, filesystem.join(folder, FILE))

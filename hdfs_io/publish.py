@@ -1,0 +1,136 @@
+"""Atomic publishing: an output appears by rename, complete, or not at all."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from hdfs_io import filesystem
+from sparksplit import __version__
+from sparksplit.errors import InputError, UsageError
+
+SUCCESS = "_SUCCESS"
+"""Written last: a folder without it is not complete."""
+CONFIG = "_CONFIG"
+"""Written first: whose output the folder is, and the hash of its configuration."""
+
+
+class Output:
+    """The output folder of a command: what is there already, and how a new one takes its place.
+
+    path: the folder
+    config_hash: of all that can change the result; leaves out the output's own path
+    """
+
+    def __init__(self, path: str, config_hash: str) -> None:
+        self.path = filesystem.absolute(path).rstrip("/")
+        self.config_hash = config_hash
+
+    def decide(self, overwrite: bool = False, resume: bool = False) -> Literal["done", "fresh", "resume"]:
+        """What is to be done, without doing it.
+
+        done: it is complete and was made with the same configuration. fresh: there is nothing, or something incomplete
+        or to be overwritten, that the new output will replace. resume: it is incomplete and may be gone on with.
+
+        Raises UsageError where the folder was made with another configuration, or is not sparksplit's: that one is
+        never replaced, not even with `overwrite`.
+        """
+        if not filesystem.exists(self.path):
+            return "fresh"
+        if not filesystem.is_folder(self.path):
+            raise InputError(f"{self.path}: the output exists and is not a folder")
+        names = filesystem.listing(self.path)
+        if not names:
+            return "fresh"
+        if CONFIG not in names:
+            raise UsageError(f"{self.path}: exists and is not an output of sparksplit; choose another folder")
+        if overwrite:
+            return "fresh"
+        same = self._recorded_hash() == self.config_hash
+        if SUCCESS in names:
+            if same:
+                return "done"
+            raise UsageError(f"{self.path}: exists, made with another configuration; --overwrite replaces it")
+        if not resume:
+            return "fresh"
+        if same:
+            return "resume"
+        raise UsageError(f"{self.path}: cannot be resumed: it was begun with another configuration")
+
+    def _recorded_hash(self) -> str | None:
+        recorded = filesystem.read_json(filesystem.join(self.path, CONFIG))
+        return recorded.get("config_hash") if isinstance(recorded, dict) else None
+
+    @contextmanager
+    def staging(self) -> Iterator[str]:
+        """A new folder beside the output, to be filled; becomes the output where the block ends without an error.
+
+        Removed otherwise, as are those that killed predecessors left.
+        """
+        folder = self._beside("staging")
+        self._sweep()
+        filesystem.make_folder(folder)
+        try:
+            self._mark(folder)
+            yield folder
+            filesystem.write_bytes(filesystem.join(folder, SUCCESS), b"")
+            publish_folder(folder, self.path)
+        except BaseException:
+            filesystem.remove(folder)
+            raise
+
+    def begin(self) -> None:
+        """Make the output folder, empty but for its mark, for an output that fills up in place."""
+        self._sweep()
+        filesystem.remove(self.path)
+        filesystem.make_folder(self.path)
+        self._mark(self.path)
+
+    def complete(self) -> None:
+        """Declare an output that filled up in place complete."""
+        filesystem.write_bytes(filesystem.join(self.path, SUCCESS), b"")
+
+    def _mark(self, folder: str) -> None:
+        filesystem.write_bytes(
+            filesystem.join(folder, CONFIG),
+            json.dumps({"config_hash": self.config_hash, "created_by": f"sparksplit {__version__}"}).encode() + b"\n",
+        )
+
+    def _beside(self, kind: str) -> str:
+        return _hidden(self.path, kind)
+
+    def _sweep(self) -> None:
+        folder, last = filesystem.parent(self.path), filesystem.name(self.path)
+        for name in filesystem.listing(folder):
+            if name.startswith((f".{last}.staging-", f".{last}.old-")):
+                filesystem.remove(filesystem.join(folder, name))
+
+
+def publish_file(path: str, content: bytes) -> None:
+    """Write a file that appears whole, or not at all."""
+    filesystem.write_bytes(path, content)
+
+
+def publish_folder(temporary: str, final: str) -> None:
+    """Rename the folder `temporary` to `final`, in place of what is there.
+
+    What was there is set aside first and removed last: a crash in between leaves one of the two whole, or
+    neither, never a mixture.
+    """
+    filesystem.make_folder(filesystem.parent(final))
+    if not filesystem.exists(final):
+        filesystem.rename(temporary, final)
+        return
+    old = _hidden(final, "old")
+    filesystem.rename(final, old)
+    filesystem.rename(temporary, final)
+    filesystem.remove(old)
+
+
+def _hidden(path: str, kind: str) -> str:
+    """A new name beside `path`, which listings of inputs skip."""
+    parent = filesystem.parent(path).rstrip("/")
+    return f"{parent}/.{filesystem.name(path)}.{kind}-{uuid.uuid4().hex[:8]}"

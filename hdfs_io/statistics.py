@@ -1,0 +1,106 @@
+"""Running statistics of a tensor, mergeable: what scaling and imputing are fitted on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hdfs_io.manifest import Statistics
+
+F64 = npt.NDArray[np.float64]
+
+
+class Moments:
+    """Count, minimum, maximum, mean and squared deviations of a tensor, or of each of its values.
+
+    Merged in a fixed order the result has the same bits wherever the parts were computed. Missing values (NaN) are
+    counted apart. Source of the merge: Chan, Golub, LeVeque: Updating Formulae and a Pairwise Algorithm (1979).
+
+    features: 1 for the tensor as a whole, or the number of its values
+    """
+
+    def __init__(self, features: int = 1) -> None:
+        self.count: F64 = np.zeros(features)
+        self.missing = 0
+        self.min: F64 = np.full(features, np.inf)
+        self.max: F64 = np.full(features, -np.inf)
+        self.mean: F64 = np.zeros(features)
+        self.squares: F64 = np.zeros(features)
+
+    def update(self, rows: npt.NDArray[Any]) -> None:
+        """Take in `rows` [n, ...] of any real dtype."""
+        if rows.size == 0:
+            return
+        part = Moments(len(self.count))
+        if rows.dtype == np.uint8 and len(self.count) == 1:
+            part._from_bytes(rows)
+        else:
+            part._from_values(rows)
+        self.merge(part)
+
+    def _from_bytes(self, rows: npt.NDArray[Any]) -> None:
+        counts = np.bincount(rows.reshape(-1), minlength=256)
+        values, present = np.arange(256.0), np.flatnonzero(counts)
+        self.count[:] = rows.size
+        self.min[:], self.max[:] = present[0], present[-1]
+        self.mean[:] = (counts * values).sum() / rows.size
+        self.squares[:] = (counts * (values - self.mean) ** 2).sum()
+
+    def _from_values(self, rows: npt.NDArray[Any]) -> None:
+        values = rows.reshape(len(rows), -1).T if len(self.count) > 1 else rows.reshape(1, -1)
+        values = np.ascontiguousarray(values, dtype=np.float64)
+        gaps = np.isnan(values)
+        self.missing = int(gaps.sum())
+        self.count = values.shape[1] - gaps.sum(axis=1).astype(np.float64)
+        self.min = np.where(gaps, np.inf, values).min(axis=1) if self.missing else values.min(axis=1)
+        self.max = np.where(gaps, -np.inf, values).max(axis=1) if self.missing else values.max(axis=1)
+        filled = np.where(gaps, 0.0, values) if self.missing else values
+        self.mean = filled.sum(axis=1) / np.maximum(self.count, 1)
+        deviations = np.where(gaps, 0.0, values - self.mean[:, None]) if self.missing else values - self.mean[:, None]
+        self.squares = (deviations**2).sum(axis=1)
+
+    def merge(self, other: Moments) -> None:
+        """Take in the rows that `other` has seen."""
+        total = self.count + other.count
+        weight = other.count / np.maximum(total, 1)
+        delta = other.mean - self.mean
+        self.squares = self.squares + other.squares + delta**2 * self.count * weight
+        self.mean = self.mean + delta * weight
+        self.min, self.max = np.minimum(self.min, other.min), np.maximum(self.max, other.max)
+        self.count, self.missing = total, self.missing + other.missing
+
+    @property
+    def std(self) -> F64:
+        """The population's standard deviation, by feature."""
+        return np.sqrt(self.squares / np.maximum(self.count, 1))
+
+    def whole(self) -> Statistics:
+        """The statistics over all features together."""
+        count = float(self.count.sum())
+        if count == 0:
+            return Statistics(min=0.0, max=0.0, mean=0.0, std=0.0, missing=self.missing)
+        mean = float((self.mean * self.count).sum() / count)
+        squares = float((self.squares + self.count * (self.mean - mean) ** 2).sum())
+        return Statistics(
+            min=float(self.min.min()),
+            max=float(self.max.max()),
+            mean=mean,
+            std=float(np.sqrt(squares / count)),
+            missing=self.missing,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The state, to be sent from an executor to the driver; floats keep their bits."""
+        lists = {key: getattr(self, key).tolist() for key in ("count", "min", "max", "mean", "squares")}
+        return {**lists, "missing": self.missing}
+
+    @classmethod
+    def from_json(cls, state: dict[str, Any]) -> Moments:
+        """The reverse of `to_json`."""
+        moments = cls(len(state["count"]))
+        for key in ("count", "min", "max", "mean", "squares"):
+            setattr(moments, key, np.asarray(state[key], dtype=np.float64))
+        moments.missing = state["missing"]
+        return moments
