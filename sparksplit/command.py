@@ -14,6 +14,7 @@ from typing import Any
 
 from sparksplit.config import Config, describe, load
 from sparksplit.errors import Interrupted, SparksplitError
+from sparksplit.progress import LogHandler
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Command:
         logging.basicConfig(
             level=logging.DEBUG if arguments.debug else logging.INFO,
             format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+            handlers=[LogHandler()],
         )
         for noisy in ("py4j", "tensorflowonspark", "absl"):
             logging.getLogger(noisy).setLevel(logging.INFO if arguments.debug else logging.ERROR)
@@ -60,9 +62,12 @@ class Command:
                 traceback.print_exc()
             print(f"sparksplit {self.name}: {' '.join(str(error).split())}", file=sys.stderr)
             return error.exit_status
-        except KeyboardInterrupt:
-            print(f"sparksplit {self.name}: stopped by SIGINT", file=sys.stderr)
-            return 128 + signal.SIGINT
+        except KeyboardInterrupt as error:
+            if arguments.debug:
+                traceback.print_exc()
+            stopped = error if isinstance(error, Interrupted) else Interrupted(signal.SIGINT)
+            print(f"sparksplit {self.name}: {stopped}", file=sys.stderr)
+            return stopped.exit_status
         except Exception as error:
             if arguments.debug:
                 traceback.print_exc()

@@ -95,6 +95,13 @@ class _Prefixed(Source):
         return self.whole.place(self.prefix + key)
 
 
+def shipped(name: str) -> str:
+    """The path of the file `name` of the folder conf/, in a checkout or in an installed package."""
+    package = Path(__file__).resolve().parent
+    checkout = package.parent / "conf" / name
+    return str(checkout if checkout.is_file() else package / "conf" / name)
+
+
 def digest(values: Any) -> str:
     """A hash of JSON-able `values` that does not depend on key order: 16 hexadecimal digits of SHA-256."""
     text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
@@ -262,21 +269,24 @@ def _sections(config: Config, prefix: Key) -> Iterator[tuple[Config, Key]]:
 
 
 def _type_name(annotation: Any) -> str:
-    if annotation is type(None):
-        return "null"
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         return " | ".join(str(arg) for arg in args)
     if origin in (Union, UnionType):
         return " | ".join(_type_name(arg) for arg in args)
-    if origin is not None and hasattr(annotation, "__metadata__"):
-        return _type_name(origin)
     if origin in (list, tuple):
         return f"list of {_type_name(args[0])}"
-    if origin is dict or annotation is dict or annotation is Any:
-        return "mapping" if annotation is not Any else "any"
-    names = {str: "text", int: "whole number", float: "number", bool: "true | false"}
-    return names.get(annotation, getattr(annotation, "__name__", str(annotation)))
+    names = {
+        type(None): "null",
+        str: "text",
+        int: "whole number",
+        float: "number",
+        bool: "true | false",
+        list: "list",
+        dict: "mapping",
+        Any: "any",
+    }
+    return names.get(origin or annotation, getattr(annotation, "__name__", str(annotation)))
 
 
 def _show(value: Any) -> str:

@@ -1,12 +1,14 @@
 """The exceptions that a command turns into one line and an exit status.
 
-    SparksplitError
-     |- UsageError      exit 2: what the user gave is wrong
-     |   |- ConfigError     a key of the configuration, or a command-line argument
-     |   |- InputError      a file or a folder that was to be read or written
-     |- RunError        exit 1: the run failed
-         |- NodeFailed      a node, or the executor that held it, ended or hung
-         |- Interrupted     the driver was asked to stop (SIGINT, SIGTERM)
+SparksplitError
+ |- UsageError      exit 2: what the user gave is wrong
+ |   |- ConfigError     a key of the configuration, or a command-line argument
+ |   |- InputError      a file or a folder that was to be read or written
+ |- RunError        exit 1: the run failed
+     |- NodeFailed      a node, or the executor that held it, ended or hung
+
+KeyboardInterrupt       Python's own, on SIGINT
+ |- Interrupted         the driver was asked to stop by another signal (SIGTERM)
 """
 
 from __future__ import annotations
@@ -49,8 +51,11 @@ class NodeFailed(RunError):
         self.rank = rank
 
 
-class Interrupted(RunError):
-    """The driver was asked to stop by a signal; the exit status is the shell's 128 + number."""
+class Interrupted(KeyboardInterrupt):
+    """The driver was asked to stop by a signal; the exit status is the shell's 128 + number.
+
+    Not an Exception: like Ctrl-C it may come anywhere, and py4j, among others, turns any Exception into its own.
+    """
 
     def __init__(self, signum: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name}")

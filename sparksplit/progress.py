@@ -1,0 +1,209 @@
+"""Progress of anything that takes more than a few seconds: a bar on a terminal, plain lines in a log.
+
+Everything goes to stderr, so that a command's stdout stays what the user asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LINE_SECONDS = 10.0
+"""Seconds between two lines where there is no terminal."""
+
+_POLL_SECONDS = 0.5
+_LOOK_AHEAD = 16  # job numbers that are asked for at once: more than Spark starts between two polls
+
+
+class _Terminal:
+    """The bars of all open `Progress`; rich allows one live display at a time."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.bars: Bars | None = None
+        self.open = 0
+
+    def enter(self) -> Bars:
+        with self.lock:
+            if self.bars is None:
+                self.bars = Bars(
+                    TextColumn("{task.description}"),
+                    BarColumn(),
+                    TextColumn("{task.fields[amount]}"),
+                    TimeElapsedColumn(),
+                    TextColumn("{task.fields[text]}"),
+                    console=Console(stderr=True),
+                    # A redirected stdout belongs to whoever reads it, not to the terminal's display.
+                    redirect_stdout=sys.stdout.isatty(),
+                )
+                self.bars.start()
+            self.open += 1
+            return self.bars
+
+    def leave(self) -> None:
+        with self.lock:
+            self.open -= 1
+            if self.open == 0 and self.bars is not None:
+                self.bars.stop()
+                self.bars = None
+
+
+_terminal = _Terminal()
+
+
+def say(text: str) -> None:
+    """Print one line on stderr, above the bar where there is one. Safe from any thread."""
+    with _terminal.lock:
+        if _terminal.bars is not None:
+            _terminal.bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+
+class LogHandler(logging.Handler):
+    """Writes log records with `say`, so that they do not tear the bar apart."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(self.format(record))
+
+
+class Progress:
+    """Progress of one piece of work, as a context manager; safe from any thread.
+
+    title: what is being done.
+    total: how many `unit`s there are; None where nobody knows.
+    unit: what is counted, in the plural.
+    """
+
+    def __init__(self, title: str, total: float | None, unit: str) -> None:
+        self.title, self.total, self.unit = title, total, unit
+        self.done = 0.0
+        self.text = ""
+        self._started = time.monotonic()
+        self._finished = threading.Event()
+        self._bars: Bars | None = None
+        self._lines: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        self._started = time.monotonic()
+        if sys.stderr.isatty():
+            self._bars = _terminal.enter()
+            self._task = self._bars.add_task(self.title, total=self.total, amount="", text="")
+        else:
+            self._lines = threading.Thread(target=self._print_lines, name=f"progress of {self.title}", daemon=True)
+            self._lines.start()
+        return self
+
+    def update(self, done: float, text: str = "", total: float | None = None) -> None:
+        """Set how many units are `done`, what else there is to say (one short line), and a new `total` if it grew."""
+        self.done, self.text = done, text
+        if total is not None:
+            self.total = total
+        if self._bars is not None:
+            self._bars.update(self._task, completed=done, total=self.total, text=text, amount=self._amount())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._finished.set()
+        outcome = "done" if kind is None else "stopped"
+        if self._bars is not None:
+            self._bars.update(self._task, amount=self._amount(), text=self.text if kind is None else outcome)
+            self._bars.stop_task(self._task)
+            _terminal.leave()
+        elif self._lines is not None:
+            self._lines.join()
+            say(self._line(outcome))
+
+    def _print_lines(self) -> None:
+        while not self._finished.wait(LINE_SECONDS):
+            say(self._line(self.text))
+
+    def _line(self, text: str) -> str:
+        seconds = time.monotonic() - self._started
+        share = f"{100 * self.done / self.total:.0f} %, " if self.total else ""
+        return f"{self.title}: {share}{self._amount()}, {seconds:.0f} s{', ' + text if text else ''}"
+
+    def _amount(self) -> str:
+        of = f" of {self.total:,.10g}" if self.total is not None else ""
+        return f"{self.done:,.10g}{of} {self.unit}"
+
+
+class _Tasks:
+    """Counts the tasks of the Spark jobs that are started after it."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.tracker = spark.sparkContext.statusTracker()
+        # Spark numbers its jobs in order; only jobs outside any group can be listed once they have ended.
+        listed = [*self.tracker.getActiveJobsIds(), *self.tracker.getJobIdsForGroup()]
+        self.next = max(listed, default=-1) + 1
+        self.running: set[int] = set()
+        self.ended = 0
+
+    def count(self) -> tuple[int, int]:
+        """(completed tasks, known tasks)."""
+        for job in range(self.next, self.next + _LOOK_AHEAD):
+            if self.tracker.getJobInfo(job) is not None:
+                self.running.update(range(self.next, job + 1))
+                self.next = job + 1
+        completed = known = 0
+        for job in sorted(self.running):
+            info = self.tracker.getJobInfo(job)
+            stages = [self.tracker.getStageInfo(stage) for stage in info.stageIds] if info else []
+            done = sum(stage.numCompletedTasks for stage in stages if stage)
+            if info is None or info.status != "RUNNING":
+                # An ended job has no tasks to come: those of its skipped stages were never going to run.
+                self.running.discard(job)
+                self.ended += done
+            else:
+                completed += done
+                known += sum(stage.numTasks for stage in stages if stage)
+        return self.ended + completed, self.ended + known
+
+
+@contextmanager
+def spark_progress(spark: SparkSession, title: str) -> Iterator[None]:
+    """Show the completed and known tasks of the Spark jobs that are started inside.
+
+    The total grows while Spark adds jobs: a query's later stages are planned from the sizes of its earlier ones.
+    """
+    finished = threading.Event()
+
+    def watch(progress: Progress) -> None:
+        try:
+            tasks = _Tasks(spark)
+            ready.set()
+            last = False
+            while not last:
+                last = finished.wait(_POLL_SECONDS)
+                done, known = tasks.count()
+                progress.update(done, total=known)
+        except Exception as error:  # the session may end while it is asked; the work inside reports that
+            logging.getLogger(__name__).debug("the progress of %r is no longer known: %s", title, error)
+        finally:
+            ready.set()
+
+    ready = threading.Event()
+    with Progress(title, None, "tasks") as progress:
+        # A thread of its own has its own connection to the JVM, so it never waits for the work that it watches.
+        watcher = threading.Thread(target=watch, args=(progress,), name=f"progress of {title}", daemon=True)
+        watcher.start()
+        ready.wait(timeout=5)
+        try:
+            yield
+        finally:
+            finished.set()
+            watcher.join(timeout=5)

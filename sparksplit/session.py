@@ -1,0 +1,372 @@
+"""The Spark session of a command: spark-submit's, or a local cluster of its own that leaves nothing behind."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import pairwise
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from sparksplit.config import shipped
+from sparksplit.errors import ConfigError, RunError
+from sparksplit.java import java_home
+from sparksplit.progress import say
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STOP_SECONDS = 15.0
+"""How long Spark may take to stop before its processes are killed."""
+
+_MARK = "SPARKSPLIT_SESSION"  # in the environment of every process of a local cluster: how they are found again
+
+
+@contextmanager
+def spark_session(
+    app_name: str, executors: int, settings: dict[str, str] | None = None, *, nodes: bool = True
+) -> Iterator[SparkSession]:
+    """Give a Spark session, and stop it however the block ends.
+
+    The master and everything else that spark-submit, or Spark's own configuration files, set is used. Without a
+    master there, a cluster of `executors` processes with one task slot each is started on this machine; nothing of
+    it is left afterwards: no process, no file. Inside another `spark_session` that one is given, and not stopped.
+
+    settings: Spark's keys, for a session that this call starts; spark-submit's and the files' win over them.
+    nodes: the session is to hold nodes, which some masters and settings cannot.
+
+    Raises ConfigError for such a master or setting, and where no Java is found; RunError where Spark does not start.
+    """
+    running = _running_session()
+    if running is not None:
+        yield running
+        return
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    configured = _configured(submitted)
+    _check(configured, nodes)
+    wanted = {"spark.app.name": app_name, **_settings(executors, configured, submitted), **(settings or {})}
+    wanted.update((key, value) for key, value in configured.items() if key not in _ADDED_TO)
+    handlers = _handlers()
+    with ExitStack() as stack:
+        if not submitted:
+            stack.enter_context(_own_processes(wanted))
+        spark = _start(wanted)
+        stack.callback(_stop, spark)
+        try:
+            with _interruptible(handlers, spark):
+                yield spark
+        finally:
+            with _undisturbed():
+                stack.close()
+
+
+def _running_session() -> SparkSession | None:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.getOrCreate() if SparkContext._active_spark_context is not None else None
+
+
+def _configured(submitted: bool) -> dict[str, str]:
+    """What the user told Spark: by spark-submit, or by the files and variables that a Spark of our own would read.
+
+    Read here rather than asked of Spark, so that a wrong setting is known before a JVM runs.
+    """
+    if submitted:
+        from pyspark import SparkConf, SparkContext
+
+        SparkContext._ensure_initialized()  # connects to spark-submit's JVM
+        found = dict(SparkConf().getAll())
+        if found.get("spark.app.name") == Path(sys.argv[0]).name:
+            del found["spark.app.name"]  # spark-submit's default
+        return found
+    found = _read_defaults(_spark_conf_folder() / "spark-defaults.conf")
+    if "MASTER" in os.environ:
+        found.setdefault("spark.master", os.environ["MASTER"])
+    words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    for option, value in pairwise(words):
+        key, equals, text = value.partition("=")
+        if option == "--master":
+            found["spark.master"] = value
+        elif option in ("--conf", "-c") and equals:
+            found[key] = text
+    return found
+
+
+def _spark_conf_folder() -> Path:
+    home = os.environ.get("SPARK_HOME") or _pyspark_home()
+    return Path(os.environ.get("SPARK_CONF_DIR") or Path(home) / "conf")
+
+
+def _read_defaults(file: Path) -> dict[str, str]:
+    """The keys and values of a spark-defaults.conf; {} where there is none."""
+    if not file.is_file():
+        return {}
+    lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
+    pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line and line[0] not in "#!")
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+
+
+def _check(configured: dict[str, str], nodes: bool) -> None:
+    if not nodes:
+        return
+    master = configured.get("spark.master", "")
+    if re.fullmatch(r"local(\[.*\])?", master):
+        raise ConfigError(
+            f"spark.master: {master} runs everything in one process, and every node needs an executor of its own:"
+            " use local-cluster[2,1,1024] (executors, cores, MiB), yarn or spark://..., or start with `sparksplit`,"
+            " which brings a local cluster when no master is set"
+        )
+    for key, why in (
+        ("spark.dynamicAllocation.enabled", "an executor that Spark takes away ends its node"),
+        ("spark.speculation", "a node that Spark starts twice joins twice"),
+    ):
+        if configured.get(key, "false").strip().lower() == "true":
+            raise ConfigError(f"{key}: must be false (is true): {why}")
+
+
+_ADDED_TO = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions", "spark.executorEnv.PYTHONPATH")
+
+
+def _settings(executors: int, configured: dict[str, str], submitted: bool) -> dict[str, str]:
+    settings = {
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.ui.showConsoleProgress": "false",  # sparksplit shows its own
+    }
+    if not configured.get("spark.master", "local-cluster").startswith("local-cluster"):
+        return settings
+    # Executors run on this machine, perhaps from a checkout that is not installed.
+    settings["spark.executorEnv.PYTHONPATH"] = _python_path(configured.get("spark.executorEnv.PYTHONPATH", ""))
+    if submitted:
+        return settings
+    memory = configured.get("spark.executor.memory", "1024m")
+    debugging = logging.getLogger().isEnabledFor(logging.DEBUG)
+    java = "-XX:-UsePerfData -Dlog4j2.configurationFile={file} -Dconsole.level={level} {more}"
+    file = Path(shipped("log4j2.properties")).as_uri()
+    more = configured.get("spark.driver.extraJavaOptions", "")
+    more_executor = configured.get("spark.executor.extraJavaOptions", "")
+    return settings | {
+        "spark.master": f"local-cluster[{executors},1,{_mebibytes(memory)}]",
+        "spark.executor.memory": memory,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.python.worker.reuse": "true",
+        # Not Spark's 200: on a few cores each task costs more than the rows it handles.
+        "spark.sql.shuffle.partitions": str(max(4, 2 * executors)),
+        "spark.driver.extraJavaOptions": java.format(file=file, level="warn" if debugging else "off", more=more),
+        "spark.executor.extraJavaOptions": java.format(file=file, level="warn", more=more_executor),
+    }
+
+
+def _mebibytes(memory: str) -> int:
+    """Spark's size with a unit ("1g", "512m"; MiB without one) in MiB."""
+    match = re.fullmatch(r"(\d+)\s*([kmgt]?)b?", memory.strip().lower())
+    if match is None:
+        raise ConfigError(f'spark.executor.memory: must be a size such as 1024m or 2g (is "{memory}")')
+    kibibytes = int(match[1]) * {"k": 1, "m": 1024, "": 1024, "g": 1024**2, "t": 1024**3}[match[2]]
+    return max(1, kibibytes // 1024)
+
+
+def _python_path(existing: str) -> str:
+    root = Path(__file__).resolve().parent.parent
+    parts = existing.split(os.pathsep) + os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if root != Path(sysconfig.get_path("purelib")).resolve():
+        parts.insert(0, str(root))
+    # Absolute: executors work in folders of their own.
+    return os.pathsep.join(dict.fromkeys(str(Path(part).absolute()) for part in parts if part))
+
+
+@contextmanager
+def _own_processes(settings: dict[str, str]) -> Iterator[None]:
+    """Prepare this process for starting a JVM, and remove everything that it started when the block ends."""
+    environment = {"JAVA_HOME": java_home()}
+    with ExitStack() as stack:
+        if settings.get("spark.master", "").startswith("local-cluster"):
+            folder = Path(tempfile.mkdtemp(prefix="sparksplit-"))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            stack.callback(_end_processes, str(folder))
+            environment |= _folders(folder, settings)
+        before = {name: os.environ.get(name) for name in environment}
+        stack.callback(_restore, before)
+        os.environ.update(environment)
+        stack.callback(_end_gateway)
+        yield
+
+
+def _folders(folder: Path, settings: dict[str, str]) -> dict[str, str]:
+    """Make Spark's folders inside `folder`, and the variables and settings that lead there."""
+    home, conf = folder / "spark", _spark_conf_folder()
+    home.mkdir()
+    # local-cluster writes into $SPARK_HOME/work, and the environment may be shared or read-only.
+    for entry in Path(_pyspark_home()).iterdir():
+        if entry.name not in ("work", "logs"):
+            (home / entry.name).symlink_to(entry)
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    settings.setdefault("spark.local.dir", str(folder / "local"))
+    settings.setdefault("spark.sql.warehouse.dir", str(folder / "warehouse"))
+    for key in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
+        settings[key] = f"-Djava.io.tmpdir={temporary} {settings.get(key, '')}".strip()
+    return {
+        _MARK: str(folder),
+        "SPARK_HOME": str(home),
+        "SPARK_CONF_DIR": str(conf),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+
+
+def _pyspark_home() -> str:
+    """The Spark that belongs to the imported pyspark, whatever SPARK_HOME says: their versions must agree."""
+    import pyspark
+    from pyspark.find_spark_home import _find_spark_home
+
+    package = Path(pyspark.__file__).parent
+    return str(package) if (package / "jars").is_dir() else str(_find_spark_home())  # type: ignore[no-untyped-call]
+
+
+def _restore(environment: dict[str, str | None]) -> None:
+    for name, value in environment.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _start(settings: dict[str, str]) -> SparkSession:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    master = settings.get("spark.master", "")
+    if master.startswith("local-cluster"):
+        say(f"Starting Spark on this machine: {master}")
+    try:
+        conf = SparkConf()
+        for key, value in settings.items():
+            conf.set(key, value)
+        return SparkSession.builder.config(conf=conf).getOrCreate()
+    except Exception as error:
+        # Of an error from the JVM, what stands before its stack trace.
+        reason = " ".join(str(error).split("\n\tat ")[0].split())
+        raise RunError(f"Spark did not start: {reason[:500]}") from error
+
+
+def _stop(spark: SparkSession) -> None:
+    # In a thread: an answer that never comes must not keep what was started alive.
+    stopper = threading.Thread(target=_stop_quietly, args=(spark,), name="stopping Spark", daemon=True)
+    stopper.start()
+    stopper.join(STOP_SECONDS)
+
+
+def _stop_quietly(spark: SparkSession) -> None:
+    try:
+        spark.stop()
+    except Exception as error:  # its JVM may be gone already, which is what was wanted
+        logging.getLogger(__name__).debug("Spark did not stop in order: %s", error)
+
+
+def _end_gateway() -> None:
+    """End the JVM that this process started, and make pyspark start a new one next time."""
+    from pyspark import SparkContext
+
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    SparkContext._active_spark_context = None
+    if gateway is None:
+        return
+    try:
+        gateway.shutdown()
+    except Exception as error:  # as above
+        logging.getLogger(__name__).debug("the JVM did not answer at its end: %s", error)
+    java: subprocess.Popen[bytes] = gateway.proc
+    assert java.stdin is not None
+    java.stdin.close()  # its sign to exit
+    try:
+        java.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        java.kill()
+        java.wait()
+
+
+def _end_processes(mark: str) -> None:
+    """Wait a moment for the processes that carry `mark` in their environment to end, then kill those left."""
+    give_up = time.monotonic() + 5
+    while pids := _processes(mark):
+        if time.monotonic() > give_up:
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def _processes(mark: str) -> list[int]:
+    """The processes that were started with `mark` in their environment (none where there is no /proc)."""
+    wanted, found = f"{_MARK}={mark}\0".encode(), []
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        # Processes end while they are looked at, and other users' cannot be.
+        with suppress(OSError):
+            if wanted in entry.read_bytes():
+                found.append(int(entry.parent.name))
+    return found
+
+
+_Handler = Callable[[int, FrameType | None], Any]
+
+
+@contextmanager
+def _interruptible(handlers: dict[signal.Signals, Any], spark: SparkSession) -> Iterator[None]:
+    """Let SIGINT and SIGTERM end a call into the JVM, and keep the JVM usable for what cleans up after them.
+
+    handlers: what the signals did before pyspark set its own, which calls the JVM on the very connection on which
+        the interrupted call still waits.
+    """
+    client = spark.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
+
+    def forwarding(handler: _Handler) -> _Handler:
+        def handle(signum: int, frame: FrameType | None) -> Any:
+            # The answer to the interrupted call will still arrive on this thread's connection: use it no more.
+            client.thread_connection.connection = None
+            return handler(signum, frame)
+
+        return handle
+
+    try:
+        for signum, handler in handlers.items():
+            signal.signal(signum, forwarding(handler) if callable(handler) else handler)
+        yield
+    finally:
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)
+
+
+def _handlers() -> dict[signal.Signals, Any]:
+    """What the stopping signals do now; {} outside the main thread, which alone may say what they do."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    return {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)}
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Keep a second Ctrl-C from leaving half of a cluster behind: everything inside has a time limit."""
+    handlers = _handlers()
+    try:
+        for signum in handlers:
+            signal.signal(signum, lambda *_: None)
+        yield
+    finally:
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)

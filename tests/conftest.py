@@ -1,0 +1,75 @@
+"""What all tests share: one Spark session, the real data, and that nothing is left running at the end."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from sparksplit.session import spark_session
+
+_MARK = "SPARKSPLIT_TESTS"
+_LEAVE_SECONDS = 10.0
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left_running() -> Iterator[None]:
+    """Fail the run where a process that it started, at any depth, outlives it; and end that process."""
+    mark = os.environ[_MARK] = uuid.uuid4().hex
+    yield
+    _, left = psutil.wait_procs(list(_processes(mark)), timeout=_LEAVE_SECONDS)
+    names = [_describe(process) for process in left]
+    for process in left:
+        process.kill()
+    if names:
+        pytest.fail(f"processes left running after the tests: {'; '.join(names)}", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def spark(nothing_left_running: None) -> Iterator[SparkSession]:
+    """A Spark session with three executors of one task slot; commands that a test calls in this process use it too.
+
+    Tests that use it carry the marker `cluster`.
+    """
+    with spark_session("tests", executors=3) as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of real data (MNIST, text) that SPARKSPLIT_DATA names."""
+    named = os.environ.get("SPARKSPLIT_DATA")
+    if not named:
+        pytest.skip("SPARKSPLIT_DATA is not set: this test needs the real MNIST files (docs/testing.md)")
+    folder = Path(named).resolve()
+    if not (folder / "mnist").is_dir():
+        pytest.skip(f"SPARKSPLIT_DATA={named} holds no folder mnist/: this test needs its files (docs/testing.md)")
+    return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test that uses the session, directly or through a fixture."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.cluster)
+
+
+def _processes(mark: str) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.environ().get(_MARK) == mark:
+                yield process
+        except psutil.Error:
+            continue
+
+
+def _describe(process: psutil.Process) -> str:
+    try:
+        return f"{process.pid} {' '.join(process.cmdline())[:200]}"
+    except psutil.Error:
+        return str(process.pid)
