@@ -1,0 +1,181 @@
+"""The driver's end of the channel: a small server that keeps what nodes and launchers say, one NodeRecord a rank."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import secrets
+import socket
+import threading
+import time
+from typing import Any
+
+from sparksplit.errors import ConfigError
+from training.cluster.faults import Link, NodeRecord
+from training.cluster.wire import DEAD, LONGEST_HELLO, ORPHAN, Wire
+
+log = logging.getLogger(__name__)
+
+KINDS = ("node", "launcher", "task")
+
+
+class Channel:
+    """Serves `nodes` ranks on `host`, the driver's own address, at a free port.
+
+    records: what is known, by rank; read and written under `lock`.
+    changed: set whenever a record has changed in a way that a waiting driver wants to see.
+    Raises ConfigError when `host` is not an address of this machine.
+    """
+
+    def __init__(self, host: str, nodes: int) -> None:
+        self.secret = secrets.token_hex(16)
+        self.records = [NodeRecord(rank) for rank in range(nodes)]
+        self.lock = threading.Lock()
+        self.changed = threading.Event()
+        self._wires: dict[tuple[str, int], Wire] = {}
+        self._gathers: dict[str, dict[int, Any]] = {}
+        self._threads: list[threading.Thread] = []
+        self._closing = False
+        self._server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            self._server.bind((host, 0))
+        except OSError as error:
+            self._server.close()
+            raise ConfigError(
+                f"spark.driver.host: the nodes' channel cannot listen on {host} ({error.strerror or error}); "
+                "set it to an address of this machine that the executors reach"
+            ) from None
+        self._server.listen(256)
+        self.address: tuple[str, int] = self._server.getsockname()
+        self._accepting = threading.Thread(target=self._accept, name="nodes-accept", daemon=True)
+        self._accepting.start()
+
+    def tell(self, kind: str, **message: Any) -> None:
+        """Send to every live node, or launcher; those that have gone do not hear it."""
+        with self.lock:
+            wires = [wire for (wire_kind, _), wire in self._wires.items() if wire_kind == kind]
+        for wire in wires:
+            _send(wire, message)
+
+    def alive(self) -> list[str]:
+        """The connections that have not ended, such as `node 1`."""
+        with self.lock:
+            return [f"{kind} {rank}" for kind, rank in self._wires]
+
+    def forgive(self) -> None:
+        """Count every live peer as heard just now: after the driver itself stood still."""
+        now = time.monotonic()
+        with self.lock:
+            for record in self.records:
+                for link in (record.node, record.launcher):
+                    if link and link.gone is None:
+                        link.heard = now
+                if record.progressed is not None:
+                    record.progressed = now
+
+    def close(self) -> None:
+        """End every connection and free the port; idempotent."""
+        self._closing = True
+        # Closing alone would leave `accept` waiting.
+        try:
+            self._server.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            log.debug("the channel was closed before")
+        self._server.close()
+        with self.lock:
+            wires, threads = list(self._wires.values()), list(self._threads)
+        for wire in wires:
+            wire.close()
+        for thread in (self._accepting, *threads):
+            thread.join(1)
+
+    def _accept(self) -> None:
+        while not self._closing:
+            try:
+                connection, _ = self._server.accept()
+            except OSError:
+                return
+            thread = threading.Thread(target=self._serve, args=(connection,), name="nodes-serve", daemon=True)
+            with self.lock:
+                self._threads = [old for old in self._threads if old.is_alive()] + [thread]
+            thread.start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        wire = Wire(connection)
+        wire.limit(DEAD)
+        try:
+            hello = wire.line(LONGEST_HELLO)
+            if hello is None or not self._welcome(hello):
+                return
+            wire.limit(ORPHAN)
+            self._listen(wire, self.records[hello["rank"]], hello)
+        except (OSError, ValueError) as error:
+            log.debug("a connection of the nodes' channel ended: %s", error)
+        finally:
+            wire.close()
+
+    def _welcome(self, hello: dict[str, Any]) -> bool:
+        """Whether the first line is of one of this run's processes: before that nothing else is looked at."""
+        if not hmac.compare_digest(str(hello.get("secret")).encode(), self.secret.encode()):
+            return False
+        return hello.get("kind") in KINDS and hello.get("rank") in range(len(self.records))
+
+    def _listen(self, wire: Wire, record: NodeRecord, hello: dict[str, Any]) -> None:
+        kind, now = hello["kind"], time.monotonic()
+        link = Link(host=str(hello.get("host")), pid=int(hello.get("pid", 0)), heard=now)
+        with self.lock:
+            if self._closing or (kind, record.rank) in self._wires or (kind != "task" and getattr(record, kind)):
+                return
+            self._wires[kind, record.rank] = wire
+            record.host = link.host
+            if kind != "task":
+                setattr(record, kind, link)
+            if kind == "node":
+                record.progressed = now
+        self.changed.set()
+        try:
+            _send(wire, {"received": hello.get("id")})
+            for message in wire.lines():
+                complete = self._take(record, kind, link, message)
+                _send(wire, {"received": message.get("id")})
+                if complete:
+                    self.tell("node", **complete)
+        finally:
+            with self.lock:
+                link.gone = time.monotonic()
+                del self._wires[kind, record.rank]
+            self.changed.set()
+
+    def _take(self, record: NodeRecord, kind: str, link: Link, message: dict[str, Any]) -> dict[str, Any] | None:
+        """Note what a message says; returns the answer to all nodes when it completes a rendezvous."""
+        now = time.monotonic()
+        with self.lock:
+            link.heard = now
+            if kind == "node" and ("beat" in message or "state" in message):
+                record.observe(dict(message.get("beat") or message.get("state") or {}), now)
+            if "error" in message and record.error is None:
+                record.error = (now, str(message.get("kind")), str(message["error"]))
+            if "ended" in message:
+                record.ended = (now, int(message["ended"]))
+                record.output = [str(line) for line in message.get("output", [])]
+            if kind == "node" and "result" in message:
+                record.result = dict(message["result"])
+            if kind == "node" and "gather" in message:
+                values = self._gathers.setdefault(str(message["gather"]), {})
+                values[record.rank] = message.get("value")
+                if len(values) == len(self.records):
+                    del self._gathers[str(message["gather"])]
+                    ordered = [values[rank] for rank in range(len(self.records))]
+                    return {"gathered": message["gather"], "values": ordered}
+        if "beat" not in message or message["beat"]:
+            self.changed.set()
+        return None
+
+
+def _send(wire: Wire, message: dict[str, Any]) -> None:
+    try:
+        wire.send(message)
+    except OSError as error:
+        # The serving thread sees the end of this connection and notes it.
+        log.debug("could not send %s: %s", json.dumps(list(message)), error)
