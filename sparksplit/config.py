@@ -35,6 +35,17 @@ class Source:
                 return self.places[key[:length]]
         return self.file or ""
 
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-able form, for a process that checks the configuration further."""
+        return {"file": self.file, "places": [[list(key), place] for key, place in self.places.items()]}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Source:
+        """The inverse of `to_json`."""
+        source = cls(values["file"])
+        source.places = {tuple(key): place for key, place in values["places"]}
+        return source
+
 
 class Config(pydantic.BaseModel):
     """Base of every configuration class: unknown keys are errors, each field is documented by its docstring."""
@@ -44,6 +55,11 @@ class Config(pydantic.BaseModel):
     )
 
     _source: Source = pydantic.PrivateAttr(default_factory=lambda: Source(None))
+
+    @property
+    def source(self) -> Source:
+        """Where the keys came from; `parse` takes it again in another process."""
+        return self._source
 
     def error(self, key: str, message: str) -> ConfigError:
         """A ConfigError about the dotted `key`, with the file and the line where it was set."""

@@ -51,6 +51,10 @@ class NodeFailed(RunError):
         self.rank = rank
 
 
+class PeerLost(RunError):
+    """Another node's connection ended or stayed silent: a consequence of its failure, never the first cause."""
+
+
 class Interrupted(KeyboardInterrupt):
     """The driver was asked to stop by a signal; the exit status is the shell's 128 + number.
 

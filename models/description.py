@@ -1,0 +1,42 @@
+"""What a model's builder is told about the data; the contract for a user's own model.
+
+    def build(data: DataDescription, **params) -> keras.Model
+
+The model is uncompiled, takes `data.inputs` (one tensor, or a mapping by name where there are several; floats, with the
+fitted preprocessing applied) and gives one output: for `data.classes` classes, a probability each, in their order.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class DataDescription:
+    """inputs: shape of one row by tensor name. classes: names of the classes; None for numbers.
+
+    label_shape: shape of one row's label. rows: of the training split.
+    """
+
+    inputs: dict[str, tuple[int, ...]]
+    classes: tuple[str, ...] | None
+    label_shape: tuple[int, ...]
+    rows: int
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one row of the only tensor. Raises ValueError where there are several."""
+        if len(self.inputs) != 1:
+            raise ValueError(f"the data set has {len(self.inputs)} tensors ({', '.join(self.inputs)}), not one")
+        return next(iter(self.inputs.values()))
+
+    @property
+    def outputs(self) -> int:
+        """Units of the last layer: the classes, or the numbers of one label."""
+        return len(self.classes) if self.classes is not None else math.prod(self.label_shape)
+
+    @property
+    def activation(self) -> str:
+        """Of the last layer: softmax for classes, linear for numbers."""
+        return "softmax" if self.classes is not None else "linear"

@@ -1,0 +1,101 @@
+"""The configuration of `train`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pydantic
+
+from sparksplit.config import Config
+from training.ways import WAYS
+
+
+class ModelConfig(Config):
+    """Which model."""
+
+    build: str = "models.mlp:build"
+    """`package.module:function` or `path/to/file.py:function` that returns an uncompiled Keras model."""
+    params: dict[str, Any] = {}
+    """Keyword arguments of that function."""
+
+
+class OptimizerConfig(Config):
+    """A Keras optimizer; further keys are its own arguments, such as momentum or clipnorm."""
+
+    model_config = pydantic.ConfigDict(extra="allow")
+
+    name: str = "sgd"
+    """A Keras optimizer by its name: sgd, adam, adadelta, ..."""
+    learning_rate: pydantic.PositiveFloat | dict[str, Any] = 0.01
+    """A number, or a Keras schedule: {name: CosineDecay, initial_learning_rate: 0.1, decay_steps: 1000}."""
+
+
+class CheckpointConfig(Config):
+    """When to write checkpoints."""
+
+    every: Literal["epoch"] | pydantic.PositiveInt = "epoch"
+    """`epoch`, or a number of updates (an epoch's end is then a checkpoint only if the number falls on it)."""
+    keep: pydantic.PositiveInt = 3
+    """How many of the last checkpoints stay."""
+
+
+class TrainConfig(Config):
+    """Everything that `train` needs to know."""
+
+    data: str
+    """The prepared data set: a folder that `preprocess` has left."""
+    output: str
+    """The run's folder: model, checkpoints, run.json, metrics.jsonl, TensorBoard events."""
+    model: ModelConfig = ModelConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    loss: str | dict[str, Any] | None = None
+    """A Keras loss by name, or {name: ..., argument: ...}; null: sparse_categorical_crossentropy for classes, else
+    mean_squared_error."""
+    metrics: list[str] | None = None
+    """Keras metrics by name; null: accuracy for classes, else mean_absolute_error."""
+    batch_size: pydantic.PositiveInt = 64
+    """Rows of one global mini-batch (B)."""
+    epochs: pydantic.PositiveInt = 10
+    """Passes over the training split (E)."""
+    nodes: pydantic.PositiveInt = 1
+    """TensorFlow processes, one per Spark executor (N); `single` has one."""
+    split: Literal["single", "batch"] = "single"
+    """The way: single (one node), or batch (the nodes share every mini-batch)."""
+    input_mode: Literal["tensorflow"] = "tensorflow"
+    """tensorflow: each node reads its lanes of the prepared data set itself."""
+    transport: Literal["ring", "tensorflow"] = "ring"
+    """What sums gradients over the nodes: the TCP ring, or TensorFlow's collectives (NCCL on GPUs)."""
+    readers: pydantic.PositiveInt = 1
+    """Threads per node that read ahead and assemble mini-batches."""
+    transform: str | None = None
+    """`package.module:function` or `path/to/file.py:function`, applied to rows as they are read: f(tensors, label,
+    seeds) returns (tensors, label); seeds holds one uint64 per row, from row_id, seed and epoch."""
+    window: pydantic.PositiveInt = 4
+    """Blocks per lane whose rows are shuffled together; a node holds two windows of each of its lanes in memory."""
+    cache_mb: pydantic.NonNegativeInt = 512
+    """A node whose rows fit into this many MiB keeps them in memory instead of reading them in every epoch."""
+    dtype: Literal["float32", "float64"] = "float32"
+    """Keras's float type."""
+    threads: pydantic.NonNegativeInt = 0
+    """TensorFlow threads per operation on each node; 0: the executor's cores."""
+    seed: pydantic.NonNegativeInt = 1
+    """Of the weights, the order of rows, the transform and Dropout."""
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    max_restarts: pydantic.NonNegativeInt = 0
+    """How often a run whose node died goes on from its last checkpoint by itself."""
+    start_timeout: pydantic.PositiveFloat = 120
+    """Seconds that executors and nodes may take to start."""
+    stall_timeout: pydantic.PositiveFloat | None = None
+    """Seconds without an update after which a node counts as hanging; null: the larger of 60 s and 20 median steps."""
+
+    @pydantic.model_validator(mode="after")
+    def _nodes_fit_the_way(self) -> TrainConfig:
+        if WAYS[self.split].alone and self.nodes != 1:
+            raise ValueError(f"nodes must be 1 with split: single (is {self.nodes}); split: batch shares the work")
+        return self
+
+
+NOT_IN_HASH = frozenset(
+    ("data", "output", "readers", "cache_mb", "threads", "checkpoint", "max_restarts", "start_timeout", "stall_timeout")
+)
+"""Keys that cannot change the result, and `data`, whose content counts instead of its place."""

@@ -1,0 +1,319 @@
+"""A node's rows in the order of `training.order`, read ahead from the prepared data set, in chunks of mini-batches.
+
+Reading goes window by window over all own lanes at once. Where the node's rows fit `cache` they are read once and kept;
+otherwise two windows are in memory at a time, so that memory does not depend on the data set's size:
+2 x own lanes x window x block bytes, and a few chunks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hdfs_io.prepared import BlockReader, PreparedDataSet
+from hdfs_io.row_ids import mix64, row_checksum
+from training import order
+from training.ledger import Entry
+
+Array = npt.NDArray[Any]
+Transform = Callable[[dict[str, Array], Array | None, npt.NDArray[np.uint64]], tuple[dict[str, Array], Array | None]]
+"""A user's function on rows: tensors by name [n, ...], label [n, ...], a seed per row uint64 [n]; the same back."""
+
+_CHUNKS_AHEAD = 2
+
+Stops = Callable[[int], int]
+
+
+def _never(update: int) -> int:
+    return update + (1 << 62)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A node's shares of consecutive mini-batches.
+
+    tensors: one array [rows, *shape] per tensor, in the data set's order. label: [rows, ...] or None.
+    offsets: int64 [updates + 1]; the share of update first + i is rows offsets[i]:offsets[i + 1]; it may be empty.
+    seen: the rows' entry for the ledger.
+    """
+
+    first: int
+    tensors: list[Array]
+    label: Array | None
+    offsets: npt.NDArray[np.int64]
+    seen: Entry
+
+    @property
+    def updates(self) -> int:
+        """Mini-batches in the chunk."""
+        return len(self.offsets) - 1
+
+
+@dataclass
+class _Rows:
+    row_ids: npt.NDArray[np.uint64]
+    tensors: list[Array]
+    label: Array | None
+
+
+@dataclass
+class _Window:
+    """A window's rows of all own lanes: `index` into `rows` in the order of `positions`."""
+
+    rows: _Rows
+    index: npt.NDArray[np.int64]
+    positions: npt.NDArray[np.int64]
+
+
+class Feed:
+    """The rows of `lanes` of one split, for any number of epochs.
+
+    batch_size: rows of a global mini-batch. seed: of the order and of the transform. window: blocks permuted together.
+    cache: bytes up to which the node keeps its rows. readers: threads that read blocks and assemble chunks.
+    chunk_bytes: size of a chunk's tensors. shuffled: False keeps the stored order (validation, test).
+    """
+
+    def __init__(
+        self,
+        data: PreparedDataSet,
+        split: str,
+        lanes: npt.NDArray[np.int64],
+        *,
+        batch_size: int,
+        seed: int = 0,
+        window: int = 4,
+        cache: int = 0,
+        readers: int = 1,
+        chunk_bytes: int = 4 << 20,
+        transform: Transform | None = None,
+        shuffled: bool = True,
+    ) -> None:
+        self._data, self._split, self._lanes = data, split, lanes
+        manifest = data.manifest
+        self._lane_rows = np.array(manifest.splits[split].lane_rows, np.int64)
+        self._own_rows = self._lane_rows[lanes]
+        self._block_rows, self._window = manifest.block_rows, window
+        self._specs = list(manifest.tensors)
+        self._label = manifest.label
+        self._batch_size, self._seed, self._shuffled, self._transform = batch_size, seed, shuffled, transform
+        row_bytes = sum(column.nbytes for column in self._columns(self._empty(1)))
+        self._chunk_rows = max(1, chunk_bytes // row_bytes)
+        self.max_updates = 1
+        """Mini-batches in the chunks to come; may be changed at any time, without effect on the order of rows."""
+        self._pool = ThreadPoolExecutor(readers, thread_name_prefix="reader")
+        self._local = threading.local()
+        self._readers: list[BlockReader] = []
+        self._lock = threading.Lock()
+        self._cached: Future[_Rows] | None = None
+        self._keep = int(self._own_rows.sum()) * row_bytes <= cache
+
+    @property
+    def rows(self) -> int:
+        """Rows of the whole split, over all nodes."""
+        return int(self._lane_rows.sum())
+
+    @property
+    def updates(self) -> int:
+        """Mini-batches in one epoch."""
+        return order.updates_per_epoch(self.rows, self._batch_size)
+
+    def epoch(self, epoch: int, first: int = 0, last: int | None = None, stops: Stops = _never) -> Iterator[Chunk]:
+        """The chunks that hold the mini-batches first..last-1 of `epoch`, in order.
+
+        stops: the next mini-batch after the given one at which a chunk must end.
+
+        Raises InputError for a damaged file, and whatever the transform raises.
+        """
+        last = self.updates if last is None else last
+        ahead: deque[Future[Chunk]] = deque()
+        plans = self._plans(epoch, first, last, stops)
+        try:
+            while True:
+                while len(ahead) < _CHUNKS_AHEAD and (plan := next(plans, None)) is not None:
+                    ahead.append(self._pool.submit(self._assemble, epoch, *plan))
+                if not ahead:
+                    return
+                yield ahead.popleft().result()
+        finally:
+            for future in ahead:
+                future.cancel()
+            plans.close()
+
+    def close(self) -> None:
+        """End the reading threads and close the files."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        for reader in self._readers:
+            reader.close()
+
+    # Which rows: windows to plans of chunks. A plan: the first update, its pieces (rows, index), its offsets.
+
+    def _plans(
+        self, epoch: int, first: int, last: int, stops: Stops
+    ) -> Iterator[tuple[int, list[tuple[_Rows, npt.NDArray[np.int64]]], npt.NDArray[np.int64]]]:
+        share = max(1, self._batch_size * len(self._lanes) // len(self._lane_rows))
+        most = max(1, self._chunk_rows // share)
+        pieces: list[tuple[_Rows, npt.NDArray[np.int64]]] = []
+        held: list[npt.NDArray[np.int64]] = []
+        done = first
+        for window, reached in self._windows(epoch, first, last):
+            position = window.positions
+            begin, end = np.searchsorted(position, [first * self._batch_size, last * self._batch_size])
+            index, position = window.index[begin:end], position[begin:end]
+            # Mini-batches that end within what has been read; the last window completes the last one.
+            complete = last if reached >= min(last * self._batch_size, self.rows) else reached // self._batch_size
+            while done < complete:
+                until = min(done + min(most, self.max_updates), stops(done), complete)
+                cut = int(np.searchsorted(position, until * self._batch_size))
+                pieces.append((window.rows, index[:cut]))
+                held.append(position[:cut])
+                index, position = index[cut:], position[cut:]
+                yield done, pieces, order.batch_offsets(np.concatenate(held), self._batch_size, done, until)
+                pieces, held, done = [], [], until
+            if len(index):
+                pieces.append((window.rows, index))
+                held.append(position)
+
+    def _windows(self, epoch: int, first: int, last: int) -> Iterator[tuple[_Window, int]]:
+        """The windows that hold the positions of first..last-1, each with the number of positions read so far."""
+        shuffle = order.Shuffle(self._seed, epoch, self._block_rows, self._window)
+        total = min(last * self._batch_size, self.rows)
+        if first * self._batch_size >= total:
+            return
+        depth_rows = shuffle.window_rows
+        begin = order.depth_of(self._lane_rows, first * self._batch_size) // depth_rows
+        depths = int(self._lane_rows.max(initial=0))
+        following = self._load(shuffle, begin)
+        number = begin
+        while True:
+            current, edge = following, min((number + 1) * depth_rows, depths)
+            reached = int(order.rows_above(self._lane_rows, np.array([edge]))[0])
+            if reached < total:
+                following = self._load(shuffle, number + 1)
+            yield self._ready(current, shuffle, number, edge), reached
+            if reached >= total:
+                return
+            number += 1
+
+    def _ready(self, loading: _Loading, shuffle: order.Shuffle, number: int, edge: int) -> _Window:
+        dealt = order.deal(self._lane_rows, self._lanes, number * shuffle.window_rows, edge)
+        start = number * shuffle.window_rows
+        at_depth = np.zeros((edge - start, len(self._lanes)), np.int64)
+        for place, rows in enumerate(loading.order):
+            at_depth[: len(rows), place] = rows
+        return _Window(loading.finish(), at_depth[dealt.depth - start, dealt.lane], dealt.position)
+
+    # Reading: blocks into arrays.
+
+    def _load(self, shuffle: order.Shuffle, number: int) -> _Loading:
+        """Begin to read window `number`; its `order` says which row of the arrays is at each depth of each lane."""
+        if self._keep and self._cached is None:
+            everything = [list(range(-(-int(rows) // self._block_rows))) for rows in self._own_rows]
+            reading = self._read(everything)
+            self._cached = Future()
+            self._cached.set_result(reading.finish())
+        orders, blocks, base = [], [], 0
+        for lane, rows in zip(self._lanes.tolist(), self._own_rows.tolist(), strict=True):
+            first = min(number * shuffle.window_rows, rows)
+            count = min(rows, (number + 1) * shuffle.window_rows) - first
+            if self._shuffled:
+                chosen = shuffle.blocks(lane, rows)[number * self._window : (number + 1) * self._window]
+                within = shuffle.rows(lane, number, count)
+            else:
+                chosen = np.arange(first // self._block_rows, -(-(first + count) // self._block_rows))
+                within = np.arange(count, dtype=np.int64)
+            if self._cached is not None:
+                stored = chosen[within // self._block_rows] * self._block_rows + within % self._block_rows
+                orders.append(base + stored)
+                base += rows
+            else:
+                orders.append(base + within)
+                blocks.append(chosen.tolist())
+                base += count
+        if self._cached is not None:
+            return _Loading(orders, [], self._cached.result())
+        loading = self._read(blocks)
+        loading.order = orders
+        return loading
+
+    def _read(self, blocks: list[list[int]]) -> _Loading:
+        """Begin to read the given blocks of each own lane, laid end to end."""
+        counts = [
+            [min(self._block_rows, int(rows) - block * self._block_rows) for block in chosen]
+            for rows, chosen in zip(self._own_rows, blocks, strict=True)
+        ]
+        rows = self._empty(sum(map(sum, counts)))
+        jobs, start = [], 0
+        for lane, chosen, sizes in zip(self._lanes.tolist(), blocks, counts, strict=True):
+            if chosen:
+                jobs.append(self._pool.submit(self._read_lane, rows, start, lane, chosen))
+            start += sum(sizes)
+        return _Loading([], jobs, rows)
+
+    def _read_lane(self, rows: _Rows, start: int, lane: int, blocks: Sequence[int]) -> None:
+        reader = getattr(self._local, "reader", None)
+        if reader is None:
+            reader = self._local.reader = BlockReader(self._data, self._split)
+            with self._lock:
+                self._readers.append(reader)
+        for number in blocks:
+            block = reader.read(lane, number)
+            stop = start + len(block.row_ids)
+            rows.row_ids[start:stop] = block.row_ids
+            for spec, target in zip(self._specs, rows.tensors, strict=True):
+                target[start:stop] = block.tensors[spec.name]
+            if rows.label is not None:
+                rows.label[start:stop] = block.label
+            start = stop
+
+    def _assemble(
+        self,
+        epoch: int,
+        first: int,
+        pieces: list[tuple[_Rows, npt.NDArray[np.int64]]],
+        offsets: npt.NDArray[np.int64],
+    ) -> Chunk:
+        rows = self._empty(int(offsets[-1]))
+        start = 0
+        for source, index in pieces:
+            stop = start + len(index)
+            for target, values in zip(self._columns(rows), self._columns(source), strict=True):
+                # mode="clip": with the default, NumPy takes into a buffer and copies once more.
+                np.take(values, index, axis=0, out=target[start:stop], mode="clip")
+            start = stop
+        tensors, label = rows.tensors, rows.label
+        if self._transform is not None:
+            seeds = mix64(rows.row_ids ^ order.key(self._seed, epoch))
+            names = [spec.name for spec in self._specs]
+            changed, label = self._transform(dict(zip(names, tensors, strict=True)), label, seeds)
+            tensors = [np.asarray(changed[name]) for name in names]
+        return Chunk(first, tensors, label, offsets, Entry(len(rows.row_ids), row_checksum(rows.row_ids)))
+
+    @staticmethod
+    def _columns(rows: _Rows) -> list[Array]:
+        return [rows.row_ids, *rows.tensors, *([] if rows.label is None else [rows.label])]
+
+    def _empty(self, count: int) -> _Rows:
+        tensors = [np.empty((count, *spec.shape), spec.dtype) for spec in self._specs]
+        label = None if self._label is None else np.empty((count, *self._label.shape), self._label.dtype)
+        return _Rows(np.empty(count, np.uint64), tensors, label)
+
+
+@dataclass
+class _Loading:
+    """Blocks on their way into `rows`."""
+
+    order: list[npt.NDArray[np.int64]]
+    jobs: list[Future[None]]
+    rows: _Rows
+
+    def finish(self) -> _Rows:
+        for job in self.jobs:
+            job.result()
+        return self.rows

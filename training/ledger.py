@@ -1,0 +1,55 @@
+"""The ledger: which rows the weights have seen, per epoch number, as a count and a checksum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_MASK = 2**64 - 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """rows: a count. checksum: sum modulo 2^64 of a hash of the rows' row_id (hdfs_io.row_ids.row_checksum)."""
+
+    rows: int = 0
+    checksum: int = 0
+
+    def __add__(self, other: Entry) -> Entry:
+        return Entry(self.rows + other.rows, (self.checksum + other.checksum) & _MASK)
+
+
+class Ledger:
+    """Entries per epoch number; what each node adds is summed over the nodes by `array` and `from_array`."""
+
+    def __init__(self, entries: dict[int, Entry] | None = None) -> None:
+        self.entries = dict(entries or {})
+
+    def add(self, epoch: int, entry: Entry) -> None:
+        """Rows of `epoch` went into an update."""
+        self.entries[epoch] = self.entries.get(epoch, Entry()) + entry
+
+    def array(self, epoch: int) -> npt.NDArray[np.uint64]:
+        """The entry of `epoch` as uint64 [2], ready to be summed over nodes modulo 2^64."""
+        entry = self.entries.get(epoch, Entry())
+        return np.array([entry.rows, entry.checksum], np.uint64)
+
+    def exact(self, epochs: range, expected: Entry) -> bool:
+        """Whether each of `epochs`, and no other, has seen exactly the expected rows."""
+        return self.entries == dict.fromkeys(epochs, expected)
+
+    def total(self) -> Entry:
+        """The sum over all epochs."""
+        return sum(self.entries.values(), Entry())
+
+    def to_json(self) -> dict[str, Any]:
+        """{epoch: [rows, checksum]}; checksums as text, because JSON readers round large integers."""
+        return {str(epoch): [entry.rows, str(entry.checksum)] for epoch, entry in sorted(self.entries.items())}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Ledger:
+        """The inverse of `to_json`."""
+        return cls({int(epoch): Entry(int(rows), int(checksum)) for epoch, (rows, checksum) in values.items()})

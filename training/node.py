@@ -1,0 +1,274 @@
+"""What one node does, from its start to its result."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from dataclasses import replace
+from typing import Any
+
+from hdfs_io import filesystem
+from hdfs_io.prepared import PreparedDataSet
+from sparksplit.config import Source, parse
+from sparksplit.errors import RunError
+from training import checkpoints
+from training.checkpoints import Progress
+from training.cluster import Member
+from training.config import TrainConfig
+from training.feed import Feed
+from training.functions import FunctionError, load
+from training.transport import Alone, Transport
+from training.ways import WAYS
+
+
+def work(member: Member) -> dict[str, Any]:
+    """Train as one node of the run that `member.payload` describes; the result, for the driver.
+
+    payload: config (of TrainConfig), source (its places), run (the output folder), sources (users' files by key),
+    config_hash, checkpoint (a path or None), threads.
+    """
+    began = time.perf_counter()
+    with member.phase("start"):
+        payload = member.payload
+        config = parse(TrainConfig, payload["config"], Source.from_json(payload["source"]))
+        _configure(config, payload["threads"])
+        session = _Session(member, config, began)
+    return session.run()
+
+
+def _configure(config: TrainConfig, threads: int) -> None:
+    """Settings that must come before anything else in TensorFlow: threads, determinism, float type, seed."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import keras
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    for device in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(device, True)
+    tf.config.experimental.enable_op_determinism()
+    keras.config.set_floatx(config.dtype)
+    keras.utils.set_random_seed(config.seed)
+
+
+def _connect(member: Member, config: TrainConfig) -> Transport:
+    if member.size == 1:
+        return Alone()
+    if config.transport == "tensorflow":
+        from training.transport.tensorflow import TensorFlowTransport
+
+        return TensorFlowTransport(member.rank, member.size, member.tf_config)
+    from training.transport.ring import Ring
+
+    def waiting(is_waiting: bool) -> None:
+        member.state(waiting=is_waiting)
+
+    return Ring.connect(
+        member.rank,
+        member.size,
+        member.host,
+        member.secret,
+        lambda name, value: member.gather(name, value),
+        waiting=waiting,
+    )
+
+
+class _Session:
+    """The parts of one node's training, put together."""
+
+    def __init__(self, member: Member, config: TrainConfig, began: float) -> None:
+        self._member, self._config, self._began = member, config, began
+        self._run = str(member.payload["run"])
+        self._transport = _connect(member, config)
+        # Keras and all that imports it come after the settings and the collectives.
+        from training import build
+        from training.inputs import Inputs
+        from training.step import Step
+
+        sources = member.payload["sources"]
+        self._data = PreparedDataSet.open(config.data, verify=False)
+        manifest = self._data.manifest
+        self._inputs = Inputs(manifest.description)
+        described = build.describe(manifest.description, manifest.splits["train"].rows)
+        self._model = build.build_model(config, sources.get("model.build"), described, self._inputs)
+        self._optimizer = build.build_optimizer(config)
+        loss = build.build_loss(config, described, self._model, self._inputs)
+        metrics = build.build_metrics(config, described, self._model, self._inputs)
+        way = WAYS[config.split]
+        sync = way.sync(self._transport)
+        self._step = Step(self._model, self._optimizer, loss, metrics, self._inputs, sync, self._transport)
+        self._scatter_random_states()
+        self._lanes = way.split.lanes(manifest.lanes, member.rank, member.size)
+        self._epochs = way.split.epochs(config.epochs, member.rank, member.size)
+        self._batch_size = way.split.batch_size(config.batch_size, member.size)
+        self._cache = config.cache_mb << 20
+        self._feeds: list[Feed] = []
+        self._progress = self._restore()
+        self._refuse_unequal("before training")
+
+    def run(self) -> dict[str, Any]:
+        from training.loop import Hooks, Loop, evaluate_once
+
+        member, config = self._member, self._config
+        train = self._feed("train", self._batch_size)
+        validation, test = (self._feed(name, max(1024, self._batch_size)) for name in ("validation", "test"))
+        assert train is not None
+        every = None if config.checkpoint.every == "epoch" else config.checkpoint.every
+        loop = Loop(
+            self._step,
+            train,
+            validation,
+            self._transport,
+            member,
+            Hooks(self._save, self._epoch_done),
+            epochs=self._epochs,
+            batch_size=self._batch_size,
+            every=every,
+            progress=self._progress,
+        )
+        started = time.perf_counter() - self._began
+        progress = loop.run()
+        with member.phase("validation"):
+            tested = evaluate_once(self._step, test)
+        digest = self._refuse_unequal("after training")
+        if member.rank == 0:
+            with member.phase("export"):
+                from training.export import export
+
+                self._data.description.write(self._run)
+                export(self._model, self._inputs, self._run, member.local_dir)
+        seconds = {name: round(value, 4) for name, value in loop.clock.seconds.items()}
+        seconds["sync"] = round(self._transport.seconds, 4)
+        self.close()
+        return {
+            "start_seconds": round(started, 4),
+            "seconds": seconds,
+            "ledger": progress.ledger,
+            "history": progress.history,
+            "updates": progress.update,
+            "own_rows": loop.own_rows,
+            "sync_bytes": progress.sync_bytes,
+            "weights": digest,
+            "test": None if tested is None else {"loss": tested.loss, **tested.metrics},
+            "resumed": progress.resumed,
+            "host": member.host,
+        }
+
+    def close(self) -> None:
+        for feed in self._feeds:
+            feed.close()
+        self._transport.close()
+
+    def _feed(self, split: str, batch_size: int) -> Feed | None:
+        manifest, config = self._data.manifest, self._config
+        if not manifest.splits[split].rows:
+            return None
+        transform = None
+        if config.transform is not None and split == "train":
+            try:
+                transform = load(config.transform, self._member.payload["sources"].get("transform"))
+            except FunctionError as error:
+                raise config.error("transform", str(error)) from error
+        row_bytes = sum(spec.row_bytes for spec in manifest.tensors)
+        rows = sum(manifest.splits[split].lane_rows[lane] for lane in self._lanes)
+        feed = Feed(
+            self._data,
+            split,
+            self._lanes,
+            batch_size=batch_size,
+            seed=config.seed,
+            window=config.window,
+            cache=self._cache,
+            readers=config.readers,
+            transform=transform,
+            shuffled=split == "train",
+        )
+        self._cache = max(0, self._cache - rows * row_bytes)
+        self._feeds.append(feed)
+        return feed
+
+    # Checkpoints.
+
+    def _random_states(self) -> list[Any]:
+        """The model's random states, which differ per node."""
+        return [
+            variable
+            for variable in self._model.non_trainable_variables
+            if variable.name == "seed_generator_state" and variable.shape == (2,)
+        ]
+
+    def _scatter_random_states(self) -> None:
+        """Give every node masks of its own for Dropout, reproducible from the seed."""
+        for variable in self._random_states():
+            first, second = variable.numpy()
+            variable.assign([(int(first) + 0x9E3779B9 * self._member.rank) % 2**32, second])
+
+    def _common(self) -> list[Any]:
+        random = {id(variable) for variable in self._random_states()}
+        shared = [variable for variable in self._model.variables if id(variable) not in random]
+        return [*shared, *self._optimizer.variables]
+
+    def _save(self, progress: Progress) -> None:
+        metrics = self._step.metric_sums()
+        checkpoints.write(
+            self._run,
+            progress,
+            {**checkpoints.named("v", self._common()), **metrics},
+            checkpoints.named("r", self._random_states()),
+            self._member.rank,
+            self._member.gather,
+            self._config.checkpoint.keep,
+        )
+
+    def _restore(self) -> Progress:
+        payload, member = self._member.payload, self._member
+        if payload["checkpoint"] is None:
+            return Progress(payload["config_hash"], member.size)
+        path = str(payload["checkpoint"])
+        checkpoint = checkpoints.read(path, member.rank)
+        checkpoints.assign("v", self._common(), checkpoint.state, path)
+        if checkpoint.own is not None and checkpoint.progress.nodes == member.size:
+            checkpoints.assign("r", self._random_states(), checkpoint.own, path)
+        # What all nodes had counted together goes on in one of them.
+        if member.rank == 0:
+            self._step.restore_metrics(checkpoint.state)
+        progress = checkpoint.progress
+        resumed = {"update": progress.update, "nodes_before": progress.nodes, "nodes": member.size}
+        return replace(progress, nodes=member.size, resumed=[*progress.resumed, resumed])
+
+    def _epoch_done(self, history: list[dict[str, Any]]) -> None:
+        # Several epochs may end between two heartbeats.
+        self._member.state(history=history[-20:])
+        if self._member.rank == 0:
+            with self._member.phase("checkpoint"):
+                from training import report
+
+                report.publish_metrics(self._run, history)
+                report.publish_events(self._run, history, self._member.local_dir)
+
+    def _refuse_unequal(self, when: str) -> str:
+        """The digest of the weights; RunError where the ranks do not hold the same bits."""
+        digest = hashlib.sha256()
+        for variable in self._model.trainable_variables:
+            digest.update(variable.numpy().tobytes())
+        own = digest.hexdigest()[:16]
+        all_digests = self._member.gather(f"weights {when}", own)
+        if len(set(all_digests)) > 1:
+            raise RunError(f"the nodes' weights differ {when}: {', '.join(all_digests)} by rank")
+        return own
+
+
+def payload(
+    config: TrainConfig, source: Source, run: str, sources: dict[str, str], config_hash: str, threads: int
+) -> dict[str, Any]:
+    """What `work` needs, JSON-able; the checkpoint is added per attempt."""
+    return {
+        "config": {**config.model_dump(mode="json"), "data": filesystem.absolute(config.data)},
+        "source": source.to_json(),
+        "run": run,
+        "sources": sources,
+        "config_hash": config_hash,
+        "threads": threads,
+        "checkpoint": None,
+    }

@@ -1,0 +1,131 @@
+"""The order of rows: which row of which lane comes when, and which mini-batch it belongs to.
+
+Pure functions of integers, the same for every number of nodes; invariants 1, 2 and 4 rest on them. Lanes have fixed
+lengths; a lane's rows lie in blocks of equal size, the last one perhaps shorter. In an epoch the full blocks of a lane
+are permuted, and the rows are permuted within each window of consecutive (permuted) blocks; the short block stays
+last, so that a window covers the same depths in every lane. Mini-batch k is the next B rows dealt round-robin over the
+lanes that still have rows.
+
+depth: how many rows of its lane precede a row in the epoch's order. position: how many rows of the whole set do.
+Permutations sort by a hash of the index instead of drawing from a generator: the same bits in every NumPy version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hdfs_io.row_ids import mix64
+
+Ints = npt.NDArray[np.int64]
+
+
+def owned_lanes(lanes: int, rank: int, nodes: int) -> Ints:
+    """The lanes of node `rank`: those with lane mod nodes = rank, ascending, int64 [n]."""
+    return np.arange(rank, lanes, nodes, dtype=np.int64)
+
+
+def updates_per_epoch(rows: int, batch_size: int) -> int:
+    """Mini-batches in one pass over `rows` rows: ceil(rows / batch_size)."""
+    return -(-rows // batch_size)
+
+
+def key(*numbers: int) -> np.uint64:
+    """One 64-bit key from several integers (a seed, an epoch, a lane, ...); their order matters."""
+    state = np.zeros(1, np.uint64)
+    for number in numbers:
+        state = mix64(state ^ np.array([number % 2**64], np.uint64))
+    return np.uint64(state[0])
+
+
+def permutation(length: int, with_key: np.uint64) -> Ints:
+    """A permutation of 0..length-1 drawn by `with_key`, int64 [length]."""
+    return np.argsort(mix64(np.arange(length, dtype=np.uint64) ^ with_key), kind="stable")
+
+
+@dataclass(frozen=True)
+class Shuffle:
+    """How an epoch permutes a lane.
+
+    seed, epoch: what the permutation depends on, beside the lane.
+    block_rows: rows in a full block. window: blocks whose rows are permuted together.
+    """
+
+    seed: int
+    epoch: int
+    block_rows: int
+    window: int
+
+    @property
+    def window_rows(self) -> int:
+        """Depths that one window covers."""
+        return self.block_rows * self.window
+
+    def blocks(self, lane: int, lane_rows: int) -> Ints:
+        """The stored numbers of the lane's blocks in this epoch's order, int64 [ceil(lane_rows / block_rows)]."""
+        full = lane_rows // self.block_rows
+        order = permutation(full, key(self.seed, self.epoch, lane))
+        return order if full * self.block_rows == lane_rows else np.append(order, full)
+
+    def rows(self, lane: int, window: int, rows: int) -> Ints:
+        """The order of the `rows` rows of the lane's `window`, as indices into its blocks laid end to end."""
+        return permutation(rows, key(self.seed, self.epoch, lane, window + 1))
+
+
+def rows_above(lane_rows: Ints, depths: Ints) -> Ints:
+    """For each depth, the number of rows of the whole set that lie above it: sum over lanes of min(length, depth).
+
+    lane_rows: int64 [lanes]; depths: int64 [n]; result: int64 [n], the position of the first row at that depth.
+    """
+    lengths = np.sort(lane_rows)
+    ended = np.searchsorted(lengths, depths, side="right")
+    sums = np.concatenate(([0], np.cumsum(lengths)))
+    result: Ints = sums[ended] + (len(lengths) - ended) * depths
+    return result
+
+
+def depth_of(lane_rows: Ints, position: int) -> int:
+    """The depth at which the row at `position` lies (the lanes' maximum where position is the total)."""
+    low, high = 0, int(lane_rows.max(initial=0))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if rows_above(lane_rows, np.array([middle]))[0] <= position:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+@dataclass(frozen=True)
+class Deal:
+    """A node's rows at some depths, in the order of their positions; all int64 [n].
+
+    lane: index into the node's own lanes. depth: within the lane. position: within the whole set.
+    """
+
+    lane: Ints
+    depth: Ints
+    position: Ints
+
+
+def deal(lane_rows: Ints, own: Ints, first: int, last: int) -> Deal:
+    """Deal the rows at depths first..last-1 round-robin over the lanes; keep those of the lanes `own`.
+
+    lane_rows: int64 [lanes]; own: int64 [n], ascending.
+    """
+    depths = np.arange(first, last, dtype=np.int64)
+    present = lane_rows[None, :] > depths[:, None]
+    positions = rows_above(lane_rows, depths)[:, None] + np.cumsum(present, axis=1) - 1
+    depth, lane = np.nonzero(present[:, own])
+    return Deal(lane, depth + first, positions[depth, own[lane]])
+
+
+def batch_offsets(positions: Ints, batch_size: int, first: int, last: int) -> Ints:
+    """Where each of the mini-batches first..last-1 begins among sorted `positions`: int64 [last - first + 1].
+
+    The share of mini-batch first + i is positions[result[i]:result[i + 1]]; it may be empty.
+    """
+    edges = np.arange(first, last + 1, dtype=np.int64) * batch_size
+    return np.searchsorted(positions, edges).astype(np.int64)

@@ -1,0 +1,276 @@
+"""A training run as the driver sees it: check, start the nodes, watch, publish."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hdfs_io import filesystem
+from hdfs_io.prepared import PreparedDataSet
+from hdfs_io.publish import Output
+from sparksplit.command import Options
+from sparksplit.config import digest
+from sparksplit.errors import NodeFailed, RunError, UsageError
+from sparksplit.progress import Progress, say
+from sparksplit.session import spark_session
+from training import checkpoints, node, report
+from training.config import NOT_IN_HASH, TrainConfig
+from training.functions import FunctionError, source_of
+from training.ledger import Entry, Ledger
+from training.ways import WAYS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+
+def train(config: TrainConfig, options: Options) -> dict[str, Any]:
+    """Train as `config` says; the content of run.json, of an earlier identical run too.
+
+    Raises UsageError for what the user gave, before Spark starts where it can be known by then; RunError and its kinds
+    where the run fails. What was published before a failure stays, and `--resume` goes on from it.
+    """
+    began = time.monotonic()
+    data = _open(config)
+    sources = _sources(config)
+    config_hash = _hash(config, data, sources)
+    output = Output(config.output, config_hash)
+    decision = output.decide(options.overwrite, options.resume)
+    if decision == "done":
+        say(f"{output.path}: is complete and was made with this configuration; nothing to do")
+        return dict(filesystem.read_json(filesystem.join(output.path, report.RUN)))
+    checkpoint = checkpoints.latest(output.path) if decision == "resume" else None
+    if checkpoint is not None:
+        say(f"resuming from {checkpoint}")
+    with spark_session("sparksplit train", config.nodes) as spark:
+        if checkpoint is None:
+            output.begin()
+        try:
+            run = _Run(spark, config, data, output, sources)
+            result = run.to_end(checkpoint, began)
+        except UsageError:
+            if checkpoints.latest(output.path) is None:
+                filesystem.remove(output.path)
+            raise
+        except BaseException:
+            _say_how_to_go_on(output.path, spark)
+            raise
+    return result
+
+
+def _open(config: TrainConfig) -> PreparedDataSet:
+    data = PreparedDataSet.open(config.data)
+    manifest = data.manifest
+    if not manifest.splits["train"].rows:
+        raise config.error("data", f"{data.path}: the training split has no rows")
+    if manifest.label is None:
+        raise config.error("data", f"{data.path}: has no label; prepare it with input.label")
+    if config.nodes > manifest.lanes:
+        raise config.error(
+            "nodes", f"{config.nodes} nodes are more than the data set's {manifest.lanes} lanes; prepare it with more"
+        )
+    return data
+
+
+def _sources(config: TrainConfig) -> dict[str, str]:
+    """The text of users' functions that are files, by the key that names them."""
+    found = {}
+    for key, name in (("model.build", config.model.build), ("transform", config.transform)):
+        if name is not None:
+            try:
+                text = source_of(name)
+            except FunctionError as error:
+                raise config.error(key, str(error)) from error
+            if text is not None:
+                found[key] = text
+    return found
+
+
+def _hash(config: TrainConfig, data: PreparedDataSet, sources: dict[str, str]) -> str:
+    values = {key: value for key, value in config.model_dump(mode="json").items() if key not in NOT_IN_HASH}
+    if WAYS[config.split].any_nodes:
+        del values["nodes"]
+    return digest({"command": "train", "config": values, "data": data.digest, "sources": sources})
+
+
+def _say_how_to_go_on(path: str, spark: SparkSession) -> None:
+    found = checkpoints.latest(path)
+    if found is not None:
+        say(f"the last checkpoint is {found}; the same command with --resume goes on from it")
+    if spark.sparkContext.master == "yarn":
+        say(f"the nodes' logs: yarn logs -applicationId {spark.sparkContext.applicationId}")
+
+
+def _threads(config: TrainConfig, spark: SparkSession) -> int:
+    if config.threads:
+        return config.threads
+    local = re.match(r"local-cluster\[\d+,\s*(\d+)", spark.sparkContext.master)
+    return int(local[1]) if local else int(spark.conf.get("spark.executor.cores", "1") or "1")
+
+
+@dataclass
+class _Run:
+    spark: SparkSession
+    config: TrainConfig
+    data: PreparedDataSet
+    output: Output
+    sources: dict[str, str]
+
+    def to_end(self, checkpoint: str | None, began: float) -> dict[str, Any]:
+        """Run the nodes, again from the last checkpoint where one dies, and publish run.json and _SUCCESS."""
+        config = self.config
+        payload = node.payload(
+            config,
+            config.source,
+            self.output.path,
+            self.sources,
+            self.output.config_hash,
+            _threads(config, self.spark),
+        )
+        restarts = 0
+        while True:
+            try:
+                started = time.monotonic()
+                results = self._nodes({**payload, "checkpoint": checkpoint})
+                break
+            except NodeFailed as error:
+                if restarts >= config.max_restarts:
+                    raise
+                restarts += 1
+                checkpoint = checkpoints.latest(self.output.path)
+                say(f"{error}; restart {restarts} of {config.max_restarts} from {checkpoint or 'the beginning'}")
+        content = self._content(results, restarts)
+        content["seconds"] = {
+            "start": round(started - began + results[0]["launch_seconds"] + results[0]["start_seconds"], 3),
+            **content["seconds"],
+            "total": round(time.monotonic() - began, 3),
+        }
+        filesystem.write_json(filesystem.join(self.output.path, report.RUN), content)
+        if not content["ledger"]["exact"]:
+            raise RunError(f"the ledger is not exact: {content['ledger']}; this is a defect of sparksplit")
+        self.output.complete()
+        return content
+
+    def _nodes(self, payload: dict[str, Any]) -> list[dict[str, Any]]:
+        from training.cluster import NodeCluster
+
+        config = self.config
+        with _Watch(config.nodes) as watch:
+            launching = time.monotonic()
+            with NodeCluster(
+                self.spark,
+                config.nodes,
+                "training.node:work",
+                payload,
+                start_timeout=config.start_timeout,
+                stall_timeout=config.stall_timeout,
+                on_state=watch.state,
+            ) as cluster:
+                cluster.start()
+                launched = time.monotonic() - launching
+                results = cluster.run()
+        return [{**result, "launch_seconds": launched} for result in results]
+
+    def _content(self, results: list[dict[str, Any]], restarts: int) -> dict[str, Any]:
+        config, first = self.config, results[0]
+        split = self.data.manifest.splits["train"]
+        ledger = Ledger.from_json(first["ledger"])
+        total = ledger.total()
+        history = first["history"]
+        seconds = [record["seconds"]["train"] for record in history]
+        return {
+            "run_id": f"{self.output.config_hash}-{int(time.time())}",
+            "command": "train",
+            "config_hash": self.output.config_hash,
+            "data": {"path": self.data.path, "digest": self.data.digest},
+            "split": config.split,
+            "sync": {"every": "step", "outer": None},
+            "nodes": config.nodes,
+            "rows": split.rows,
+            "batch_size": config.batch_size,
+            "epochs": config.epochs,
+            "passes": config.epochs,
+            "updates": first["updates"],
+            "syncs": first["updates"] if config.nodes > 1 else 0,
+            "sync_bytes_per_node": first["sync_bytes"],
+            "ledger": {
+                "rows": total.rows,
+                "checksum": str(total.checksum),
+                "exact": ledger.exact(range(config.epochs), Entry(split.rows, split.checksum)),
+            },
+            "seconds": {
+                name: round(sum(result["seconds"].get(name, 0.0) for result in results) / len(results), 3)
+                for name in ("feed", "train", "sync", "validation", "checkpoint")
+            },
+            "rows_per_second": round(sum(record["rows"] for record in history) / max(1e-9, sum(seconds)), 1),
+            "metrics": {**report.metrics_by_name(history), "test": first["test"] or {}},
+            "restarts": restarts,
+            "resumed": first["resumed"],
+            "weights": first["weights"],
+            "hosts": [result["host"] for result in results],
+            "application_id": self.spark.sparkContext.applicationId,
+            "versions": report.versions(),
+        }
+
+
+class _Watch:
+    """Progress on the terminal or in the log, from the nodes' heartbeats."""
+
+    def __init__(self, nodes: int) -> None:
+        self._states: list[dict[str, Any]] = [{} for _ in range(nodes)]
+        self._marks: list[tuple[float, float, float]] = [(time.monotonic(), 0.0, 0.0)] * nodes
+        self._rates: list[tuple[float, float]] = [(0.0, 0.0)] * nodes
+        self._epochs_done = 0
+        self._progress: Progress | None = None
+
+    def __enter__(self) -> _Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress is not None:
+            self._progress.__exit__(None, None, None)
+
+    def state(self, rank: int, state: dict[str, Any]) -> None:
+        """Take in what a heartbeat brought."""
+        self._states[rank] = state
+        now, rows, waited = time.monotonic(), float(state.get("rows", 0)), float(state.get("sync_seconds", 0))
+        since, rows_then, waited_then = self._marks[rank]
+        if now - since >= 1 and rows > rows_then:
+            self._rates[rank] = ((rows - rows_then) / (now - since), (waited - waited_then) / (now - since))
+            self._marks[rank] = (now, rows, waited)
+        if "updates" not in state:
+            return
+        if self._progress is None:
+            self._progress = Progress("training", state["updates"], "updates").__enter__()
+        for record in state.get("history", []) if rank == 0 else []:
+            if record["epoch"] > self._epochs_done:
+                self._epochs_done = record["epoch"]
+                say(_epoch_line(record, state["epochs"]))
+        self._progress.update(min(other.get("update", 0) for other in self._states), self._text())
+
+    def _text(self) -> str:
+        state = self._states[0]
+        if state.get("phase") and state["phase"] != "start":
+            return f"epoch {state.get('epoch', 0) + 1}, {state['phase']}"
+        parts = [f"epoch {state.get('epoch', 0) + 1}/{state.get('epochs')}"]
+        if "loss" in state:
+            parts.append(f"loss {state['loss']:.4f}")
+        total = sum(rate for rate, _ in self._rates)
+        if total:
+            parts.append(f"{total:,.0f} rows/s")
+        if len(self._rates) > 1 and total:
+            shares = (f"{rank}: {rate:,.0f} rows/s, {wait:.0%}" for rank, (rate, wait) in enumerate(self._rates))
+            parts.append(f"per node, with time in exchanges: {'; '.join(shares)}")
+        return ", ".join(parts)
+
+
+def _epoch_line(record: dict[str, Any], epochs: int) -> str:
+    parts = [f"epoch {record['epoch']}/{epochs}:"]
+    for name in ("train", "validation"):
+        if name in record:
+            parts.append(f"{name} " + " ".join(f"{key} {value:.4f}" for key, value in record[name].items()))
+    return ", ".join((" ".join(parts), f"{record['rows_per_second']:,.0f} rows/s"))

@@ -1,0 +1,201 @@
+"""The compiled part of training: many updates in one call of a tf.function, and evaluation.
+
+Each update takes the node's rows of one mini-batch to gradients, lets the sync exchange what it exchanges, and applies
+the optimizer. Looping over a chunk's updates inside TensorFlow saves the calls from Python, which cost a small model
+more than its arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from training.feed import Chunk
+from training.inputs import Inputs
+from training.syncs import Sync
+from training.transport import Transport
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """loss: mean over rows. metrics: name to value. rows: over all nodes."""
+
+    loss: float
+    metrics: dict[str, float]
+    rows: int
+
+
+class Step:
+    """One model, one optimizer, one loss, and their compiled updates.
+
+    loss: a keras loss without reduction: (labels, outputs) to one value per row, or per row and position.
+    metrics: fresh keras metrics by name. inputs: how stored values become the model's.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        optimizer: Any,
+        loss: Any,
+        metrics: dict[str, Any],
+        inputs: Inputs,
+        sync: Sync,
+        transport: Transport,
+    ) -> None:
+        self._model, self._optimizer, self._loss, self._inputs = model, optimizer, loss, inputs
+        self._metrics, self._sync, self._transport = metrics, sync, transport
+        self._float = tf.as_dtype(keras.config.floatx())
+        optimizer.build(model.trainable_variables)
+        self._build_metrics()
+        signature = [*inputs.signature(), tf.TensorSpec((None,), tf.int64)]
+        self._train = tf.function(self._train_chunk, input_signature=signature, autograph=False)
+        self._evaluate = tf.function(self._evaluate_chunk, input_signature=signature, autograph=False)
+        self._loss_sum = tf.Variable(0.0, dtype=self._float, trainable=False)
+
+    def train(self, chunk: Chunk) -> Array:
+        """Run the chunk's updates; the mean loss over all nodes' rows of each, [updates].
+
+        Raises the transport's own error where an exchange failed.
+        """
+        losses: Array = self._call(self._train, chunk)
+        self._transport.account(chunk.updates)
+        return losses
+
+    def metric_results(self) -> dict[str, float]:
+        """The metrics since the last call, over all nodes; resets them. Every node must call it."""
+        variables = self._metric_variables()
+        sums = self._transport.sum([np.asarray(variable.numpy()) for variable in variables])
+        for variable, value in zip(variables, sums, strict=True):
+            variable.assign(value)
+        results = {name: float(np.mean(metric.result())) for name, metric in self._metrics.items()}
+        for metric in self._metrics.values():
+            metric.reset_state()
+        return results
+
+    def metric_sums(self) -> dict[str, Array]:
+        """The state of the metrics, summed over all nodes, for a checkpoint. Every node must call it."""
+        variables = self._metric_variables()
+        sums = self._transport.sum([np.asarray(variable.numpy()) for variable in variables])
+        return {f"m{place:04d}": np.array(value) for place, value in enumerate(sums)}
+
+    def restore_metrics(self, sums: Mapping[str, Array]) -> None:
+        """Go on from what `metric_sums` gave."""
+        for place, variable in enumerate(self._metric_variables()):
+            variable.assign(sums[f"m{place:04d}"])
+
+    def evaluate(self, chunks: Iterable[Chunk]) -> Evaluation:
+        """Loss and metrics over `chunks`, summed over all nodes. Every node must call it."""
+        self._loss_sum.assign(0.0)
+        for metric in self._metrics.values():
+            metric.reset_state()
+        rows = 0
+        for chunk in chunks:
+            self._call(self._evaluate, chunk)
+            rows += chunk.seen.rows
+        loss, total = self._transport.sum([np.asarray(self._loss_sum.numpy(), np.float64), np.array(rows, np.int64)])
+        return Evaluation(float(loss) / max(1, int(total)), self.metric_results(), int(total))
+
+    def _metric_variables(self) -> list[Any]:
+        return [variable for metric in self._metrics.values() for variable in metric.variables]
+
+    # The graphs.
+
+    def _call(self, function: Any, chunk: Chunk) -> Any:
+        label = [] if chunk.label is None else [chunk.label]
+        try:
+            return function(*chunk.tensors, *label, chunk.offsets).numpy()
+        except tf.errors.OpError:
+            hidden = self._transport.failure()
+            if hidden is not None:
+                raise hidden from None
+            raise
+
+    def _train_chunk(self, *arguments: Any) -> Any:
+        *columns, offsets = arguments
+        updates = tf.shape(offsets)[0] - 1
+
+        def update(index: Any, losses: Any) -> Any:
+            begin, end = offsets[index], offsets[index + 1]
+            rows = tf.cast(end - begin, self._float)
+            share = [column[begin:end] for column in columns]
+            if self._transport.size == 1:
+                values = self._forward(share, rows)
+            else:
+                # A share may be empty, and some layers have no gradient for no rows.
+                values = tf.cond(end > begin, lambda: self._forward(share, rows), self._nothing)
+            loss, count = self._sync.update(values, self._model, self._optimizer)
+            return index + 1, losses.write(index, loss / count)
+
+        losses = tf.TensorArray(self._float, updates)
+        _, losses = tf.while_loop(lambda index, _: index < updates, update, (0, losses), parallel_iterations=1)
+        return losses.stack()
+
+    def _forward(self, share: Sequence[Any], rows: Any) -> list[Any]:
+        """Gradients of the summed loss, averaged state times rows, the summed loss, the rows."""
+        inputs, labels = self._inputs.decode(share)
+        with tf.GradientTape() as tape:
+            outputs = self._model(inputs, training=True)
+            loss = self._row_losses(labels, outputs)
+            if self._model.losses:
+                loss += rows * tf.cast(tf.add_n(self._model.losses), self._float)
+        trainable = [variable.value for variable in self._model.trainable_variables]
+        gradients = tape.gradient(loss, trainable, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        self._update_metrics(labels, outputs)
+        state = [variable.value * tf.cast(rows, variable.dtype) for variable in averaged_state(self._model)]
+        return [*map(tf.convert_to_tensor, gradients), *state, loss, rows]
+
+    def _nothing(self) -> list[Any]:
+        shaped = [*self._model.trainable_variables, *averaged_state(self._model)]
+        zero = tf.zeros((), self._float)
+        return [*(tf.zeros(variable.shape, variable.dtype) for variable in shaped), zero, zero]
+
+    def _row_losses(self, labels: Any, outputs: Any) -> Any:
+        """The sum over rows of each row's loss; positions within a row are averaged."""
+        losses = tf.cast(self._loss(labels, outputs), self._float)
+        if losses.shape.rank is not None and losses.shape.rank > 1:
+            losses = tf.reduce_mean(losses, axis=list(range(1, losses.shape.rank)))
+        return tf.reduce_sum(losses)
+
+    def _evaluate_chunk(self, *arguments: Any) -> Any:
+        *columns, offsets = arguments
+        updates = tf.shape(offsets)[0] - 1
+
+        def batch(index: Any) -> Any:
+            share = [column[offsets[index] : offsets[index + 1]] for column in columns]
+
+            def add() -> Any:
+                inputs, labels = self._inputs.decode(share)
+                outputs = self._model(inputs, training=False)
+                self._loss_sum.assign_add(self._row_losses(labels, outputs))
+                self._update_metrics(labels, outputs)
+                return index + 1
+
+            return (tf.cond(offsets[index + 1] > offsets[index], add, lambda: index + 1),)
+
+        done = tf.while_loop(lambda index: index < updates, batch, (0,), parallel_iterations=1)
+        return done[0]
+
+    def _update_metrics(self, labels: Any, outputs: Any) -> None:
+        for metric in self._metrics.values():
+            metric.update_state(labels, outputs)
+
+    def _build_metrics(self) -> None:
+        """Let metrics make their variables now, outside the graphs."""
+        inputs, labels = self._inputs.examples()
+        outputs = self._model(inputs, training=False)
+        for metric in self._metrics.values():
+            metric.update_state(labels, outputs)
+            metric.reset_state()
+
+
+def averaged_state(model: Any) -> list[Any]:
+    """The model's non-trainable floats, such as BatchNorm statistics: averaged by rows at syncs."""
+    return [variable for variable in model.non_trainable_variables if variable.dtype.startswith("float")]

@@ -1,0 +1,70 @@
+"""The transport's interface, its errors, and the transport of a node that is alone."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sparksplit.errors import PeerLost
+
+Array = npt.NDArray[Any]
+
+
+class PeerTimeout(PeerLost):
+    """Another node sent nothing within the time limit."""
+
+
+class Transport(ABC):
+    """Sums arrays over the nodes in a fixed order, so that every rank gets the same bits.
+
+    bytes_sent: bytes that this node sent so far. seconds: time spent in sums so far, waiting for peers included.
+    """
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+        self.bytes_sent = 0
+        self.seconds = 0.0
+
+    @abstractmethod
+    def sum(self, arrays: Sequence[Array]) -> list[Array]:
+        """The element-wise sums over all nodes; shapes and dtypes (floats, 64-bit integers) as given, on every rank.
+
+        Every node must call it with the same shapes. The results are valid until the next but one call.
+        Raises PeerLost and PeerTimeout.
+        """
+
+    @abstractmethod
+    def sum_tensors(self, tensors: Sequence[Any]) -> list[Any]:
+        """As `sum`, for tensors inside a tf.function: one exchange for all of them."""
+
+    def account(self, calls: int) -> None:
+        """Add the traffic of `calls` runs of the traced `sum_tensors`, where the part behind it cannot count its own."""
+        return
+
+    def failure(self) -> BaseException | None:
+        """The error of the last exchange inside a tf.function, which TensorFlow hides behind its own."""
+        return None
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the connections; may be called twice."""
+
+
+class Alone(Transport):
+    """The transport of one node: sums are what they were."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 1)
+
+    def sum(self, arrays: Sequence[Array]) -> list[Array]:
+        return [np.asarray(array) for array in arrays]
+
+    def sum_tensors(self, tensors: Sequence[Any]) -> list[Any]:
+        return list(tensors)
+
+    def close(self) -> None:
+        return

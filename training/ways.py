@@ -1,0 +1,29 @@
+"""The ways: named pairs of a split and a sync. A new way is one small class or one new pair, and an entry here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from training.splits import BatchSplit, Split
+from training.syncs import StepSync, Sync
+from training.transport import Transport
+
+
+@dataclass(frozen=True)
+class Way:
+    """split: which rows a node trains on. sync: what is exchanged and when. alone: only ever on one node.
+
+    any_nodes: the result does not depend on the number of nodes.
+    """
+
+    split: Split
+    sync: Callable[[Transport], Sync]
+    alone: bool = False
+    any_nodes: bool = False
+
+
+WAYS = {
+    "single": Way(BatchSplit(), StepSync, alone=True, any_nodes=True),
+    "batch": Way(BatchSplit(), StepSync, any_nodes=True),
+}
