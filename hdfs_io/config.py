@@ -1,0 +1,119 @@
+"""The configuration of raw input and of `preprocess`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from hdfs_io import filesystem
+from sparksplit.config import Config, digest
+from sparksplit.errors import ConfigError
+
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+Dtype = Literal[
+    "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64"
+]
+
+
+class InputConfig(Config):
+    """Raw rows: where they are and how they read."""
+
+    format: Literal["idx", "csv"] = "idx"
+    """idx: a folder with MNIST's four standard file names, .gz or not; csv: a file or a folder of them, .gz or not."""
+    path: Annotated[str, Field(min_length=1)]
+    """The IDX folder; the CSV file or folder of the rows to train on."""
+    test: str | None = None
+    """csv: the file or folder that stays the test split. An IDX folder brings its own, the t10k files."""
+    label: int | str | None = -1
+    """csv: the label's column by name (with a header) or position (0 is the first, -1 the last); null: no labels."""
+    label_type: Literal["auto", "integer", "text", "number"] = "auto"
+    """integer and text labels are classes, a number is predicted as such; auto looks at the first rows."""
+    header: bool = True
+    """csv: whether the first line of each file names the columns."""
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    """csv: what separates the columns; one character."""
+    dtype: Dtype | None = None
+    """The type that values are stored in, exactly; null: the IDX file's own, float32 for csv."""
+    shape: list[Annotated[int, Field(gt=0)]] | None = None
+    """The shape of one row's tensor; null: the IDX file's own, one dimension for csv."""
+    keep: list[int | str] = Field(default_factory=list)
+    """csv: columns to carry along as text, by name or position; they are no features."""
+    missing: Literal["error", "mean"] = "error"
+    """csv: an empty cell makes a bad row, or (float dtypes only) gets its column's mean over the training split."""
+    max_bad_rows: Annotated[int, Field(ge=0)] = 0
+    """Bad rows to leave out and keep in bad_rows/ with the reason; one more ends the job."""
+
+    def located(self) -> dict[str, Any]:
+        """The values, with paths that do not depend on the working folder."""
+        test = None if self.test is None else filesystem.absolute(self.test)
+        return {**self.model_dump(), "path": filesystem.absolute(self.path), "test": test}
+
+
+class PreprocessConfig(Config):
+    """Raw data to a prepared data set."""
+
+    input: InputConfig
+    output: Annotated[str, Field(min_length=1)]
+    """The folder of the prepared data set."""
+    validation: Fraction = 0.1
+    """The share of the training rows that becomes the validation split, cut by a hash of their content."""
+    test: Fraction = 0.0
+    """The same for the test split, where the source brings none."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+    """Of the hash that cuts validation and test."""
+    scaling: Literal["none", "unit", "standard"] = "none"
+    """unit: the training split's minimum to 0 and maximum to 1; standard: its mean to 0 and standard deviation to 1."""
+    scaling_by: Literal["tensor", "feature"] = "tensor"
+    """One scale for the whole tensor (pixels), or one for each value (columns of different units)."""
+    lanes: Annotated[int, Field(ge=1, le=100_000)] = 96
+    """Fixed row streams that the data set is dealt into; no run can use more nodes."""
+    file_size: Annotated[int, Field(ge=1)] = 128 * 1024 * 1024
+    """Bytes of rows that a file should have, before compression; a file holds at least one whole lane."""
+    block_size: Annotated[int, Field(ge=1024)] = 512 * 1024
+    """Bytes of a block, the unit that nodes read: 16 to 4096 rows."""
+    executors: Annotated[int, Field(ge=1)] = 2
+    """Executors of the local cluster that is started where spark-submit names no master."""
+
+    def config_hash(self) -> str:
+        """The hash of everything that can change the result."""
+        return digest({**self.model_dump(exclude={"input", "output", "executors"}), "input": self.input.located()})
+
+    def check(self) -> None:
+        """Raise ConfigError for values that contradict each other."""
+        if self.validation + self.test >= 1:
+            raise self.error("validation", f"with test leaves no rows to train on ({self.validation} + {self.test})")
+        if self.input.test is not None and self.test > 0:
+            raise self.error("test", f"must be 0 where input.test brings the test split (is {self.test})")
+        if self.scaling_by == "feature" and self.scaling == "none":
+            raise self.error("scaling_by", "means nothing with scaling: none")
+        check_input(self.input)
+
+
+def check_input(config: InputConfig) -> None:
+    """Raise ConfigError for values of an input section that contradict each other."""
+    is_float = (config.dtype or "float32").startswith("float")
+    problems: list[tuple[bool, str, str]] = [
+        (config.missing == "mean" and not is_float, "missing", f"mean needs a float dtype (is {config.dtype})"),
+        (
+            isinstance(config.label, str) and config.format == "csv" and not config.header,
+            "label",
+            f"must be a position where there is no header (is {config.label!r})",
+        ),
+        (
+            config.format == "csv" and not config.header and any(isinstance(column, str) for column in config.keep),
+            "keep",
+            "must be positions where there is no header",
+        ),
+    ]
+    if config.format == "idx":
+        problems += [
+            (config.test is not None, "test", "is for csv; an IDX folder brings its own test set, the t10k files"),
+            (bool(config.keep), "keep", "is for csv; IDX files have nothing but images and labels"),
+            (config.label_type == "text", "label_type", "must be integer or number for IDX labels (is text)"),
+            (config.missing == "mean", "missing", "is for csv; IDX files have no empty cells"),
+        ]
+    for wrong, key, message in problems:
+        if wrong:
+            error: ConfigError = config.error(key, message)
+            raise error

@@ -1,0 +1,275 @@
+"""Raw data to a prepared data set on Spark: all work on rows runs in executors, the driver sees only their facts.
+
+parse (sources) -> bad rows, labels -> row_id and lane -> one sort by file, lane and row_id -> Parquet by whole lanes
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from hdfs_io import filesystem, lane_files
+from hdfs_io.arrays import from_arrays
+from hdfs_io.config import PreprocessConfig
+from hdfs_io.lane_files import LABEL, ROW_ID, FileFacts, LaneFile, Layout
+from hdfs_io.manifest import SPLITS, Manifest, Split
+from hdfs_io.manifest import Source as SourceFacts
+from hdfs_io.prepared import PreparedDataSet
+from hdfs_io.preprocessing import FittedPreprocessing, LabelSpec
+from hdfs_io.publish import Output
+from hdfs_io.sources.base import BadRow, Source
+from hdfs_io.sources.frame import Cut, batch_rows, check_bad_rows, parse, with_row_ids
+from sparksplit import __version__
+from sparksplit.errors import InputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["from_arrays", "prepare"]
+
+BAD_ROWS = "bad_rows"
+_MAX_CLASSES = 100_000
+
+
+def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, output: Output) -> PreparedDataSet:
+    """Write the prepared data set of `source` to `output`, which appears whole or not at all.
+
+    Raises InputError for rows or files that are bad, labels that the training split does not have, and a source
+    without rows.
+    """
+    from pyspark import StorageLevel
+
+    cut = Cut(config.seed, config.validation, config.test)
+    probe = Layout(source.tensors, _label_spec(source, None), source.keep, 1)
+    with _batch_size(spark, batch_rows(probe.row_bytes)), output.staging() as folder:
+        parsed = parse(spark, source, cut).persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            bad = check_bad_rows(spark, parsed, config.input.max_bad_rows)
+            rows, labels = _count(parsed, source)
+            if rows["train"] == 0:
+                raise InputError(f"{config.input.path}: has no rows to train on")
+            layout = Layout(
+                source.tensors,
+                _label_spec(source, labels),
+                source.keep,
+                lane_files.block_rows(probe.row_bytes, config.block_size),
+                by_feature=config.scaling_by == "feature" or config.input.missing == "mean",
+            )
+            plan = _plan(rows, layout, config)
+            facts = _write(with_row_ids(parsed, source, config.lanes), folder, layout, plan)
+        finally:
+            parsed.unpersist()
+        _write_bad_rows(folder, bad)
+        manifest = _manifest(facts, layout, config, source)
+        manifest.write(folder)
+        manifest.description.write(folder)
+    return PreparedDataSet(output.path, manifest)
+
+
+@contextmanager
+def _batch_size(spark: SparkSession, rows: int) -> Iterator[None]:
+    """Bound Spark's batches by bytes: by default they have 10,000 rows, however large."""
+    keys = ("spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.inMemoryColumnarStorage.batchSize")
+    before = {key: spark.conf.get(key) for key in keys}
+    for key in keys:
+        spark.conf.set(key, str(rows))
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            spark.conf.set(key, str(value))
+
+
+def _label_spec(source: Source, classes: list[str] | None) -> LabelSpec | None:
+    if source.label_kind is None:
+        return None
+    if source.label_kind == "number":
+        return LabelSpec(dtype="float32", kind="number")
+    return LabelSpec(dtype="int64", classes=classes, kind=source.label_kind)
+
+
+def _count(parsed: DataFrame, source: Source) -> tuple[dict[str, int], list[str] | None]:
+    """(rows of each split, the classes: sorted distinct labels of the training split)."""
+    classified = source.label_kind in ("integer", "text")
+    keys = ["split", LABEL] if classified else ["split"]
+    found = parsed.where("bad is null").groupBy(*keys).count().limit(_MAX_CLASSES + 1).collect()
+    rows = dict.fromkeys(SPLITS, 0)
+    labels: dict[str, dict[Any, int]] = {name: {} for name in SPLITS}
+    for row in found:
+        rows[SPLITS[row["split"]]] += row["count"]
+        if classified:
+            labels[SPLITS[row["split"]]][row[LABEL]] = row["count"]
+    if not classified:
+        return rows, None
+    if len(found) > _MAX_CLASSES:
+        raise InputError(
+            f"{source.files[0].path}: more than {_MAX_CLASSES} different labels; is the label a number to predict"
+            " (input.label_type: number)?"
+        )
+    if rows["train"]:
+        for name in SPLITS[1:]:
+            for label in sorted(labels[name]):
+                if label not in labels["train"]:
+                    raise InputError(
+                        f"{source.files[0].path}: label {label!r} ({labels[name][label]} rows of the {name} split) does"
+                        " not occur in the training split"
+                    )
+    return rows, [str(label) for label in sorted(labels["train"])]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which file each lane of each split goes to: numbered split by split."""
+
+    files: list[tuple[str, int, str]]
+    """(split, first lane, path)"""
+    first: dict[str, int]
+    """Number of a split's first file"""
+    per_file: dict[str, int]
+    """Lanes in a file of a split"""
+
+
+def _plan(rows: dict[str, int], layout: Layout, config: PreprocessConfig) -> Plan:
+    plan = Plan([], {}, {})
+    for split in SPLITS:
+        per_file = lane_files.lanes_per_file(rows[split], layout.row_bytes, config.lanes, config.file_size)
+        plan.first[split], plan.per_file[split] = len(plan.files), per_file
+        for first in range(0, config.lanes if rows[split] else 0, per_file):
+            plan.files.append((split, first, lane_files.file_name(split, first, per_file, config.lanes)))
+    return plan
+
+
+def _write(rows: DataFrame, folder: str, layout: Layout, plan: Plan) -> list[FileFacts]:
+    """Write the files in executors, and give those of the successful attempts their names."""
+    from pyspark.sql import functions as sql
+
+    file = sql.lit(None)
+    for split, first in plan.first.items():
+        number = sql.lit(first) + sql.floor(sql.col("lane") / sql.lit(plan.per_file[split]))
+        file = sql.when(sql.col("split") == SPLITS.index(split), number).otherwise(file)
+    unsigned = sql.col(ROW_ID).bitwiseXOR(sql.lit(-(2**63)))
+    placed = rows.withColumn("file", file.cast("int")).repartition(len(plan.files), "file")
+    label = [LABEL] if layout.label is not None else []
+    columns = ["file", "lane", ROW_ID, *(tensor.name for tensor in layout.tensors), *label, *layout.keep]
+    ordered = placed.sortWithinPartitions("file", "lane", unsigned, "content_b").select(
+        *(f"`{column}`" for column in columns)
+    )
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        attempt = 0 if context is None else context.taskAttemptId()
+        for facts in write_sorted(batches, folder, layout, plan, attempt):
+            yield pa.RecordBatch.from_pydict({"facts": [json.dumps(asdict(facts))]})
+
+    facts = [FileFacts(**json.loads(row[0])) for row in ordered.mapInArrow(run, "facts string").collect()]
+    kept: dict[str, set[str]] = {}
+    for fact in facts:
+        temporary, fact.path = fact.path, _final_name(fact.path)
+        filesystem.rename(filesystem.join(folder, temporary), filesystem.join(folder, fact.path))
+        kept.setdefault(fact.split, set()).add(fact.path.rpartition("/")[2])
+    for split, names in kept.items():
+        # What failed attempts have left.
+        for name in filesystem.listing(filesystem.join(folder, split)):
+            if name not in names:
+                filesystem.remove(filesystem.join(folder, split, name))
+    return facts
+
+
+def write_sorted(
+    batches: Iterable[pa.RecordBatch], folder: str, layout: Layout, plan: Plan, attempt: int
+) -> Iterator[FileFacts]:
+    """Write rows that come sorted by (file, lane, row_id) and give the facts of each file, under an attempt's name."""
+    classes = _class_values(layout)
+    current, writer = -1, None
+    try:
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            files, lanes = (batch.column(index).to_numpy(zero_copy_only=False) for index in (0, 1))
+            rows = _rows(batch, layout, classes)
+            starts = np.flatnonzero(np.diff(files, prepend=-1) | np.diff(lanes, prepend=-1))
+            for start, stop in zip(starts, [*starts[1:], batch.num_rows], strict=True):
+                if files[start] != current:
+                    if writer is not None:
+                        yield writer.close()
+                    current = int(files[start])
+                    split, first, path = plan.files[current]
+                    writer = LaneFile(folder, FileFacts(split, first, _attempt_name(path, attempt)), layout)
+                assert writer is not None
+                writer.write(int(lanes[start]), rows.slice(start, stop - start))
+        if writer is not None:
+            facts, writer = writer.close(), None
+            yield facts
+    except BaseException:
+        if writer is not None:
+            writer.abort()
+        raise
+
+
+def _rows(batch: pa.RecordBatch, layout: Layout, classes: pa.Array | None) -> pa.Table:
+    columns = batch.columns[2:]
+    if classes is not None:
+        place = 1 + len(layout.tensors)
+        columns[place] = pc.index_in(columns[place], value_set=classes).cast(pa.int64())
+    return pa.table(columns, schema=layout.schema)
+
+
+def _class_values(layout: Layout) -> pa.Array | None:
+    if layout.label is None or layout.label.classes is None:
+        return None
+    if layout.label.kind == "integer":
+        return pa.array([int(name) for name in layout.label.classes], type=pa.int64())
+    return pa.array(layout.label.classes, type=pa.string())
+
+
+def _attempt_name(path: str, attempt: int) -> str:
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/.{name}.{attempt}"
+
+
+def _final_name(path: str) -> str:
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/{name[1:].rpartition('.')[0]}"
+
+
+def _write_bad_rows(folder: str, bad: list[BadRow]) -> None:
+    if not bad:
+        return
+    place = filesystem.join(folder, BAD_ROWS)
+    filesystem.make_folder(place)
+    target, inner = filesystem.resolve(filesystem.join(place, "bad_rows.parquet"))
+    columns = {"path": pa.string(), "row": pa.int64(), "reason": pa.string(), "text": pa.string()}
+    rows = [{name: getattr(row, name) for name in columns} for row in bad]
+    pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(columns.items())), inner, filesystem=target)
+
+
+def _manifest(facts: list[FileFacts], layout: Layout, config: PreprocessConfig, source: Source) -> Manifest:
+    splits: dict[str, Split] = {}
+    fitted = FittedPreprocessing()
+    for name in SPLITS:
+        of_split = [fact for fact in facts if fact.split == name]
+        splits[name], moments = lane_files.merge_split(of_split, layout, config.lanes)
+        if name == "train":
+            fitted = lane_files.fit(moments, config.scaling, config.scaling_by)
+    return Manifest(
+        config_hash=config.config_hash(),
+        created_by=f"sparksplit {__version__}",
+        source=SourceFacts(format=config.input.format, files=list(source.files)),
+        lanes=config.lanes,
+        block_rows=layout.block_rows,
+        tensors=list(layout.tensors),
+        label=layout.label,
+        keep=list(layout.keep),
+        preprocessing=fitted,
+        splits=splits,
+    )

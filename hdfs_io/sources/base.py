@@ -1,0 +1,122 @@
+"""What every source of raw rows gives: the small interface that preprocess and predict share."""
+
+from __future__ import annotations
+
+import abc
+import gzip
+import io
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy.typing as npt
+
+from hdfs_io import filesystem
+from hdfs_io.manifest import SourceFile
+from hdfs_io.preprocessing import TensorSpec
+
+GZIP_MAGIC = b"\x1f\x8b"
+BATCH_BYTES = 4 * 1024 * 1024
+"""Bytes of raw input that a task holds at a time."""
+RANGE_BYTES = 64 * 1024 * 1024
+"""Bytes of a file that can be split for one task."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one Spark task reads: a file (and its labels' file), or a part of it."""
+
+    part: str
+    """train or test"""
+    path: str
+    labels: str | None = None
+    start: int = 0
+    """First row (IDX) or byte (CSV)"""
+    stop: int | None = None
+    """Row or byte to stop before; None: the end"""
+
+
+@dataclass
+class Rows:
+    """Parsed rows: tensors [n, *shape] of the declared dtypes; labels int64 or float32 [n], or texts; kept texts."""
+
+    tensors: list[npt.NDArray[Any]]
+    label: npt.NDArray[Any] | list[str] | None
+    keep: list[list[str | None]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.tensors[0])
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that could not be parsed; `fatal` where it is the file that is damaged, whatever max_bad_rows says."""
+
+    path: str
+    row: int
+    """Line of the file, from 1 (a header counts), where `offset` is 0; else lines since the byte `offset`."""
+    reason: str
+    text: str = ""
+    offset: int = 0
+    fatal: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}" if self.fatal else f"{self.path}: row {self.row}: {self.reason}"
+
+
+class Source(abc.ABC):
+    """Raw rows of one format; picklable. Making one checks on the driver whatever is cheap to check."""
+
+    tensors: Sequence[TensorSpec]
+    label_kind: str | None
+    """integer, text or number; None without labels"""
+    keep: Sequence[str] = ()
+    files: Sequence[SourceFile]
+    has_test: bool
+    """Whether the source brings a test split."""
+
+    @abc.abstractmethod
+    def tasks(self) -> list[Task]:
+        """The tasks that together read every row once."""
+
+    @abc.abstractmethod
+    def read(self, task: Task) -> Iterator[Rows | BadRow]:
+        """The rows of a task, in bounded batches; called in executors."""
+
+
+@contextmanager
+def open_raw(path: str) -> Iterator[tuple[Any, bool]]:
+    """(a readable binary stream of the file's content, whether it is gzip): known by its first bytes, not its name.
+
+    Reading from it raises EOFError, zlib.error or gzip.BadGzipFile where the gzip is truncated or damaged.
+    """
+    with filesystem.open_input(path) as file:
+        compressed = file.read(2) == GZIP_MAGIC
+        file.seek(0)
+        # gzip asks for 8 KiB at a time.
+        stream = io.BufferedReader(file, buffer_size=1024 * 1024)
+        yield (gzip.GzipFile(fileobj=stream) if compressed else stream), compressed
+
+
+GZIP_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile)
+
+
+def gzip_problem(error: Exception) -> str:
+    """What to tell the user of one of GZIP_ERRORS."""
+    if isinstance(error, EOFError):
+        return "is truncated: the gzip stream has no end"
+    return f"is not a readable gzip file: {' '.join(str(error).split())}"
+
+
+def read_exactly(stream: Any, count: int) -> bytes:
+    """`count` bytes, or fewer where the stream ends."""
+    parts, missing = [], count
+    while missing > 0:
+        part = stream.read(missing)
+        if not part:
+            break
+        parts.append(part)
+        missing -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -1,0 +1,365 @@
+"""CSV: one row a line, features as numbers, the label in a column of its own; plain or gzip, with a header or without.
+
+Blocks of lines go through pyarrow's parser; only where it refuses a block is the block halved until the bad rows stand
+alone. A line end within quotes is not supported: it would make files impossible to split.
+"""
+
+from __future__ import annotations
+
+import csv as stdlib_csv
+import io
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+
+from hdfs_io import filesystem
+from hdfs_io.config import InputConfig
+from hdfs_io.manifest import SourceFile
+from hdfs_io.preprocessing import TensorSpec
+from hdfs_io.sources.base import (
+    BATCH_BYTES,
+    GZIP_ERRORS,
+    RANGE_BYTES,
+    BadRow,
+    Rows,
+    Source,
+    Task,
+    gzip_problem,
+    open_raw,
+)
+from sparksplit.errors import InputError
+
+_BOM = b"\xef\xbb\xbf"
+_LINE_BYTES = 64 * 1024 * 1024
+"""A longer line means that the file is no CSV."""
+_PROBE_BYTES = 1024 * 1024
+_PROBE_ROWS = 200
+_INTEGER = re.compile(r"\s*[+-]?\d+\s*")
+_ROW_TEXT = 200
+
+
+class CsvSource(Source):
+    """A CSV file, or a folder of them with the same columns. The first rows are parsed on the driver to check them.
+
+    label_kind: how labels read, where that is known already (from the data set that a model was trained on).
+    """
+
+    def __init__(self, config: InputConfig, label_kind: str | None = None) -> None:
+        self._delimiter, self._header, self._mean = config.delimiter, config.header, config.missing == "mean"
+        self._limit = config.max_bad_rows
+        self._files = {"train": _files(config.path)}
+        if config.test is not None:
+            self._files["test"] = _files(config.test)
+        self.has_test = config.test is not None
+        self.files = [SourceFile(path=path, bytes=size) for files in self._files.values() for path, size in files]
+
+        lines = self._first_lines(self._files["train"][0][0])
+        self._names = self._fields(lines[0])
+        if self._header:
+            self._check_names(self._files["train"][0][0])
+        columns = len(self._names)
+        self._label = None if config.label is None else self._position(config, "label", config.label)
+        kept = [self._position(config, "keep", column) for column in config.keep]
+        self._kept, self.keep = kept, [self._names[column] if self._header else f"column_{column}" for column in kept]
+        self._features = [column for column in range(columns) if column != self._label and column not in kept]
+        if self._label in kept or len(set(kept)) < len(kept):
+            raise config.error("keep", "names the label, or a column twice")
+        for name in self.keep:
+            if name in ("row_id", "label", "x", "prediction", "probabilities"):
+                raise config.error("keep", f"the column name {name!r} is taken; rename it in the file")
+        if not self._features:
+            raise InputError(f"{self.files[0].path}: has no columns left for features ({columns} in all)")
+        shape = config.shape or [len(self._features)]
+        if math.prod(shape) != len(self._features):
+            raise config.error("shape", f"does not fit {len(self._features)} feature columns (is {shape})")
+        self.tensors = [TensorSpec(name="x", dtype=config.dtype or "float32", shape=shape)]
+        self.label_kind = None
+        if self._label is not None:
+            self.label_kind = label_kind or config.label_type
+            if self.label_kind == "auto":
+                self.label_kind = self._guess_label(lines[1 if self._header else 0 :])
+        for files in self._files.values():
+            self._probe(files[0][0])
+
+    def tasks(self) -> list[Task]:
+        """Byte ranges of plain files; one task for each gzip file, which cannot be split."""
+        tasks = []
+        for part, files in self._files.items():
+            for path, size in files:
+                with open_raw(path) as (_, compressed):
+                    pass
+                step = max(size, 1) if compressed else RANGE_BYTES
+                tasks += [
+                    Task(part, path, None, start, None if compressed or start + step >= size else start + step)
+                    for start in range(0, size, step)
+                ]
+        return tasks
+
+    def read(self, task: Task) -> Iterator[Rows | BadRow]:
+        """The task's rows; ends early once more rows are bad than the configuration allows."""
+        bad = 0
+        try:
+            with open_raw(task.path) as (stream, _):
+                for first_line, content in self._blocks(task, stream):
+                    for item in self._parse(task, first_line, content):
+                        yield item
+                        bad += isinstance(item, BadRow)
+                        if bad > self._limit:
+                            return
+        except GZIP_ERRORS as error:
+            yield BadRow(task.path, 0, gzip_problem(error), fatal=True)
+        except InputError as error:
+            yield BadRow(task.path, 0, str(error).removeprefix(f"{task.path}: "), fatal=True)
+
+    def _blocks(self, task: Task, stream: Any) -> Iterator[tuple[int, bytes]]:
+        """(number of its first line, counted from the task's start, content) of blocks of whole lines."""
+        position, line = task.start, 1
+        if task.start > 0:
+            # A line belongs to the range that its first byte is in.
+            stream.seek(task.start - 1)
+            position += len(stream.readline()) - 1
+        elif self._header:
+            header = stream.readline()
+            position, line = len(header), 2
+            if self._fields(header.removeprefix(_BOM)) != self._names:
+                raise InputError(f"{task.path}: its header is not that of {self.files[0].path}")
+        rest = b""
+        while task.stop is None or position < task.stop:
+            wanted = BATCH_BYTES if task.stop is None else min(BATCH_BYTES, task.stop - position)
+            part = stream.read(wanted)
+            if not part:
+                break
+            if position == 0:
+                part = part.removeprefix(_BOM)
+            position += len(part)
+            content = rest + part
+            if task.stop is not None and position >= task.stop and not content.endswith(b"\n"):
+                content += stream.readline()
+            end = content.rfind(b"\n") + 1
+            content, rest = content[:end], content[end:]
+            if len(rest) > _LINE_BYTES:
+                raise InputError(f"{task.path}: has a line of more than {_LINE_BYTES} bytes; is it a CSV file?")
+            if content:
+                yield line, content
+                line += content.count(b"\n")
+        if rest:
+            yield line, rest
+
+    def _parse(self, task: Task, first_line: int, content: bytes) -> Iterator[Rows | BadRow]:
+        try:
+            rows = self._convert(content)
+        except (pa.ArrowException, ValueError):
+            pass
+        else:
+            if len(rows):
+                yield rows
+            return
+        lines = [(number, line) for number, line in enumerate(content.split(b"\n"), first_line) if line.rstrip(b"\r")]
+        if lines:
+            yield from self._halve(task, lines)
+
+    def _halve(self, task: Task, lines: list[tuple[int, bytes]]) -> Iterator[Rows | BadRow]:
+        try:
+            yield self._convert(b"\n".join(line for _, line in lines) + b"\n")
+        except (pa.ArrowException, ValueError) as error:
+            if len(lines) == 1:
+                number, line = lines[0]
+                text = line[:_ROW_TEXT].decode(errors="replace").rstrip("\r")
+                yield BadRow(task.path, number, self._reason(line, error), text, offset=task.start)
+                return
+            yield from self._halve(task, lines[: len(lines) // 2])
+            yield from self._halve(task, lines[len(lines) // 2 :])
+
+    def _convert(self, content: bytes) -> Rows:
+        """All rows of a block; pa.ArrowInvalid or ValueError where one of them is bad."""
+        tensor = self.tensors[0]
+        names = [str(column) for column in range(len(self._names))]
+        parsed = np.dtype("float32" if tensor.dtype == "float16" else tensor.dtype)
+        types = {names[column]: pa.from_numpy_dtype(parsed) for column in self._features}
+        types |= {names[column]: pa.string() for column in self._kept}
+        if self._label is not None:
+            types[names[self._label]] = {"integer": pa.int64(), "number": pa.float32()}.get(
+                self.label_kind or "", pa.string()
+            )
+        table = arrow_csv.read_csv(
+            pa.BufferReader(content),
+            read_options=arrow_csv.ReadOptions(
+                column_names=names, use_threads=False, block_size=max(len(content) + 1, 2)
+            ),
+            parse_options=arrow_csv.ParseOptions(delimiter=self._delimiter),
+            convert_options=arrow_csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=False),
+        )
+        values = np.empty((len(self._features), table.num_rows), dtype=tensor.numpy_dtype)
+        for place, column in enumerate(self._features):
+            values[place] = self._numbers(table.column(column), self._mean)
+        if values.dtype.kind == "f":
+            wrong = np.isinf(values).any() if self._mean else not np.isfinite(values).all()
+            if wrong:
+                raise ValueError("a number is not finite")
+        label: npt.NDArray[Any] | list[str] | None = None
+        if self._label is not None:
+            column = table.column(self._label)
+            if self.label_kind == "text":
+                label = column.to_pylist()
+                if not all(label):
+                    raise ValueError("a label is empty")
+            else:
+                label = self._numbers(column, False)
+                if label.dtype.kind == "f" and not np.isfinite(label).all():
+                    raise ValueError("a label is not finite")
+        keep = [table.column(column).to_pylist() for column in self._kept]
+        return Rows([np.ascontiguousarray(values.T).reshape(-1, *tensor.shape)], label, keep)
+
+    @staticmethod
+    def _numbers(column: pa.ChunkedArray, gaps: bool) -> npt.NDArray[Any]:
+        if column.null_count and not gaps:
+            raise ValueError("a cell is empty")
+        array: npt.NDArray[Any] = column.to_numpy()
+        if gaps:
+            # One bit pattern for every missing value: the row's hash is over the bits.
+            array = np.where(np.isnan(array), np.array(np.nan, dtype=array.dtype), array)
+        return array
+
+    def _reason(self, line: bytes, error: Exception) -> str:
+        """What is wrong with a row that could not be converted."""
+        try:
+            fields = self._fields(line)
+        except InputError as unreadable:
+            return str(unreadable)
+        if len(fields) != len(self._names):
+            return f"has {len(fields)} columns, {len(self._names)} are needed"
+        for column, field in enumerate(fields):
+            place = f"column {column + 1}" + (f" ({self._names[column]})" if self._header else "")
+            if column == self._label:
+                problem = _label_problem(field, self.label_kind)
+                place += ", the label"
+            elif column in self._kept:
+                continue
+            else:
+                problem = _number_problem(field, self.tensors[0].numpy_dtype, self._mean)
+            if problem:
+                return f"{place}: {problem}"
+        return f"cannot be parsed: {' '.join(str(error).split())[:_ROW_TEXT]}"
+
+    def _fields(self, line: bytes) -> list[str]:
+        try:
+            text = line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise InputError(f"is not UTF-8 text (byte {error.start} of the line)") from None
+        return next(stdlib_csv.reader(io.StringIO(text), delimiter=self._delimiter), [])
+
+    def _first_lines(self, path: str) -> list[bytes]:
+        """Whole lines from the beginning of `path`, empty ones left out."""
+        try:
+            with open_raw(path) as (stream, _):
+                content = stream.read(_PROBE_BYTES)
+                if len(content) == _PROBE_BYTES:
+                    content += stream.readline()
+        except GZIP_ERRORS as error:
+            raise InputError(f"{path}: {gzip_problem(error)}") from None
+        lines = [line for line in content.removeprefix(_BOM).split(b"\n") if line.rstrip(b"\r")]
+        if not lines:
+            raise InputError(f"{path}: is empty")
+        try:
+            self._fields(lines[0])
+        except InputError as error:
+            raise InputError(f"{path}: row 1: {error}") from None
+        return lines[: _PROBE_ROWS + 1]
+
+    def _probe(self, path: str) -> None:
+        """Parse the first rows of a file on the driver, so that a wrong configuration fails before Spark starts."""
+        if self._limit:
+            return
+        lines = list(enumerate(self._first_lines(path), 1))
+        if self._header:
+            if self._fields(lines[0][1]) != self._names:
+                raise InputError(f"{path}: its header is not that of {self.files[0].path}")
+            lines = lines[1:]
+        for item in self._halve(Task("train", path), lines) if lines else ():
+            if isinstance(item, BadRow):
+                hint = "; is it a header (input.header: true)?" if item.row == 1 and not self._header else ""
+                raise InputError(f"{item}{hint}")
+
+    def _check_names(self, path: str) -> None:
+        for name in self._names:
+            if not name or self._names.count(name) > 1:
+                raise InputError(f"{path}: row 1: the header has {'an empty name' if not name else f'{name!r} twice'}")
+
+    def _position(self, config: InputConfig, key: str, column: int | str) -> int:
+        count = len(self._names)
+        if isinstance(column, str):
+            if column not in self._names:
+                raise config.error(key, f"{self.files[0].path} has no column {column!r}")
+            return self._names.index(column)
+        if not -count <= column < count:
+            raise config.error(key, f"{self.files[0].path} has {count} columns, 0 to {count - 1} (is {column})")
+        return column % count
+
+    def _guess_label(self, lines: list[bytes]) -> str:
+        assert self._label is not None
+        labels = [fields[self._label] for fields in map(self._fields, lines) if len(fields) == len(self._names)]
+        if all(_INTEGER.fullmatch(label) for label in labels):
+            return "integer"
+        return "text" if any(_label_problem(label, "number") for label in labels) else "number"
+
+
+def lines_before(path: str, offset: int) -> int:
+    """Lines that begin before the byte `offset` where a line begins: what to add to a row number of a range."""
+    with filesystem.open_input(path) as file:
+        count, position = 0, 0
+        while position < offset:
+            part = file.read(min(BATCH_BYTES, offset - position))
+            if not part:
+                break
+            count += part.count(b"\n")
+            position += len(part)
+        if offset > 0:
+            # The range begins with the first line that starts in it.
+            file.seek(offset - 1)
+            count += 0 if file.read(1) == b"\n" else 1
+    return count
+
+
+def _files(path: str) -> list[tuple[str, int]]:
+    path = filesystem.absolute(path)
+    if not filesystem.is_folder(path):
+        return [(path, filesystem.size(path))]
+    names = filesystem.listing(path)
+    found = [(filesystem.join(path, name), size) for name, size in names.items() if size and name[0] not in "._"]
+    if not found:
+        raise InputError(f"{path}: the folder holds no files with rows")
+    return found
+
+
+def _number_problem(field: str, dtype: np.dtype[Any], gaps: bool) -> str | None:
+    text = field.strip()
+    if not text or (dtype.kind == "f" and text.lower() == "nan"):
+        return None if gaps else "is empty" + (" (input.missing: mean fills gaps)" if dtype.kind == "f" else "")
+    try:
+        if dtype.kind == "f":
+            return None if math.isfinite(float(text)) else f"{_short(field)} is not a finite number"
+        limits = np.iinfo(dtype)
+        if int(limits.min) <= int(text) <= int(limits.max):
+            return None
+        return f"{_short(field)} is not a whole number from {limits.min} to {limits.max} ({dtype.name})"
+    except ValueError:
+        kind = "a number" if dtype.kind == "f" else f"a whole number ({dtype.name})"
+        return f"{_short(field)} is not {kind}"
+
+
+def _label_problem(field: str, kind: str | None) -> str | None:
+    if not field.strip():
+        return "is empty"
+    if kind == "text":
+        return None
+    return _number_problem(field, np.dtype(np.int64 if kind == "integer" else np.float32), False)
+
+
+def _short(field: str) -> str:
+    return repr(field if len(field) <= 40 else field[:37] + "...")

@@ -1,0 +1,191 @@
+"""Raw rows as a Spark DataFrame: parsed and hashed in executors, then numbered, named and dealt to lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from hdfs_io import row_ids
+from hdfs_io.lane_files import LABEL, binary_column
+from hdfs_io.manifest import SPLITS
+from hdfs_io.sources.base import BadRow, Rows, Source, Task
+from hdfs_io.sources.csv import lines_before
+from sparksplit.errors import InputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BATCH_BYTES = 8 * 1024 * 1024
+"""Bytes of the record batches that Spark hands to Python."""
+_BAD = pa.struct(
+    [
+        ("path", pa.string()),
+        ("row", pa.int64()),
+        ("reason", pa.string()),
+        ("text", pa.string()),
+        ("offset", pa.int64()),
+        ("fatal", pa.bool_()),
+    ]
+)
+_LABELS = {"integer": pa.int64(), "number": pa.float32(), "text": pa.string()}
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How rows of the training files are dealt to splits: test below `test`, validation below test + validation."""
+
+    seed: int = 0
+    validation: float = 0.0
+    test: float = 0.0
+
+    def splits(self, content: row_ids.U64, part: str) -> np.ndarray[Any, np.dtype[np.int32]]:
+        """The index in SPLITS of each row. content: uint64 [rows, 2]; part: train or test, the file's"""
+        if part == "test":
+            return np.full(len(content), SPLITS.index("test"), dtype=np.int32)
+        fraction = row_ids.split_fraction(content, self.seed)
+        return np.select(
+            [fraction < self.test, fraction < self.test + self.validation],
+            [np.int32(SPLITS.index("test")), np.int32(SPLITS.index("validation"))],
+            np.int32(0),
+        )
+
+
+def parsed_schema(source: Source) -> pa.Schema:
+    """split, content hash (two words), the tensors, label and kept columns; or `bad`, and nulls for all else."""
+    fields = [("split", pa.int32()), ("content_a", pa.int64()), ("content_b", pa.int64())]
+    fields += [(tensor.name, pa.binary()) for tensor in source.tensors]
+    if source.label_kind is not None:
+        fields.append((LABEL, _LABELS[source.label_kind]))
+    return pa.schema([*fields, *((name, pa.string()) for name in source.keep), ("bad", _BAD)])
+
+
+def parse(spark: SparkSession, source: Source, cut: Cut, parts: Sequence[str] = ("train", "test")) -> DataFrame:
+    """The source's rows, good and bad, with the columns of `parsed_schema`; one Spark task for each of its tasks."""
+    tasks = [task for task in source.tasks() if task.part in parts]
+    schema = parsed_schema(source)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for item in source.read(tasks[number]):
+                    yield to_batch(item, tasks[number], cut, schema)
+
+    numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
+    return numbers.mapInArrow(run, _spark_schema(schema))
+
+
+def to_batch(item: Rows | BadRow, task: Task, cut: Cut, schema: pa.Schema) -> pa.RecordBatch:
+    """What a source read as a record batch of `schema`."""
+    if isinstance(item, BadRow):
+        bad = {field.name: getattr(item, field.name) for field in _BAD}
+        return pa.RecordBatch.from_pylist([{"bad": bad}], schema=schema)
+    count = len(item)
+    if count == 0:
+        return pa.RecordBatch.from_pylist([], schema=schema)
+    content = content_of(item)
+    columns: list[pa.Array] = [pa.array(cut.splits(content, task.part))]
+    columns += [pa.array(row_ids.signed(content[:, word])) for word in (0, 1)]
+    columns += [binary_column(tensor, _spec(tensor)) for tensor in item.tensors]
+    if item.label is not None:
+        columns.append(pa.array(item.label, type=schema.field(LABEL).type))
+    columns += [pa.array(texts, type=pa.string()) for texts in item.keep]
+    columns.append(pa.nulls(count, _BAD))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def content_of(rows: Rows) -> row_ids.U64:
+    """The content hash of each row: uint64 [rows, 2]."""
+    fixed = [_bytes(tensor) for tensor in rows.tensors]
+    text = None
+    if isinstance(rows.label, list):
+        text = [label.encode() for label in rows.label]
+    elif rows.label is not None:
+        fixed.append(_bytes(rows.label))
+    return row_ids.content_hash(fixed[0] if len(fixed) == 1 else np.concatenate(fixed, axis=1), text)
+
+
+def with_row_ids(frame: DataFrame, source: Source, lanes: int) -> DataFrame:
+    """The good rows of a parsed frame with `row_id` (bigint) and `lane` (int).
+
+    Equal rows of a split are numbered in the order of their kept columns; where those are equal too, the order is of
+    no consequence.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as sql
+    from pyspark.sql.pandas.functions import pandas_udf
+
+    @pandas_udf("row_id bigint, lane int")  # type: ignore[call-overload]
+    def identify(batches: Iterator[tuple[pd.Series, pd.Series]]) -> Iterator[pd.DataFrame]:
+        for content, number in batches:
+            ids = row_ids.row_id(row_ids.unsigned(content.to_numpy()), number.to_numpy() - 1)
+            yield pd.DataFrame({"row_id": row_ids.signed(ids), "lane": row_ids.lane_of(ids, lanes)})
+
+    order = [sql.col(f"`{name}`") for name in source.keep] or [sql.lit(0)]
+    window = Window.partitionBy("split", "content_a", "content_b").orderBy(*order)
+    numbered = frame.where("bad is null").withColumn("number", sql.row_number().over(window))
+    columns = [column for column in numbered.columns if column not in ("bad", "number")]
+    named = numbered.select(*(f"`{column}`" for column in columns), identify("content_a", "number").alias("ids"))
+    return named.select(*(f"`{column}`" for column in columns), "ids.row_id", "ids.lane")
+
+
+def check_bad_rows(spark: SparkSession, frame: DataFrame, limit: int) -> list[BadRow]:
+    """The bad rows of a parsed frame, at most `limit`, by file and row, with their line numbers.
+
+    Raises InputError, naming the first, where there are more or where a file is damaged.
+    """
+    found = frame.where("bad is not null").select("bad.*").orderBy("path", "offset", "row")
+    fatal = found.where("fatal").limit(1).collect()
+    rows = [BadRow(**row.asDict()) for row in (fatal or found.limit(limit + 1).collect())]
+    if not rows:
+        return []
+    rows = _numbered(spark, rows)
+    if fatal:
+        raise InputError(str(rows[0]))
+    if len(rows) > limit:
+        more = f" (and more than input.max_bad_rows: {limit} rows are bad)" if limit else ""
+        raise InputError(f"{rows[0]}{more}")
+    return rows
+
+
+def _numbered(spark: SparkSession, rows: list[BadRow]) -> list[BadRow]:
+    """The rows with line numbers of the whole file; the lines before a range are counted in executors."""
+    ranges = sorted({(row.path, row.offset) for row in rows if row.offset > 0})
+    if not ranges:
+        return rows
+    counted = spark.sparkContext.parallelize(ranges, len(ranges)).map(lambda place: (place, lines_before(*place)))
+    before: dict[tuple[str, int], int] = dict(counted.collect())
+    return [
+        BadRow(row.path, row.row + before.get((row.path, row.offset), 0), row.reason, row.text, 0, row.fatal)
+        for row in rows
+    ]
+
+
+def batch_rows(row_bytes: int) -> int:
+    """Rows in a record batch between Spark and Python, by their size."""
+    return max(1, min(10_000, BATCH_BYTES // max(row_bytes, 1)))
+
+
+def _spark_schema(schema: pa.Schema) -> Any:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema)
+
+
+def _spec(tensor: np.ndarray[Any, np.dtype[Any]]) -> Any:
+    from hdfs_io.preprocessing import TensorSpec
+
+    return TensorSpec(name="", dtype=tensor.dtype.name, shape=list(tensor.shape[1:]))
+
+
+def _bytes(array: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    return (
+        little.view(np.uint8).reshape(len(array), -1)
+        if array.ndim == 1
+        else little.reshape(len(array), -1).view(np.uint8)
+    )

@@ -1,0 +1,65 @@
+"""`preprocess`: raw data (IDX, CSV) to a prepared data set, on Spark."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from hdfs_io.config import PreprocessConfig
+from hdfs_io.prepare import prepare
+from hdfs_io.prepared import PreparedDataSet
+from hdfs_io.publish import Output
+from hdfs_io.sources import open_source
+from sparksplit.command import Command, Options
+from sparksplit.progress import spark_progress
+from sparksplit.session import spark_session
+
+
+def run(config: PreprocessConfig, options: Options) -> None:
+    """Prepare the data set, unless it is there already; print what it holds."""
+    config.check()
+    output = Output(config.output, config.config_hash())
+    if output.decide(options.overwrite) == "done":
+        print(f"{output.path}: is complete, made with the same configuration; nothing was done")
+        return
+    source = open_source(config.input)
+    if source.has_test and config.test > 0:
+        raise config.error("test", f"must be 0: the source brings a test split (is {config.test})")
+    with (
+        spark_session("sparksplit preprocess", config.executors, nodes=False) as spark,
+        spark_progress(spark, "preprocess"),
+    ):
+        data = prepare(spark, config, source, output)
+    print(summary(data))
+
+
+def summary(data: PreparedDataSet) -> str:
+    """What a prepared data set holds, for people."""
+    manifest = data.manifest
+    lines = [
+        f"{name:<11}{split.rows:>12,} rows in {sum(rows > 0 for rows in split.lane_rows)} of {manifest.lanes} lanes,"
+        f" {len(split.files)} file{'' if len(split.files) == 1 else 's'},"
+        f" {sum(file.bytes for file in split.files):,} bytes"
+        for name, split in manifest.splits.items()
+    ]
+    tensors = ", ".join(f"{tensor.name}: {tensor.dtype} {tensor.shape}" for tensor in manifest.tensors)
+    label = manifest.label
+    kind = "none" if label is None else f"{len(label.classes)} classes" if label.classes is not None else "a number"
+    return "\n".join([*lines, f"tensors    {tensors}; label: {kind}", f"prepared   {data.path}"])
+
+
+COMMAND = Command(
+    name="preprocess",
+    summary="Raw data to a prepared data set: Parquet, manifest and fitted preprocessing.",
+    config=PreprocessConfig,
+    run=run,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    return COMMAND.main(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
