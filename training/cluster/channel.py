@@ -119,7 +119,8 @@ class Channel:
         """Whether the first line is of one of this run's processes: before that nothing else is looked at."""
         if not hmac.compare_digest(str(hello.get("secret")).encode(), self.secret.encode()):
             return False
-        return hello.get("kind") in KINDS and hello.get("rank") in range(len(self.records))
+        rank = hello.get("rank")
+        return hello.get("kind") in KINDS and type(rank) is int and rank in range(len(self.records))
 
     def _listen(self, wire: Wire, record: NodeRecord, hello: dict[str, Any]) -> None:
         kind, now = hello["kind"], time.monotonic()

@@ -82,7 +82,8 @@ class NodeCluster:
 
         Raises NodeFailed, which names the rank, the host and the first cause, when a node or its executor fails or
         hangs; UsageError with the node's own text when a node's work raised one; RunError when there are too few
-        executors. KeyboardInterrupt, Interrupted among them, asks the nodes for an orderly end first. Nothing runs afterwards.
+        executors. KeyboardInterrupt, Interrupted among them, asks the nodes for an orderly end first. Nothing runs
+        afterwards.
         """
         try:
             if self._channel is None:

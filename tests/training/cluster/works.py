@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import os
-import signal
 import sys
 import time
 from pathlib import Path
@@ -24,7 +24,6 @@ def greet(member: Member) -> dict[str, Any]:
         "tf_config": member.tf_config,
         "local_dir": member.local_dir,
         "pid": os.getpid(),
-        "launcher": os.getppid(),
         "heavy": [name for name in ("tensorflow", "pyspark") if name in sys.modules],
         "log_level": os.environ["TF_CPP_MIN_LOG_LEVEL"],
         "argv": Path("/proc/self/cmdline").read_text(),
@@ -33,39 +32,9 @@ def greet(member: Member) -> dict[str, Any]:
 
 
 def gather(member: Member) -> dict[str, Any]:
-    """Several rendezvous, the same name twice among them."""
+    """Several rendezvous, of one name too."""
     first = member.gather("address", {"rank": member.rank, "host": member.host})
     return {"first": first, "again": [member.gather("sum", member.rank + turn) for turn in range(20)]}
-
-
-def fail(member: Member) -> dict[str, Any]:
-    """The rank in the payload fails as the payload says; the others wait for it for ever."""
-    how, who = member.payload["how"], member.payload["rank"]
-    member.state(update=0)
-    if member.rank == who:
-        if member.payload.get("pids"):
-            Path(member.payload["pids"]).write_text(f"{os.getpid()} {os.getppid()} {member.local_dir}")
-        time.sleep(member.payload.get("after", 0.2))
-        print("these are my last words", flush=True)
-        if how == "raise":
-            raise ValueError("a value\nof two lines")
-        if how == "usage":
-            raise ConfigError("model: its output (None, 7) does not fit the 10 classes")
-        if how == "exit":
-            os._exit(7)
-        if how == "no result":
-            return None  # type: ignore[return-value]
-        if how == "SIGSTOP":
-            os.kill(os.getpid(), signal.SIGSTOP)
-        if how == "SIGKILL":
-            os.kill(os.getpid(), signal.SIGKILL)
-    elif how == "echo":
-        pass
-    member.state(waiting=member.rank != who)
-    while not member.stopping.wait(0.05):
-        if member.payload.get("echo") and member.rank != who:
-            raise PeerLost(f"lost node {who}")
-    return {"stopped": True}
 
 
 def busy(member: Member) -> dict[str, Any]:
@@ -76,3 +45,55 @@ def busy(member: Member) -> dict[str, Any]:
         update += 1
         member.state(update=update, loss=1 / update)
     return {"updates": update, "stopped": member.stopping.is_set()}
+
+
+def suffer(member: Member) -> dict[str, Any]:
+    """Tell where it runs, wait for the others; then one rank fails as the payload says and the others wait for it.
+
+    payload: folder (for a file of facts per rank), rank (which one fails), how, echo (whether the others notice).
+    """
+    facts = {"pid": os.getpid(), "launcher": os.getppid(), "local_dir": member.local_dir}
+    member.state(update=3)
+    # What is written last says that this node has told.
+    temporary = Path(member.payload["folder"]) / f"{member.rank}.tmp"
+    temporary.write_text(json.dumps(facts))
+    member.gather("told", None)
+    temporary.rename(temporary.with_suffix(".json"))
+    if member.rank == member.payload["rank"]:
+        print("these are my last words", flush=True)
+        _fail(member.payload.get("how"))
+    member.state(waiting=member.rank != member.payload["rank"])
+    while not member.stopping.wait(0.02):
+        if member.payload.get("echo") and member.rank != member.payload["rank"]:
+            raise PeerLost("the next node closed its connection")
+    return {"stopped": True}
+
+
+def _fail(how: str | None) -> None:
+    if how == "raise":
+        raise ValueError("a text\nof two lines")
+    if how == "usage":
+        raise ConfigError("model.build: its output (None, 7) does not fit the 10 classes")
+    if how == "exit":
+        os._exit(7)
+    if how == "slowly":
+        time.sleep(0.3)
+        raise ValueError("the first cause")
+
+
+def no_result(member: Member) -> dict[str, Any]:
+    """Returns what is no dict."""
+    return [1]  # type: ignore[return-value]
+
+
+def no_json(member: Member) -> dict[str, Any]:
+    """Returns a dict that is no JSON."""
+    return {"value": object()}
+
+
+def stop_and_tell(member: Member) -> dict[str, Any]:
+    """Writes a file when it is asked for an orderly end."""
+    (Path(member.payload["folder"]) / f"{member.rank}.json").write_text(json.dumps({"pid": os.getpid()}))
+    if member.stopping.wait(60):
+        (Path(member.payload["folder"]) / f"{member.rank}.stopped").touch()
+    return {}
