@@ -26,7 +26,7 @@ from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.preprocessing import FittedPreprocessing, LabelSpec
 from hdfs_io.publish import Output
 from hdfs_io.sources.base import BadRow, Source
-from hdfs_io.sources.frame import Cut, batch_rows, check_bad_rows, parse, with_row_ids
+from hdfs_io.sources.frame import Cut, bad_rows, batch_rows, parse, with_row_ids
 from sparksplit import __version__
 from sparksplit.errors import InputError
 
@@ -52,8 +52,10 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, outpu
     with _batch_size(spark, batch_rows(probe.row_bytes)), output.staging() as folder:
         parsed = parse(spark, source, cut).persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            bad = check_bad_rows(spark, parsed, config.input.max_bad_rows)
-            rows, labels = _count(parsed, source)
+            counts = _count(parsed, source)
+            # Looked for only where there are some: it sorts, and most data has none.
+            bad = bad_rows(spark, parsed, config.input.max_bad_rows) if counts.bad else []
+            rows, labels = counts.rows, _classes(counts, source)
             if rows["train"] == 0:
                 raise InputError(f"{config.input.path}: has no rows to train on")
             layout = Layout(
@@ -96,33 +98,49 @@ def _label_spec(source: Source, classes: list[str] | None) -> LabelSpec | None:
     return LabelSpec(dtype="int64", classes=classes, kind=source.label_kind)
 
 
-def _count(parsed: DataFrame, source: Source) -> tuple[dict[str, int], list[str] | None]:
-    """(rows of each split, the classes: sorted distinct labels of the training split)."""
+@dataclass
+class Counts:
+    """Rows by split, and for classes by label."""
+
+    rows: dict[str, int]
+    labels: dict[str, dict[Any, int]]
+    bad: int = 0
+
+
+def _count(parsed: DataFrame, source: Source) -> Counts:
     classified = source.label_kind in ("integer", "text")
     keys = ["split", LABEL] if classified else ["split"]
-    found = parsed.where("bad is null").groupBy(*keys).count().limit(_MAX_CLASSES + 1).collect()
-    rows = dict.fromkeys(SPLITS, 0)
-    labels: dict[str, dict[Any, int]] = {name: {} for name in SPLITS}
-    for row in found:
-        rows[SPLITS[row["split"]]] += row["count"]
-        if classified:
-            labels[SPLITS[row["split"]]][row[LABEL]] = row["count"]
-    if not classified:
-        return rows, None
+    found = parsed.groupBy(*keys).count().limit(_MAX_CLASSES + 1).collect()
     if len(found) > _MAX_CLASSES:
         raise InputError(
             f"{source.files[0].path}: more than {_MAX_CLASSES} different labels; is the label a number to predict"
             " (input.label_type: number)?"
         )
-    if rows["train"]:
-        for name in SPLITS[1:]:
-            for label in sorted(labels[name]):
-                if label not in labels["train"]:
-                    raise InputError(
-                        f"{source.files[0].path}: label {label!r} ({labels[name][label]} rows of the {name} split) does"
-                        " not occur in the training split"
-                    )
-    return rows, [str(label) for label in sorted(labels["train"])]
+    counts = Counts(dict.fromkeys(SPLITS, 0), {name: {} for name in SPLITS})
+    for row in found:
+        if row["split"] is None:
+            counts.bad += row["count"]
+            continue
+        split = SPLITS[row["split"]]
+        counts.rows[split] += row["count"]
+        if classified:
+            counts.labels[split][row[LABEL]] = row["count"]
+    return counts
+
+
+def _classes(counts: Counts, source: Source) -> list[str] | None:
+    """The sorted distinct labels of the training split; None where labels are no classes."""
+    if source.label_kind not in ("integer", "text"):
+        return None
+    known = counts.labels["train"]
+    for name in SPLITS[1:]:
+        unknown = sorted(label for label in counts.labels[name] if known and label not in known)
+        if unknown:
+            raise InputError(
+                f"{source.files[0].path}: label {unknown[0]!r} ({counts.labels[name][unknown[0]]} rows of the {name}"
+                " split) does not occur in the training split"
+            )
+    return [str(label) for label in sorted(known)]
 
 
 @dataclass(frozen=True)

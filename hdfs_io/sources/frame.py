@@ -119,7 +119,7 @@ def with_row_ids(frame: DataFrame, source: Source, lanes: int) -> DataFrame:
     from pyspark.sql import functions as sql
     from pyspark.sql.pandas.functions import pandas_udf
 
-    @pandas_udf("row_id bigint, lane int")  # type: ignore[call-overload]
+    @pandas_udf("row_id bigint, lane int")  # type: ignore[call-overload, untyped-decorator]
     def identify(batches: Iterator[tuple[pd.Series, pd.Series]]) -> Iterator[pd.DataFrame]:
         for content, number in batches:
             ids = row_ids.row_id(row_ids.unsigned(content.to_numpy()), number.to_numpy() - 1)
@@ -133,7 +133,7 @@ def with_row_ids(frame: DataFrame, source: Source, lanes: int) -> DataFrame:
     return named.select(*(f"`{column}`" for column in columns), "ids.row_id", "ids.lane")
 
 
-def check_bad_rows(spark: SparkSession, frame: DataFrame, limit: int) -> list[BadRow]:
+def bad_rows(spark: SparkSession, frame: DataFrame, limit: int) -> list[BadRow]:
     """The bad rows of a parsed frame, at most `limit`, by file and row, with their line numbers.
 
     Raises InputError, naming the first, where there are more or where a file is damaged.
