@@ -61,6 +61,7 @@ def spark_session(
     wanted.update((key, value) for key, value in configured.items() if key not in _ADDED_TO)
     handlers = _handlers()
     with ExitStack() as stack:
+        stack.enter_context(_py4j_quiet())
         if not submitted:
             stack.enter_context(_own_processes(wanted))
         spark = _start(wanted)
@@ -192,39 +193,39 @@ def _python_path(existing: str) -> str:
 
 @contextmanager
 def _own_processes(settings: dict[str, str]) -> Iterator[None]:
-    """Prepare this process for starting a JVM, and remove everything that it started when the block ends."""
+    """Prepare this process for starting a JVM, and remove everything that it started when the block ends.
+
+    settings: changed in place to keep Spark's files in a temporary folder.
+    """
     environment = {"JAVA_HOME": java_home()}
     with ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="sparksplit-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        environment[_MARK] = str(folder)
         if settings.get("spark.master", "").startswith("local-cluster"):
-            folder = Path(tempfile.mkdtemp(prefix="sparksplit-"))
-            stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            stack.callback(_end_processes, str(folder))
-            environment |= _folders(folder, settings)
-        before = {name: os.environ.get(name) for name in environment}
-        stack.callback(_restore, before)
+            environment |= _local_cluster(folder, settings)
+        stack.callback(_restore, {name: os.environ.get(name) for name in environment})
         os.environ.update(environment)
-        stack.callback(_end_gateway)
+        stack.callback(_end, str(folder))
         yield
 
 
-def _folders(folder: Path, settings: dict[str, str]) -> dict[str, str]:
-    """Make Spark's folders inside `folder`, and the variables and settings that lead there."""
-    home, conf = folder / "spark", _spark_conf_folder()
+def _local_cluster(folder: Path, settings: dict[str, str]) -> dict[str, str]:
+    """Make a local cluster's folders inside `folder`, and the settings and variables that lead there."""
+    home, temporary = folder / "spark", folder / "tmp"
     home.mkdir()
-    # local-cluster writes into $SPARK_HOME/work, and the environment may be shared or read-only.
+    temporary.mkdir()
+    # Its workers write into $SPARK_HOME/work, and the environment may be shared or read-only.
     for entry in Path(_pyspark_home()).iterdir():
         if entry.name not in ("work", "logs"):
             (home / entry.name).symlink_to(entry)
-    temporary = folder / "tmp"
-    temporary.mkdir()
     settings.setdefault("spark.local.dir", str(folder / "local"))
     settings.setdefault("spark.sql.warehouse.dir", str(folder / "warehouse"))
     for key in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
         settings[key] = f"-Djava.io.tmpdir={temporary} {settings.get(key, '')}".strip()
     return {
-        _MARK: str(folder),
         "SPARK_HOME": str(home),
-        "SPARK_CONF_DIR": str(conf),
+        "SPARK_CONF_DIR": str(_spark_conf_folder()),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
     }
@@ -279,17 +280,28 @@ def _stop_quietly(spark: SparkSession) -> None:
         logging.getLogger(__name__).debug("Spark did not stop in order: %s", error)
 
 
-def _end_gateway() -> None:
-    """End the JVM that this process started, and make pyspark start a new one next time."""
+def _end(mark: str) -> None:
+    """End the JVM that this process started, and every process that carries `mark` in its environment."""
     from pyspark import SparkContext
 
     gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
     SparkContext._active_spark_context = None
-    if gateway is None:
-        return
+    # Without a gateway the start was cut short: there is nothing to end in order.
+    patience = time.monotonic() + (5 if gateway else 0)
+    if gateway is not None:
+        _end_gateway(gateway)
+    while pids := _processes(mark):
+        if time.monotonic() >= patience:
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def _end_gateway(gateway: Any) -> None:
     try:
         gateway.shutdown()
-    except Exception as error:  # as above
+    except Exception as error:  # as in _stop_quietly
         logging.getLogger(__name__).debug("the JVM did not answer at its end: %s", error)
     java: subprocess.Popen[bytes] = gateway.proc
     assert java.stdin is not None
@@ -299,17 +311,6 @@ def _end_gateway() -> None:
     except subprocess.TimeoutExpired:
         java.kill()
         java.wait()
-
-
-def _end_processes(mark: str) -> None:
-    """Wait a moment for the processes that carry `mark` in their environment to end, then kill those left."""
-    give_up = time.monotonic() + 5
-    while pids := _processes(mark):
-        if time.monotonic() > give_up:
-            for pid in pids:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-        time.sleep(0.05)
 
 
 def _processes(mark: str) -> list[int]:
@@ -337,19 +338,37 @@ def _interruptible(handlers: dict[signal.Signals, Any], spark: SparkSession) -> 
 
     def forwarding(handler: _Handler) -> _Handler:
         def handle(signum: int, frame: FrameType | None) -> Any:
-            # The answer to the interrupted call will still arrive on this thread's connection: use it no more.
-            client.thread_connection.connection = None
+            # The interrupted call's answer will still come on this thread's connection. Left to itself, py4j then
+            # closes the connections of all other threads as well.
+            connection = client.get_thread_connection()
+            if connection is not None:
+                connection.close()
             return handler(signum, frame)
 
         return handle
 
+    for signum, handler in handlers.items():
+        signal.signal(signum, forwarding(handler) if callable(handler) else handler)
     try:
-        for signum, handler in handlers.items():
-            signal.signal(signum, forwarding(handler) if callable(handler) else handler)
         yield
     finally:
         for signum, handler in handlers.items():
             signal.signal(signum, handler)
+
+
+@contextmanager
+def _py4j_quiet() -> Iterator[None]:
+    """Drop what py4j logs, with tracebacks and to the root logger, about calls that were interrupted."""
+
+    def wanted(record: logging.LogRecord) -> bool:
+        return record.module != "java_gateway"
+
+    root = logging.getLogger()
+    root.addFilter(wanted)
+    try:
+        yield
+    finally:
+        root.removeFilter(wanted)
 
 
 def _handlers() -> dict[signal.Signals, Any]:
