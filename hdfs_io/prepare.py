@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.preprocessing import FittedPreprocessing, LabelSpec
 from hdfs_io.publish import Output
 from hdfs_io.sources.base import BadRow, Source
-from hdfs_io.sources.frame import Cut, bad_rows, batch_rows, parse, with_row_ids
+from hdfs_io.sources.frame import Cut, bad_rows, batch_rows, batch_size, parse, with_row_ids
 from sparksplit import __version__
 from sparksplit.errors import InputError
 
@@ -49,7 +48,7 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, outpu
 
     cut = Cut(config.seed, config.validation, config.test)
     probe = Layout(source.tensors, _label_spec(source, None), source.keep, 1)
-    with _batch_size(spark, batch_rows(probe.row_bytes)), output.staging() as folder:
+    with batch_size(spark, batch_rows(probe.row_bytes)), output.staging() as folder:
         parsed = parse(spark, source, cut).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             counts = _count(parsed, source)
@@ -74,20 +73,6 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, outpu
         manifest.write(folder)
         manifest.description.write(folder)
     return PreparedDataSet(output.path, manifest)
-
-
-@contextmanager
-def _batch_size(spark: SparkSession, rows: int) -> Iterator[None]:
-    """Bound Spark's batches by bytes: by default they have 10,000 rows, however large."""
-    keys = ("spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.inMemoryColumnarStorage.batchSize")
-    before = {key: spark.conf.get(key) for key in keys}
-    for key in keys:
-        spark.conf.set(key, str(rows))
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            spark.conf.set(key, str(value))
 
 
 def _label_spec(source: Source, classes: list[str] | None) -> LabelSpec | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,11 @@ import pandas as pd
 import pyarrow as pa
 
 from hdfs_io import row_ids
+from hdfs_io.config import InputConfig
 from hdfs_io.lane_files import LABEL, binary_column
 from hdfs_io.manifest import SPLITS
+from hdfs_io.preprocessing import Description, TensorSpec
+from hdfs_io.sources import open_source
 from hdfs_io.sources.base import BadRow, Rows, Source, Task
 from hdfs_io.sources.csv import lines_before
 from sparksplit.errors import InputError
@@ -133,6 +137,45 @@ def with_row_ids(frame: DataFrame, source: Source, lanes: int) -> DataFrame:
     return named.select(*(f"`{column}`" for column in columns), "ids.row_id", "ids.lane")
 
 
+@contextmanager
+def raw_rows(
+    spark: SparkSession, config: InputConfig, description: Description, parts: Sequence[str] = ("train", "test")
+) -> Iterator[tuple[DataFrame, list[BadRow]]]:
+    """(raw rows as a model wants them, the bad rows left out), for the data that `description` belongs to.
+
+    The frame has `row_id` (bigint; equal to the prepared data set's where label and split are the same), a binary
+    column for each tensor, `label` (the class's index as bigint, or float; null for a class that the model does not
+    know; no column where the configuration has `label: null`) and the columns to keep. It is cached inside the block.
+
+    parts: of an IDX folder, train and test (t10k); of CSV, the files of `path` and of `test`
+
+    Raises ConfigError and InputError as `open_source`, and InputError for more bad rows than `max_bad_rows`.
+    """
+    from pyspark import StorageLevel
+    from pyspark.sql import functions as sql
+
+    source = open_source(config, description)
+    row_bytes = sum(tensor.row_bytes for tensor in source.tensors)
+    with batch_size(spark, batch_rows(row_bytes)):
+        parsed = parse(spark, source, Cut(), parts).persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            bad = bad_rows(spark, parsed, config.max_bad_rows) if parsed.where("bad is not null").take(1) else []
+            rows = with_row_ids(parsed, source, lanes=1)
+            columns = [sql.col("row_id"), *(sql.col(f"`{tensor.name}`") for tensor in source.tensors)]
+            if source.label_kind is not None:
+                label = sql.col(LABEL)
+                if description.label is not None and description.label.classes is not None:
+                    classes: list[Any] = list(description.label.classes)
+                    if source.label_kind == "integer":
+                        classes = [int(name) for name in classes]
+                    place = sql.array_position(sql.array(*(sql.lit(name) for name in classes)), label)
+                    label = sql.when(place > 0, place - 1).cast("bigint").alias(LABEL)
+                columns.append(label)
+            yield rows.select(*columns, *(sql.col(f"`{name}`") for name in source.keep)), bad
+        finally:
+            parsed.unpersist()
+
+
 def bad_rows(spark: SparkSession, frame: DataFrame, limit: int) -> list[BadRow]:
     """The bad rows of a parsed frame, at most `limit`, by file and row, with their line numbers.
 
@@ -165,6 +208,20 @@ def _numbered(spark: SparkSession, rows: list[BadRow]) -> list[BadRow]:
     ]
 
 
+@contextmanager
+def batch_size(spark: SparkSession, rows: int) -> Iterator[None]:
+    """Bound Spark's batches by bytes: by default they have 10,000 rows, however large."""
+    keys = ("spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.inMemoryColumnarStorage.batchSize")
+    before = {key: spark.conf.get(key) for key in keys}
+    for key in keys:
+        spark.conf.set(key, str(rows))
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            spark.conf.set(key, str(value))
+
+
 def batch_rows(row_bytes: int) -> int:
     """Rows in a record batch between Spark and Python, by their size."""
     return max(1, min(10_000, BATCH_BYTES // max(row_bytes, 1)))
@@ -176,9 +233,7 @@ def _spark_schema(schema: pa.Schema) -> Any:
     return from_arrow_schema(schema)
 
 
-def _spec(tensor: np.ndarray[Any, np.dtype[Any]]) -> Any:
-    from hdfs_io.preprocessing import TensorSpec
-
+def _spec(tensor: np.ndarray[Any, np.dtype[Any]]) -> TensorSpec:
     return TensorSpec(name="", dtype=tensor.dtype.name, shape=list(tensor.shape[1:]))
 
 
