@@ -1,0 +1,79 @@
+# Sourced by the scripts beside it. Makes the project's own environment, .venv, where it is missing or stale, and sets
+#   root    the checkout, which becomes the working directory
+#   venv    the environment
+# Python 3.11 and a package index are all it needs.
+
+root=$(CDPATH= cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit 1
+venv=$root/.venv
+stamp=$venv/.sparksplit-stamp # written last: an environment without it is half-made
+cd "$root" || exit 1
+
+fail() { # MESSAGE: one line, and the exit status of a wrong set-up
+  echo "${0##*/}: $1" >&2
+  exit 2
+}
+
+is_java_17() {
+  [ -n "$1" ] && "$1" -XshowSettings:properties -version 2>&1 </dev/null | grep -q 'java\.specification\.version = 17$'
+}
+
+is_python_311() {
+  "$1" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' >/dev/null 2>&1
+}
+
+# The same places, in the same order, as sparksplit/java.py.
+if is_java_17 "${JAVA_HOME:+$JAVA_HOME/bin/java}" || is_java_17 "$(command -v java)"; then
+  extras=test
+else
+  extras=test,java
+fi
+
+# What the environment was made from. One with a Java runtime also serves where none is needed.
+wanted() { # EXTRAS
+  echo "$root $1 $(cat pyproject.toml constraints.txt | cksum)"
+}
+
+is_fresh() {
+  [ -f "$stamp" ] && is_python_311 "$venv/bin/python" || return 1
+  local made_from
+  made_from=$(cat "$stamp")
+  [ "$made_from" = "$(wanted "$extras")" ] || [ "$made_from" = "$(wanted test,java)" ]
+}
+
+make_environment() {
+  local started=$SECONDS python='' candidate uv tool
+  uv=$(command -v uv)
+  if [ -f "$stamp" ] && is_python_311 "$venv/bin/python"; then
+    echo "Updating .venv: pyproject.toml, constraints.txt or the need for a Java runtime has changed"
+    rm -f "$stamp"
+  else
+    for candidate in python3.11 python3 python; do
+      if is_python_311 "$candidate"; then
+        python=$candidate
+        break
+      fi
+    done
+    [ -n "$python$uv" ] || fail "Python 3.11 was not found (tried python3.11, python3, python and uv): install it first"
+    if [ -n "$uv" ]; then tool=uv; else tool=pip; fi
+    echo "Making .venv with $tool: 2.7 GB, a minute or two"
+    rm -rf "$venv"
+    if [ -n "$uv" ]; then
+      "$uv" venv --quiet --python "${python:-3.11}" "$venv" || fail "uv could not make .venv"
+    else
+      "$python" -m venv "$venv" || {
+        rm -rf "$venv"
+        fail "$python cannot make environments: on Debian and Ubuntu, apt-get install python3.11-venv"
+      }
+    fi
+  fi
+  if [ -n "$uv" ]; then
+    "$uv" pip install --quiet --python "$venv/bin/python" --constraint constraints.txt --editable ".[$extras]"
+  else
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+      --editable ".[$extras]"
+  fi || fail "the packages of constraints.txt could not be installed (see above)"
+  wanted "$extras" >"$stamp"
+  echo "Made .venv in $((SECONDS - started)) s"
+}
+
+is_fresh || make_environment >&2
