@@ -16,6 +16,10 @@ from sparksplit.session import spark_session
 _MARK = "SPARKSPLIT_TESTS"
 _LEAVE_SECONDS = 10.0
 
+# Tests play several nodes as threads of one process, and a node that waits for its peers keeps one of these.
+os.environ.setdefault("TF_NUM_INTEROP_THREADS", "8")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_left_running() -> Iterator[None]:

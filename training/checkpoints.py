@@ -125,9 +125,7 @@ def assign(prefix: str, variables: Sequence[Any], arrays: Arrays, source: str) -
     """The inverse of `named`. Raises InputError where names or shapes differ: another model or optimizer."""
     for name, variable in _names(prefix, variables):
         if name not in arrays or tuple(arrays[name].shape) != tuple(variable.shape):
-            raise InputError(
-                f"{source}: does not fit this model and optimizer ({name} is missing or has another shape)"
-            )
+            raise InputError(f"{source}: does not fit this model and optimizer ({name} is missing or of another shape)")
         variable.assign(arrays[name])
 
 

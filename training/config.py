@@ -15,7 +15,7 @@ class ModelConfig(Config):
 
     build: str = "models.mlp:build"
     """`package.module:function` or `path/to/file.py:function` that returns an uncompiled Keras model."""
-    params: dict[str, Any] = {}
+    params: dict[str, Any] = pydantic.Field(default_factory=dict)
     """Keyword arguments of that function."""
 
 

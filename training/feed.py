@@ -144,7 +144,6 @@ class Feed:
         finally:
             for future in ahead:
                 future.cancel()
-            plans.close()
 
     def close(self) -> None:
         """End the reading threads and close the files."""
@@ -226,7 +225,7 @@ class Feed:
                 chosen = shuffle.blocks(lane, rows)[number * self._window : (number + 1) * self._window]
                 within = shuffle.rows(lane, number, count)
             else:
-                chosen = np.arange(first // self._block_rows, -(-(first + count) // self._block_rows))
+                chosen = first // self._block_rows + np.arange(-(-count // self._block_rows))
                 within = np.arange(count, dtype=np.int64)
             if self._cached is not None:
                 stored = chosen[within // self._block_rows] * self._block_rows + within % self._block_rows

@@ -69,7 +69,7 @@ def _connect(member: Member, config: TrainConfig) -> Transport:
         member.size,
         member.host,
         member.secret,
-        lambda name, value: member.gather(name, value),
+        member.gather,
         waiting=waiting,
     )
 

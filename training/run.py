@@ -108,7 +108,7 @@ def _say_how_to_go_on(path: str, spark: SparkSession) -> None:
 def _threads(config: TrainConfig, spark: SparkSession) -> int:
     if config.threads:
         return config.threads
-    local = re.match(r"local-cluster\[\d+,\s*(\d+)", spark.sparkContext.master)
+    local = re.match(r"local-cluster\[\d+,\s*(\d+)", spark.sparkContext.master or "")
     return int(local[1]) if local else int(spark.conf.get("spark.executor.cores", "1") or "1")
 
 

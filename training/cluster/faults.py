@@ -168,7 +168,7 @@ def _evidence(node: NodeRecord, now: float) -> Iterator[Fault]:
         at, status = node.ended
         if status == -signal.SIGHUP:
             # Spark's Python daemon hangs up on its whole group when its executor has gone.
-            yield fault(Cause.LAUNCHER_LOST, at, "its executor ended")
+            yield fault(Cause.LAUNCHER_LOST, at, "its executor was lost")
         elif status < 0:
             yield fault(Cause.ABORTED if status == -signal.SIGABRT else Cause.SIGNAL, at, _signal_text(-status))
         elif status == ORPHANED:

@@ -34,6 +34,10 @@ class NodeEnded(Exception):
     """The node ended without a result; the driver already knows why."""
 
 
+class ExecutorEnded(NodeEnded):
+    """Spark's Python daemon hung up, which it does when its executor has gone."""
+
+
 def map_fun(arguments: dict[str, Any], context: Any) -> None:
     """Run one node to its end. Raises NodeEnded (after telling the driver) when it was not a good one.
 
@@ -74,6 +78,9 @@ def map_fun(arguments: dict[str, Any], context: Any) -> None:
             # Spark would retry a failing task at once, with a log of its own; the driver cancels the job first.
             over.wait(ORPHAN)
             raise NodeEnded(f"node {post.rank} ended with status {status}: {output[-1] if output else 'no output'}")
+    except ExecutorEnded:
+        line.deliver(ended=-signal.SIGHUP, output=[])
+        raise
     finally:
         line.close()
 
@@ -143,7 +150,7 @@ def _hang_up_raises() -> Iterator[None]:
     """Turn the SIGHUP of Spark's Python daemon into an exception, so that the node's folder goes with the executor."""
 
     def hang_up(signum: int, frame: object) -> NoReturn:
-        raise NodeEnded("the executor ended")
+        raise ExecutorEnded
 
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -4,6 +4,6 @@
 GPUs. A single node needs neither.
 """
 
-from training.transport.base import Alone, PeerLost, PeerTimeout, Transport
+from training.transport.base import Alone, PeerTimeout, Transport
 
-__all__ = ["Alone", "PeerLost", "PeerTimeout", "Transport"]
+__all__ = ["Alone", "PeerTimeout", "Transport"]

@@ -42,7 +42,7 @@ class Transport(ABC):
         """As `sum`, for tensors inside a tf.function: one exchange for all of them."""
 
     def account(self, calls: int) -> None:
-        """Add the traffic of `calls` runs of the traced `sum_tensors`, where the part behind it cannot count its own."""
+        """Add the traffic of `calls` runs of the traced `sum_tensors`, where they are not counted as they happen."""
         return
 
     def failure(self) -> BaseException | None:

@@ -130,7 +130,7 @@ class Ring(Transport):
 
     def _exchange(self, outgoing: Array, incoming: Array) -> None:
         """Send `outgoing` to the next node while receiving `incoming` from the previous one."""
-        send, receive = memoryview(outgoing).cast("B"), memoryview(incoming).cast("B")
+        send, receive = memoryview(outgoing.data).cast("B"), memoryview(incoming.data).cast("B")
         to_send, to_receive, sent, got = len(send), len(receive), 0, 0
         deadline, idle = time.monotonic() + self._timeout, False
         while sent < to_send or got < to_receive:

@@ -1,0 +1,45 @@
+"""Nodes as threads of the test's process: what needs several nodes, but neither Spark nor processes."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+
+class Meeting:
+    """A rendezvous of threads: the stand-in for the driver's `gather`."""
+
+    def __init__(self, nodes, limit=60):
+        self._values, self._barrier = {}, threading.Barrier(nodes, timeout=limit)
+        self._nodes = nodes
+
+    def gather(self, rank):
+        def gather(name, value):
+            self._values[name, rank] = value
+            self._barrier.wait()
+            values = [self._values[name, other] for other in range(self._nodes)]
+            self._barrier.wait()
+            return values
+
+        return gather
+
+    def abort(self):
+        self._barrier.abort()
+
+
+def in_threads(nodes, function):
+    """[function(rank, gather) for each rank], all at once; the first error of any of them."""
+    meeting = Meeting(nodes)
+
+    def run(rank):
+        try:
+            return function(rank, meeting.gather(rank))
+        except BaseException:
+            meeting.abort()
+            raise
+
+    with ThreadPoolExecutor(nodes) as pool:
+        futures = [pool.submit(run, rank) for rank in range(nodes)]
+    errors = [future.exception() for future in futures if future.exception() is not None]
+    first = [error for error in errors if not isinstance(error, threading.BrokenBarrierError)]
+    if errors:
+        raise (first or errors)[0]
+    return [future.result() for future in futures]

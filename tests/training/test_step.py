@@ -1,0 +1,165 @@
+"""Updates on one, two and three nodes, as threads with a real ring, against plain NumPy."""
+
+import keras
+import numpy as np
+import pytest
+
+from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
+from tests.nodes import in_threads
+from training.feed import Chunk
+from training.inputs import Inputs
+from training.ledger import Entry
+from training.step import Step
+from training.syncs import StepSync
+from training.transport import Alone
+from training.transport.ring import Ring
+
+FEATURES = 4
+
+
+def inputs_of(dtype="float32"):
+    return Inputs(
+        Description(
+            tensors=[TensorSpec(name="x", dtype=dtype, shape=[FEATURES])],
+            label=LabelSpec(dtype="float32"),
+            preprocessing=FittedPreprocessing(),
+        )
+    )
+
+
+def squared_error(labels, outputs):
+    return (outputs[:, 0] - labels) ** 2
+
+
+def linear(extra=()):
+    return keras.Sequential([keras.layers.Input((FEATURES,)), *extra, keras.layers.Dense(1, kernel_initializer="ones")])
+
+
+def chunk_of(x, y, offsets):
+    return Chunk(0, [x], y, np.array(offsets, np.int64), Entry(len(x), 0))
+
+
+def step_of(model, optimizer, transport, metrics=()):
+    return Step(model, optimizer, squared_error, dict(metrics), inputs_of(), StepSync(transport), transport)
+
+
+def run_nodes(shares, rate=0.1, extra=list, momentum=0.0):
+    """[(losses, weights, model)] by rank after the updates of `shares`: per node a list of (x, y)."""
+    nodes = len(shares)
+    models = [linear(extra()) for _ in range(nodes)]
+
+    def work(rank, gather):
+        transport = Alone() if nodes == 1 else Ring.connect(rank, nodes, "127.0.0.1", b"s", gather, 30)
+        step = step_of(models[rank], keras.optimizers.SGD(rate, momentum), transport)
+        x = np.concatenate([x for x, _ in shares[rank]])
+        y = np.concatenate([y for _, y in shares[rank]])
+        losses = step.train(chunk_of(x, y, np.cumsum([0, *(len(x) for x, _ in shares[rank])])))
+        transport.close()
+        return losses, [weight.copy() for weight in models[rank].get_weights()], models[rank]
+
+    return in_threads(nodes, work)
+
+
+def rows(count, seed):
+    generator = np.random.default_rng(seed)
+    x = generator.normal(size=(count, FEATURES)).astype(np.float32)
+    return x, (x @ np.arange(FEATURES) + 1).astype(np.float32)
+
+
+def numpy_updates(batches, rate=0.1, momentum=0.0):
+    kernel, bias, losses = np.ones(FEATURES), 0.0, []
+    speed, bias_speed = np.zeros(FEATURES), 0.0
+    for x, y in batches:
+        error = x @ kernel + bias - y
+        losses.append((error**2).mean())
+        speed = momentum * speed - rate * 2 * x.T @ error / len(x)
+        bias_speed = momentum * bias_speed - rate * 2 * error.mean()
+        kernel, bias = kernel + speed, bias + bias_speed
+    return losses, kernel, bias
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("counts", [[(7,), (5,)], [(100, 300), (5, 0), (0, 9)], [(3, 0, 8), (1, 1, 1), (0, 6, 0)]])
+def test_updates_are_those_of_numpy_on_the_joined_rows(counts, momentum):
+    """Uneven and empty shares: gradients are weighted by rows, so who holds a row does not matter."""
+    updates = [[rows(count, 10 * k + node) for node, count in enumerate(per_node)] for k, per_node in enumerate(counts)]
+    batches = [tuple(map(np.concatenate, zip(*update, strict=True))) for update in updates]
+    losses, kernel, bias = numpy_updates(batches, momentum=momentum, rate=0.05)
+    shares = [list(share) for share in zip(*updates, strict=True)]
+    results = run_nodes(shares, momentum=momentum, rate=0.05)
+    for found_losses, (found_kernel, found_bias), _ in results:
+        np.testing.assert_allclose(found_losses, losses, rtol=1e-4)
+        np.testing.assert_allclose(found_kernel[:, 0], kernel, rtol=1e-4)
+        np.testing.assert_allclose(found_bias[0], bias, rtol=1e-3, atol=1e-5)
+        assert found_kernel.tobytes() == results[0][1][0].tobytes()
+
+
+def test_an_average_of_100_and_300_rows_is_weighted_by_rows():
+    """Invariant 5, on BatchNorm's statistics: (100 * m1 + 300 * m2) / 400, and not (m1 + m2) / 2."""
+    (x1, y1), (x2, y2) = rows(100, 1), rows(300, 2)
+    x1, x2 = x1 + 5, x2 - 1
+    extra = lambda: [keras.layers.BatchNormalization(momentum=0.0)]  # noqa: E731
+    results = run_nodes([[(x1, y1)], [(x2, y2)]], extra=extra, rate=0.0)
+    expected = (100 * x1.mean(axis=0) + 300 * x2.mean(axis=0)) / 400
+    for _, _, model in results:
+        np.testing.assert_allclose(model.layers[0].moving_mean.numpy(), expected, rtol=1e-4)
+
+
+def test_regularisation_counts_once_per_mini_batch():
+    def regularised():
+        return keras.Sequential(
+            [
+                keras.layers.Input((FEATURES,)),
+                keras.layers.Dense(1, kernel_initializer="ones", kernel_regularizer=keras.regularizers.L2(0.5)),
+            ]
+        )
+
+    x, y = rows(12, 3)
+    weights = []
+    for cut in (12, 5):
+        models = [regularised(), regularised()]
+
+        def work(rank, gather, models=models, cut=cut):
+            transport = Ring.connect(rank, 2, "127.0.0.1", b"s", gather, 30)
+            step = step_of(models[rank], keras.optimizers.SGD(0.1), transport)
+            part = slice(0, cut) if rank == 0 else slice(cut, 12)
+            loss = step.train(chunk_of(x[part], y[part], [0, len(x[part])]))
+            transport.close()
+            return loss[0]
+
+        losses = in_threads(2, work)
+        expected = ((x @ np.ones(FEATURES) - y) ** 2).mean() + 0.5 * FEATURES
+        assert losses[0] == losses[1] == pytest.approx(expected, rel=1e-5)
+        weights.append(models[0].get_weights()[0])
+    np.testing.assert_allclose(weights[0], weights[1], rtol=1e-5)
+
+
+def test_evaluation_is_over_all_nodes_rows():
+    shares = [rows(10, 5), rows(31, 6), (np.zeros((0, FEATURES), np.float32), np.zeros(0, np.float32))]
+    models = [linear() for _ in shares]
+
+    def work(rank, gather):
+        transport = Ring.connect(rank, 3, "127.0.0.1", b"s", gather, 30)
+        metric = keras.metrics.MeanSquaredError()
+        step = step_of(models[rank], keras.optimizers.SGD(0.1), transport, {"mse": metric})
+        x, y = shares[rank]
+        found = step.evaluate([chunk_of(x, y[:, None][:, 0], [0, len(x) // 2, len(x)])])
+        transport.close()
+        return found
+
+    x, y = (np.concatenate(parts) for parts in zip(*shares, strict=True))
+    expected = ((x @ np.ones(FEATURES) - y) ** 2).mean()
+    for found in in_threads(3, work):
+        assert found.rows == 41
+        assert found.loss == pytest.approx(expected, rel=1e-5)
+
+
+def test_stored_values_become_the_models_input():
+    fitted = FittedPreprocessing(tensors={"x": TensorPreprocessing(offset=[1, 2], scale=0.5, impute=[7, 8])})
+    tensors = [TensorSpec(name="x", dtype="float32", shape=[2]), TensorSpec(name="z", dtype="uint8", shape=[])]
+    inputs = Inputs(Description(tensors=tensors, label=None, preprocessing=fitted))
+    x = np.array([[3.0, np.nan], [np.nan, 2.0]], np.float32)
+    decoded, label = inputs.decode([x, np.array([4, 5], np.uint8)])
+    np.testing.assert_array_equal(decoded["x"], fitted.apply("x", x))
+    assert decoded["z"].numpy().tolist() == [4.0, 5.0]
+    assert label is None
