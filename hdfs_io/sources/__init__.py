@@ -24,13 +24,10 @@ def open_source(config: InputConfig, description: Description | None = None) -> 
 
     Raises ConfigError and InputError.
     """
+    if description is not None and description.label is not None and config.label_type == "auto":
+        config = config.model_copy(update={"label_type": description.label.kind})
     check_input(config)
-    source: Source
-    if config.format == "idx":
-        source = IdxSource(config, need_train=description is None)
-    else:
-        known = None if description is None or description.label is None else description.label.kind
-        source = CsvSource(config, known)
+    source: Source = IdxSource(config, description is None) if config.format == "idx" else CsvSource(config)
     if description is not None:
         for found, trained in zip(source.tensors, description.tensors, strict=True):
             if (found.dtype, found.shape) != (trained.dtype, trained.shape):

@@ -45,12 +45,9 @@ _ROW_TEXT = 200
 
 
 class CsvSource(Source):
-    """A CSV file, or a folder of them with the same columns. The first rows are parsed on the driver to check them.
+    """A CSV file, or a folder of them with the same columns. The first rows are parsed on the driver to check them."""
 
-    label_kind: how labels read, where that is known already (from the data set that a model was trained on).
-    """
-
-    def __init__(self, config: InputConfig, label_kind: str | None = None) -> None:
+    def __init__(self, config: InputConfig) -> None:
         self._delimiter, self._header, self._mean = config.delimiter, config.header, config.missing == "mean"
         self._limit = config.max_bad_rows
         self._files = {"train": _files(config.path)}
@@ -81,7 +78,7 @@ class CsvSource(Source):
         self.tensors = [TensorSpec(name="x", dtype=config.dtype or "float32", shape=shape)]
         self.label_kind = None
         if self._label is not None:
-            self.label_kind = label_kind or config.label_type
+            self.label_kind = config.label_type
             if self.label_kind == "auto":
                 self.label_kind = self._guess_label(lines[1 if self._header else 0 :])
         for files in self._files.values():

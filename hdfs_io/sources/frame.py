@@ -165,10 +165,8 @@ def raw_rows(
             if source.label_kind is not None:
                 label = sql.col(LABEL)
                 if description.label is not None and description.label.classes is not None:
-                    classes: list[Any] = list(description.label.classes)
-                    if source.label_kind == "integer":
-                        classes = [int(name) for name in classes]
-                    place = sql.array_position(sql.array(*(sql.lit(name) for name in classes)), label)
+                    names = sql.array(*(sql.lit(name) for name in description.label.classes))
+                    place = sql.array_position(names, label.cast("string"))
                     label = sql.when(place > 0, place - 1).cast("bigint").alias(LABEL)
                 columns.append(label)
             yield rows.select(*columns, *(sql.col(f"`{name}`") for name in source.keep)), bad

@@ -1,0 +1,204 @@
+"""The prepared data set: written from arrays, read by blocks, and refused when it is damaged."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hdfs_io import row_ids
+from hdfs_io.arrays import from_arrays
+from hdfs_io.lane_files import block_rows, file_name, lanes_per_file
+from hdfs_io.prepared import BlockReader, PreparedDataSet
+from sparksplit.errors import InputError
+
+
+def arrays(rows: int = 500, seed: int = 0) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 256, (rows, 4, 3), dtype=np.uint8), rng.integers(0, 5, rows)
+
+
+def write(path: Path, **settings: Any) -> PreparedDataSet:
+    x, y = arrays()
+    return from_arrays(
+        f"{path}", {"train": (x, y), "test": (x[:30], y[:30])}, **{"lanes": 7, "block_size": 1024, **settings}
+    )
+
+
+def read_all(data: PreparedDataSet, split: str, **settings: Any) -> list[Any]:
+    with BlockReader(data, split, **settings) as reader:
+        return [
+            (lane, reader.read(lane, block))
+            for lane in range(data.manifest.lanes)
+            for block in range(data.manifest.blocks(split, lane))
+        ]
+
+
+def test_every_row_is_read_once_in_its_lane_and_order(tmp_path: Path) -> None:
+    written = write(tmp_path / "data", file_size=4000)
+    data = PreparedDataSet.open(f"{tmp_path}/data")
+    assert data.manifest == written.manifest
+    assert data.manifest.block_rows == 36
+    assert len(data.manifest.splits["train"].files) == 4
+    x, y = arrays()
+    content = {row.tobytes() + bytes([label]): place for place, (row, label) in enumerate(zip(x, y, strict=True))}
+    seen, last = [], (-1, -1)
+    for lane, block in read_all(data, "train"):
+        assert (row_ids.lane_of(block.row_ids, 7) == lane).all()
+        for place, number in enumerate(block.row_ids.tolist()):
+            assert last < (lane, number)
+            last = (lane, number)
+            seen.append(content[block.tensors["x"][place].tobytes() + bytes([int(block.label[place])])])
+        assert block.tensors["x"].shape[1:] == (4, 3) and block.tensors["x"].dtype == np.uint8
+        assert block.label.dtype == np.int64 and block.row_ids.dtype == np.uint64
+    assert sorted(seen) == list(range(500))
+    split = data.manifest.splits["train"]
+    ids = np.concatenate([block.row_ids for _, block in read_all(data, "train")])
+    assert split.checksum == row_ids.row_checksum(ids)
+    assert split.rows == sum(split.lane_rows) == 500
+    assert split.label_counts == np.bincount(y).tolist()
+    assert split.statistics["x"].mean == pytest.approx(x.mean())
+
+
+def test_the_order_of_the_input_does_not_matter(tmp_path: Path) -> None:
+    x, y = arrays()
+    order = np.random.default_rng(1).permutation(len(x))
+    one = from_arrays(f"{tmp_path}/a", {"train": (x, y)}, lanes=5)
+    two = from_arrays(f"{tmp_path}/b", {"train": (x[order], y[order])}, lanes=5)
+    assert one.digest == two.digest
+    assert one.manifest.splits["train"].files[0].crc32 == two.manifest.splits["train"].files[0].crc32
+    assert one.digest != write(tmp_path / "c").digest
+
+
+def test_duplicates_empty_lanes_and_empty_splits(tmp_path: Path) -> None:
+    x = np.zeros((6, 2), dtype=np.float32)
+    data = from_arrays(f"{tmp_path}/data", {"train": (x, [0, 0, 0, 1, 1, 1])}, lanes=50, classes=3)
+    split = data.manifest.splits["train"]
+    assert split.rows == 6 and split.lane_rows.count(0) >= 44
+    assert split.label_counts == [3, 3, 0]
+    ids = np.concatenate([block.row_ids for _, block in read_all(data, "train")])
+    assert len(set(ids.tolist())) == 6
+    assert data.manifest.splits["validation"].rows == 0
+    assert data.manifest.splits["test"].files == []
+    assert read_all(data, "test") == []
+    with BlockReader(data, "test") as reader, pytest.raises(IndexError):
+        reader.read(0, 0)
+    empty = from_arrays(f"{tmp_path}/empty", {"train": (x[:0], np.zeros(0, dtype=np.int64))}, classes=2)
+    assert PreparedDataSet.open(empty.path).manifest.splits["train"].rows == 0
+
+
+def test_several_tensors_text_classes_numbers_and_no_labels(tmp_path: Path) -> None:
+    x = {"image": np.arange(8, dtype=np.uint16).reshape(4, 2), "extra": np.arange(4, dtype=np.float64).reshape(4, 1)}
+    data = from_arrays(f"{tmp_path}/text", {"train": (x, ["cat", "dog", "cat", "ant"])}, lanes=1)
+    label = data.manifest.label
+    assert label is not None and label.classes == ["ant", "cat", "dog"] and label.kind == "text"
+    block = read_all(data, "train")[0][1]
+    found = dict(zip(block.tensors["extra"][:, 0].tolist(), block.label.tolist(), strict=True))
+    assert found == {0.0: 1, 1.0: 2, 2.0: 1, 3.0: 0}
+    only = read_all(data, "train", columns=["extra"])[0][1]
+    assert only.label is None and list(only.tensors) == ["extra"]
+    data = from_arrays(f"{tmp_path}/number", {"train": (x["image"], [0.5, 1.5, 2.5, 3.5])}, lanes=1)
+    assert sorted(read_all(data, "train")[0][1].label.tolist()) == [0.5, 1.5, 2.5, 3.5]
+    assert data.manifest.splits["train"].label_counts is None
+    data = from_arrays(f"{tmp_path}/none", {"train": (x["image"], None)}, lanes=1)
+    assert data.manifest.label is None and read_all(data, "train")[0][1].label is None
+
+
+def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    x, y = arrays(10)
+    for splits in ({"test": (x, y)}, {"train": (x, y), "more": (x, y)}, {"train": (x, y[:5])}):
+        with pytest.raises(ValueError):
+            from_arrays(f"{tmp_path}/data", splits)
+    with pytest.raises(ValueError, match="is not a class"):
+        from_arrays(f"{tmp_path}/data", {"train": (x, y * 0), "test": (x, y * 0 + 1)})
+    with pytest.raises(ValueError, match="must be uint8"):
+        from_arrays(f"{tmp_path}/data", {"train": (x, y), "test": (x.astype(np.float32), y)})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_data_set_travels_to_nodes(tmp_path: Path) -> None:
+    data = write(tmp_path / "data")
+    other = pickle.loads(pickle.dumps(data))
+    assert (other.path, other.manifest, other.digest) == (data.path, data.manifest, data.digest)
+    assert PreparedDataSet.open(data.path, verify=False).digest == data.digest
+
+
+def test_what_is_incomplete_or_damaged_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no such folder"):
+        PreparedDataSet.open(f"{tmp_path}/none")
+    data = write(tmp_path / "data")
+    folder = tmp_path / "data"
+    (folder / "_SUCCESS").unlink()
+    with pytest.raises(InputError, match="it has no _SUCCESS"):
+        PreparedDataSet.open(data.path)
+    (folder / "_SUCCESS").touch()
+    text = (folder / "manifest.json").read_text()
+    (folder / "manifest.json").write_text(json.dumps({**json.loads(text), "format_version": 2}))
+    with pytest.raises(InputError, match="format version 2 is not known"):
+        PreparedDataSet.open(data.path)
+    (folder / "manifest.json").write_text(text[:100])
+    with pytest.raises(InputError, match="is not valid JSON"):
+        PreparedDataSet.open(data.path)
+    (folder / "manifest.json").unlink()
+    with pytest.raises(InputError, match=r"it has no manifest\.json"):
+        PreparedDataSet.open(data.path)
+    (folder / "manifest.json").write_text(text)
+    file = folder / data.manifest.splits["train"].files[0].path
+    content = file.read_bytes()
+    file.write_bytes(content[:-1])
+    with pytest.raises(InputError, match=rf"lanes-000-006\.parquet: is damaged: {len(content) - 1} bytes"):
+        PreparedDataSet.open(data.path)
+    file.unlink()
+    with pytest.raises(InputError, match="is missing, though the manifest lists it"):
+        PreparedDataSet.open(data.path)
+
+
+@pytest.mark.parametrize("where", ["values", "everywhere", "manifest"])
+def test_a_block_with_another_checksum_is_refused(tmp_path: Path, where: str) -> None:
+    data = write(tmp_path / "data")
+    place = data.manifest.splits["train"].files[0]
+    file = tmp_path / "data" / place.path
+    content = bytearray(file.read_bytes())
+    if where == "values":
+        row = read_all(data, "train")[0][1].tensors["x"][0].tobytes()
+        found = bytes(content).find(row)
+        assert found > 0
+        content[found] ^= 1
+    elif where == "everywhere":
+        content[100:2000] = bytes(1900)
+    else:
+        manifest = json.loads((tmp_path / "data" / "manifest.json").read_text())
+        manifest["splits"]["train"]["files"][0]["crc32"][0] ^= 1
+        (tmp_path / "data" / "manifest.json").write_text(json.dumps(manifest))
+    file.write_bytes(content)
+    data = PreparedDataSet.open(data.path)
+    with BlockReader(data, "train") as reader, pytest.raises(InputError, match=r"parquet: row group 0: is damaged"):
+        reader.read(0, 0)
+    with BlockReader(data, "test") as reader:
+        lane = next(lane for lane, rows in enumerate(data.manifest.splits["test"].lane_rows) if rows)
+        assert len(reader.read(lane, 0).row_ids)
+
+
+def test_unknown_splits_and_columns_are_refused(tmp_path: Path) -> None:
+    data = write(tmp_path / "data")
+    with pytest.raises(InputError, match="has no split 'dev'"):
+        BlockReader(data, "dev")
+    with pytest.raises(InputError, match="has no column 'y'"):
+        BlockReader(data, "train", columns=["y"])
+
+
+def test_blocks_and_files_are_sized_by_bytes() -> None:
+    assert block_rows(800, 512 * 1024) == 655
+    assert block_rows(1, 512 * 1024) == 4096
+    assert block_rows(10**6, 512 * 1024) == 16
+    assert lanes_per_file(60_000, 800, 96, 128 * 2**20) == 96
+    assert lanes_per_file(600_000, 800, 96, 128 * 2**20) == 24
+    assert lanes_per_file(10**9, 800, 96, 128 * 2**20) == 1
+    assert lanes_per_file(0, 800, 96, 128 * 2**20) == 96
+    assert file_name("train", 48, 48, 96) == "train/lanes-048-095.parquet"
+    assert file_name("train", 90, 10, 96) == "train/lanes-090-095.parquet"
+    assert file_name("test", 0, 1, 5000) == "test/lanes-0000-0000.parquet"
