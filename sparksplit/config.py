@@ -92,6 +92,13 @@ def parse(model: type[ConfigT], values: dict[str, Any], source: Source | None = 
         config = model.model_validate(values)
     except pydantic.ValidationError as error:
         problems = [_explain(model, values, problem) for problem in error.errors()]
+        # Of a union, each member complains: the one that came furthest is what the user meant.
+        keys = [key for key, _ in problems]
+        problems = [
+            (key, text)
+            for key, text in problems
+            if not any(len(other) > len(key) and other[: len(key)] == key for other in keys)
+        ]
         order = list(source.places)
         problems.sort(key=lambda problem: order.index(problem[0]) if problem[0] in source.places else len(order))
         raise _error(source, *problems[0]) from None
@@ -132,7 +139,7 @@ def describe(model: type[Config], prefix: str = "") -> Iterator[tuple[str, str, 
         text = " ".join((field.description or "").split())
         if inner is not None:
             if text:
-                yield key, "mapping", "", text
+                yield key, _type_name(field.annotation), "", text
             yield from describe(inner, key + ".")
             continue
         default = "required" if field.is_required() else json.dumps(field.get_default(call_default_factory=True))
@@ -232,7 +239,7 @@ _MESSAGES = {
 
 
 def _explain(model: type[Config], values: dict[str, Any], problem: Any) -> tuple[Key, str]:
-    key = _written(problem["loc"], values)
+    key = _written(problem["loc"], values, absent=problem["type"] == "missing")
     if problem["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(key[-1]), _known(model, key[:-1]), n=1)
         return key, "unknown key" + (f"; did you mean {near[0]!r}?" if near else "")
@@ -243,13 +250,16 @@ def _explain(model: type[Config], values: dict[str, Any], problem: Any) -> tuple
     return key, message.format(**context)
 
 
-def _written(location: Sequence[str | int], values: Any) -> Key:
-    """`location` without the names that pydantic adds for members of a union."""
+def _written(location: Sequence[str | int], values: Any, absent: bool) -> Key:
+    """`location` without the names that pydantic adds for members of a union.
+
+    absent: whether the last part names a key that is not there
+    """
     key: list[str | int] = []
     for position, part in enumerate(location):
-        if isinstance(values, dict) and part not in values and position < len(location) - 1:
+        if isinstance(values, dict) and part not in values and not (absent and position == len(location) - 1):
             continue
-        if not isinstance(values, dict | list) and key:
+        if key and not isinstance(values, dict) and not (isinstance(values, list) and isinstance(part, int)):
             break
         key.append(part)
         if isinstance(values, dict):
@@ -286,6 +296,8 @@ def _sections(config: Config, prefix: Key) -> Iterator[tuple[Config, Key]]:
 
 def _type_name(annotation: Any) -> str:
     origin, args = get_origin(annotation), get_args(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, Config):
+        return "mapping"
     if origin is Literal:
         return " | ".join(str(arg) for arg in args)
     if origin in (Union, UnionType):
