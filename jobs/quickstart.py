@@ -1,0 +1,133 @@
+"""`sparksplit quickstart`: preprocess, train and predict on a small real data set, on this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pydantic
+
+from hdfs_io import filesystem
+from hdfs_io.config import PreprocessConfig
+from hdfs_io.publish import SUCCESS
+from jobs import preprocess, train
+from sparksplit.command import Command, Options
+from sparksplit.config import Config, shipped
+from sparksplit.errors import InputError
+from sparksplit.progress import say
+from sparksplit.session import spark_session
+from training.config import TrainConfig
+from training.report import RUN
+
+
+class QuickstartConfig(Config):
+    """The three commands' configurations, in one file; the paths between them are filled in."""
+
+    output: str = "quickstart-output"
+    """The folder in which prepared/, run/ and predictions/ appear."""
+    preprocess: PreprocessConfig
+    """As for `sparksplit preprocess`; input.path is scikit-learn's digits, output is prepared/."""
+    train: TrainConfig
+    """As for `sparksplit train`; data is prepared/, output is run/."""
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, values: Any) -> Any:
+        output = values.get("output", cls.model_fields["output"].default) if isinstance(values, dict) else None
+        if not isinstance(output, str):
+            return values
+        prepared, run = filesystem.join(output, "prepared"), filesystem.join(output, "run")
+        paths = {
+            "preprocess": {"input": {"path": digits()}, "output": prepared},
+            "train": {"data": prepared, "output": run},
+        }
+        return _merge(paths, values)
+
+
+def _merge(defaults: Any, values: Any) -> Any:
+    """`values`, with what only `defaults` has added at every depth."""
+    if not isinstance(defaults, dict) or not isinstance(values, dict):
+        return values
+    return defaults | {key: _merge(defaults.get(key), value) for key, value in values.items()}
+
+
+def digits() -> str:
+    """The path of the handwritten digits that scikit-learn brings: rows of 64 pixels (0 to 16) and the digit, as CSV.
+
+    Source: E. Alpaydin, C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998.
+    Raises InputError where scikit-learn is not installed.
+    """
+    spec = importlib.util.find_spec("sklearn")  # finds without importing, which would take a second
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        file = Path(folder) / "datasets" / "data" / "digits.csv.gz"
+        if file.is_file():
+            return str(file)
+    raise InputError("scikit-learn's handwritten digits were not found: pip install scikit-learn")
+
+
+def run(config: QuickstartConfig, options: Options) -> None:
+    """Run the commands one after the other, in one Spark session, and print where everything is."""
+    complete = filesystem.exists(filesystem.join(config.train.output, SUCCESS)) and not options.overwrite
+    executors = max(config.preprocess.executors, config.train.nodes)
+    with nullcontext() if complete else spark_session("sparksplit quickstart", executors):
+        for number, (name, job, section) in enumerate(
+            (
+                ("preprocess: the digits to a prepared data set", preprocess.run, config.preprocess),
+                (f"train: {config.train.nodes} nodes, split: {config.train.split}", train.run, config.train),
+            ),
+            start=1,
+        ):
+            say(f"\n{number} of 2, {name}")
+            job(section, options)  # type: ignore[operator]
+    print(_summary(config))
+
+
+def _summary(config: QuickstartConfig) -> str:
+    run = config.train.output
+    record = filesystem.read_json(filesystem.join(run, RUN))
+    exact = "exact: every row once per epoch" if record["ledger"]["exact"] else "NOT exact"
+    lines = [
+        "",
+        f"test accuracy  {record['metrics']['test']['accuracy']:.2%}, on rows that neither node was trained on",
+        f"ledger         {exact} ({record['ledger']['rows']:,} rows in {record['epochs']} epochs)",
+        f"prepared data  {config.preprocess.output}",
+        f"model          {filesystem.join(run, 'model.keras')}",
+        f"               {filesystem.join(run, 'saved_model')}, for TensorFlow Serving",
+        f"metrics        {filesystem.join(run, RUN)}, {filesystem.join(run, 'metrics.jsonl')}",
+        "",
+        "To go on:",
+        f"  {_program('tensorboard')} --logdir {filesystem.join(run, 'tensorboard')}",
+        f"  {_program('sparksplit')} quickstart --set train.nodes=1 --set train.split=single"
+        " --set output=quickstart-single",
+        f"  {_program('sparksplit')} train --help",
+    ]
+    return "\n".join(lines)
+
+
+def _program(name: str) -> str:
+    """How to call an installed program: by its path where its folder is not on the PATH."""
+    beside = Path(sys.executable).parent / name
+    return str(beside) if beside.is_file() else name
+
+
+COMMAND = Command(
+    name="quickstart",
+    summary="Preprocess, train and predict on scikit-learn's handwritten digits, on this machine, without any service.",
+    config=QuickstartConfig,
+    run=run,
+    default_config=lambda: shipped("quickstart.yaml"),
+    resumable=True,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    return COMMAND.main(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
