@@ -166,7 +166,7 @@ def raw_rows(
                 label = sql.col(LABEL)
                 if description.label is not None and description.label.classes is not None:
                     names = sql.array(*(sql.lit(name) for name in description.label.classes))
-                    place = sql.array_position(names, label.cast("string"))
+                    place = sql.call_function("array_position", names, label.cast("string"))
                     label = sql.when(place > 0, place - 1).cast("bigint").alias(LABEL)
                 columns.append(label)
             yield rows.select(*columns, *(sql.col(f"`{name}`") for name in source.keep)), bad
