@@ -9,11 +9,12 @@ import secrets
 import socket
 import threading
 import time
+from collections.abc import Collection
 from typing import Any
 
 from sparksplit.errors import ConfigError
 from training.cluster.faults import Link, NodeRecord
-from training.cluster.wire import DEAD, LONGEST_HELLO, ORPHAN, Wire
+from training.cluster.wire import DEAD, LONGEST_HELLO, ORPHAN, SILENT, Wire
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +52,12 @@ class Channel:
         self._accepting = threading.Thread(target=self._accept, name="nodes-accept", daemon=True)
         self._accepting.start()
 
-    def tell(self, kind: str, **message: Any) -> None:
-        """Send to every live node, or launcher; those that have gone do not hear it."""
+    def tell(self, kind: str, ranks: Collection[int] | None = None, **message: Any) -> None:
+        """Send to every live node, or launcher, or those of `ranks`; who has gone does not hear it."""
         with self.lock:
-            wires = [wire for (wire_kind, _), wire in self._wires.items() if wire_kind == kind]
+            wires = [
+                wire for (of, rank), wire in self._wires.items() if of == kind and (ranks is None or rank in ranks)
+            ]
         for wire in wires:
             _send(wire, message)
 
@@ -62,6 +65,13 @@ class Channel:
         """The connections that have not ended, such as `node 1`."""
         with self.lock:
             return [f"{kind} {rank}" for kind, rank in self._wires]
+
+    def silent_launchers(self) -> list[int]:
+        """The ranks whose launcher has missed beats."""
+        with self.lock:
+            links = [(record.rank, record.launcher) for record in self.records]
+        now = time.monotonic()
+        return [rank for rank, link in links if link and link.gone is None and now - link.heard > SILENT]
 
     def forgive(self) -> None:
         """Count every live peer as heard just now: after the driver itself stood still."""

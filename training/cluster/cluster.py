@@ -11,7 +11,7 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from sparksplit.errors import NodeFailed, SparksplitError, UsageError
+from sparksplit.errors import ConfigError, NodeFailed
 from training.cluster import requirements
 from training.cluster.channel import Channel
 from training.cluster.faults import Cause, Fault, culprit
@@ -30,8 +30,8 @@ ORDERLY = 3.0
 """Seconds that nodes have for an orderly end when the driver is interrupted."""
 ENDING = 20.0
 """Seconds in which everything must have ended at the close."""
-LAST_WORDS = 1.0
-"""Seconds to wait for a failed node's last output."""
+EXPLAIN = 1.0
+"""Seconds between the end of the nodes' Spark job and the verdict: time for a node that knows why to say so."""
 
 
 class NodeCluster:
@@ -65,6 +65,7 @@ class NodeCluster:
         self._channel: Channel | None = None
         self._job: Job | None = None
         self._seen = [0] * nodes
+        self._fault: Fault | None = None
         self._looked = time.monotonic()
         self.seconds: dict[str, float] = {}
         """Where the start's seconds went: executors, reserve, nodes."""
@@ -110,7 +111,7 @@ class NodeCluster:
         # Pulls in pyspark's and TensorFlowOnSpark's modules, which a node imports this package without.
         from training.cluster.tensorflowonspark import Job
 
-        host = socket.gethostbyname(self._sc.getConf().get("spark.driver.host") or "")
+        host = _own_address(self._sc.getConf().get("spark.driver.host") or "")
         self._channel = channel = Channel(host, self._nodes)
         post = Post(channel.address, channel.secret, rank=-1, kind="task")
         arguments = {"post": asdict(post), "size": self._nodes, "work": self._work, "payload": self._payload}
@@ -150,6 +151,7 @@ class NodeCluster:
                 self._end(channel, job, gently=finished)
         finally:
             channel.close()
+            self._log_last_words(channel)
 
     def _open_channel(self) -> Channel:
         if self._channel is None:
@@ -179,7 +181,8 @@ class NodeCluster:
         if fault is None and self._job is not None and self._job.failure is not None:
             fault = self._job_fault(channel, self._job.failure)
         if fault is not None:
-            raise self._verdict(channel, fault)
+            self._fault = fault
+            raise fault.error()
         self._report_states()
         self._looked = time.monotonic()
 
@@ -195,8 +198,8 @@ class NodeCluster:
                 self._on_state(record.rank, state)
 
     def _job_fault(self, channel: Channel, reason: str) -> Fault | None:
-        """The Spark job ended though not every node has: nodes that know why are given the time to say so."""
-        end = time.monotonic() + LAST_WORDS
+        """The Spark job ended though not every node has."""
+        end = time.monotonic() + EXPLAIN
         while time.monotonic() < end:
             with channel.lock:
                 fault = culprit(channel.records, time.monotonic(), self._stall_timeout)
@@ -205,18 +208,13 @@ class NodeCluster:
             time.sleep(POLL)
         return Fault(Cause.JOB, end, None, "", f"Spark ended the nodes' job: {reason}")
 
-    def _verdict(self, channel: Channel, fault: Fault) -> SparksplitError:
-        """The exception to raise; logs what the culprit last wrote, unless it is the user's own mistake."""
-        error = fault.error()
-        if fault.rank is not None:
-            record = channel.records[fault.rank]
-            end = time.monotonic() + LAST_WORDS
-            while not record.ended and record.launcher and record.launcher.gone is None and time.monotonic() < end:
-                time.sleep(0.02)
-            level = logging.DEBUG if isinstance(error, UsageError) else logging.ERROR
-            for line in record.output:
-                log.log(level, "node %d| %s", record.rank, line)
-        return error
+    def _log_last_words(self, channel: Channel) -> None:
+        """Log what the culprit last wrote; at the debug level where the mistake was the user's and is explained."""
+        fault, self._fault = self._fault, None
+        if fault is None or fault.rank is None:
+            return
+        for line in channel.records[fault.rank].output:
+            log.log(logging.DEBUG if fault.usage else logging.ERROR, "node %d| %s", fault.rank, line)
 
     def _stop_orderly(self) -> None:
         channel = self._channel
@@ -241,5 +239,17 @@ class NodeCluster:
                 forced = True
                 # In this order: the tasks of a cancelled job may fail as they like, Spark does not retry them.
                 job.cancel()
-                channel.tell("launcher", kill=True)
+                hung = self._fault.rank if self._fault and self._fault.cause is Cause.STALLED else None
+                channel.tell("launcher", kill=True, hung=hung)
+                # A stopped launcher does not hear it; its node does, and the node can end both.
+                channel.tell("node", ranks=channel.silent_launchers(), end_launcher=True)
             time.sleep(0.02)
+
+
+def _own_address(host: str) -> str:
+    """The address of `host`, the driver's name for itself."""
+    try:
+        # An empty name would be all interfaces.
+        return socket.gethostbyname(host or "unknown.invalid")
+    except OSError as error:
+        raise ConfigError(f"spark.driver.host: {host!r} is not known as a host's name ({error})") from None

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
@@ -24,9 +25,10 @@ from typing import IO, Any, NoReturn
 
 from training.cluster.line import Line, Post
 from training.cluster.member import Start
-from training.cluster.wire import ORPHAN
+from training.cluster.wire import ORPHAN, ORPHANED
 
 OUTPUT_LINES = 30
+STACK_SECONDS = 0.2
 PREFIX = "sparksplit-node-"
 
 
@@ -46,14 +48,17 @@ def map_fun(arguments: dict[str, Any], context: Any) -> None:
     """
     post = replace(Post(**arguments["post"]), rank=context.executor_id, kind="launcher")
     node = _Node()
-    over = threading.Event()
+    over, orphaned = threading.Event(), threading.Event()
 
     def message(received: dict[str, Any]) -> None:
         if "kill" in received:
             over.set()
+            if received.get("hung") == post.rank:
+                node.write_stack()
             node.kill()
 
     def silence(reason: str) -> None:
+        orphaned.set()
         over.set()
         node.kill()
 
@@ -72,8 +77,9 @@ def map_fun(arguments: dict[str, Any], context: Any) -> None:
                 local_dir=folder,
                 launcher=os.getpid(),
             )
-            status, output = node.run(start, over)
-        line.deliver(ended=status, output=output)
+            status, output = node.run(start)
+        # A driver that was only stopped may read this: it must not take our SIGKILL for the node's end.
+        line.deliver(ended=ORPHANED if orphaned.is_set() else status, output=output)
         if status:
             # Spark would retry a failing task at once, with a log of its own; the driver cancels the job first.
             over.wait(ORPHAN)
@@ -93,7 +99,7 @@ class _Node:
         self._killed = False
         self._process: subprocess.Popen[bytes] | None = None
 
-    def run(self, start: Start, over: threading.Event) -> tuple[int, list[str]]:
+    def run(self, start: Start) -> tuple[int, list[str]]:
         """Start the process and wait for its end: the exit status (minus the signal's number), the last lines."""
         environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, "PYTHONPATH": _python_path()}
         with self._lock:
@@ -101,7 +107,8 @@ class _Node:
                 return -signal.SIGKILL, []
             process = self._process = subprocess.Popen(
                 # -P: the working directory holds what users ship with their application, not our modules.
-                [sys.executable, "-P", "-u", "-m", "training.cluster.node_main"],
+                # The rank is for whoever looks at the list of processes.
+                [sys.executable, "-P", "-u", "-m", "training.cluster.node_main", f"rank={start.post.rank}"],
                 env=environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -124,6 +131,13 @@ class _Node:
             self._killed = True
             if self._process is not None and self._process.poll() is None:
                 self._process.kill()
+
+    def write_stack(self) -> None:
+        """Have the node write where its main thread is, for the last lines of its output."""
+        with self._lock:
+            if self._process is not None and self._process.poll() is None:
+                self._process.send_signal(signal.SIGUSR1)
+        time.sleep(STACK_SECONDS)
 
     def end(self) -> None:
         """Kill, and wait until the process is gone: only then is its folder free."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sparksplit.errors import PeerLost
@@ -49,6 +52,7 @@ class Member:
         self.secret = start.post.secret.encode()
         self.tf_config, self.local_dir = start.tf_config, start.local_dir
         self.stopping = threading.Event()
+        self._launcher = start.launcher
         self._state: dict[str, Any] = {}
         self._gathered: dict[str, list[Any]] = {}
         self._arrived = threading.Condition()
@@ -110,6 +114,10 @@ class Member:
                 self._arrived.notify_all()
         elif "stop" in message:
             self.stopping.set()
+        elif "end_launcher" in message and os.getppid() == self._launcher:
+            # It is stopped, and cannot remove the folder after this node; the kernel ends this process with it.
+            shutil.rmtree(Path(self.local_dir).parent, ignore_errors=True)
+            os.kill(self._launcher, signal.SIGKILL)
 
 
 def _end_as_orphan(reason: str) -> None:

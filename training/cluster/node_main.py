@@ -27,6 +27,8 @@ def main() -> int:
     """Run the work function; the exit status is 0 where the driver has its result."""
     die_with_parent()
     faulthandler.enable()
+    # The launcher asks a hanging node where it is; this answers also while TensorFlow or a system call holds it.
+    faulthandler.register(signal.SIGUSR1, all_threads=False)
     # Ctrl-C reaches the whole foreground group; ending the nodes is the driver's decision.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     values = json.loads(sys.stdin.readline())

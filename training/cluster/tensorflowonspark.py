@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sparksplit.errors import NodeFailed
 from training.cluster.faults import describe
 from training.cluster.launcher import NodeEnded, map_fun
 from training.cluster.line import Line, Post
@@ -31,6 +30,8 @@ from training.cluster.wire import own_address_towards
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+
+log = logging.getLogger(__name__)
 
 POLL = 0.02
 """Seconds between two looks at the reservations, here and in TensorFlowOnSpark's client."""
@@ -59,7 +60,7 @@ class Job:
         """
         modules = import_tensorflowonspark()
         # Registered nodes learn of the last one only when they ask again: `close_reservations` comes later.
-        self._server = _reservation_server(modules, self._nodes, host, watch, lambda: self.failure)
+        self._server = _reservation_server(modules, self._nodes, host, watch)
         with _one_start, _replaced(modules.cluster, tf_status=self._status, reservation=_Reservation(self._server)):
             modules.cluster.run(
                 _SparkContext(self._sc, self._group, self._arguments),
@@ -76,7 +77,10 @@ class Job:
     def failure(self) -> str | None:
         """Why Spark gave the job up, in one line; None while it has not."""
         error = self._status.get("error")
-        return None if error is None else _first_cause(error)
+        if error is None:
+            return None
+        hint = "; give executors the package by --py-files or an installation" if "No module named" in error else ""
+        return _first_cause(error) + hint
 
     def close_reservations(self) -> None:
         """Close the reservation server's port; every launcher must have been called before, or the run be over."""
@@ -85,15 +89,22 @@ class Job:
 
     def active(self) -> bool:
         """Whether Spark still runs it."""
-        tracker = self._sc.statusTracker()
-        active = set(tracker.getActiveJobsIds())
-        return any(job in active for job in tracker.getJobIdsForGroup(self._group))
+        try:
+            tracker = self._sc.statusTracker()
+            active = set(tracker.getActiveJobsIds())
+            return any(job in active for job in tracker.getJobIdsForGroup(self._group))
+        except Exception as error:
+            log.debug("Spark does not answer, so it runs nothing: %s", error)
+            return False
 
     def cancel(self) -> None:
         """Have Spark end its tasks; where their Python does not end, Spark kills it after two seconds."""
         if not self._cancelled:
             self._cancelled = True
-            self._sc.cancelJobGroup(self._group)
+            try:
+                self._sc.cancelJobGroup(self._group)
+            except Exception as error:
+                log.debug("Spark does not answer, so it has nothing to cancel: %s", error)
 
 
 def import_tensorflowonspark() -> types.SimpleNamespace:
@@ -213,13 +224,7 @@ class _Reservation:
         return self._server
 
 
-def _reservation_server(
-    modules: types.SimpleNamespace,
-    nodes: int,
-    host: str,
-    watch: Callable[[int], None],
-    failure: Callable[[], str | None],
-) -> Any:
+def _reservation_server(modules: types.SimpleNamespace, nodes: int, host: str, watch: Callable[[int], None]) -> Any:
     """A reservation server on the driver's own address that unpickles plain values only and ends when it should.
 
     A class within a function, because its base must not be imported before it is needed.
@@ -246,8 +251,6 @@ def _reservation_server(
         def await_reservations(self, sc: object, status: object = None, timeout: float = 0) -> Any:
             while not self.reservations.done():
                 watch(nodes - self.reservations.remaining())
-                if (reason := failure()) is not None:
-                    raise NodeFailed(f"the nodes could not be started: {reason}")
                 time.sleep(POLL)
             return self.reservations.get()
 
@@ -299,5 +302,5 @@ def _first_cause(text: str) -> str:
             return line[:500]
     for line in lines:
         if "Job aborted" in line or "cancelled" in line:
-            return line[:500]
+            return line.lstrip(": ")[:500]
     return lines[0][:500] if lines else "no reason was given"

@@ -126,7 +126,7 @@ def test_an_orphan_is_an_echo() -> None:
 def test_a_hang_up_is_the_executors_end() -> None:
     records = healthy()
     records[0].ended = (NOW, -signal.SIGHUP)
-    assert named(records, NOW + 1) == (0, "its executor ended")
+    assert named(records, NOW + 1) == (0, "its executor was lost")
 
 
 def test_a_reported_error_outranks_the_exit_status_that_follows() -> None:

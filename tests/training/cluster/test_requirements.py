@@ -1,0 +1,79 @@
+"""What Spark's settings alone tell, and the folders of nodes."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from sparksplit.errors import ConfigError
+from training.cluster.launcher import PREFIX, _scratch_folder
+from training.cluster.requirements import check_settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"spark.master": "local[*]"}, r"spark\.master: local\[\*\] runs everything in one process.*set local-cluster"),
+        ({"spark.master": "local"}, r"spark\.master: local runs"),
+        (
+            {"spark.master": "yarn", "spark.dynamicAllocation.enabled": "true"},
+            r"spark\.dynamicAllocation\.enabled: must be false \(is true\)",
+        ),
+        ({"spark.master": "yarn", "spark.speculation": "TRUE"}, r"spark\.speculation: must be false"),
+        (
+            {"spark.master": "yarn", "spark.executor.instances": "3", "spark.executor.cores": "4"},
+            r"spark\.task\.cpus: .* one task slot \(has 4\); set it to 4",
+        ),
+        ({"spark.master": "local-cluster[3,2,1024]"}, r"spark\.task\.cpus: .*\(has 2\); set it to 2"),
+        (
+            {"spark.master": "local-cluster[2,1,900]"},
+            r"nodes: 3 nodes need 3 executors and there are 2; .*spark\.master to local-cluster\[3,1,900\]",
+        ),
+        ({"spark.master": "yarn"}, r"there are 2; set fewer nodes, or spark\.executor\.instances to 3"),
+        (
+            {"spark.master": "spark://host:7077", "spark.executor.instances": "1"},
+            r"there are 1; set fewer nodes, or spark\.executor\.instances to 3",
+        ),
+    ],
+)
+def test_wrong_settings_are_named_with_what_to_set(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_settings(settings, nodes=3)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"spark.master": "local-cluster[3, 1, 1024]"},
+        {"spark.master": "local-cluster[3,4,1024]", "spark.task.cpus": "4"},
+        {"spark.master": "yarn", "spark.executor.instances": "5"},
+        {"spark.master": "spark://host:7077"},
+        {"spark.master": "yarn", "spark.executor.instances": "3", "spark.executor.cores": "8", "spark.task.cpus": "8"},
+    ],
+)
+def test_good_settings_pass(settings: dict[str, str]) -> None:
+    check_settings(settings, nodes=3)
+
+
+def test_a_nodes_folder_goes_and_takes_those_of_killed_predecessors_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path}/a,{tmp_path}/b")
+    for name in ("left", "living"):
+        folder = tmp_path / "b" / f"{PREFIX}{name}"
+        (folder / "scratch").mkdir(parents=True)
+        (folder / ".lock").touch()
+    other = tmp_path / "b" / "blockmgr"
+    other.mkdir()
+    with (tmp_path / "b" / f"{PREFIX}living" / ".lock").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with _scratch_folder(rank=3) as scratch:
+            assert list(Path(scratch).iterdir()) == []
+            (Path(scratch) / "spool").write_text("rows")
+            assert Path(scratch).parent.parent == tmp_path / "b"
+            assert not (tmp_path / "b" / f"{PREFIX}left").exists()
+        assert not Path(scratch).parent.exists()
+        assert (tmp_path / "b" / f"{PREFIX}living").exists()
+    assert other.exists()

@@ -1,0 +1,90 @@
+"""The stand-ins for parts of TensorFlowOnSpark, without Spark."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from training.cluster.tensorflowonspark import _first_cause, _reservation_server, import_tensorflowonspark
+
+
+@pytest.fixture
+def server() -> Iterator[Any]:
+    server = _reservation_server(import_tensorflowonspark(), 1, "127.0.0.1", lambda registered: None)
+    server.address = server.start()
+    yield server
+    server.close()
+
+
+def ask(address: tuple[str, int], message: bytes) -> bytes:
+    with socket.create_connection(address, 5) as connection:
+        connection.sendall(struct.pack(">I", len(message)) + message)
+        return connection.recv(1000)
+
+
+def test_reservations_are_taken_on_the_drivers_address_only(server: Any) -> None:
+    assert server.address[0] == "127.0.0.1"
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", server.address[1]), 1)
+    assert ask(server.address, pickle.dumps({"type": "REG", "data": {"executor_id": 0, "authkey": b"x"}}))
+    assert server.await_reservations(None) == [{"executor_id": 0, "authkey": b"x"}]
+
+
+def test_nothing_that_could_run_code_is_unpickled(server: Any, tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> tuple[Any, tuple[Path]]:
+            return Path.touch, (tmp_path / "evil",)
+
+    assert ask(server.address, pickle.dumps({"type": "REG", "data": Evil()})) == b""
+    assert not (tmp_path / "evil").exists()
+    assert server.reservations.remaining() == 1
+
+
+def test_the_port_is_freed_at_once(server: Any) -> None:
+    server.close()
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        try:
+            socket.create_connection(server.address, 1).close()
+        except ConnectionRefusedError:
+            return
+        time.sleep(0.01)
+    pytest.fail("the reservation server still listens")
+
+
+def test_the_import_brings_no_tensorflow_and_leaves_logging_alone() -> None:
+    code = (
+        "import logging, sys; from training.cluster.tensorflowonspark import import_tensorflowonspark as f; f(); f(); "
+        "print('tensorflow' in sys.modules, logging.getLogger().handlers)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False []"
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "An error occurred while calling z:org.apache...\n: org.apache.spark.SparkException: Job aborted due to\n"
+            "Traceback (most recent call last):\n  File \"x.py\", line 1\nModuleNotFoundError: No module named 'training'\n",
+            "ModuleNotFoundError: No module named 'training'",
+        ),
+        (
+            "An error occurred\n: org.apache.spark.SparkException: Job 3 cancelled part of group x\n\tat y",
+            "org.apache.spark.SparkException: Job 3 cancelled part of group x",
+        ),
+        ("", "no reason was given"),
+    ],
+)
+def test_sparks_errors_become_one_line(text: str, line: str) -> None:
+    assert _first_cause(text) == line
