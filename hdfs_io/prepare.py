@@ -68,7 +68,7 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, outpu
             facts = _write(with_row_ids(parsed, source, config.lanes), folder, layout, plan)
         finally:
             parsed.unpersist()
-        _write_bad_rows(folder, bad)
+        write_bad_rows(folder, bad)
         manifest = _manifest(facts, layout, config, source)
         manifest.write(folder)
         manifest.description.write(folder)
@@ -245,7 +245,8 @@ def _final_name(path: str) -> str:
     return f"{folder}/{name[1:].rpartition('.')[0]}"
 
 
-def _write_bad_rows(folder: str, bad: list[BadRow]) -> None:
+def write_bad_rows(folder: str, bad: list[BadRow]) -> None:
+    """Write bad_rows/ into `folder`: path, row, reason and text of each, as Parquet; nothing where there are none."""
     if not bad:
         return
     place = filesystem.join(folder, BAD_ROWS)

@@ -1,0 +1,1 @@
+"""Batch inference: a trained model's predictions for prepared or raw rows, computed in Spark executors."""
