@@ -187,6 +187,7 @@ class _Run:
             "command": "train",
             "config_hash": self.output.config_hash,
             "data": {"path": self.data.path, "digest": self.data.digest},
+            "config": config.model_dump(mode="json"),
             "split": config.split,
             "sync": {"every": "step", "outer": None},
             "nodes": config.nodes,

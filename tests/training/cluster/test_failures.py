@@ -171,7 +171,7 @@ def test_a_killed_executor_is_named_at_once_and_replaced(spark: SparkSession, su
     assert seconds < 3
 
 
-@pytest.mark.parametrize("who", ["pid", "launcher"])
+@pytest.mark.parametrize("who", ["pid", pytest.param("launcher", marks=pytest.mark.slow)])
 def test_a_stopped_process_is_named_within_fifteen_seconds(spark: SparkSession, sufferers: Sufferers, who: str) -> None:
     sufferers.act(lambda facts: os.kill(facts[who], signal.SIGSTOP))
     error, seconds = fail(spark, sufferers, {})

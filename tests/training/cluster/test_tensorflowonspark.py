@@ -76,7 +76,7 @@ def test_the_import_brings_no_tensorflow_and_leaves_logging_alone() -> None:
     [
         (
             "An error occurred while calling z:org.apache...\n: org.apache.spark.SparkException: Job aborted due to\n"
-            "Traceback (most recent call last):\n  File \"x.py\", line 1\nModuleNotFoundError: No module named 'training'\n",
+            "Traceback (most recent call last):\n  File 'x.py'\nModuleNotFoundError: No module named 'training'\n",
             "ModuleNotFoundError: No module named 'training'",
         ),
         (

@@ -1,0 +1,261 @@
+"""Runs on real nodes, started by TensorFlowOnSpark: invariants 1, 2 and 4's ground, resume, and failing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from hdfs_io.arrays import from_arrays
+from sparksplit.command import Options
+from sparksplit.config import parse
+from sparksplit.errors import NodeFailed, RunError, UsageError
+from training import checkpoints
+from training.config import TrainConfig
+from training.run import train
+
+MODELS = str(Path(__file__).with_name("models.py"))
+MOMENTUM = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9}
+
+
+def run(data, output, options=Options(), **keys):  # noqa: B008
+    nodes = keys.get("nodes", 1)
+    values = {"data": str(data), "output": str(output), "split": "single" if nodes == 1 else "batch", **keys}
+    return train(parse(TrainConfig, values), options)
+
+
+def weights(output):
+    """The trainable and other variables of the last checkpoint, in order."""
+    state = checkpoints.read(checkpoints.latest(str(output)), 0).state
+    return [state[name].astype(np.float64) for name in sorted(state) if name.startswith("v")]
+
+
+def largest_difference(one, other):
+    return max(float(np.abs(a - b).max(initial=0)) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "dtype", "within"),
+    [(100, "float32", 1e-4), (64, "float32", 1e-4), pytest.param(64, "float64", 1e-9, marks=pytest.mark.slow)],
+)
+def test_one_two_and_three_nodes_give_the_same_losses_and_weights(spark, digits, tmp_path, batch_size, dtype, within):
+    """Invariant 1, over at least 500 updates with momentum; 100 and 64 rows do not divide by 3."""
+    epochs = -(-500 // -(-1300 // batch_size))
+    results = {
+        nodes: run(
+            digits,
+            tmp_path / str(nodes),
+            nodes=nodes,
+            batch_size=batch_size,
+            epochs=epochs,
+            dtype=dtype,
+            optimizer=MOMENTUM,
+            model={"params": {"hidden": [32]}},
+        )
+        for nodes in (1, 2, 3)
+    }
+    assert results[1]["updates"] >= 500
+    for nodes, result in results.items():
+        assert result["ledger"]["exact"] is True
+        assert result["ledger"]["rows"] == 1300 * epochs
+        for name in ("train", "validation"):
+            np.testing.assert_allclose(
+                result["metrics"][name]["loss"], results[1]["metrics"][name]["loss"], atol=within, rtol=0
+            )
+        assert result["metrics"]["test"]["accuracy"] == pytest.approx(results[1]["metrics"]["test"]["accuracy"])
+        assert largest_difference(weights(tmp_path / str(nodes)), weights(tmp_path / "1")) < within
+
+
+def test_the_same_nodes_twice_give_the_same_bits(spark, digits, tmp_path):
+    """Also with BatchNorm and Dropout, with other readers, and where rows are streamed and not kept."""
+    settings = {"nodes": 2, "epochs": 2, "optimizer": MOMENTUM, "model": {"build": f"{MODELS}:with_state"}}
+    one = run(digits, tmp_path / "one", **settings)
+    two = run(digits, tmp_path / "two", **settings, readers=3, cache_mb=0)
+    assert one["weights"] == two["weights"]
+    assert one["metrics"] == two["metrics"]
+
+
+def test_the_tensorflow_transport_gives_the_same_result(spark, digits, tmp_path):
+    settings = {"nodes": 2, "epochs": 2, "batch_size": 100, "optimizer": MOMENTUM}
+    ring = run(digits, tmp_path / "ring", **settings)
+    other = run(digits, tmp_path / "tensorflow", **settings, transport="tensorflow")
+    np.testing.assert_allclose(other["metrics"]["train"]["loss"], ring["metrics"]["train"]["loss"], atol=1e-4)
+    assert largest_difference(weights(tmp_path / "ring"), weights(tmp_path / "tensorflow")) < 1e-4
+    assert other["ledger"]["exact"] is True
+    assert other["sync_bytes_per_node"] > 0
+
+
+@pytest.mark.parametrize("nodes", [2, 3])
+def test_uneven_and_empty_lanes_end_with_an_exact_ledger(spark, tmp_path, nodes):
+    """A node may have no row of some mini-batches, or none at all."""
+    generator = np.random.default_rng(nodes)
+    x = generator.integers(0, 255, (25, 6), dtype=np.uint8)
+    for name, lanes in (("few", 96), ("uneven", 4)):
+        data = tmp_path / name
+        from_arrays(str(data), {"train": (x, generator.integers(0, 3, 25))}, lanes=lanes, classes=3)
+        result = run(data, tmp_path / f"run-{name}", nodes=nodes, batch_size=4, epochs=3)
+        assert result["ledger"] == {**result["ledger"], "exact": True, "rows": 75}
+        assert result["updates"] == 21
+        assert result["metrics"]["test"] == {}
+
+
+def without_end(straight: Path, output: Path, keep: int) -> None:
+    """A copy of a finished run as it was when checkpoint number `keep` was its last."""
+    shutil.copytree(straight, output)
+    (output / "_SUCCESS").unlink()
+    for name in ("run.json", "model.keras", "metrics.jsonl"):
+        (output / name).unlink()
+    for folder in sorted((output / "checkpoints").iterdir())[keep:]:
+        shutil.rmtree(folder)
+
+
+def test_resuming_within_an_epoch_gives_the_same_bits(spark, digits, tmp_path):
+    """Momentum, BatchNorm, Dropout, the ledger and the metrics of the unfinished epoch go on."""
+    settings = {
+        "nodes": 2, "epochs": 2, "optimizer": MOMENTUM, "model": {"build": f"{MODELS}:with_state"},
+        "checkpoint": {"every": 8, "keep": 99},
+    }  # fmt: skip
+    straight = run(digits, tmp_path / "straight", **settings)
+    without_end(tmp_path / "straight", tmp_path / "resumed", keep=3)
+    resumed = run(digits, tmp_path / "resumed", Options(resume=True), **settings)
+    assert resumed["resumed"] == [{"update": 24, "nodes_before": 2, "nodes": 2}]
+    assert resumed["weights"] == straight["weights"]
+    assert resumed["metrics"] == straight["metrics"]
+    assert resumed["ledger"] == straight["ledger"]
+    assert len((tmp_path / "resumed" / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+def test_resuming_on_another_number_of_nodes_is_within_invariant_1(spark, digits, tmp_path):
+    settings = {"epochs": 2, "optimizer": MOMENTUM, "split": "batch"}
+    straight = run(digits, tmp_path / "straight", nodes=3, **settings)
+    without_end(tmp_path / "straight", tmp_path / "resumed", keep=1)
+    resumed = run(digits, tmp_path / "resumed", Options(resume=True), nodes=2, **settings)
+    assert resumed["resumed"][0]["nodes_before"] == 3
+    assert resumed["ledger"]["exact"] is True
+    assert largest_difference(weights(tmp_path / "straight"), weights(tmp_path / "resumed")) < 1e-4
+    assert straight["metrics"]["test"]["accuracy"] == pytest.approx(resumed["metrics"]["test"]["accuracy"])
+
+
+@pytest.mark.slow
+def test_stopped_by_sigterm_after_the_second_of_four_epochs_and_resumed(spark, digits, tmp_path):
+    """The whole command as a process, with its own Spark: nothing of it is left, and --resume equals 4 straight."""
+    config = tmp_path / "train.yaml"
+    output = tmp_path / "stopped"
+    values = {
+        "data": str(digits), "epochs": 4, "nodes": 2, "split": "batch", "optimizer": MOMENTUM, "batch_size": 10,
+        "transform": f"{MODELS}:slowly", "model": {"build": f"{MODELS}:with_state"},
+    }  # fmt: skip
+    config.write_text(json.dumps(values))
+    command = [sys.executable, "-m", "sparksplit.cli", "train", "--config", str(config), "--set", f"output={output}"]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    family = []
+    deadline = time.monotonic() + 120
+    while not (output / "checkpoints" / "update-000000260").is_dir():
+        assert time.monotonic() < deadline and process.poll() is None
+        family = psutil.Process(process.pid).children(recursive=True) or family
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert errors.decode().splitlines()[-1] == "sparksplit train: stopped by SIGTERM"
+    assert b"--resume goes on from it" in errors
+    assert not psutil.wait_procs(family, timeout=10)[1]
+    assert not (output / "_SUCCESS").exists()
+    assert not (output / "checkpoints" / "update-000000520").exists()
+    resumed = run(digits, output, Options(resume=True), **{key: values[key] for key in values if key != "data"})
+    straight = run(digits, tmp_path / "straight", **{key: values[key] for key in values if key != "data"})
+    assert resumed["resumed"][0]["update"] >= 260
+    assert resumed["weights"] == straight["weights"]
+    assert resumed["metrics"] == straight["metrics"]
+
+
+def test_a_complete_output_is_left_alone_another_configuration_refused(spark, digits, tmp_path, capsys):
+    output = tmp_path / "run"
+    first = run(digits, output, epochs=1)
+    before = {path: path.stat().st_mtime_ns for path in output.rglob("*")}
+    assert run(digits, output, epochs=1, readers=2) == first
+    assert "nothing to do" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="another configuration"):
+        run(digits, output, epochs=2)
+    assert {path: path.stat().st_mtime_ns for path in output.rglob("*")} == before
+    assert run(digits, output, Options(overwrite=True), epochs=2)["epochs"] == 2
+
+
+def test_what_a_run_leaves(spark, digits, tmp_path):
+    import keras
+
+    result = run(digits, tmp_path / "run", epochs=2, nodes=2)
+    left = {path.name for path in (tmp_path / "run").iterdir()}
+    assert left == {
+        "_CONFIG", "_SUCCESS", "checkpoints", "metrics.jsonl", "model.keras", "preprocessing.json", "run.json",
+        "saved_model", "tensorboard",
+    }  # fmt: skip
+    assert json.loads((tmp_path / "run" / "run.json").read_text()) == result
+    assert set(result["seconds"]) >= {"start", "feed", "train", "total"}
+    assert keras.models.load_model(tmp_path / "run" / "model.keras").output_shape == (None, 10)
+    events = [file.name for file in (tmp_path / "run" / "tensorboard" / "train").iterdir()]
+    assert len(events) == 1
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_with_advice(spark, digits, tmp_path):
+    with pytest.raises(RunError, match=r"epoch 1, update \d+: the loss is (nan|inf); a smaller optimizer.learning"):
+        run(digits, tmp_path / "run", optimizer={"name": "sgd", "learning_rate": 1e30})
+    assert not (tmp_path / "run" / "_SUCCESS").exists()
+
+
+def test_a_killed_node_is_named_and_the_next_run_works(spark, digits, tmp_path):
+    """Invariant 3, during training: rank 1 dies, the others fail because of it, rank 1 is blamed."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    settings = {"nodes": 2, "epochs": 500, "transform": f"{MODELS}:slowly"}
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run, digits, tmp_path / "killed", **settings)
+        deadline = time.monotonic() + 60
+        while checkpoints.latest(str(tmp_path / "killed")) is None:
+            assert time.monotonic() < deadline and not running.done()
+            time.sleep(0.05)
+        os.kill(_node(1), signal.SIGKILL)
+        killed = time.monotonic()
+        with pytest.raises(NodeFailed, match=r"node 1 on .*SIGKILL"):
+            running.result(timeout=30)
+    assert time.monotonic() - killed < 15
+    assert run(digits, tmp_path / "next", nodes=2, epochs=1)["ledger"]["exact"] is True
+
+
+def test_a_run_restarts_from_its_last_checkpoint_when_it_may(spark, digits, tmp_path):
+    from concurrent.futures import ThreadPoolExecutor
+
+    settings = {"nodes": 2, "epochs": 12, "transform": f"{MODELS}:slowly", "max_restarts": 1, "optimizer": MOMENTUM}
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run, digits, tmp_path / "killed", **settings)
+        deadline = time.monotonic() + 60
+        while checkpoints.latest(str(tmp_path / "killed")) is None:
+            assert time.monotonic() < deadline and not running.done()
+            time.sleep(0.01)
+        os.kill(_node(0), signal.SIGKILL)
+        result = running.result(timeout=120)
+    straight = run(digits, tmp_path / "straight", **settings)
+    assert result["restarts"] == 1
+    assert result["weights"] == straight["weights"]
+    assert result["metrics"] == straight["metrics"]
+    assert result["ledger"] == straight["ledger"]
+
+
+def _node(rank: int) -> int:
+    """The pid of a node that this test session started."""
+    found = [
+        process.pid
+        for process in psutil.Process().children(recursive=True)
+        if process.cmdline()[-2:] == ["training.cluster.node_main", f"rank={rank}"]
+    ]
+    assert len(found) == 1
+    return found[0]
