@@ -1,0 +1,27 @@
+"""A run's folder as `train` leaves it, without training: the model's weights are random, which predicting is not."""
+
+import json
+from pathlib import Path
+
+from training.build import describe
+from training.export import export
+from training.inputs import Inputs
+
+
+def make_run(folder, data, build, tmp_path, *, loss=None, run_id="r"):
+    """Export `build(description)`, a Keras model for `data`, into `folder`; the model."""
+    folder, scratch = Path(folder), tmp_path / f"scratch-{Path(folder).name}"
+    folder.mkdir()
+    scratch.mkdir()
+    description = data.description
+    model = build(describe(description, data.manifest.splits["train"].rows))
+    export(model, Inputs(description), str(folder), str(scratch))
+    description.write(str(folder))
+    make_complete(folder, loss=loss, run_id=run_id)
+    return model
+
+
+def make_complete(folder, *, loss=None, run_id="r"):
+    run = {"run_id": run_id, "config_hash": "c", "weights": f"w-{run_id}", "config": {"loss": loss}}
+    (folder / "run.json").write_text(json.dumps(run))
+    (folder / "_SUCCESS").touch()

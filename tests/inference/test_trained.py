@@ -1,0 +1,104 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorSpec
+from inference.trained import TrainedModel, probabilities
+from sparksplit.errors import InputError
+from tests.inference.runs import make_complete
+
+FILES = ["preprocessing.json", "run.json", "_SUCCESS", "saved_model/1/saved_model.pb"]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run's folder with everything that the driver looks at, and no model."""
+    label = LabelSpec(dtype="int64", classes=["0", "1"])
+    description = Description(
+        tensors=[TensorSpec(name="x", dtype="uint8", shape=[2])], label=label, preprocessing=FittedPreprocessing()
+    )
+    description.write(str(tmp_path))
+    (tmp_path / "saved_model" / "1").mkdir(parents=True)
+    (tmp_path / "saved_model" / "1" / "saved_model.pb").touch()
+    make_complete(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_run_without_one_of_its_files_is_refused_by_name(run, file):
+    (run / file).unlink()
+    with pytest.raises(InputError, match=file):
+        TrainedModel.open(str(run))
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(InputError, match="there is no such folder"):
+        TrainedModel.open(str(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"run_id": "r"}'])
+def test_a_run_json_of_another_kind(run, content):
+    (run / "run.json").write_text(content)
+    with pytest.raises(InputError, match=r"run\.json: is not what train writes"):
+        TrainedModel.open(str(run))
+
+
+def test_the_digest_follows_the_weights_and_neither_place_nor_time(run, tmp_path):
+    first = TrainedModel.open(str(run))
+    values = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**values, "run_id": "later"}))
+    again = TrainedModel.open(str(run))
+    (run / "run.json").write_text(json.dumps({**values, "weights": "others"}))
+    other = TrainedModel.open(str(run))
+    assert first.digest == again.digest != other.digest
+
+
+@pytest.mark.parametrize(
+    ("loss", "logits"),
+    [
+        (None, False),
+        ("sparse_categorical_crossentropy", False),
+        ({"name": "SparseCategoricalCrossentropy", "from_logits": True}, True),
+        ({"name": "SparseCategoricalCrossentropy"}, False),
+    ],
+)
+def test_logits_are_known_by_the_loss(run, loss, logits):
+    make_complete(run, loss=loss)
+    assert TrainedModel.open(str(run)).logits is logits
+
+
+def test_probabilities_stay_as_they_are():
+    outputs = np.array([[0.25, 0.75]], np.float32)
+    assert probabilities(outputs, 2, logits=False).tolist() == [[0.25, 0.75]]
+
+
+def test_one_output_for_two_classes_is_the_second_ones():
+    assert probabilities(np.array([[0.75]], np.float32), 2, logits=False).tolist() == [[0.25, 0.75]]
+
+
+@pytest.mark.parametrize("shape", [(3, 1), (3, 4), (3,), (3, 3, 1)])
+def test_outputs_that_do_not_fit_the_classes(shape):
+    with pytest.raises(ValueError, match="for 3 classes"):
+        probabilities(np.zeros(shape, np.float32), 3, logits=False)
+
+
+logits = st.floats(-1000, 1000, width=32)
+
+
+@given(st.lists(st.tuples(logits, logits, logits), min_size=1, max_size=5))
+def test_logits_become_probabilities_of_the_same_order(rows):
+    outputs = np.array(rows, np.float32)
+    found = probabilities(outputs, 3, logits=True)
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    assert (np.take_along_axis(found, outputs.argmax(axis=1)[:, None], 1)[:, 0] == found.max(axis=1)).all()
+
+
+@given(logits)
+def test_one_logit_is_the_difference_of_two(value):
+    one = probabilities(np.array([[value]], np.float32), 2, logits=True)
+    two = probabilities(np.array([[0, value]], np.float32), 2, logits=True)
+    np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-15)

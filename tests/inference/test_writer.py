@@ -1,0 +1,65 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hdfs_io.preprocessing import LabelSpec
+from inference import writer
+from inference.writer import Columns, PartFile, Predictions
+
+IDS = np.array([3, -1], np.int64)
+CLASSES = Predictions(np.array([1, 0]), np.array([[0.25, 0.75], [0.5, 0.5]]))
+
+
+def _label(*classes):
+    return LabelSpec(dtype="int64", classes=list(classes))
+
+
+def test_a_class_has_its_name_beside_it_where_that_says_more():
+    assert Columns(_label("cat", "dog"), False, ()).table(IDS, "test", {}, CLASSES).to_pylist() == [
+        {"row_id": 3, "prediction": 1, "prediction_name": "dog", "probabilities": [0.25, 0.75]},
+        {"row_id": -1, "prediction": 0, "prediction_name": "cat", "probabilities": [0.5, 0.5]},
+    ]
+
+
+def test_names_that_are_the_indices_are_left_out():
+    table = Columns(_label("0", "1"), True, ()).table(IDS, "train", {}, CLASSES)
+    assert table.column_names == ["row_id", "split", "prediction", "probabilities"]
+    assert table["split"].to_pylist() == ["train", "train"]
+    assert table.schema.field("row_id").type == pa.int64()
+    assert table.schema.field("probabilities").type == pa.list_(pa.float32())
+
+
+@pytest.mark.parametrize("label", [None, LabelSpec(dtype="float32", kind="number")])
+def test_numbers_have_no_probabilities(label):
+    found = Predictions(np.array([1.5, -2.0], np.float32), None)
+    kept = {"a": pa.array(["x", "y"])}
+    assert Columns(label, False, ["a"]).table(IDS, "test", kept, found).to_pylist() == [
+        {"row_id": 3, "a": "x", "prediction": 1.5},
+        {"row_id": -1, "a": "y", "prediction": -2.0},
+    ]
+
+
+def test_several_numbers_a_row_are_a_list():
+    found = Predictions(np.arange(4.0, dtype=np.float64).reshape(2, 2), None)
+    assert Columns(None, False, ()).table(IDS, "test", {}, found)["prediction"].to_pylist() == [[0, 1], [2, 3]]
+
+
+def test_a_file_is_written_in_bounded_row_groups(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "_GROUP_BYTES", 24)
+    file = PartFile(str(tmp_path), "part")
+    table = pa.table({"row_id": np.arange(10)})
+    for start in range(10):
+        file.write(table.slice(start, 1))
+    file.write(table.slice(0, 0))
+    file.close()
+    assert file.rows == 10
+    assert pq.read_table(tmp_path / "part") == table
+    assert pq.ParquetFile(tmp_path / "part").num_row_groups == 4
+
+
+def test_a_file_without_rows_is_none(tmp_path):
+    file = PartFile(str(tmp_path), "part")
+    file.close()
+    file.abort()
+    assert not list(tmp_path.iterdir())
