@@ -5,53 +5,82 @@ PyYAML's node marks give the lines, pydantic the types and ranges; no single lib
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import pydantic
 import yaml
 
+from sparksplit.complaints import first_complaint
 from sparksplit.errors import ConfigError
 
-Key = tuple[str | int, ...]
+Key = tuple[str, ...]
+"""The path of a key; an entry of a list is named by its position."""
 
 
 class Source:
-    """Where each key of a configuration came from: a line of the file, or a --set argument."""
+    """Where each key of a configuration, or of its section `prefix`, came from: a line of the file, or a --set."""
 
-    def __init__(self, file: str | None) -> None:
-        self.file = file
+    def __init__(self, file: str | None, prefix: Key = ()) -> None:
+        self.file, self.prefix = file, prefix
         self.places: dict[Key, str] = {}
 
     def place(self, key: Key) -> str:
         """The place of `key`, or of its nearest ancestor that was written down; '' for pure defaults."""
-        for length in range(len(key), 0, -1):
+        for length in range(len(key), -1, -1):
             if key[:length] in self.places:
                 return self.places[key[:length]]
         return self.file or ""
 
+    def section(self, prefix: Key) -> Source:
+        """The same for the section `prefix` of this one: its keys are relative to it."""
+        part = Source(self.file, self.prefix + prefix)
+        part.places = {key[len(prefix) :]: place for key, place in self.places.items() if key[: len(prefix)] == prefix}
+        part.places[()] = self.place(prefix)
+        return part
+
+    def error(self, key: Key, message: str) -> ConfigError:
+        """A ConfigError about `key`."""
+        parts = (self.place(key), ".".join(self.prefix + key), message)
+        return ConfigError(" ".join(": ".join(part for part in parts if part).split()))
+
     def to_json(self) -> dict[str, Any]:
         """A JSON-able form, for a process that checks the configuration further."""
-        return {"file": self.file, "places": [[list(key), place] for key, place in self.places.items()]}
+        places = [[list(key), place] for key, place in self.places.items()]
+        return {"file": self.file, "prefix": list(self.prefix), "places": places}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Source:
         """The inverse of `to_json`."""
-        source = cls(values["file"])
+        source = cls(values["file"], tuple(values["prefix"]))
         source.places = {tuple(key): place for key, place in values["places"]}
         return source
 
+    def __eq__(self, other: object) -> bool:
+        # Equal values make equal configurations, wherever they came from; pydantic compares private attributes too.
+        return isinstance(other, Source)
+
+    __hash__ = None  # type: ignore[assignment]
+
 
 class Config(pydantic.BaseModel):
-    """Base of every configuration class: unknown keys are errors, each field is documented by its docstring."""
+    """Base of every configuration class: unknown keys are errors, each field is documented by its docstring.
+
+    Types are meant as they are written: neither `true` nor "2" is a whole number.
+    """
 
     model_config = pydantic.ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, protected_namespaces=()
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        protected_namespaces=(),
     )
 
     _source: Source = pydantic.PrivateAttr(default_factory=lambda: Source(None))
@@ -63,8 +92,7 @@ class Config(pydantic.BaseModel):
 
     def error(self, key: str, message: str) -> ConfigError:
         """A ConfigError about the dotted `key`, with the file and the line where it was set."""
-        parts: Key = tuple(int(part) if part.isdigit() else part for part in key.split("."))
-        return _error(self._source, parts, message)
+        return self._source.error(tuple(key.split(".")), message)
 
 
 ConfigT = TypeVar("ConfigT", bound=Config)
@@ -91,31 +119,10 @@ def parse(model: type[ConfigT], values: dict[str, Any], source: Source | None = 
     try:
         config = model.model_validate(values)
     except pydantic.ValidationError as error:
-        problems = [_explain(model, values, problem) for problem in error.errors()]
-        # Of a union, each member complains: the one that came furthest is what the user meant.
-        keys = [key for key, _ in problems]
-        problems = [
-            (key, text)
-            for key, text in problems
-            if not any(len(other) > len(key) and other[: len(key)] == key for other in keys)
-        ]
-        order = list(source.places)
-        problems.sort(key=lambda problem: order.index(problem[0]) if problem[0] in source.places else len(order))
-        raise _error(source, *problems[0]) from None
+        raise source.error(*first_complaint(model, values, error, list(source.places))) from None
     for section, prefix in _sections(config, ()):
-        section._source = _Prefixed(source, prefix) if prefix else source
+        section._source = source.section(prefix) if prefix else source
     return config
-
-
-class _Prefixed(Source):
-    """The source of a section: keys are relative to the section, places are the whole file's."""
-
-    def __init__(self, whole: Source, prefix: Key) -> None:
-        super().__init__(whole.file)
-        self.whole, self.prefix = whole, prefix
-
-    def place(self, key: Key) -> str:
-        return self.whole.place(self.prefix + key)
 
 
 def shipped(name: str) -> str:
@@ -135,20 +142,32 @@ def describe(model: type[Config], prefix: str = "") -> Iterator[tuple[str, str, 
     """(dotted key, type, default, explanation) of every key of `model`, in the order of declaration."""
     for name, field in model.model_fields.items():
         key = prefix + name
-        inner = _section_type(field.annotation)
+        candidates = (field.annotation, *get_args(field.annotation))
+        inner = [item for item in candidates if isinstance(item, type) and issubclass(item, Config)]
         text = " ".join((field.description or "").split())
-        if inner is not None:
+        if inner:
             if text:
                 yield key, _type_name(field.annotation), "", text
-            yield from describe(inner, key + ".")
+            yield from describe(inner[0], key + ".")
             continue
         default = "required" if field.is_required() else json.dumps(field.get_default(call_default_factory=True))
         yield key, _type_name(field.annotation), default, text
 
 
-def _error(source: Source, key: Key, message: str) -> ConfigError:
-    place, dotted = source.place(key), ".".join(str(part) for part in getattr(source, "prefix", ()) + key)
-    return ConfigError(": ".join(part for part in (place, dotted, message) if part))
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 as PyYAML reads it, less two surprises: 1e-3 is a number, and a date is text."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012  # the parent's, and copied as PyYAML itself does
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$"),
+    list("-+.0123456789"),
+)
 
 
 def _read(file: str, source: Source) -> dict[str, Any]:
@@ -159,13 +178,14 @@ def _read(file: str, source: Source) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file}: is not UTF-8 text (byte {error.start})") from None
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        values = yaml.safe_load(text)
+        root, values = _parse_yaml(text)
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         raise ConfigError(f"{file}{line}: not valid YAML: {error.problem}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise ConfigError(f"{file}: not valid YAML: nested too deeply") from None
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -174,17 +194,39 @@ def _read(file: str, source: Source) -> dict[str, Any]:
     return values
 
 
+def _parse_yaml(text: str) -> tuple[yaml.Node | None, Any]:
+    """(the nodes, which know their lines; the values)"""
+    loader = _Loader(text)
+    try:
+        root = loader.get_single_node()
+        _refuse_cycles(root, ())
+        # Constructing merges `<<` into the nodes themselves, which the lines are read from: compose anew for it.
+        return root, yaml.load(text, Loader=_Loader)  # a SafeLoader
+    finally:
+        loader.dispose()
+
+
+def _refuse_cycles(node: yaml.Node | None, above: tuple[yaml.Node, ...]) -> None:
+    if not isinstance(node, yaml.CollectionNode):
+        return
+    if any(node is other for other in above):
+        raise yaml.MarkedYAMLError(problem="an alias inside its own anchor", problem_mark=node.start_mark)
+    for child in node.value:
+        for part in child if isinstance(child, tuple) else (child,):
+            _refuse_cycles(part, (*above, node))
+
+
 def _places(node: yaml.Node | None, key: Key, file: str, source: Source) -> None:
-    children: Iterable[tuple[str | int, yaml.Node, yaml.Node]] = ()
+    children: Iterable[tuple[str, yaml.Node, yaml.Node]] = ()
     if isinstance(node, yaml.MappingNode):
-        children = ((name.value, name, value) for name, value in node.value)
+        children = ((str(name.value), name, value) for name, value in node.value)
     elif isinstance(node, yaml.SequenceNode):
-        children = ((index, value, value) for index, value in enumerate(node.value))
-    seen: set[str | int] = set()
+        children = ((str(index), value, value) for index, value in enumerate(node.value))
+    seen: set[str] = set()
     for name, mark, value in children:
         place = f"{file}:{mark.start_mark.line + 1}"
         if name in seen:
-            raise ConfigError(f"{place}: {'.'.join(str(part) for part in (*key, name))}: is given twice")
+            raise ConfigError(f"{place}: {'.'.join((*key, name))}: is given twice")
         seen.add(name)
         source.places[(*key, name)] = place
         _places(value, (*key, name), file, source)
@@ -193,111 +235,55 @@ def _places(node: yaml.Node | None, key: Key, file: str, source: Source) -> None
 def _override(values: dict[str, Any], override: str, source: Source) -> None:
     dotted, equals, text = override.partition("=")
     place = f"--set {override}"
-    if not equals or not all(dotted.split(".")):
+    key = tuple(dotted.split("."))
+    if not equals or not all(key):
         raise ConfigError(f"{place}: must have the form key.path=value")
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        _, value = _parse_yaml(text)
+    except (yaml.YAMLError, ValueError, RecursionError):
         raise ConfigError(f"{place}: the value is not valid YAML") from None
-    key = tuple(dotted.split("."))
     target: Any = values
-    for part in key[:-1]:
-        inner = target.get(part)
+    for depth, part in enumerate(key):
+        position: Any = part
+        if isinstance(target, list):
+            if not part.isdecimal() or int(part) >= len(target):
+                raise ConfigError(f"{place}: {'.'.join(key[:depth])}: has no entry {part}")
+            position = int(part)
+        if depth == len(key) - 1:
+            target[position] = value
+            break
+        inner = target[position] if isinstance(target, list) else target.get(part)
         # A scalar gives way to a mapping: `--set nodes.virtual=8` over `nodes: 2`.
-        if not isinstance(inner, dict):
-            inner = target[part] = {}
+        if not isinstance(inner, dict | list):
+            inner = target[position] = {}
+            source.places[key[: depth + 1]] = place
         target = inner
-    target[key[-1]] = value
     for known in [known for known in source.places if known[: len(key)] == key]:
         del source.places[known]
     source.places[key] = place
 
 
-_MESSAGES = {
-    "greater_than": "must be above {gt} (is {value})",
-    "greater_than_equal": "must be at least {ge} (is {value})",
-    "less_than": "must be below {lt} (is {value})",
-    "less_than_equal": "must be at most {le} (is {value})",
-    "literal_error": "must be one of {expected} (is {value})",
-    "missing": "is required",
-    "int_type": "must be a whole number (is {value})",
-    "int_parsing": "must be a whole number (is {value})",
-    "int_from_float": "must be a whole number (is {value})",
-    "float_type": "must be a number (is {value})",
-    "float_parsing": "must be a number (is {value})",
-    "string_type": "must be text (is {value})",
-    "bool_type": "must be true or false (is {value})",
-    "bool_parsing": "must be true or false (is {value})",
-    "list_type": "must be a list (is {value})",
-    "dict_type": "must be a mapping of keys to values (is {value})",
-    "model_type": "must be a mapping of keys to values (is {value})",
-    "model_attributes_type": "must be a mapping of keys to values (is {value})",
-    "string_too_short": "must not be empty",
-    "too_short": "must have at least {min_length} entries",
-    "value_error": "{error}",
-}
-
-
-def _explain(model: type[Config], values: dict[str, Any], problem: Any) -> tuple[Key, str]:
-    key = _written(problem["loc"], values, absent=problem["type"] == "missing")
-    if problem["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(key[-1]), _known(model, key[:-1]), n=1)
-        return key, "unknown key" + (f"; did you mean {near[0]!r}?" if near else "")
-    context = dict(problem.get("ctx", {}), value=_show(problem["input"]))
-    message = _MESSAGES.get(problem["type"])
-    if message is None:
-        return key, f"{problem['msg']} (is {context['value']})"
-    return key, message.format(**context)
-
-
-def _written(location: Sequence[str | int], values: Any, absent: bool) -> Key:
-    """`location` without the names that pydantic adds for members of a union.
-
-    absent: whether the last part names a key that is not there
-    """
-    key: list[str | int] = []
-    for position, part in enumerate(location):
-        if isinstance(values, dict) and part not in values and not (absent and position == len(location) - 1):
-            continue
-        if key and not isinstance(values, dict) and not (isinstance(values, list) and isinstance(part, int)):
-            break
-        key.append(part)
-        if isinstance(values, dict):
-            values = values.get(part)
-        elif isinstance(values, list) and isinstance(part, int) and part < len(values):
-            values = values[part]
-    return tuple(key)
-
-
-def _known(model: type[Config], key: Key) -> list[str]:
-    for part in key:
-        field = model.model_fields.get(str(part))
-        inner = _section_type(field.annotation) if field else None
-        if inner is None:
-            return []
-        model = inner
-    return list(model.model_fields)
-
-
-def _section_type(annotation: Any) -> type[Config] | None:
-    for candidate in (annotation, *get_args(annotation)):
-        if isinstance(candidate, type) and issubclass(candidate, Config):
-            return candidate
-    return None
-
-
-def _sections(config: Config, prefix: Key) -> Iterator[tuple[Config, Key]]:
-    yield config, prefix
-    for name in type(config).model_fields:
-        value = getattr(config, name)
-        if isinstance(value, Config):
-            yield from _sections(value, (*prefix, name))
+def _sections(value: Any, prefix: Key) -> Iterator[tuple[Config, Key]]:
+    """Every Config inside `value`, with its path."""
+    if isinstance(value, Config):
+        yield value, prefix
+        children: Iterable[tuple[Any, Any]] = ((name, getattr(value, name)) for name in type(value).model_fields)
+    elif isinstance(value, dict):
+        children = value.items()
+    elif isinstance(value, list | tuple):
+        children = enumerate(value)
+    else:
+        return
+    for name, child in children:
+        yield from _sections(child, (*prefix, str(name)))
 
 
 def _type_name(annotation: Any) -> str:
     origin, args = get_origin(annotation), get_args(annotation)
     if isinstance(annotation, type) and issubclass(annotation, Config):
         return "mapping"
+    if origin is Annotated:
+        return _type_name(args[0])
     if origin is Literal:
         return " | ".join(str(arg) for arg in args)
     if origin in (Union, UnionType):
@@ -315,8 +301,3 @@ def _type_name(annotation: Any) -> str:
         Any: "any",
     }
     return names.get(origin or annotation, getattr(annotation, "__name__", str(annotation)))
-
-
-def _show(value: Any) -> str:
-    text = json.dumps(value, default=str)
-    return text if len(text) <= 60 else text[:57] + "..."

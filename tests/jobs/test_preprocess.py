@@ -298,7 +298,7 @@ class TestBeforeSparkStarts:
             ("seed: 1\ninput:\n  pat: x\n", ":3: input.pat: unknown key; did you mean 'path'?"),
             ("input: {path: x}\nlanes: many\n", ':2: lanes: must be a whole number (is "many")'),
             ("input: {path: x}\nlanes: 0\n", ":2: lanes: must be at least 1 (is 0)"),
-            ("input: {path: x}\nvalidation: 1.5\n", ":2: validation: must be below 1.0 (is 1.5)"),
+            ("input: {path: x}\nvalidation: 1.5\n", ":2: validation: must be below 1 (is 1.5)"),
             ("input: {path: x}\nscaling: log\n", ":2: scaling: must be one of 'none', 'unit' or 'standard'"),
             ("input: {path: x}\nvalidation: 0.6\ntest: 0.5\n", ":2: validation: with test leaves no rows to train on"),
             ("input: {path: x, format: csv, test: y}\ntest: 0.5\n", ":2: test: must be 0 where input.test brings"),
@@ -328,9 +328,9 @@ class TestBeforeSparkStarts:
 @pytest.mark.parametrize("name", ["preprocess-mnist", "preprocess-mnist-csv"])
 def test_shipped_configurations_are_valid(name: str) -> None:
     from hdfs_io.config import PreprocessConfig
-    from sparksplit.config import load
+    from sparksplit.config import load, shipped
 
-    load(PreprocessConfig, f"conf/{name}.yaml").check()
+    load(PreprocessConfig, shipped(f"{name}.yaml")).check()
 
 
 def test_the_hash_leaves_out_what_changes_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
