@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from hdfs_io.prepared import BlockReader, PreparedDataSet
 from jobs import preprocess
+from sparksplit.config import shipped
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +38,14 @@ def read(data: PreparedDataSet, split: str) -> tuple[np.ndarray[Any, Any], ...]:
 def test_idx_and_csv_give_the_same_rows(spark: SparkSession, data: Path, tmp_path: Path) -> None:
     folder = data / "mnist"
     status = preprocess.main(
-        ["--config", "conf/preprocess-mnist.yaml", "--set", f"input.path={folder}", "--set", f"output={tmp_path}/idx"]
+        [
+            "--config",
+            shipped("preprocess-mnist.yaml"),
+            "--set",
+            f"input.path={folder}",
+            "--set",
+            f"output={tmp_path}/idx",
+        ]
     )
     assert status == 0
     images = idx_values(folder / "train-images-idx3-ubyte.gz", 16).reshape(60_000, 784)
@@ -49,7 +57,7 @@ def test_idx_and_csv_give_the_same_rows(spark: SparkSession, data: Path, tmp_pat
             file.write(",".join([texts[value] for value in images[row].tolist()]) + f",{labels[row]}\n")
     settings = [f"input.path={tmp_path}/train.csv.gz", f"input.test={folder}/h2o-csv/test.csv.gz"]
     arguments = [part for setting in (*settings, f"output={tmp_path}/csv") for part in ("--set", setting)]
-    assert preprocess.main(["--config", "conf/preprocess-mnist-csv.yaml", *arguments]) == 0
+    assert preprocess.main(["--config", shipped("preprocess-mnist-csv.yaml"), *arguments]) == 0
 
     one, two = (PreparedDataSet.open(f"{tmp_path}/{name}") for name in ("idx", "csv"))
     assert one.digest == two.digest
