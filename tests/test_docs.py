@@ -1,0 +1,38 @@
+"""The pages list every configuration key with its type and default, as the code has them."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from sparksplit.config import describe
+
+ROOT = Path(__file__).parent.parent
+
+
+def table(command: str) -> str:
+    """The page's table of keys."""
+    rows = ["| key | type | default | |", "| --- | --- | --- | --- |"]
+    for key, kind, default, text in describe(importlib.import_module(f"jobs.{command}").COMMAND.config):
+        cells = (f"`{key}`", kind.replace("|", "or"), f"`{default}`" if default else "", text.replace("|", "\\|"))
+        rows.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
+    return "\n".join(rows)
+
+
+@pytest.mark.parametrize("command", ["preprocess", "train", "predict"])
+def test_the_page_lists_every_key(command):
+    page = (ROOT / "docs" / f"{command}.md").read_text()
+    assert table(command) in page, f"docs/{command}.md should hold this table:\n{table(command)}"
+
+
+def test_every_shipped_configuration_is_valid():
+    from sparksplit.config import load
+
+    commands = {"preprocess": 2, "train": 2, "predict": 1, "quickstart": 1}
+    for command, count in commands.items():
+        files = sorted((ROOT / "conf").glob(f"{command}*.yaml"))
+        assert len(files) == count
+        for file in files:
+            load(importlib.import_module(f"jobs.{command}").COMMAND.config, str(file))
