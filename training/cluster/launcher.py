@@ -107,6 +107,7 @@ class _Node:
                 return -signal.SIGKILL, []
             process = self._process = subprocess.Popen(
                 # -P: the working directory holds what users ship with their application, not our modules.
+                # The rank is for people who look at a list of processes.
                 # The rank is for whoever looks at the list of processes.
                 [sys.executable, "-P", "-u", "-m", "training.cluster.node_main", f"rank={start.post.rank}"],
                 env=environment,

@@ -38,7 +38,7 @@ def test_results_come_by_rank(spark: SparkSession, nodes: int) -> None:
 def test_the_secret_is_not_in_argv_or_environment(spark: SparkSession) -> None:
     [result] = run(spark, 1, "greet", {})
     assert not result["secret_in_environment"]
-    assert result["argv"].split("\0")[1:] == ["-P", "-u", "-m", "training.cluster.node_main", ""]
+    assert result["argv"].split("\0")[1:] == ["-P", "-u", "-m", "training.cluster.node_main", "rank=0", ""]
 
 
 def test_tf_config_has_a_chief_and_workers(spark: SparkSession) -> None:
