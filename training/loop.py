@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -129,7 +128,9 @@ class Loop:
         ends_with_rest = first + len(losses) == self._feed.updates
         if ends_with_rest:
             rows[-1] = self._feed.rows - (self._feed.updates - 1) * self._batch_size
-        self._loss_sum = math.fsum((self._loss_sum, *(losses.astype(np.float64) * rows)))
+        # One by one: chunks depend on the clock, and the sum's bits must not.
+        for loss in (losses.astype(np.float64) * rows).tolist():
+            self._loss_sum += loss
         self._loss_rows += int(rows.sum())
         self._own += seen
         self.own_rows += seen.rows
