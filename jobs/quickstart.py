@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,10 @@ import pydantic
 from hdfs_io import filesystem
 from hdfs_io.config import PreprocessConfig
 from hdfs_io.publish import SUCCESS
-from jobs import preprocess, train
+from inference.config import PredictConfig
+from inference.run import METRICS
+from inference.writer import FOLDER
+from jobs import predict, preprocess, train
 from sparksplit.command import Command, Options
 from sparksplit.config import Config, shipped
 from sparksplit.errors import InputError
@@ -33,6 +36,8 @@ class QuickstartConfig(Config):
     """As for `sparksplit preprocess`; input.path is scikit-learn's digits, output is prepared/."""
     train: TrainConfig
     """As for `sparksplit train`; data is prepared/, output is run/."""
+    predict: PredictConfig
+    """As for `sparksplit predict`; model is run/, input is prepared/, output is predictions/."""
 
     @pydantic.model_validator(mode="before")
     @classmethod
@@ -40,10 +45,11 @@ class QuickstartConfig(Config):
         output = values.get("output", cls.model_fields["output"].default) if isinstance(values, dict) else None
         if not isinstance(output, str):
             return values
-        prepared, run = filesystem.join(output, "prepared"), filesystem.join(output, "run")
+        prepared, run, predictions = (filesystem.join(output, name) for name in ("prepared", "run", "predictions"))
         paths = {
             "preprocess": {"input": {"path": digits()}, "output": prepared},
             "train": {"data": prepared, "output": run},
+            "predict": {"model": run, "input": prepared, "output": predictions},
         }
         return _merge(paths, values)
 
@@ -71,41 +77,45 @@ def digits() -> str:
 
 def run(config: QuickstartConfig, options: Options) -> None:
     """Run the commands one after the other, in one Spark session, and print where everything is."""
-    complete = filesystem.exists(filesystem.join(config.train.output, SUCCESS)) and not options.overwrite
-    executors = max(config.preprocess.executors, config.train.nodes)
-    with nullcontext() if complete else spark_session("sparksplit quickstart", executors):
-        for number, (name, job, section) in enumerate(
-            (
-                ("preprocess: the digits to a prepared data set", preprocess.run, config.preprocess),
-                (f"train: {config.train.nodes} nodes, split: {config.train.split}", train.run, config.train),
-            ),
-            start=1,
-        ):
-            say(f"\n{number} of 2, {name}")
-            job(section, options)  # type: ignore[operator]
-    print(_summary(config))
+    nodes, last = config.train.nodes, filesystem.join(config.predict.output, SUCCESS)
+    steps: tuple[tuple[str, Callable[[], None]], ...] = (
+        ("preprocess: the digits to a prepared data set", lambda: preprocess.run(config.preprocess, options)),
+        (f"train: {nodes} nodes, split: {config.train.split}", lambda: train.run(config.train, options)),
+        ("predict: the test split", lambda: predict.run(config.predict, options)),
+    )
+    executors = max(nodes, config.preprocess.executors, config.predict.executors)
+    # Where everything is there already, no command will ask for Spark.
+    with (
+        nullcontext()
+        if filesystem.exists(last) and not options.overwrite
+        else spark_session("sparksplit quickstart", executors)
+    ):
+        for number, (name, step) in enumerate(steps, start=1):
+            say(f"\n{number} of {len(steps)}, {name}")
+            step()
+    print("\n" + "\n".join(_summary(config)))
 
 
-def _summary(config: QuickstartConfig) -> str:
-    run = config.train.output
+def _summary(config: QuickstartConfig) -> Iterator[str]:
+    run, predictions = config.train.output, config.predict.output
     record = filesystem.read_json(filesystem.join(run, RUN))
-    exact = "exact: every row once per epoch" if record["ledger"]["exact"] else "NOT exact"
-    lines = [
-        "",
-        f"test accuracy  {record['metrics']['test']['accuracy']:.2%}, on rows that neither node was trained on",
-        f"ledger         {exact} ({record['ledger']['rows']:,} rows in {record['epochs']} epochs)",
-        f"prepared data  {config.preprocess.output}",
-        f"model          {filesystem.join(run, 'model.keras')}",
-        f"               {filesystem.join(run, 'saved_model')}, for TensorFlow Serving",
-        f"metrics        {filesystem.join(run, RUN)}, {filesystem.join(run, 'metrics.jsonl')}",
-        "",
-        "To go on:",
-        f"  {_program('tensorboard')} --logdir {filesystem.join(run, 'tensorboard')}",
-        f"  {_program('sparksplit')} quickstart --set train.nodes=1 --set train.split=single"
-        " --set output=quickstart-single",
-        f"  {_program('sparksplit')} train --help",
-    ]
-    return "\n".join(lines)
+    accuracy = filesystem.read_json(filesystem.join(predictions, METRICS))["accuracy"]
+    ledger = "exact: every row once per epoch" if record["ledger"]["exact"] else "NOT exact"
+    yield f"test accuracy  {accuracy:.2%} of rows that no node was trained on"
+    yield f"ledger         {ledger} ({record['ledger']['rows']:,} rows in {record['epochs']} epochs)"
+    yield f"prepared data  {config.preprocess.output}"
+    yield f"model          {filesystem.join(run, 'model.keras')}"
+    yield f"               {filesystem.join(run, 'saved_model')} (for TensorFlow Serving)"
+    yield f"metrics        {filesystem.join(run, RUN)}, {filesystem.join(predictions, METRICS)}"
+    yield f"predictions    {filesystem.join(predictions, FOLDER)}"
+    yield ""
+    yield "To go on:"
+    yield f"  {_program('tensorboard')} --logdir {filesystem.join(run, 'tensorboard')}"
+    yield (
+        f"  {_program('sparksplit')} quickstart --set output=quickstart-single --set train.split=single"
+        " --set train.nodes=1"
+    )
+    yield f"  {_program('sparksplit')} train --help"
 
 
 def _program(name: str) -> str:
