@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hdfs_io import lane_files, row_ids
+from hdfs_io import filesystem, lane_files, row_ids
 from hdfs_io.lane_files import FileFacts, LaneFile, Layout
 from hdfs_io.manifest import SPLITS, Manifest, Source, Split
 from hdfs_io.prepared import PreparedDataSet
@@ -125,6 +125,7 @@ def _write_split(folder: str, name: str, rows: Rows, layout: Layout, *, lanes: i
             fixed.append(content.view(np.uint8).reshape(count, -1))
     if count == 0:
         return []
+    filesystem.make_folder(filesystem.join(folder, name))
     content_words = row_ids.content_hash(np.concatenate(fixed, axis=1), text)
     ids = row_ids.row_id(content_words[:, 0], row_ids.duplicate_numbers(content_words))
     lane = row_ids.lane_of(ids, lanes)

@@ -92,14 +92,14 @@ class FileFacts:
 class LaneFile:
     """Writes one Parquet file. Lanes come in ascending order, each lane's rows in the (unsigned) order of row_id.
 
-    One block at most is held in memory, beside the batch that was given.
+    One block at most is held in memory, beside the batch that was given. The file's folder must be there: a task that
+    goes on after its job was ended, and the folder removed, must not bring it back.
     """
 
     def __init__(self, folder: str, facts: FileFacts, layout: Layout) -> None:
         self._layout, self._facts = layout, facts
         self._schema = layout.schema
         path = filesystem.join(folder, facts.path)
-        filesystem.make_folder(filesystem.parent(path))
         self._path = path
         target, inner = filesystem.resolve(path)
         # LZ4 reads as fast as no compression at all and halves most data; pages of binary rows gain nothing from

@@ -21,9 +21,7 @@ from hdfs_io.config import PreprocessConfig
 from hdfs_io.lane_files import LABEL, ROW_ID, FileFacts, LaneFile, Layout
 from hdfs_io.manifest import SPLITS, Manifest, Split
 from hdfs_io.manifest import Source as SourceFacts
-from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.preprocessing import FittedPreprocessing, LabelSpec
-from hdfs_io.publish import Output
 from hdfs_io.sources.base import BadRow, Source
 from hdfs_io.sources.frame import Cut, bad_rows, batch_rows, batch_size, parse, with_row_ids
 from sparksplit import __version__
@@ -38,8 +36,8 @@ BAD_ROWS = "bad_rows"
 _MAX_CLASSES = 100_000
 
 
-def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, output: Output) -> PreparedDataSet:
-    """Write the prepared data set of `source` to `output`, which appears whole or not at all.
+def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folder: str) -> Manifest:
+    """Write the prepared data set of `source` into `folder`, which the caller publishes.
 
     Raises InputError for rows or files that are bad, labels that the training split does not have, and a source
     without rows.
@@ -48,31 +46,30 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, outpu
 
     cut = Cut(config.seed, config.validation, config.test)
     probe = Layout(source.tensors, _label_spec(source, None), source.keep, 1)
-    with batch_size(spark, batch_rows(probe.row_bytes)), output.staging() as folder:
+    with batch_size(spark, batch_rows(probe.row_bytes)):
         parsed = parse(spark, source, cut).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             counts = _count(parsed, source)
             # Looked for only where there are some: it sorts, and most data has none.
             bad = bad_rows(spark, parsed, config.input.max_bad_rows) if counts.bad else []
-            rows, labels = counts.rows, _classes(counts, source)
-            if rows["train"] == 0:
+            if counts.rows["train"] == 0:
                 raise InputError(f"{config.input.path}: has no rows to train on")
             layout = Layout(
                 source.tensors,
-                _label_spec(source, labels),
+                _label_spec(source, _classes(counts, source)),
                 source.keep,
                 lane_files.block_rows(probe.row_bytes, config.block_size),
                 by_feature=config.scaling_by == "feature" or config.input.missing == "mean",
             )
-            plan = _plan(rows, layout, config)
+            plan = _plan(counts.rows, layout, config)
             facts = _write(with_row_ids(parsed, source, config.lanes), folder, layout, plan)
         finally:
             parsed.unpersist()
-        write_bad_rows(folder, bad)
-        manifest = _manifest(facts, layout, config, source)
-        manifest.write(folder)
-        manifest.description.write(folder)
-    return PreparedDataSet(output.path, manifest)
+    write_bad_rows(folder, bad)
+    manifest = _manifest(facts, layout, config, source)
+    manifest.write(folder)
+    manifest.description.write(folder)
+    return manifest
 
 
 def _label_spec(source: Source, classes: list[str] | None) -> LabelSpec | None:
@@ -154,6 +151,8 @@ def _write(rows: DataFrame, folder: str, layout: Layout, plan: Plan) -> list[Fil
     """Write the files in executors, and give those of the successful attempts their names."""
     from pyspark.sql import functions as sql
 
+    for split in {split for split, _, _ in plan.files}:
+        filesystem.make_folder(filesystem.join(folder, split))
     file = sql.lit(None)
     for split, first in plan.first.items():
         number = sql.lit(first) + sql.floor(sql.col("lane") / sql.lit(plan.per_file[split]))

@@ -25,12 +25,14 @@ def run(config: PreprocessConfig, options: Options) -> None:
     source = open_source(config.input)
     if source.has_test and config.test > 0:
         raise config.error("test", f"must be 0: the source brings a test split (is {config.test})")
+    # Published, or removed, when Spark has stopped and nothing writes any more.
     with (
+        output.staging() as folder,
         spark_session("sparksplit preprocess", config.executors, nodes=False) as spark,
         spark_progress(spark, "preprocess"),
     ):
-        data = prepare(spark, config, source, output)
-    print(summary(data))
+        manifest = prepare(spark, config, source, folder)
+    print(summary(PreparedDataSet(output.path, manifest)))
 
 
 def summary(data: PreparedDataSet) -> str:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -229,6 +233,28 @@ def test_raw_rows_for_a_model_are_those_of_the_data_set(spark: SparkSession, tmp
     with raw_rows(spark, unlabelled, data.description) as (rows, _):
         assert rows.columns == ["row_id", "x", "column_12"]
         assert sorted(row.column_12 for row in rows.collect()) == ["2", "9"]
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_a_stopped_job_leaves_nothing(tmp_path: Path) -> None:
+    line = ",".join(["7"] * 200) + "\n"
+    (tmp_path / "rows.csv").write_text(line * 100_000)
+    settings = [f"input.path={tmp_path}/rows.csv", "input.format=csv", "input.header=false", f"output={tmp_path}/out"]
+    (tmp_path / "empty.yaml").write_text("")
+    arguments = [part for setting in settings for part in ("--set", setting)]
+    command = [sys.executable, "-m", "jobs.preprocess", "--config", f"{tmp_path}/empty.yaml", *arguments]
+    root = Path(preprocess.__file__).parents[1]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        give_up = time.monotonic() + 200
+        while not list(tmp_path.glob(".out.staging-*/train/.lanes-*")) and process.poll() is None:
+            assert time.monotonic() < give_up
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        printed = process.communicate(timeout=60)[0].decode()
+    assert process.returncode == 128 + signal.SIGTERM, printed
+    assert "sparksplit preprocess: stopped by SIGTERM" in printed
+    assert {path.name for path in tmp_path.iterdir()} == {"rows.csv", "empty.yaml"}
 
 
 @pytest.mark.usefixtures("no_spark")
