@@ -10,10 +10,10 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from sparksplit.config import Config, describe, load
-from sparksplit.errors import Interrupted, SparksplitError
+from sparksplit.errors import ConfigError, Interrupted, SparksplitError
 from sparksplit.progress import LogHandler
 
 
@@ -44,7 +44,13 @@ class Command:
 
     def main(self, argv: Sequence[str] | None = None) -> int:
         """Run the command with `argv` (sys.argv's by default) and return its exit status: 0, 1, 2 or 128 + signal."""
-        arguments = self._parser().parse_args(argv)
+        try:
+            arguments = self._parser().parse_args(argv)
+        except SystemExit:  # --help, which has printed what was asked for
+            return 0
+        except ConfigError as error:
+            print(f"sparksplit {self.name}: {error}", file=sys.stderr)
+            return error.exit_status
         logging.basicConfig(
             level=logging.DEBUG if arguments.debug else logging.INFO,
             format="%(asctime)s %(levelname)s %(name)s: %(message)s",
@@ -79,7 +85,8 @@ class Command:
         return 0
 
     def _parser(self) -> argparse.ArgumentParser:
-        parser = argparse.ArgumentParser(
+        parser = _Parser(
+            allow_abbrev=False,
             prog=f"sparksplit {self.name}",
             description=self.summary,
             epilog=self._keys(),
@@ -108,6 +115,13 @@ class Command:
             if text:
                 lines.append(f"      {text}")
         return "\n".join(lines)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports what is wrong with the command line as everything else that is wrong: in one line, by an exception."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message} (--help lists the arguments)")
 
 
 @contextmanager
