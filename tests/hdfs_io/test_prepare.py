@@ -1,0 +1,84 @@
+"""What an executor does with its sorted rows, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hdfs_io.lane_files import Layout, merge_split
+from hdfs_io.prepare import Plan, write_sorted
+from hdfs_io.preprocessing import LabelSpec, TensorSpec
+
+LAYOUT = Layout(
+    [TensorSpec(name="x", dtype="uint8", shape=[2])],
+    LabelSpec(dtype="int64", classes=["3", "5"], kind="integer"),
+    [],
+    block_rows=4,
+)
+PLAN = Plan(
+    [("train", 0, "train/lanes-000-001.parquet"), ("train", 2, "train/lanes-002-003.parquet")],
+    {"train": 0},
+    {"train": 2},
+)
+
+
+def batches(sizes: list[int]) -> Iterator[pa.RecordBatch]:
+    """Ten rows in lane 0, three in lane 1, five in lane 3, in batches of these sizes."""
+    lanes = np.repeat([0, 1, 3], [10, 3, 5]).astype(np.int32)
+    whole = pa.RecordBatch.from_pydict(
+        {
+            "file": pa.array(lanes // 2),
+            "lane": pa.array(lanes),
+            "row_id": pa.array(np.arange(18)),
+            "x": pa.array([bytes([number, number]) for number in range(18)], type=pa.binary()),
+            "label": pa.array([3 + number % 2 * 2 for number in range(18)]),
+        }
+    )
+    start = 0
+    for size in sizes:
+        yield whole.slice(start, size)
+        start += size
+
+
+@pytest.mark.parametrize("sizes", [[18], [1] * 18, [5, 0, 6, 7], [10, 3, 5], [13, 5]])
+def test_blocks_do_not_depend_on_the_batches(tmp_path: Path, sizes: list[int]) -> None:
+    (tmp_path / "train").mkdir()
+    facts = list(write_sorted(batches(sizes), f"{tmp_path}", LAYOUT, PLAN, attempt=7))
+    assert [fact.path for fact in facts] == ["train/.lanes-000-001.parquet.7", "train/.lanes-002-003.parquet.7"]
+    assert [fact.lanes for fact in facts] == [[(0, 10, 0), (1, 3, 3)], [(3, 5, 0)]]
+    groups = [pq.ParquetFile(tmp_path / fact.path).metadata for fact in facts]
+    assert [[group.row_group(place).num_rows for place in range(group.num_row_groups)] for group in groups] == [
+        [4, 4, 2, 3],
+        [4, 1],
+    ]
+    split, _ = merge_split(reversed(facts), LAYOUT, 4)
+    assert split.lane_rows == [10, 3, 0, 5] and split.label_counts == [9, 9]
+    assert split.files[0].crc32 == facts[0].crc32
+
+
+def test_an_attempt_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    (tmp_path / "train").mkdir()
+
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield from batches([6])
+        raise RuntimeError("lost")
+
+    with pytest.raises(RuntimeError, match="lost"):
+        list(write_sorted(failing(), f"{tmp_path}", LAYOUT, PLAN, attempt=1))
+    assert list((tmp_path / "train").iterdir()) == []
+
+
+def test_an_attempt_does_not_bring_a_removed_folder_back(tmp_path: Path) -> None:
+    with pytest.raises(OSError):
+        list(write_sorted(batches([18]), f"{tmp_path}/gone", LAYOUT, PLAN, attempt=1))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_rows_make_no_file(tmp_path: Path) -> None:
+    assert list(write_sorted(iter([]), f"{tmp_path}", LAYOUT, PLAN, attempt=1)) == []
+    assert list(tmp_path.iterdir()) == []
