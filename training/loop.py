@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,12 @@ _CHUNK_SECONDS = 0.25
 
 
 class Reporter(Protocol):
-    """What the loop tells the cluster; `training.cluster.Member` is one."""
+    """What the loop tells the cluster, and hears from it; `training.cluster.Member` is one.
+
+    stopping: set when the run is to end.
+    """
+
+    stopping: threading.Event
 
     def state(self, **fields: Any) -> None:
         """What the next heartbeat carries."""
@@ -109,6 +115,8 @@ class Loop:
             losses = self._step.train(chunk)
             self.clock.add("train", began)
             self._account(epoch, base, chunk.first, losses, chunk.seen)
+            if self._reporter.stopping.is_set():
+                raise RunError("stopped by the driver")
             spent = time.perf_counter() - began
             seconds += time.perf_counter() - waited
             self._feed.max_updates = max(1, min(4 * chunk.updates, int(_CHUNK_SECONDS * chunk.updates / spent)))

@@ -3,23 +3,262 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
+import psutil
+import pytest
 from pyspark.sql import SparkSession
 
-from sparksplit.errors import InputError
+from sparksplit import session
+from sparksplit.errors import ConfigError, InputError
 from sparksplit.session import spark_session
 
 
+def helper(row: int) -> int:
+    """A function of this module, which executors import by its name."""
+    return row * row
+
+
 def test_executors_import_the_project_and_the_tests(spark: SparkSession) -> None:
-    def names(_rows: Iterator[int]) -> Iterator[tuple[str, str]]:
-        yield InputError.__name__, os.environ["PYSPARK_PYTHON"]
+    def names(rows: Iterator[int]) -> Iterator[tuple[str, str, int]]:
+        yield InputError.__name__, os.environ["PYSPARK_PYTHON"], sum(map(helper, rows))
 
     got = spark.sparkContext.parallelize(range(3), 3).mapPartitions(names).collect()
-    assert [name for name, _ in got] == ["InputError"] * 3
+    assert got == [("InputError", sys.executable, row * row) for row in range(3)]
 
 
 def test_an_inner_session_is_the_outer_one(spark: SparkSession) -> None:
     with spark_session("inner", executors=1) as inner:
         assert inner.sparkContext is spark.sparkContext
     assert spark.range(5).count() == 5
+
+
+def test_a_session_of_our_own_is_on_this_machine_only(spark: SparkSession) -> None:
+    conf = spark.sparkContext.getConf()
+    assert conf.get("spark.master") == "local-cluster[3,1,1024]"
+    assert conf.get("spark.driver.host") == conf.get("spark.driver.bindAddress") == "127.0.0.1"
+    assert conf.get("spark.ui.enabled") == "false"
+    address = spark.sparkContext.parallelize([0], 1).map(lambda _: os.environ["SPARK_LOCAL_IP"]).first()
+    assert address == "127.0.0.1"
+
+
+@pytest.fixture
+def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty spark-defaults.conf that counts, in a process without a session."""
+    monkeypatch.setattr(session, "_running_session", lambda: None)
+    monkeypatch.setattr(session, "_start", lambda settings: pytest.fail(f"Spark was started with {settings}"))
+    for name in ("MASTER", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    return tmp_path / "spark-defaults.conf"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("spark.master local[*]", "spark.master: local[*] runs everything in one process, and every node needs an exe"),
+        ("spark.master=local", "spark.master: local runs everything in one process"),
+        ("  spark.master :  local[4, 2]  ", "spark.master: local[4, 2] runs everything in one process"),
+        ("spark.dynamicAllocation.enabled true", "spark.dynamicAllocation.enabled: must be false (is true): an execut"),
+        ("spark.speculation\ttrue", "spark.speculation: must be false (is true): a node that Spark starts twice"),
+        ("spark.executor.memory lots", 'spark.executor.memory: must be a size such as 1024m or 2g (is "lots")'),
+    ],
+)
+def test_what_cannot_hold_nodes_is_refused_before_spark_starts(configured: Path, line: str, message: str) -> None:
+    configured.write_text(f"# a comment\n\nspark.other x\n{line}\n")
+    with pytest.raises(ConfigError) as error, spark_session("x", executors=2):
+        pass
+    assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("MASTER", "local[2]"), ("PYSPARK_SUBMIT_ARGS", "--master local[2] pyspark-shell")]
+)
+def test_masters_in_the_environment_count(
+    configured: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigError, match=r"^spark.master: local\[2\]"), spark_session("x", executors=2):
+        pass
+
+
+def test_settings_come_from_the_user_first(configured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[dict[str, str]] = []
+
+    class Started(Exception):
+        pass
+
+    def start(settings: dict[str, str]) -> SparkSession:
+        started.append(settings)
+        raise Started
+
+    monkeypatch.setattr(session, "_start", start)
+    configured.write_text("spark.executor.memory 2g\nspark.ui.enabled true\nspark.driver.extraJavaOptions -Dx=y\n")
+    folder = Path(session.tempfile.gettempdir())
+    before, environment = set(folder.glob("sparksplit-*")), dict(os.environ)
+    with pytest.raises(Started), spark_session("x", 2, {"spark.ui.enabled": "no", "spark.a": "b"}):
+        pass
+    (settings,) = started
+    assert settings["spark.master"] == "local-cluster[2,1,2048]"
+    assert (settings["spark.ui.enabled"], settings["spark.a"], settings["spark.app.name"]) == ("true", "b", "x")
+    assert settings["spark.driver.extraJavaOptions"].endswith(" -Dx=y")
+    assert settings["spark.driver.extraJavaOptions"].count("-Dx=y") == 1
+    assert not (set(folder.glob("sparksplit-*")) - before) & {Path(settings["spark.local.dir"]).parent}
+    assert dict(os.environ) == environment
+
+
+RUN = """
+import sys, time
+from pathlib import Path
+from sparksplit.command import Command
+from sparksplit.config import Config
+from sparksplit.progress import spark_progress
+from sparksplit.session import spark_session
+
+class Keys(Config):
+    seconds: float = 0.0
+    "How long each task takes."
+    fail: bool = False
+    "Or fails."
+
+def run(config, options):
+    def task(row):
+        time.sleep(config.seconds)
+        return row // (0 if config.fail else 1)
+    with spark_session("x", 2) as spark:
+        Path("started").touch()
+        try:
+            print(spark.sparkContext.parallelize(range(4), 2).map(task).sum())
+        finally:
+            print("then", spark.sparkContext.parallelize(range(3), 2).count(), flush=True)
+
+sys.exit(Command("try", "Tries.", Keys, run, default_config=lambda: "/dev/null").main())
+"""
+
+
+class Driver:
+    """A driver in a process and a session of its own, as a shell starts it."""
+
+    def __init__(self, folder: Path, *arguments: str, program: tuple[str, ...] = (sys.executable,)) -> None:
+        self.folder = folder
+        self.temporary = folder / "temporary"
+        self.temporary.mkdir()
+        (folder / "run.py").write_text(RUN)
+        self.process = subprocess.Popen(
+            [*program, "run.py", *arguments],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(self.temporary)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def end(self) -> tuple[int, list[str], list[str]]:
+        """(exit status, lines of stdout, lines of stderr)"""
+        out, err = self.process.communicate(timeout=120)
+        return self.process.returncode, out.splitlines(), err.splitlines()
+
+    def wait_for_spark(self) -> None:
+        """Until the block of the session runs."""
+        give_up = time.monotonic() + 90
+        while not (self.folder / "started").exists():
+            assert time.monotonic() < give_up and self.process.poll() is None
+            time.sleep(0.1)
+
+    def left(self) -> list[str]:
+        """Processes and files that the driver has left."""
+        marked = [process for process in psutil.process_iter() if self._is_ours(process)]
+        return [str(process) for process in marked] + [entry.name for entry in self.temporary.iterdir()]
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        try:
+            return process.environ().get("TMPDIR") == str(self.temporary)
+        except psutil.Error:
+            return False
+
+
+STARTING = "Starting Spark on this machine: local-cluster[2,1,1024]"
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_the_console_is_clean_and_nothing_is_left(tmp_path: Path) -> None:
+    driver = Driver(tmp_path)
+    assert driver.end() == (0, ["6", "then 3"], [STARTING])
+    assert driver.left() == []
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_a_failing_task_is_one_line(tmp_path: Path) -> None:
+    driver = Driver(tmp_path, "--set", "fail=true")
+    status, out, err = driver.end()
+    assert (status, out, err[:-1]) == (1, ["then 3"], [STARTING])
+    assert "ZeroDivisionError" in err[-1]
+    assert driver.left() == []
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.parametrize(("signum", "to_group"), [(signal.SIGINT, True), (signal.SIGTERM, False)])
+def test_a_stopped_driver_leaves_nothing(tmp_path: Path, signum: signal.Signals, to_group: bool) -> None:
+    driver = Driver(tmp_path, "--set", "seconds=300")
+    driver.wait_for_spark()
+    time.sleep(3)
+    # Ctrl-C reaches everything in the terminal's foreground group, Airflow's SIGTERM the driver alone.
+    (os.killpg if to_group else os.kill)(driver.process.pid, signum)
+    status, out, err = driver.end()
+    # Whatever cleans up can still use the session: that its count waits for a slot shows that the job was ended.
+    assert (status, err) == (128 + signum, [STARTING, f"sparksplit try: stopped by {signum.name}"])
+    assert out == ["then 3"]
+    assert driver.left() == []
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_a_driver_stopped_while_spark_starts_leaves_nothing(tmp_path: Path) -> None:
+    for number, seconds in enumerate((1.0, 2.0, 3.5)):
+        (tmp_path / str(number)).mkdir()
+        driver = Driver(tmp_path / str(number))
+        time.sleep(seconds)
+        os.killpg(driver.process.pid, signal.SIGINT)
+        status, _, err = driver.end()
+        assert status == 130 or "KeyboardInterrupt" in err[-1]  # that is Python's, before the command began
+        assert driver.left() == []
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_a_killed_drivers_processes_end_by_themselves(tmp_path: Path) -> None:
+    driver = Driver(tmp_path, "--set", "seconds=300")
+    driver.wait_for_spark()
+    driver.process.kill()
+    driver.process.communicate(timeout=60)
+    give_up = time.monotonic() + 30
+    while left := [name for name in driver.left() if "psutil" in name]:
+        assert time.monotonic() < give_up, left
+        time.sleep(0.2)
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_spark_submits_session_is_taken(tmp_path: Path) -> None:
+    submit = (str(Path(sys.executable).parent / "spark-submit"), "--conf", "spark.ui.enabled=false", "--master")
+    for name in ("local", "cluster"):
+        (tmp_path / name).mkdir()
+    status, out, err = Driver(tmp_path / "local", program=(*submit, "local[2]")).end()
+    assert (status, out) == (2, []) and err[-1].startswith("sparksplit try: spark.master: local[2] runs everything")
+    home = tmp_path / "home"  # a local cluster of spark-submit's writes into SPARK_HOME
+    home.mkdir()
+    for entry in Path(session._pyspark_home()).iterdir():
+        (home / entry.name).symlink_to(entry)
+    prefix = ("env", f"SPARK_HOME={home}", "SPARK_LOCAL_IP=127.0.0.1", *submit)
+    status, out, err = Driver(tmp_path / "cluster", program=(*prefix, "local-cluster[2,1,1024]")).end()
+    assert (status, out) == (0, ["6", "then 3"]) and STARTING not in err

@@ -28,5 +28,5 @@ def failing(data, **params):
 
 
 def slowly(tensors, label, seeds):
-    time.sleep(0.03)
+    time.sleep(0.2)
     return tensors, label
