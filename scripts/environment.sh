@@ -5,7 +5,8 @@
 
 root=$(CDPATH= cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit 1
 venv=$root/.venv
-stamp=$venv/.sparksplit-stamp # written last: an environment without it is half-made
+stamp=$venv/.sparksplit-stamp       # written last: says what the environment was made from
+unfinished=$venv/.sparksplit-unfinished # written first, removed last: the environment is half-made
 cd "$root" || exit 1
 
 fail() { # MESSAGE: one line, and the exit status of a wrong set-up
@@ -34,7 +35,7 @@ wanted() { # EXTRAS
 }
 
 is_fresh() {
-  [ -f "$stamp" ] && is_python_311 "$venv/bin/python" || return 1
+  [ -f "$stamp" ] && [ ! -f "$unfinished" ] && is_python_311 "$venv/bin/python" || return 1
   local made_from
   made_from=$(cat "$stamp")
   [ "$made_from" = "$(wanted "$extras")" ] || [ "$made_from" = "$(wanted test,java)" ]
@@ -43,8 +44,9 @@ is_fresh() {
 make_environment() {
   local started=$SECONDS python='' candidate uv tool
   uv=$(command -v uv)
-  if [ -f "$stamp" ] && is_python_311 "$venv/bin/python"; then
-    echo "Updating .venv: pyproject.toml, constraints.txt or the need for a Java runtime has changed"
+  if [ ! -f "$unfinished" ] && is_python_311 "$venv/bin/python"; then
+    # Never replaced: it may be one that somebody made by hand.
+    echo "Updating .venv: it is not, or no longer, what pyproject.toml and constraints.txt say"
     rm -f "$stamp"
   else
     for candidate in python3.11 python3 python; do
@@ -57,22 +59,24 @@ make_environment() {
     if [ -n "$uv" ]; then tool=uv; else tool=pip; fi
     echo "Making .venv with $tool: 2.7 GB, a minute or two"
     rm -rf "$venv"
+    mkdir "$venv" && touch "$unfinished" || fail "$venv cannot be written"
     if [ -n "$uv" ]; then
-      "$uv" venv --quiet --python "${python:-3.11}" "$venv" || fail "uv could not make .venv"
+      "$uv" venv --quiet --allow-existing --python "${python:-3.11}" "$venv" || fail "uv could not make .venv"
     else
-      "$python" -m venv "$venv" || {
-        rm -rf "$venv"
+      "$python" -m venv "$venv" ||
         fail "$python cannot make environments: on Debian and Ubuntu, apt-get install python3.11-venv"
-      }
     fi
   fi
+  # An environment that uv made has no pip.
   if [ -n "$uv" ]; then
     "$uv" pip install --quiet --python "$venv/bin/python" --constraint constraints.txt --editable ".[$extras]"
   else
+    "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip >/dev/null
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
       --editable ".[$extras]"
   fi || fail "the packages of constraints.txt could not be installed (see above)"
   wanted "$extras" >"$stamp"
+  rm -f "$unfinished"
   echo "Made .venv in $((SECONDS - started)) s"
 }
 

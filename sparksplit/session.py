@@ -14,15 +14,15 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from sparksplit.config import shipped
 from sparksplit.errors import ConfigError, RunError
+from sparksplit.interrupts import interruptible, py4j_quiet, stopping_handlers, undisturbed
 from sparksplit.java import java_home
 from sparksplit.progress import say
 
@@ -48,29 +48,31 @@ def spark_session(
     settings: Spark's keys, for a session that this call starts; spark-submit's and the files' win over them.
     nodes: the session is to hold nodes, which some masters and settings cannot.
 
-    Raises ConfigError for such a master or setting, and where no Java is found; RunError where Spark does not start.
+    Raises ConfigError for such a master or setting, and where no Java is found; RunError where Spark does not start,
+    and in place of the errors of pyspark and py4j that leave the block: they cannot be read without their JVM.
     """
     running = _running_session()
     if running is not None:
-        yield running
+        with _spark_errors():
+            yield running
         return
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     configured = _configured(submitted)
     _check(configured, nodes)
     wanted = {"spark.app.name": app_name, **_settings(executors, configured, submitted), **(settings or {})}
     wanted.update((key, value) for key, value in configured.items() if key not in _ADDED_TO)
-    handlers = _handlers()
+    handlers = stopping_handlers()
     with ExitStack() as stack:
-        stack.enter_context(_py4j_quiet())
+        stack.enter_context(py4j_quiet())
         if not submitted:
             stack.enter_context(_own_processes(wanted))
         spark = _start(wanted)
         stack.callback(_stop, spark)
         try:
-            with _interruptible(handlers, spark):
+            with interruptible(handlers, spark), _spark_errors():
                 yield spark
         finally:
-            with _undisturbed():
+            with undisturbed():
                 stack.close()
 
 
@@ -205,6 +207,7 @@ def _own_processes(settings: dict[str, str]) -> Iterator[None]:
         environment[_MARK] = str(folder)
         if settings.get("spark.master", "").startswith("local-cluster"):
             environment |= _local_cluster(folder, settings)
+            say(f"Starting Spark on this machine: {settings['spark.master']}")
         stack.callback(_restore, {name: os.environ.get(name) for name in environment})
         os.environ.update(environment)
         stack.callback(_end, str(folder))
@@ -253,18 +256,39 @@ def _start(settings: dict[str, str]) -> SparkSession:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-    master = settings.get("spark.master", "")
-    if master.startswith("local-cluster"):
-        say(f"Starting Spark on this machine: {master}")
     try:
         conf = SparkConf()
         for key, value in settings.items():
             conf.set(key, value)
         return SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
-        # Of an error from the JVM, what stands before its stack trace.
-        reason = " ".join(str(error).split("\n\tat ")[0].split())
-        raise RunError(f"Spark did not start: {reason[:500]}") from error
+        raise RunError(f"Spark did not start: {_reason(str(error))}") from error
+
+
+@contextmanager
+def _spark_errors() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+            raise
+        text = str(error)
+        logging.getLogger(__name__).debug("Spark's error in full: %s", text)
+        raise RunError(f"Spark: {_reason(text)}") from error
+
+
+def _reason(text: str) -> str:
+    """The one line that says what happened, of an error of Spark's.
+
+    Of a Python function that failed in a task it is the last of its traceback, and otherwise what stands before the
+    JVM's stack trace.
+    """
+    text = text.split("\n\tat ", maxsplit=1)[0].strip()
+    _, traceback, inner = text.rpartition("Traceback (most recent call last):")
+    lines = [line for line in inner.splitlines() if line and not line[0].isspace()]
+    if traceback and lines:
+        return f"a task failed: {lines[0]}"[:500]
+    return " ".join(text.split())[:500]
 
 
 def _stop(spark: SparkSession) -> None:
@@ -323,70 +347,3 @@ def _processes(mark: str) -> list[int]:
             if wanted in entry.read_bytes():
                 found.append(int(entry.parent.name))
     return found
-
-
-_Handler = Callable[[int, FrameType | None], Any]
-
-
-@contextmanager
-def _interruptible(handlers: dict[signal.Signals, Any], spark: SparkSession) -> Iterator[None]:
-    """Let SIGINT and SIGTERM end a call into the JVM, and keep the JVM usable for what cleans up after them.
-
-    handlers: what the signals did before pyspark set its own, which calls the JVM on the very connection on which
-        the interrupted call still waits.
-    """
-    client = spark.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
-
-    def forwarding(handler: _Handler) -> _Handler:
-        def handle(signum: int, frame: FrameType | None) -> Any:
-            # The interrupted call's answer will still come on this thread's connection. Left to itself, py4j then
-            # closes the connections of all other threads as well.
-            connection = client.get_thread_connection()
-            if connection is not None:
-                connection.close()
-            return handler(signum, frame)
-
-        return handle
-
-    for signum, handler in handlers.items():
-        signal.signal(signum, forwarding(handler) if callable(handler) else handler)
-    try:
-        yield
-    finally:
-        for signum, handler in handlers.items():
-            signal.signal(signum, handler)
-
-
-@contextmanager
-def _py4j_quiet() -> Iterator[None]:
-    """Drop what py4j logs, with tracebacks and to the root logger, about calls that were interrupted."""
-
-    def wanted(record: logging.LogRecord) -> bool:
-        return record.module != "java_gateway"
-
-    root = logging.getLogger()
-    root.addFilter(wanted)
-    try:
-        yield
-    finally:
-        root.removeFilter(wanted)
-
-
-def _handlers() -> dict[signal.Signals, Any]:
-    """What the stopping signals do now; {} outside the main thread, which alone may say what they do."""
-    if threading.current_thread() is not threading.main_thread():
-        return {}
-    return {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)}
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Keep a second Ctrl-C from leaving half of a cluster behind: everything inside has a time limit."""
-    handlers = _handlers()
-    try:
-        for signum in handlers:
-            signal.signal(signum, lambda *_: None)
-        yield
-    finally:
-        for signum, handler in handlers.items():
-            signal.signal(signum, handler)

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sparksplit import session
-from sparksplit.errors import ConfigError, InputError
+from sparksplit.errors import ConfigError, InputError, RunError
 from sparksplit.session import spark_session
 
 
@@ -45,6 +45,22 @@ def test_a_session_of_our_own_is_on_this_machine_only(spark: SparkSession) -> No
     assert conf.get("spark.ui.enabled") == "false"
     address = spark.sparkContext.parallelize([0], 1).map(lambda _: os.environ["SPARK_LOCAL_IP"]).first()
     assert address == "127.0.0.1"
+
+
+def test_sparks_errors_are_read_while_they_can_be(spark: SparkSession) -> None:
+    def fail(_rows: Iterator[int]) -> Iterator[int]:
+        raise OSError(28, "No space left on device")
+
+    failed = r"^Spark: a task failed: OSError: \[Errno 28\] No space left on device$"
+    with pytest.raises(RunError, match=failed), spark_session("inner", 1) as inner:
+        inner.sparkContext.parallelize([0], 1).mapPartitions(fail).count()
+    with pytest.raises(RunError, match=failed), spark_session("inner", 1) as inner:
+        inner.range(1).mapInPandas(fail, "id long").count()  # type: ignore[arg-type]
+    missing = r"^Spark: \[PATH_NOT_FOUND\] Path does not exist: file:/nowhere"
+    with pytest.raises(RunError, match=missing), spark_session("inner", 1) as inner:
+        inner.read.parquet("/nowhere")
+    with pytest.raises(ZeroDivisionError), spark_session("inner", 1):
+        print(1 // 0)
 
 
 @pytest.fixture
@@ -200,8 +216,8 @@ def test_the_console_is_clean_and_nothing_is_left(tmp_path: Path) -> None:
 def test_a_failing_task_is_one_line(tmp_path: Path) -> None:
     driver = Driver(tmp_path, "--set", "fail=true")
     status, out, err = driver.end()
-    assert (status, out, err[:-1]) == (1, ["then 3"], [STARTING])
-    assert "ZeroDivisionError" in err[-1]
+    line = "sparksplit try: Spark: a task failed: ZeroDivisionError: integer division or modulo by zero"
+    assert (status, out, err) == (1, ["then 3"], [STARTING, line])
     assert driver.left() == []
 
 
@@ -253,12 +269,13 @@ def test_spark_submits_session_is_taken(tmp_path: Path) -> None:
     submit = (str(Path(sys.executable).parent / "spark-submit"), "--conf", "spark.ui.enabled=false", "--master")
     for name in ("local", "cluster"):
         (tmp_path / name).mkdir()
-    status, out, err = Driver(tmp_path / "local", program=(*submit, "local[2]")).end()
-    assert (status, out) == (2, []) and err[-1].startswith("sparksplit try: spark.master: local[2] runs everything")
+    status, out, _ = Driver(tmp_path / "local", program=(*submit, "local[2]")).end()
+    # spark-submit writes its child's stderr to stdout.
+    assert status == 2 and out[-1].startswith("sparksplit try: spark.master: local[2] runs everything")
     home = tmp_path / "home"  # a local cluster of spark-submit's writes into SPARK_HOME
     home.mkdir()
     for entry in Path(session._pyspark_home()).iterdir():
         (home / entry.name).symlink_to(entry)
     prefix = ("env", f"SPARK_HOME={home}", "SPARK_LOCAL_IP=127.0.0.1", *submit)
     status, out, err = Driver(tmp_path / "cluster", program=(*prefix, "local-cluster[2,1,1024]")).end()
-    assert (status, out) == (0, ["6", "then 3"]) and STARTING not in err
+    assert (status, out[-2:]) == (0, ["6", "then 3"]) and STARTING not in out + err
