@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 import secrets
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -144,7 +145,7 @@ def _unpack(file: str) -> dict[str, Array]:
     try:
         with np.load(io.BytesIO(filesystem.read_bytes(file)), allow_pickle=False) as arrays:
             return dict(arrays)
-    except (ValueError, OSError, KeyError) as error:
+    except (ValueError, OSError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{file}: is damaged: {error}") from None
 
 

@@ -7,7 +7,7 @@ import difflib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,8 @@ def source_of(name: str) -> str | None:
         spec = importlib.util.find_spec(place)
     except (ImportError, ValueError):
         spec = None
+    except Exception as error:  # looking for a module runs the packages that it is in
+        raise FunctionError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
     if spec is None:
         raise FunctionError(f"there is no module {place!r}")
     if spec.origin is not None and spec.origin.endswith(".py") and Path(spec.origin).is_file():
@@ -77,12 +79,26 @@ def _check(text: str, place: str, function: str) -> None:
         tree = ast.parse(text)
     except SyntaxError as error:
         raise FunctionError(f"{place}:{error.lineno}: not valid Python: {error.msg}") from None
-    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    for node in tree.body:
-        if isinstance(node, ast.Assign):
-            names.update(target.id for target in node.targets if isinstance(target, ast.Name))
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            names.update(alias.asname or alias.name for alias in node.names)
+    names = set(_names(tree.body))
+    if names & {"*", "__getattr__"}:
+        return  # what these bring is known only to Python
     if function not in names:
         near = difflib.get_close_matches(function, names, n=1)
         raise FunctionError(f"{place} has no function {function!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+
+
+def _names(statements: Sequence[ast.stmt]) -> Iterator[str]:
+    """The names that these statements may define; * for those of another module."""
+    for node in statements:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+            continue
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.asname or alias.name for alias in node.names)
+        # Targets of assignments, in whatever pattern.
+        yield from (
+            part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+        )
+        for block in ("body", "orelse", "finalbody", "handlers"):
+            for inner in getattr(node, block, []):
+                yield from _names(inner.body if isinstance(inner, ast.ExceptHandler) else [inner])

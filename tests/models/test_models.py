@@ -1,0 +1,69 @@
+"""The shipped models: their layers and sizes. One file, so that TensorFlow is imported once."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+
+from models import cnn, mlp
+from models.description import DataDescription
+
+TEN = tuple(map(str, range(10)))
+
+
+def images(*shape, classes=TEN):
+    return DataDescription(inputs={"x": shape}, classes=classes, label_shape=(), rows=100)
+
+
+NUMBER = DataDescription(inputs={"x": (3,)}, classes=None, label_shape=(), rows=100)
+
+
+def widths(model):
+    return [layer.units for layer in model.layers if isinstance(layer, keras.layers.Dense)]
+
+
+@pytest.mark.parametrize(("hidden", "expected"), [((128,), [128, 10]), ((), [10]), ((32, 16, 8), [32, 16, 8, 10])])
+def test_an_mlp_of_any_number_and_width_of_hidden_layers(hidden, expected):
+    model = mlp.build(images(28, 28), hidden)
+    assert widths(model) == expected
+    sizes = [784, *expected]
+    assert model.count_params() == sum((inner + 1) * outer for inner, outer in itertools.pairwise(sizes))
+
+
+def test_the_mlp_gives_probabilities_for_classes_and_a_number_otherwise():
+    outputs = np.asarray(mlp.build(images(4, 4))(np.ones((3, 4, 4), np.float32)))
+    np.testing.assert_allclose(outputs.sum(axis=1), 1, rtol=1e-6)
+    assert mlp.build(NUMBER, activation="tanh")(np.ones((3, 3), np.float32)).shape == (3, 1)
+
+
+@pytest.mark.parametrize("shape", [(28, 28), (28, 28, 1), (28, 28, 3)])
+def test_the_cnn_is_lenets(shape):
+    model = cnn.build(images(*shape))
+    channels = shape[2] if len(shape) == 3 else 1
+    convolutions = [layer for layer in model.layers if isinstance(layer, keras.layers.Conv2D)]
+    assert [(layer.filters, layer.kernel_size) for layer in convolutions] == [(20, (5, 5)), (50, (5, 5))]
+    assert [layer.pool_size for layer in model.layers if isinstance(layer, keras.layers.MaxPooling2D)] == [(2, 2)] * 2
+    assert widths(model) == [512, 10]
+    expected = (25 * channels + 1) * 20 + (25 * 20 + 1) * 50 + (4 * 4 * 50 + 1) * 512 + 513 * 10
+    assert model.count_params() == expected
+    assert model(np.zeros((2, *shape), np.float32)).shape == (2, 10)
+
+
+@pytest.mark.parametrize("shape", [(784,), (2, 28, 28, 1)])
+def test_the_cnn_wants_images(shape):
+    with pytest.raises(ValueError, match=r"models\.cnn needs images"):
+        cnn.build(images(*shape))
+
+
+def test_images_too_small_for_the_cnn():
+    with pytest.raises(ValueError, match=r"(negative|zero)"):
+        cnn.build(images(8, 8))
+
+
+def test_what_a_builder_is_told():
+    assert (images(4, 4).outputs, images(4, 4).activation) == (10, "softmax")
+    assert (NUMBER.outputs, NUMBER.activation) == (1, "linear")
+    several = DataDescription({"a": (3,), "b": (2,)}, None, (), 100)
+    with pytest.raises(ValueError, match=r"has 2 tensors \(a, b\), not one"):
+        _ = several.input_shape

@@ -1,0 +1,58 @@
+import pytest
+
+from sparksplit.config import load, parse
+from sparksplit.errors import ConfigError
+from training.config import NOT_IN_HASH, TrainConfig
+from training.ways import WAYS
+
+LEAST = {"data": "d", "output": "o"}
+
+
+def test_the_defaults_are_one_node_and_an_mlp():
+    config = parse(TrainConfig, LEAST)
+    assert (config.split, config.nodes, config.model.build) == ("single", 1, "models.mlp:build")
+    assert config.checkpoint.every == "epoch"
+
+
+def test_what_cannot_change_the_result_is_a_key():
+    assert set(TrainConfig.model_fields) >= NOT_IN_HASH
+
+
+def test_every_way_of_the_configuration_is_there():
+    for name in WAYS:
+        assert parse(TrainConfig, {**LEAST, "split": name}).split == name
+
+
+def test_an_optimizers_own_arguments_are_kept():
+    config = parse(TrainConfig, {**LEAST, "optimizer": {"name": "sgd", "momentum": 0.9, "nesterov": True}})
+    assert config.optimizer.model_extra == {"momentum": 0.9, "nesterov": True}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("nodes: 2", "nodes must be 1 with split: single (is 2); split: batch shares the work"),
+        ("nodes: 0", "nodes: must be above 0 (is 0)"),
+        ("epochs: 1.5", "epochs: must be a whole number (is 1.5)"),
+        ("batch_size: many", 'batch_size: must be a whole number (is "many")'),
+        ("split: bacth", "split: must be one of"),
+        ("optimizer: {learning_rate: -0.1}", "optimizer.learning_rate: must be above 0"),
+        ("optimizer: sgd", 'optimizer: must be a mapping of keys to values (is "sgd")'),
+        ("checkpoint: {evry: 3}", "checkpoint.evry: unknown key; did you mean 'every'?"),
+        ("checkpoint: {every: 0}", "checkpoint.every: must be"),
+        ("model: {build: 3}", "model.build: must be text (is 3)"),
+        ("model: {bild: a}", "model.bild: unknown key; did you mean 'build'?"),
+        ("epocs: 3", "epocs: unknown key; did you mean 'epochs'?"),
+        ("dtype: float16", "dtype: must be one of"),
+        ("metrics: accuracy", 'metrics: must be a list (is "accuracy")'),
+        ("stall_timeout: 0", "stall_timeout: must be above 0"),
+    ],
+)
+def test_mistakes_are_named_with_line_and_key(tmp_path, line, message):
+    file = tmp_path / "train.yaml"
+    file.write_text(f"data: d\noutput: o\n{line}\n")
+    with pytest.raises(ConfigError) as caught:
+        load(TrainConfig, str(file))
+    assert message in str(caught.value)
+    # What contradicts another key has no line of its own.
+    assert str(caught.value).startswith(str(file) if line == "nodes: 2" else f"{file}:3: ")

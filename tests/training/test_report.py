@@ -1,0 +1,71 @@
+import json
+
+import pytest
+
+from sparksplit import __version__
+from training import report
+
+HISTORY = [
+    {"epoch": 1, "train": {"loss": 2.0, "accuracy": 0.5}, "validation": {"loss": 2.5, "accuracy": 0.25}},
+    {"epoch": 2, "train": {"loss": 1.0, "accuracy": 0.75}, "validation": {"loss": 1.5, "accuracy": 0.5}},
+]
+
+
+def test_metrics_are_lists_by_epoch():
+    assert report.metrics_by_name(HISTORY) == {
+        "train": {"loss": [2.0, 1.0], "accuracy": [0.5, 0.75]},
+        "validation": {"loss": [2.5, 1.5], "accuracy": [0.25, 0.5]},
+    }
+
+
+def test_a_run_without_validation_or_epochs():
+    assert report.metrics_by_name([{"epoch": 1, "train": {"loss": 2.0}}]) == {"train": {"loss": [2.0]}}
+    assert report.metrics_by_name([]) == {}
+
+
+def test_metrics_jsonl_has_a_line_for_each_epoch_and_each_once(tmp_path):
+    report.publish_metrics(str(tmp_path), HISTORY[:1])
+    report.publish_metrics(str(tmp_path), HISTORY)
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == HISTORY
+    assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
+
+
+def test_versions_name_what_a_result_depends_on():
+    found = report.versions()
+    assert found["sparksplit"] == __version__
+    assert {"tensorflow", "keras", "numpy", "pyspark", "pyarrow"} <= set(found)
+
+
+def _run(nodes, exact=True, metrics=None):
+    return {
+        "split": "batch" if nodes > 1 else "single",
+        "nodes": nodes,
+        "epochs": 2,
+        "passes": 2,
+        "updates": 40,
+        "ledger": {"rows": 200, "checksum": "1", "exact": exact},
+        "rows_per_second": 1234.5,
+        "seconds": {"total": 3.21},
+        "sync_bytes_per_node": 2_500_000,
+        "metrics": metrics if metrics is not None else {**report.metrics_by_name(HISTORY), "test": {"loss": 1.25}},
+    }
+
+
+def test_the_summary_is_for_people():
+    assert list(report.summary(_run(2), "runs/mlp")) == [
+        "batch on 2 nodes: 2 epochs (2 passes), 40 updates, 200 rows seen, ledger exact",
+        "1,234 rows/s, 3.2 s in all, 2.5 MB sent per node",
+        "train      loss 1.0000, accuracy 0.7500",
+        "validation loss 1.5000, accuracy 0.5000",
+        "test       loss 1.2500",
+        "model: runs/mlp/model.keras and runs/mlp/saved_model",
+    ]
+
+
+@pytest.mark.parametrize("metrics", [{"test": {}}, {"train": {"loss": [1.0]}, "test": {}}])
+def test_what_there_is_not_is_left_out(metrics):
+    lines = list(report.summary(_run(1, exact=False, metrics=metrics), "o"))
+    assert lines[0].endswith("ledger NOT exact") and lines[0].startswith("single on 1 node:")
+    assert "sent per node" not in lines[1]
+    assert len(lines) == 2 + len(metrics)
