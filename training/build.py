@@ -65,7 +65,7 @@ def build_optimizer(config: TrainConfig) -> Any:
             "optimizer.learning_rate",
             keras.optimizers.schedules,
             keras.optimizers.schedules.LearningRateSchedule,
-            str(rate.get("name")),
+            _name(config, "optimizer.learning_rate", rate),
             schedule,
         )
     return _deserialize(
@@ -81,7 +81,7 @@ def build_loss(config: TrainConfig, data: DataDescription, model: Any, inputs: I
     if isinstance(wanted, dict):
         arguments = {key: value for key, value in wanted.items() if key != "name"}
         arguments["reduction"] = None
-        loss = _deserialize(config, "loss", keras.losses, keras.losses.Loss, str(wanted.get("name")), arguments)
+        loss = _deserialize(config, "loss", keras.losses, keras.losses.Loss, _name(config, "loss", wanted), arguments)
     else:
         loss = _known(config, "loss", keras.losses, wanted)
         if isinstance(loss, keras.losses.Loss):
@@ -111,8 +111,12 @@ def build_metrics(config: TrainConfig, data: DataDescription, model: Any, inputs
     metrics = {}
     for index, name in enumerate(names):
         if name == "accuracy" and data.classes is not None:
-            binary = outputs.shape[-1] == 1
-            metric = keras.metrics.BinaryAccuracy() if binary else keras.metrics.SparseCategoricalAccuracy()
+            logits = isinstance(config.loss, dict) and bool(config.loss.get("from_logits"))
+            metric = (
+                keras.metrics.BinaryAccuracy(threshold=0.0 if logits else 0.5)
+                if outputs.shape[-1] == 1
+                else keras.metrics.SparseCategoricalAccuracy()
+            )
         else:
             metric = _known(config, f"metrics.{index}", keras.metrics, name)
             if not isinstance(metric, keras.metrics.Metric):
@@ -171,6 +175,12 @@ def _deserialize(config: TrainConfig, key: str, module: Any, base: type, name: s
         return module.deserialize({"class_name": found, "config": arguments})
     except Exception as error:
         raise config.error(key.removesuffix(".name"), f"{found}: {_first_line(error)}") from error
+
+
+def _name(config: TrainConfig, key: str, values: dict[str, Any]) -> str:
+    if not isinstance(values.get("name"), str):
+        raise config.error(key, "must have a name: one of Keras's")
+    return str(values["name"])
 
 
 def _known(config: TrainConfig, key: str, module: Any, name: str) -> Any:
