@@ -156,7 +156,6 @@ def _settings(executors: int, configured: dict[str, str], submitted: bool) -> di
     if submitted:
         return settings
     memory = configured.get("spark.executor.memory", "1024m")
-    debugging = logging.getLogger().isEnabledFor(logging.DEBUG)
     # The first compiler only: on a few cores the optimising one takes more time than it saves (measured: half of all).
     java = "-XX:-UsePerfData -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={file} -Dconsole.level={level} {more}"
     file = Path(shipped("log4j2.properties")).as_uri()
@@ -171,9 +170,14 @@ def _settings(executors: int, configured: dict[str, str], submitted: bool) -> di
         "spark.python.worker.reuse": "true",
         # Not Spark's 200: on a few cores each task costs more than the rows it handles.
         "spark.sql.shuffle.partitions": str(max(4, 2 * executors)),
-        "spark.driver.extraJavaOptions": java.format(file=file, level="warn" if debugging else "off", more=more),
+        "spark.driver.extraJavaOptions": java.format(file=file, level="warn" if _debugging() else "off", more=more),
         "spark.executor.extraJavaOptions": java.format(file=file, level="warn", more=more_executor),
     }
+
+
+def _debugging() -> bool:
+    """Whether the command was called with --debug."""
+    return logging.getLogger().isEnabledFor(logging.DEBUG)
 
 
 def _mebibytes(memory: str) -> int:
@@ -300,6 +304,11 @@ def _stop(spark: SparkSession) -> None:
 
 def _stop_quietly(spark: SparkSession) -> None:
     try:
+        gateway = spark.sparkContext._gateway
+        if gateway is not None and gateway.proc is not None and not _debugging():
+            # What its threads find closed at the end, they print, past all loggers.
+            java = gateway.jvm.java
+            java.lang.System.setErr(java.io.PrintStream(java.io.OutputStream.nullOutputStream()))
         spark.stop()
     except Exception as error:  # its JVM may be gone already, which is what was wanted
         logging.getLogger(__name__).debug("Spark did not stop in order: %s", error)

@@ -114,6 +114,7 @@ def test_settings_come_from_the_user_first(configured: Path, monkeypatch: pytest
         raise Started
 
     monkeypatch.setattr(session, "_start", start)
+    monkeypatch.setattr(session, "_end", lambda mark: None)  # would end the session of the other tests
     configured.write_text("spark.executor.memory 2g\nspark.ui.enabled true\nspark.driver.extraJavaOptions -Dx=y\n")
     folder = Path(session.tempfile.gettempdir())
     before, environment = set(folder.glob("sparksplit-*")), dict(os.environ)
