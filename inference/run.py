@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,26 +50,22 @@ def predict(config: PredictConfig, options: Options) -> Result:
     output = Output(config.output, digest({**values, "keep": list(columns.keep)}))
     if output.decide(options.overwrite) == "done":
         return Result(output.path, {}, 0, 0, _metrics_of(output.path), done=True)
-    with (
-        spark_session("sparksplit predict", config.executors, nodes=False) as spark,
-        spark_progress(spark, "predict"),
-        output.staging() as folder,
-    ):
-        job = Job(
-            trained,
-            filesystem.join(folder, writer.FOLDER),
-            columns,
-            rows.label is not None,
-            config.batch_size,
+    # Published or removed only when Spark has stopped: until then, tasks of an ended job may still write.
+    with output.staging() as folder:
+        job_folder = filesystem.join(folder, writer.FOLDER)
+        filesystem.make_folder(job_folder)
+        with (
+            spark_session("sparksplit predict", config.executors, nodes=False) as spark,
+            spark_progress(spark, "predict"),
+        ):
             # A Python worker has one task at a time, so its share of the executor's cores is a task's.
-            threads=int(spark.conf.get("spark.task.cpus", "1") or "1"),
-        )
-        filesystem.make_folder(job.folder)
-        facts = _collect(lambda: rows.run(spark, job))
+            threads = int(spark.conf.get("spark.task.cpus", "1") or "1")
+            facts = rows.run(
+                spark, Job(trained, job_folder, columns, rows.label is not None, config.batch_size, threads)
+            )
         counted = _checked(facts, rows)
-        files = _take(job.folder, facts)
-        if rows.bad:
-            write_bad_rows(folder, rows.bad)
+        files = _take(job_folder, facts)
+        write_bad_rows(folder, rows.bad)
         metrics = _metrics(facts, trained, rows)
         if metrics is not None:
             filesystem.write_json(filesystem.join(folder, METRICS), metrics)
@@ -88,28 +84,11 @@ def _columns(config: PredictConfig, rows: InputRows, trained: TrainedModel) -> C
     return Columns(trained.description.label, len(rows.splits) > 1, keep)
 
 
-def _collect(run: Callable[[], list[Facts]]) -> list[Facts]:
-    from pyspark.errors import PythonException
-
-    try:
-        facts = run()
-    except PythonException as error:
-        raise RunError(f"a task failed: {cause(str(error))}") from error
+def _checked(facts: Sequence[Facts], rows: InputRows) -> dict[str, int]:
+    """Rows by split. Raises where a task gave up, a row was lost or came twice, or has a label of no known class."""
     for fact in facts:
         if fact.error is not None:
             raise (InputError if fact.usage else RunError)(fact.error)
-    return facts
-
-
-def cause(text: str) -> str:
-    """The last line of the innermost Python traceback in what Spark says of a failed task."""
-    python = text.split("\n\tat ", maxsplit=1)[0]
-    lines = [line.strip() for line in python.splitlines() if line and not line[0].isspace()]
-    return lines[-1][:500] if lines else "no reason given"
-
-
-def _checked(facts: Sequence[Facts], rows: InputRows) -> dict[str, int]:
-    """Rows by split. Raises where a row was lost, came twice, or has a label that the model does not know."""
     counted = {}
     for split, (expected, checksum) in rows.expected.items():
         found = sum(fact.rows.get(split, 0) for fact in facts)

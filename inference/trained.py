@@ -19,7 +19,7 @@ from hdfs_io import filesystem
 from hdfs_io.preprocessing import Description
 from hdfs_io.publish import SUCCESS
 from sparksplit.config import digest
-from sparksplit.errors import InputError
+from sparksplit.errors import InputError, RunError
 
 Array = npt.NDArray[Any]
 Model = Callable[[Mapping[str, Array]], Array]
@@ -79,6 +79,8 @@ def load(trained: TrainedModel, threads: int) -> Model:
     """The model, ready to be called; loaded once per process and kept for the tasks to come.
 
     threads: TensorFlow's, per operation; set only before its first use in this process.
+
+    Raises RunError where it cannot be loaded.
     """
     key = (trained.path, digest(trained.identity))
     if key not in _loaded:
@@ -89,9 +91,14 @@ def load(trained: TrainedModel, threads: int) -> Model:
 
 def _load(trained: TrainedModel, threads: int) -> Model:
     tf = _tensorflow(threads)
-    with _local(filesystem.join(trained.path, *SAVED_MODEL)) as folder:
-        loaded = tf.saved_model.load(folder)
-    function = loaded.signatures[SIGNATURE]
+    saved = filesystem.join(trained.path, *SAVED_MODEL)
+    try:
+        with _local(saved) as folder:
+            loaded = tf.saved_model.load(folder)
+        function = loaded.signatures[SIGNATURE]
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        raise RunError(f"{saved}: cannot be loaded: {type(error).__name__}: {reason}") from error
     names = [tensor.name for tensor in trained.description.tensors]
 
     def call(tensors: Mapping[str, Array]) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +246,19 @@ def test_a_damaged_block_ends_it_with_one_line_and_no_output(
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith(f"sparksplit predict: {file}: row group ") and "is damaged" in error
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "predict.yaml"]
+
+
+def test_a_saved_model_that_cannot_be_loaded_is_one_line(
+    spark: SparkSession, tmp_path: Path, images: tuple[PreparedDataSet, Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(images[2], run)
+    for file in (run / "saved_model" / "1" / "variables").iterdir():
+        file.write_bytes(b"")
+    assert call(tmp_path, f"model={run}", f"input={images[0].path}") == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith(f"sparksplit predict: {run}/saved_model/1: cannot be loaded: ")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["predict.yaml", "run"]
 
 
 def test_a_model_is_loaded_once_per_process(images: tuple[PreparedDataSet, Path, Path]) -> None:
