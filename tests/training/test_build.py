@@ -48,7 +48,8 @@ def dense(units, activation=None):
 
 # Inputs.
 
-numbers = st.floats(-1e3, 1e3, width=32)
+# Far from the subnormal numbers, products included: TensorFlow takes those for 0, numpy does not.
+numbers = st.integers(-(2**20), 2**20).map(lambda number: number / 1024)
 
 
 @settings(deadline=None, max_examples=30)
