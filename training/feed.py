@@ -41,14 +41,17 @@ class Chunk:
 
     tensors: one array [rows, *shape] per tensor, in the data set's order. label: [rows, ...] or None.
     offsets: int64 [updates + 1]; the share of update first + i is rows offsets[i]:offsets[i + 1]; it may be empty.
-    seen: the rows' entry for the ledger.
+    rows: int64 [updates], of the mini-batches over all nodes. seen: the rows' entry for the ledger.
+    share: the rows of every share where they are the same by the order of rows, not by chance.
     """
 
     first: int
     tensors: list[Array]
     label: Array | None
     offsets: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int64]
     seen: Entry
+    share: int | None = None
 
     @property
     def updates(self) -> int:
@@ -103,6 +106,7 @@ class Feed:
         self._specs = list(manifest.tensors)
         self._label = manifest.label
         self._batch_size, self._seed, self._shuffled, self._transform = batch_size, seed, shuffled, transform
+        self._even, self._share = order.even_share(self._lane_rows, lanes, batch_size)
         row_bytes = sum(column.nbytes for column in self._columns(self._empty(1)))
         self._chunk_rows = max(1, chunk_bytes // row_bytes)
         self.max_updates = 1
@@ -169,6 +173,8 @@ class Feed:
             complete = last if reached >= min(last * self._batch_size, self.rows) else reached // self._batch_size
             while done < complete:
                 until = min(done + min(most, self.max_updates), stops(done), complete)
+                if done < self._even:
+                    until = min(until, self._even)
                 cut = int(np.searchsorted(position, until * self._batch_size))
                 pieces.append((window.rows, index[:cut]))
                 held.append(position[:cut])
@@ -292,7 +298,16 @@ class Feed:
             names = [spec.name for spec in self._specs]
             changed, label = self._transform(dict(zip(names, tensors, strict=True)), label, seeds)
             tensors = [np.asarray(changed[name]) for name in names]
-        return Chunk(first, tensors, label, offsets, Entry(len(rows.row_ids), row_checksum(rows.row_ids)))
+        until = first + len(offsets) - 1
+        return Chunk(
+            first,
+            tensors,
+            label,
+            offsets,
+            order.batch_rows(self.rows, self._batch_size, first, until),
+            Entry(len(rows.row_ids), row_checksum(rows.row_ids)),
+            self._share if until <= self._even else None,
+        )
 
     @staticmethod
     def _columns(rows: _Rows) -> list[Array]:

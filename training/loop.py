@@ -12,7 +12,7 @@ import numpy as np
 
 from sparksplit.errors import RunError
 from training.checkpoints import Progress
-from training.feed import Feed
+from training.feed import Chunk, Feed
 from training.ledger import Entry, Ledger
 from training.step import Evaluation, Step
 from training.transport import Transport
@@ -72,13 +72,12 @@ class Loop:
         hooks: Hooks,
         *,
         epochs: range,
-        batch_size: int,
         every: int | None,
         progress: Progress,
     ) -> None:
         self._step, self._feed, self._validation = step, feed, validation
         self._transport, self._reporter, self._hooks = transport, reporter, hooks
-        self._epochs, self._batch_size, self._every = epochs, batch_size, every
+        self._epochs, self._every = epochs, every
         self._begun_with = progress
         self._ledger = Ledger.from_json(progress.ledger)
         self._history = list(progress.history)
@@ -114,7 +113,7 @@ class Loop:
             began = time.perf_counter()
             losses = self._step.train(chunk)
             self.clock.add("train", began)
-            self._account(epoch, base, chunk.first, losses, chunk.seen)
+            self._account(epoch, base, chunk, losses)
             if self._reporter.stopping.is_set():
                 raise RunError("stopped by the driver")
             spent = time.perf_counter() - began
@@ -125,24 +124,20 @@ class Loop:
             waited = time.perf_counter()
         return seconds
 
-    def _account(self, epoch: int, base: int, first: int, losses: Any, seen: Entry) -> None:
+    def _account(self, epoch: int, base: int, chunk: Chunk, losses: Any) -> None:
         if not np.isfinite(losses).all():
-            bad = first + int(np.argmin(np.isfinite(losses)))
+            bad = int(np.argmin(np.isfinite(losses)))
             raise RunError(
-                f"epoch {epoch + 1}, update {base + bad + 1}: the loss is {losses[bad - first]}; "
+                f"epoch {epoch + 1}, update {base + chunk.first + bad + 1}: the loss is {losses[bad]}; "
                 f"a smaller optimizer.learning_rate may help"
             )
-        rows = np.full(len(losses), self._batch_size, np.int64)
-        ends_with_rest = first + len(losses) == self._feed.updates
-        if ends_with_rest:
-            rows[-1] = self._feed.rows - (self._feed.updates - 1) * self._batch_size
         # One by one: chunks depend on the clock, and the sum's bits must not.
-        for loss in (losses.astype(np.float64) * rows).tolist():
+        for loss in (losses.astype(np.float64) * chunk.rows).tolist():
             self._loss_sum += loss
-        self._loss_rows += int(rows.sum())
-        self._own += seen
-        self.own_rows += seen.rows
-        self._update = base + first + len(losses)
+        self._loss_rows += int(chunk.rows.sum())
+        self._own += chunk.seen
+        self.own_rows += chunk.seen.rows
+        self._update = base + chunk.first + chunk.updates
         self._reporter.state(
             update=self._update,
             epoch=epoch,

@@ -123,7 +123,6 @@ class _Session:
             member,
             Hooks(self._save, self._epoch_done),
             epochs=self._epochs,
-            batch_size=self._batch_size,
             every=every,
             progress=self._progress,
         )

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hdfs_io.row_ids import mix64
+from hdfs_io.row_ids import mix64, mix64_int
 
 Ints = npt.NDArray[np.int64]
 
@@ -32,12 +32,17 @@ def updates_per_epoch(rows: int, batch_size: int) -> int:
     return -(-rows // batch_size)
 
 
+def batch_rows(rows: int, batch_size: int, first: int, last: int) -> Ints:
+    """The rows of each of the mini-batches first..last-1 of a pass over `rows` rows, int64 [last - first]."""
+    return np.minimum(batch_size, rows - np.arange(first, last, dtype=np.int64) * batch_size)
+
+
 def key(*numbers: int) -> np.uint64:
     """One 64-bit key from several integers (a seed, an epoch, a lane, ...); their order matters."""
-    state = np.zeros(1, np.uint64)
+    state = 0
     for number in numbers:
-        state = mix64(state ^ np.array([number % 2**64], np.uint64))
-    return np.uint64(state[0])
+        state = mix64_int(state ^ number % 2**64)
+    return np.uint64(state)
 
 
 def permutation(length: int, with_key: np.uint64) -> Ints:
@@ -66,7 +71,7 @@ class Shuffle:
     def blocks(self, lane: int, lane_rows: int) -> Ints:
         """The stored numbers of the lane's blocks in this epoch's order, int64 [ceil(lane_rows / block_rows)]."""
         full = lane_rows // self.block_rows
-        order = permutation(full, key(self.seed, self.epoch, lane))
+        order = permutation(full, key(self.seed, self.epoch, lane)) if full > 1 else np.arange(full, dtype=np.int64)
         return order if full * self.block_rows == lane_rows else np.append(order, full)
 
     def rows(self, lane: int, window: int, rows: int) -> Ints:
@@ -129,3 +134,21 @@ def batch_offsets(positions: Ints, batch_size: int, first: int, last: int) -> In
     """
     edges = np.arange(first, last + 1, dtype=np.int64) * batch_size
     return np.searchsorted(positions, edges).astype(np.int64)
+
+
+def even_share(lane_rows: Ints, own: Ints, batch_size: int) -> tuple[int, int | None]:
+    """(updates, share): how many of a pass's first mini-batches have `share` rows each on the lanes `own`.
+
+    While no lane has ended, positions go round the lanes, so the shares repeat; where they differ it is (0, None).
+    lane_rows: int64 [lanes]; own: int64 [n], ascending.
+    """
+    lanes = len(lane_rows)
+    updates = int(lane_rows.min()) * lanes // batch_size
+    turn = np.zeros(lanes, np.int64)
+    turn[own] = 1
+    before = np.concatenate(([0], np.cumsum(turn)))
+    edges = np.arange(lanes + 1, dtype=np.int64) * batch_size
+    shares = np.diff(edges // lanes * len(own) + before[edges % lanes])
+    if updates == 0 or shares[0] == 0 or (shares != shares[0]).any():
+        return 0, None
+    return updates, int(shares[0])

@@ -26,6 +26,7 @@ def test_mix64_is_splitmix64s_finaliser(values: list[int]) -> None:
     mixed = row_ids.mix64(np.array(values, dtype=np.uint64))
     assert mixed.dtype == np.uint64
     assert mixed.tolist() == [splitmix64(value) for value in values]
+    assert [row_ids.mix64_int(value) for value in values] == mixed.tolist()
 
 
 def test_mix64_agrees_with_the_published_generator() -> None:

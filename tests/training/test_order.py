@@ -98,3 +98,29 @@ def test_the_order_is_the_same_in_every_version():
 @pytest.mark.parametrize(("rows", "batch", "updates"), [(0, 5, 0), (1, 5, 1), (5, 5, 1), (6, 5, 2)])
 def test_updates_per_epoch_rounds_up(rows, batch, updates):
     assert order.updates_per_epoch(rows, batch) == updates
+
+
+@given(LANES, st.integers(1, 5), st.integers(1, 40))
+def test_even_shares_are_those_of_the_deal(lane_rows, nodes, batch_size):
+    rows = int(lane_rows.sum())
+    for rank in range(min(nodes, len(lane_rows))):
+        own = order.owned_lanes(len(lane_rows), rank, nodes)
+        updates, share = order.even_share(lane_rows, own, batch_size)
+        dealt = order.deal(lane_rows, own, 0, int(lane_rows.max(initial=0)))
+        offsets = order.batch_offsets(dealt.position, batch_size, 0, updates)
+        assert np.diff(offsets).tolist() == [share] * updates
+        assert (updates == 0) == (share is None)
+        assert order.batch_rows(rows, batch_size, 0, updates).tolist() == [batch_size] * updates
+
+
+def test_two_nodes_have_even_shares_while_no_lane_has_ended():
+    lane_rows = np.array([10, 12, 11, 10])
+    assert order.even_share(lane_rows, np.array([0, 2]), 8) == (5, 4)
+    assert order.even_share(lane_rows, np.array([1, 3]), 7) == (0, None)
+
+
+@given(st.integers(0, 500), st.integers(1, 64))
+def test_the_rows_of_all_mini_batches_are_the_pass(rows, batch_size):
+    found = order.batch_rows(rows, batch_size, 0, order.updates_per_epoch(rows, batch_size))
+    assert found.sum() == rows
+    assert ((found > 0) & (found <= batch_size)).all()

@@ -35,8 +35,10 @@ def linear(extra=()):
     return keras.Sequential([keras.layers.Input((FEATURES,)), *extra, keras.layers.Dense(1, kernel_initializer="ones")])
 
 
-def chunk_of(x, y, offsets):
-    return Chunk(0, [x], y, np.array(offsets, np.int64), Entry(len(x), 0))
+def chunk_of(x, y, offsets, totals=None, share=None):
+    """totals: rows of the mini-batches over all nodes; where this node is alone, its own."""
+    totals = np.diff(offsets) if totals is None else totals
+    return Chunk(0, [x], y, np.array(offsets, np.int64), np.array(totals, np.int64), Entry(len(x), 0), share)
 
 
 def step_of(model, optimizer, transport, metrics=()):
@@ -46,6 +48,7 @@ def step_of(model, optimizer, transport, metrics=()):
 def run_nodes(shares, rate=0.1, extra=list, momentum=0.0):
     """[(losses, weights, model)] by rank after the updates of `shares`: per node a list of (x, y)."""
     nodes = len(shares)
+    totals = np.sum([[len(x) for x, _ in own] for own in shares], axis=0)
     models = [linear(extra()) for _ in range(nodes)]
 
     def work(rank, gather):
@@ -53,7 +56,7 @@ def run_nodes(shares, rate=0.1, extra=list, momentum=0.0):
         step = step_of(models[rank], keras.optimizers.SGD(rate, momentum), transport)
         x = np.concatenate([x for x, _ in shares[rank]])
         y = np.concatenate([y for _, y in shares[rank]])
-        losses = step.train(chunk_of(x, y, np.cumsum([0, *(len(x) for x, _ in shares[rank])])))
+        losses = step.train(chunk_of(x, y, np.cumsum([0, *(len(x) for x, _ in shares[rank])]), totals))
         transport.close()
         return losses, [weight.copy() for weight in models[rank].get_weights()], models[rank]
 
@@ -123,7 +126,7 @@ def test_regularisation_counts_once_per_mini_batch():
             transport = Ring.connect(rank, 2, "127.0.0.1", b"s", gather, 30)
             step = step_of(models[rank], keras.optimizers.SGD(0.1), transport)
             part = slice(0, cut) if rank == 0 else slice(cut, 12)
-            loss = step.train(chunk_of(x[part], y[part], [0, len(x[part])]))
+            loss = step.train(chunk_of(x[part], y[part], [0, len(x[part])], [12]))
             transport.close()
             return loss[0]
 
@@ -132,6 +135,17 @@ def test_regularisation_counts_once_per_mini_batch():
         assert losses[0] == losses[1] == pytest.approx(expected, rel=1e-5)
         weights.append(models[0].get_weights()[0])
     np.testing.assert_allclose(weights[0], weights[1], rtol=1e-5)
+
+
+def test_shares_known_to_be_even_change_nothing():
+    x, y = rows(24, 7)
+    found = []
+    for share in (None, 8):
+        model = linear()
+        losses = step_of(model, keras.optimizers.SGD(0.1), Alone()).train(chunk_of(x, y, [0, 8, 16, 24], share=share))
+        found.append((losses, model.get_weights()[0]))
+    np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-6)
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-6)
 
 
 def test_evaluation_is_over_all_nodes_rows():

@@ -22,7 +22,10 @@ class Transport(ABC):
     """Sums arrays over the nodes in a fixed order, so that every rank gets the same bits.
 
     bytes_sent: bytes that this node sent so far. seconds: time spent in sums so far, waiting for peers included.
+    same_graphs: whether all nodes must run the same graphs.
     """
+
+    same_graphs = False
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
@@ -39,7 +42,7 @@ class Transport(ABC):
 
     @abstractmethod
     def sum_tensors(self, tensors: Sequence[Any]) -> list[Any]:
-        """As `sum`, for tensors inside a tf.function: one exchange for all of them."""
+        """As `sum`, for tensors inside a tf.function: one exchange for all of them. Copy what is to be kept."""
 
     def account(self, calls: int) -> None:
         """Add the traffic of `calls` runs of the traced `sum_tensors`, where they are not counted as they happen."""

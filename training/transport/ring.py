@@ -7,6 +7,7 @@ binds its own address only, and both ends of a connection prove that they know t
 from __future__ import annotations
 
 import hmac
+import os
 import secrets
 import select
 import socket
@@ -22,7 +23,9 @@ from sparksplit.errors import PeerLost
 from training.transport.base import Array, PeerTimeout, Transport
 
 _ALIGN = 64  # bytes; TensorFlow takes over an aligned array without a copy
-_PIECE = 1 << 20  # bytes given to the kernel at once
+_PIECE = 256 << 10  # bytes given to the kernel at once: less than caches hold
+_MOST_BUFFERS = 64  # given to the kernel at once; it takes 1024
+_SPIN = 200e-6  # seconds of asking before sleeping: to be woken takes longer than most waits
 _HELLO_TIMEOUT = 10.0  # seconds for a stranger to prove itself
 
 
@@ -44,7 +47,6 @@ class Ring(Transport):
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._layouts: dict[tuple[Any, ...], _Layout] = {}
-        self._received = np.empty(0, np.uint8)
         self._failure: BaseException | None = None
 
     @classmethod
@@ -82,10 +84,11 @@ class Ring(Transport):
         signature = tuple((array.shape, array.dtype.str) for array in arrays)
         layout = self._layouts.get(signature)
         if layout is None:
-            layout = self._layouts[signature] = _Layout(arrays)
-        results = layout.fill(arrays)
-        for source, out in layout.flats():
-            self._sum_flat(source, out)
+            layout = self._layouts[signature] = _Layout(arrays, self.size)
+        flat = [array.reshape(-1) for array in arrays]
+        results = layout.next()
+        for group in layout.groups:
+            self._sum_group(group, flat)
         self.seconds += time.perf_counter() - began
         return results
 
@@ -111,41 +114,36 @@ class Ring(Transport):
             self._failure = error
             raise
 
-    def _sum_flat(self, source: Array, out: Array) -> None:
-        """Sum `source` (1-D) over the ring into `out`. Slice i is summed in the order i, i+1, ..., wherever it is."""
+    def _sum_group(self, group: _Group, flat: Sequence[Array]) -> None:
+        """Sum a group's arrays over the ring. Slice i is summed in the order i, i+1, ..., wherever it is."""
         size, rank = self.size, self.rank
-        share = -(-len(source) // size)
-        slices = [slice(min(i * share, len(source)), min((i + 1) * share, len(source))) for i in range(size)]
-        if self._received.nbytes < share * source.itemsize:
-            self._received = np.empty(share * source.itemsize, np.uint8)
-        received = self._received[: share * source.itemsize].view(source.dtype)
         for step in range(size - 1):
-            sent, summed = slices[(rank - step) % size], slices[(rank - step - 1) % size]
-            part = received[: summed.stop - summed.start]
-            self._exchange((source if step == 0 else out)[sent], part)
-            np.add(part, source[summed], out=out[summed])
+            sent, summed = (rank - step) % size, (rank - step - 1) % size
+            self._exchange(group.own(sent, flat) if step == 0 else group.sums(sent), group.sums(summed))
+            group.add(summed, flat)
         for step in range(size - 1):
-            sent, got = slices[(rank + 1 - step) % size], slices[(rank - step) % size]
-            self._exchange(out[sent], out[got])
+            self._exchange(group.sums((rank + 1 - step) % size), group.sums((rank - step) % size))
 
-    def _exchange(self, outgoing: Array, incoming: Array) -> None:
-        """Send `outgoing` to the next node while receiving `incoming` from the previous one."""
-        send, receive = memoryview(outgoing.data).cast("B"), memoryview(incoming.data).cast("B")
-        to_send, to_receive, sent, got = len(send), len(receive), 0, 0
+    def _exchange(self, outgoing: list[memoryview], incoming: list[memoryview]) -> None:
+        """Send `outgoing` to the next node while receiving `incoming` from the previous one; bytes."""
+        to_send, to_receive = _Cursor(outgoing), _Cursor(incoming)
+        total = to_send.left
         deadline, idle = time.monotonic() + self._timeout, False
-        while sent < to_send or got < to_receive:
-            moved = 0
-            if sent < to_send:
-                moved = self._send(send[sent : sent + _PIECE])
-                sent += moved
-            if got < to_receive:
-                count = self._receive(receive[got : got + _PIECE])
-                got += count
-                moved += count
+        spin_until = 0.0
+        while to_send.left or to_receive.left:
+            moved = self._send(to_send) if to_send.left else 0
+            if to_receive.left:
+                moved += self._receive(to_receive)
             if moved:
+                spin_until = 0.0
+                continue
+            now = time.perf_counter()
+            spin_until = spin_until or now + _SPIN
+            if now < spin_until:
+                os.sched_yield()
                 continue
             readable, writable, _ = select.select(
-                [self._previous] if got < to_receive else [], [self._next] if sent < to_send else [], [], 1.0
+                [self._previous] if to_receive.left else [], [self._next] if to_send.left else [], [], 1.0
             )
             if readable or writable:
                 deadline = time.monotonic() + self._timeout
@@ -157,65 +155,139 @@ class Ring(Transport):
                 idle = True
                 self._waiting(True)
             if time.monotonic() > deadline:
-                peer = self.rank - 1 if got < to_receive else self.rank + 1
+                peer = self.rank - 1 if to_receive.left else self.rank + 1
                 raise PeerTimeout(f"node {peer % self.size} exchanged nothing for {self._timeout:.0f} s")
-        self.bytes_sent += to_send
+        self.bytes_sent += total
 
-    def _send(self, piece: memoryview) -> int:
+    def _send(self, cursor: _Cursor) -> int:
         try:
-            return self._next.send(piece)
+            return cursor.advance(self._next.sendmsg(cursor.ahead()))
         except BlockingIOError:
             return 0
         except OSError as error:
             raise PeerLost(f"lost the connection to node {(self.rank + 1) % self.size}: {error.strerror}") from None
 
-    def _receive(self, piece: memoryview) -> int:
+    def _receive(self, cursor: _Cursor) -> int:
         try:
-            count = self._previous.recv_into(piece)
+            count = self._previous.recvmsg_into(cursor.ahead())[0]
         except BlockingIOError:
             return 0
         except OSError as error:
             raise PeerLost(f"lost the connection to node {(self.rank - 1) % self.size}: {error.strerror}") from None
         if count == 0:
             raise PeerLost(f"node {(self.rank - 1) % self.size} closed its connection")
+        return cursor.advance(count)
+
+
+class _Cursor:
+    """How far a list of buffers has been sent or received. left: bytes."""
+
+    def __init__(self, buffers: list[memoryview]) -> None:
+        self._buffers, self._place, self._within = buffers, 0, 0
+        self.left = sum(map(len, buffers))
+
+    def ahead(self) -> list[memoryview]:
+        """The next buffers, for one system call: about _PIECE bytes."""
+        chosen, room, within = [], _PIECE, self._within
+        for buffer in self._buffers[self._place : self._place + _MOST_BUFFERS]:
+            piece = buffer[within : within + room]
+            chosen.append(piece)
+            room -= len(piece)
+            if room <= 0:
+                break
+            within = 0
+        return chosen
+
+    def advance(self, count: int) -> int:
+        """Go on by `count` bytes; `count`."""
+        self.left -= count
+        within = self._within + count
+        while self._place < len(self._buffers) and within >= len(self._buffers[self._place]):
+            within -= len(self._buffers[self._place])
+            self._place += 1
+        self._within = within
         return count
 
 
 class _Layout:
-    """Flat buffers for one signature of arrays: one per dtype, each array at an aligned offset."""
+    """Buffers for the sums of one signature of arrays, by dtype. groups: one for each dtype."""
 
-    def __init__(self, arrays: Sequence[Array]) -> None:
-        sizes: dict[np.dtype[Any], int] = {}
-        self._places: list[tuple[np.dtype[Any], int, tuple[int, ...]]] = []
-        for array in arrays:
-            offset = sizes.get(array.dtype, 0)
-            self._places.append((array.dtype, offset, array.shape))
-            step = _ALIGN // array.itemsize
-            sizes[array.dtype] = offset + -(-array.size // step) * step
-        self._source = {dtype: _aligned(size, dtype) for dtype, size in sizes.items()}
+    def __init__(self, arrays: Sequence[Array], size: int) -> None:
+        by_dtype: dict[np.dtype[Any], list[int]] = {}
+        for number, array in enumerate(arrays):
+            by_dtype.setdefault(array.dtype, []).append(number)
+        self.groups = [_Group(arrays, numbers, size) for numbers in by_dtype.values()]
         # Two sets of results in turn: TensorFlow may still read the last ones when the next sum begins.
-        self._outs = [{dtype: _aligned(size, dtype) for dtype, size in sizes.items()} for _ in range(2)]
-        self._parts = self._views(self._source)
-        self._results = [self._views(out) for out in self._outs]
+        self._results: list[list[Array]] = [list(arrays) for _ in range(2)]
+        for group in self.groups:
+            for turn, results in enumerate(group.results):
+                for number, result in results:
+                    self._results[turn][number] = result
         self._turn = 0
 
-    def fill(self, arrays: Sequence[Array]) -> list[Array]:
-        """Copy `arrays` into the source buffers; the views in which their sums will appear."""
-        for part, array in zip(self._parts, arrays, strict=True):
-            part[...] = array
+    def next(self) -> list[Array]:
+        """The arrays in which the next sums will appear."""
         self._turn = 1 - self._turn
+        for group in self.groups:
+            group.turn = self._turn
         return list(self._results[self._turn])
 
-    def flats(self) -> list[tuple[Array, Array]]:
-        """(source, result) for each dtype."""
-        out = self._outs[self._turn]
-        return [(source, out[dtype]) for dtype, source in self._source.items()]
 
-    def _views(self, buffers: dict[np.dtype[Any], Array]) -> list[Array]:
-        return [
-            buffers[dtype][offset : offset + int(np.prod(shape))].reshape(shape)
-            for dtype, offset, shape in self._places
+class _Group:
+    """The arrays of one dtype laid end to end and cut into a slice per node.
+
+    Sums lie in buffers, each array at an aligned offset; what is summed is sent from where it lies, without a copy.
+    results: for each of two sets, (number of the array, its sum). turn: the set in use.
+    """
+
+    def __init__(self, arrays: Sequence[Array], numbers: Sequence[int], size: int) -> None:
+        dtype = arrays[numbers[0]].dtype
+        step = _ALIGN // dtype.itemsize
+        offsets, total = [], 0
+        for number in numbers:
+            offsets.append(total)
+            total += -(-arrays[number].size // step) * step
+        share = -(-total // size)
+        buffers = [_aligned(total, dtype) for _ in range(2)]
+        self.turn = 0
+        self.results = [
+            [
+                (number, buffer[offset : offset + arrays[number].size].reshape(arrays[number].shape))
+                for number, offset in zip(numbers, offsets, strict=True)
+            ]
+            for buffer in buffers
         ]
+        # Of each slice: (number of the array, first element, last element + 1, offset of the first).
+        self._pieces: list[list[tuple[int, int, int, int]]] = []
+        for low in (rank * share for rank in range(size)):
+            pieces = []
+            for number, offset in zip(numbers, offsets, strict=True):
+                begin, end = max(low, offset) - offset, min(low + share, offset + arrays[number].size) - offset
+                if begin < end:
+                    pieces.append((number, begin, end, offset + begin))
+            self._pieces.append(pieces)
+        self._sums = [
+            [[buffer[at : at + end - begin] for _, begin, end, at in pieces] for pieces in self._pieces]
+            for buffer in buffers
+        ]
+        self._bytes = [[list(map(_bytes, parts)) for parts in slices] for slices in self._sums]
+
+    def own(self, place: int, flat: Sequence[Array]) -> list[memoryview]:
+        """Slice `place` of this node's arrays."""
+        return [_bytes(flat[number][begin:end]) for number, begin, end, _ in self._pieces[place]]
+
+    def sums(self, place: int) -> list[memoryview]:
+        """Slice `place` of the sums."""
+        return self._bytes[self.turn][place]
+
+    def add(self, place: int, flat: Sequence[Array]) -> None:
+        """Add this node's arrays to slice `place` of the sums."""
+        for (number, begin, end, _), sums in zip(self._pieces[place], self._sums[self.turn][place], strict=True):
+            np.add(sums, flat[number][begin:end], out=sums)
+
+
+def _bytes(array: Array) -> memoryview:
+    return memoryview(array.data).cast("B")
 
 
 def _aligned(size: int, dtype: np.dtype[Any]) -> Array:

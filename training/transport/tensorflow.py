@@ -23,6 +23,8 @@ from training.transport.base import Array, Transport
 class TensorFlowTransport(Transport):
     """All-reduce over the workers that `tf_config` (TF_CONFIG as a mapping, with a chief) names."""
 
+    same_graphs = True
+
     def __init__(self, rank: int, size: int, tf_config: dict[str, Any], timeout: float = 600.0) -> None:
         super().__init__(rank, size)
         os.environ["TF_CONFIG"] = json.dumps(tf_config)
