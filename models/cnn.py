@@ -12,7 +12,8 @@ from models.description import DataDescription
 def build(data: DataDescription, filters: Sequence[int] = (20, 50), kernel: int = 5, dense: int = 512) -> keras.Model:
     """Images [rows, height, width] or [rows, height, width, channels] to one output per class: [rows, classes].
 
-    For each entry of `filters` a convolution of kernel x kernel and a max-pooling by 2, then a dense layer.
+    For each entry of `filters` a convolution of kernel x kernel and a max-pooling by 2, then a dense layer; weights
+    before a ReLU are drawn as He et al. (2015) propose.
     Raises ValueError where the images are too small for the layers.
     """
     shape = data.input_shape
@@ -22,10 +23,13 @@ def build(data: DataDescription, filters: Sequence[int] = (20, 50), kernel: int 
         raise ValueError(f"models.cnn needs images [height, width(, channels)], not rows of shape {list(shape)}")
     layers: list[keras.Layer] = [keras.layers.Input(data.input_shape), keras.layers.Reshape(shape)]
     for count in filters:
-        layers += [keras.layers.Conv2D(count, kernel, activation="relu"), keras.layers.MaxPooling2D(2)]
+        layers += [
+            keras.layers.Conv2D(count, kernel, activation="relu", kernel_initializer="he_normal"),
+            keras.layers.MaxPooling2D(2),
+        ]
     layers += [
         keras.layers.Flatten(),
-        keras.layers.Dense(dense, "relu"),
+        keras.layers.Dense(dense, "relu", kernel_initializer="he_normal"),
         keras.layers.Dense(data.outputs, data.activation),
     ]
     return keras.Sequential(layers)
