@@ -62,7 +62,7 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
                 by_feature=config.scaling_by == "feature" or config.input.missing == "mean",
             )
             plan = _plan(counts.rows, layout, config)
-            facts = _write(with_row_ids(parsed, source, config.lanes), folder, layout, plan)
+            facts = _write(with_row_ids(parsed, source.keep, config.lanes), folder, layout, plan)
         finally:
             parsed.unpersist()
     write_bad_rows(folder, bad)

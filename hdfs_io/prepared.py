@@ -79,8 +79,29 @@ class PreparedDataSet:
             }
         )
 
+    def split(self, name: str) -> PreparedSplit:
+        """The split `name`: train, validation or test."""
+        return PreparedSplit(self, name)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return PreparedDataSet, (self.path, self.manifest)
+
+
+class PreparedSplit:
+    """One split's rows by lanes and blocks.
+
+    lane_rows: by lane. block_rows: rows of a block that is not its lane's last. tensors, label: what a row holds.
+    """
+
+    def __init__(self, data: PreparedDataSet, name: str) -> None:
+        manifest = data.manifest
+        self._data, self._name = data, name
+        self.lane_rows, self.block_rows = manifest.splits[name].lane_rows, manifest.block_rows
+        self.tensors, self.label = manifest.tensors, manifest.label
+
+    def reader(self) -> BlockReader:
+        """What reads blocks; for one thread."""
+        return BlockReader(self._data, self._name)
 
 
 @dataclass(frozen=True)

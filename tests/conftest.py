@@ -36,11 +36,13 @@ def nothing_left_running() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark(nothing_left_running: None) -> Iterator[SparkSession]:
-    """A Spark session with three executors of one task slot; commands that a test calls in this process use it too.
+    """A Spark session with four executors of one task slot: three nodes, and what feeds them.
+
+    Commands that a test calls in this process use it too.
 
     Tests that use it carry the marker `cluster`.
     """
-    with spark_session("tests", executors=3) as session:
+    with spark_session("tests", executors=4) as session:
         yield session
 
 

@@ -61,8 +61,9 @@ class TrainConfig(Config):
     """TensorFlow processes, one per Spark executor (N); `single` has one."""
     split: Literal["single", "batch"] = "single"
     """The way: single (one node), or batch (the nodes share every mini-batch)."""
-    input_mode: Literal["tensorflow"] = "tensorflow"
-    """tensorflow: each node reads its lanes of the prepared data set itself."""
+    input_mode: Literal["spark", "tensorflow"] = "tensorflow"
+    """tensorflow: each node reads its lanes of the prepared data set itself; spark: Spark reads the training split and
+    hands it over, once, to the nodes' local disks. That takes an executor beside the nodes, or more to be faster."""
     transport: Literal["ring", "tensorflow"] = "ring"
     """What sums gradients over the nodes: the TCP ring, or TensorFlow's collectives (NCCL on GPUs)."""
     readers: pydantic.PositiveInt = 1
@@ -96,6 +97,17 @@ class TrainConfig(Config):
 
 
 NOT_IN_HASH = frozenset(
-    ("data", "output", "readers", "cache_mb", "threads", "checkpoint", "max_restarts", "start_timeout", "stall_timeout")
+    (
+        "data",
+        "output",
+        "input_mode",
+        "readers",
+        "cache_mb",
+        "threads",
+        "checkpoint",
+        "max_restarts",
+        "start_timeout",
+        "stall_timeout",
+    )
 )
 """Keys that cannot change the result, and `data`, whose content counts instead of its place."""

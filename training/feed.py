@@ -1,4 +1,4 @@
-"""A node's rows in the order of `training.order`, read ahead from the prepared data set, in chunks of mini-batches.
+"""A node's rows in the order of `training.order`, read ahead, in chunks of mini-batches.
 
 Reading goes window by window over all own lanes at once. Where the node's rows fit `cache` they are read once and kept;
 otherwise two windows are in memory at a time, so that memory does not depend on the data set's size:
@@ -12,15 +12,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from hdfs_io.prepared import BlockReader, PreparedDataSet
+from hdfs_io.prepared import Block
+from hdfs_io.preprocessing import LabelSpec, TensorSpec
 from hdfs_io.row_ids import mix64, row_checksum
 from training import order
 from training.ledger import Entry
+from training.memory import aligned
 
 Array = npt.NDArray[Any]
 Transform = Callable[[dict[str, Array], Array | None, npt.NDArray[np.uint64]], tuple[dict[str, Array], Array | None]]
@@ -33,6 +35,31 @@ Stops = Callable[[int], int]
 
 def _never(update: int) -> int:
     return update + (1 << 62)
+
+
+class RowReader(Protocol):
+    """Reads blocks; for one thread."""
+
+    def read(self, lane: int, block: int) -> Block:
+        """Block `block` of `lane`."""
+
+    def close(self) -> None:
+        """Free what it holds open."""
+
+
+class RowSource(Protocol):
+    """Rows by lanes and blocks: a split of a prepared data set, or what Spark has handed over.
+
+    lane_rows: by lane. block_rows: rows of a block that is not its lane's last. tensors, label: what a row holds.
+    """
+
+    lane_rows: list[int]
+    block_rows: int
+    tensors: list[TensorSpec]
+    label: LabelSpec | None
+
+    def reader(self) -> RowReader:
+        """A reader of its own for each thread."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +103,7 @@ class _Window:
 
 
 class Feed:
-    """The rows of `lanes` of one split, for any number of epochs.
+    """The rows of `lanes` of `source`, for any number of epochs.
 
     batch_size: rows of a global mini-batch. seed: of the order and of the transform. window: blocks permuted together.
     cache: bytes up to which the node keeps its rows. readers: threads that read blocks and assemble chunks.
@@ -85,8 +112,7 @@ class Feed:
 
     def __init__(
         self,
-        data: PreparedDataSet,
-        split: str,
+        source: RowSource,
         lanes: npt.NDArray[np.int64],
         *,
         batch_size: int,
@@ -98,13 +124,12 @@ class Feed:
         transform: Transform | None = None,
         shuffled: bool = True,
     ) -> None:
-        self._data, self._split, self._lanes = data, split, lanes
-        manifest = data.manifest
-        self._lane_rows = np.array(manifest.splits[split].lane_rows, np.int64)
+        self._source, self._lanes = source, lanes
+        self._lane_rows = np.array(source.lane_rows, np.int64)
         self._own_rows = self._lane_rows[lanes]
-        self._block_rows, self._window = manifest.block_rows, window
-        self._specs = list(manifest.tensors)
-        self._label = manifest.label
+        self._block_rows, self._window = source.block_rows, window
+        self._specs = list(source.tensors)
+        self._label = source.label
         self._batch_size, self._seed, self._shuffled, self._transform = batch_size, seed, shuffled, transform
         self._even, self._share = order.even_share(self._lane_rows, lanes, batch_size)
         row_bytes = sum(column.nbytes for column in self._columns(self._empty(1)))
@@ -113,7 +138,7 @@ class Feed:
         """Mini-batches in the chunks to come; may be changed at any time, without effect on the order of rows."""
         self._pool = ThreadPoolExecutor(readers, thread_name_prefix="reader")
         self._local = threading.local()
-        self._readers: list[BlockReader] = []
+        self._readers: list[RowReader] = []
         self._lock = threading.Lock()
         self._cached: Future[_Rows] | None = None
         self._keep = int(self._own_rows.sum()) * row_bytes <= cache
@@ -264,7 +289,7 @@ class Feed:
     def _read_lane(self, rows: _Rows, start: int, lane: int, blocks: Sequence[int]) -> None:
         reader = getattr(self._local, "reader", None)
         if reader is None:
-            reader = self._local.reader = BlockReader(self._data, self._split)
+            reader = self._local.reader = self._source.reader()
             with self._lock:
                 self._readers.append(reader)
         for number in blocks:
@@ -314,8 +339,8 @@ class Feed:
         return [rows.row_ids, *rows.tensors, *([] if rows.label is None else [rows.label])]
 
     def _empty(self, count: int) -> _Rows:
-        tensors = [np.empty((count, *spec.shape), spec.dtype) for spec in self._specs]
-        label = None if self._label is None else np.empty((count, *self._label.shape), self._label.dtype)
+        tensors = [aligned((count, *spec.shape), spec.dtype) for spec in self._specs]
+        label = None if self._label is None else aligned((count, *self._label.shape), self._label.dtype)
         return _Rows(np.empty(count, np.uint64), tensors, label)
 
 

@@ -6,9 +6,11 @@ import hashlib
 import os
 import time
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
+from hdfs_io.lane_files import Layout
 from hdfs_io.prepared import PreparedDataSet
 from sparksplit.config import Source, parse
 from sparksplit.errors import RunError
@@ -16,10 +18,13 @@ from training import checkpoints
 from training.checkpoints import Progress
 from training.cluster import Member
 from training.config import TrainConfig
-from training.feed import Feed
+from training.feed import Feed, RowSource
 from training.functions import FunctionError, load
 from training.transport import Alone, Transport
 from training.ways import WAYS
+
+if TYPE_CHECKING:
+    from training.handoff.receiver import Receiver
 
 
 def work(member: Member) -> dict[str, Any]:
@@ -80,6 +85,9 @@ class _Session:
     def __init__(self, member: Member, config: TrainConfig, began: float) -> None:
         self._member, self._config, self._began = member, config, began
         self._run = str(member.payload["run"])
+        self._data = PreparedDataSet.open(config.data, verify=False)
+        # Spark feeds while the model is built.
+        self._receiver = self._receive() if config.input_mode == "spark" else None
         self._transport = _connect(member, config)
         # Keras and all that imports it come after the settings and the collectives.
         from training import build
@@ -87,7 +95,6 @@ class _Session:
         from training.step import Step
 
         sources = member.payload["sources"]
-        self._data = PreparedDataSet.open(config.data, verify=False)
         manifest = self._data.manifest
         self._inputs = Inputs(manifest.description)
         described = build.describe(manifest.description, manifest.splits["train"].rows)
@@ -111,9 +118,12 @@ class _Session:
         from training.loop import Hooks, Loop, evaluate_once
 
         member, config = self._member, self._config
-        train = self._feed("train", self._batch_size)
-        validation, test = (self._feed(name, max(1024, self._batch_size)) for name in ("validation", "test"))
-        assert train is not None
+        train = self._feed(self._train_rows(), self._batch_size, training=True)
+        batch_size = max(1024, self._batch_size)
+        validation, test = (
+            self._feed(self._data.split(name), batch_size) if self._data.manifest.splits[name].rows else None
+            for name in ("validation", "test")
+        )
         every = None if config.checkpoint.every == "epoch" else config.checkpoint.every
         loop = Loop(
             self._step,
@@ -157,23 +167,46 @@ class _Session:
     def close(self) -> None:
         for feed in self._feeds:
             feed.close()
+        if self._receiver is not None:
+            self._receiver.close()
         self._transport.close()
 
-    def _feed(self, split: str, batch_size: int) -> Feed | None:
-        manifest, config = self._data.manifest, self._config
-        if not manifest.splits[split].rows:
-            return None
+    def _receive(self) -> Receiver:
+        """Open the port that Spark's tasks send this node's rows to."""
+        from training.handoff.receiver import Receiver, token_of
+
+        manifest, member = self._data.manifest, self._member
+        schema = Layout(tuple(manifest.tensors), manifest.label, (), manifest.block_rows).schema
+        spool = Path(member.local_dir) / "spool"
+        receiver = Receiver(member.host, token_of(member.secret), str(spool), schema)
+        member.announce(receiver=list(receiver.address))
+        return receiver
+
+    def _train_rows(self) -> RowSource:
+        """The training split: of the prepared data set, or as Spark hands it over."""
+        receiver, manifest = self._receiver, self._data.manifest
+        if receiver is None:
+            return self._data.split("train")
+        from training.handoff.sender import Sent
+        from training.handoff.spool import Spool
+
+        with self._member.phase("feeding"):
+            fed = self._member.told("fed", lambda: self._member.state(fed=receiver.rows))
+            files = receiver.finish([(attempt, Sent(rows, checksum)) for attempt, rows, checksum in fed["attempts"]])
+            return Spool(files, manifest.description, fed["lane_rows"], self._lanes, manifest.block_rows)
+
+    def _feed(self, source: RowSource, batch_size: int, training: bool = False) -> Feed:
+        config = self._config
         transform = None
-        if config.transform is not None and split == "train":
+        if config.transform is not None and training:
             try:
                 transform = load(config.transform, self._member.payload["sources"].get("transform"))
             except FunctionError as error:
                 raise config.error("transform", str(error)) from error
-        row_bytes = sum(spec.row_bytes for spec in manifest.tensors)
-        rows = sum(manifest.splits[split].lane_rows[lane] for lane in self._lanes)
+        row_bytes = sum(spec.row_bytes for spec in source.tensors)
+        rows = sum(source.lane_rows[lane] for lane in self._lanes)
         feed = Feed(
-            self._data,
-            split,
+            source,
             self._lanes,
             batch_size=batch_size,
             seed=config.seed,
@@ -181,7 +214,7 @@ class _Session:
             cache=self._cache,
             readers=config.readers,
             transform=transform,
-            shuffled=split == "train",
+            shuffled=training,
         )
         self._cache = max(0, self._cache - rows * row_bytes)
         self._feeds.append(feed)

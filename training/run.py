@@ -23,21 +23,28 @@ from training.ledger import Entry, Ledger
 from training.ways import WAYS
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
 
 
-def train(config: TrainConfig, options: Options) -> dict[str, Any]:
+def train(config: TrainConfig, options: Options, frame: DataFrame | None = None) -> dict[str, Any]:
     """Train as `config` says; the content of run.json, of an earlier identical run too.
+
+    frame: rows to train on in place of the data set's training split, with `input_mode: spark`: a binary column for
+        each of the data set's tensors (row-major, little-endian), its label, and `row_id` (bigint, a row's own;
+        computed where there is none). The data set gives shapes, preprocessing, validation and test. Another frame is
+        not seen as another configuration: redo with `options.overwrite`.
 
     Raises UsageError for what the user gave, before Spark starts where it can be known by then; RunError and its kinds
     where the run fails. What was published before a failure stays, and `--resume` goes on from it.
     """
     began = time.monotonic()
     data = _open(config)
+    if frame is not None and config.input_mode != "spark":
+        raise config.error("input_mode", "must be spark to train on a DataFrame")
     sources = _sources(config)
-    config_hash = _hash(config, data, sources)
+    config_hash = _hash(config, data, sources, frame is not None)
     output = Output(config.output, config_hash)
     decision = output.decide(options.overwrite, options.resume)
     if decision == "done":
@@ -46,11 +53,11 @@ def train(config: TrainConfig, options: Options) -> dict[str, Any]:
     checkpoint = checkpoints.latest(output.path) if decision == "resume" else None
     if checkpoint is not None:
         say(f"resuming from {checkpoint}")
-    with spark_session("sparksplit train", config.nodes) as spark:
+    with spark_session("sparksplit train", config.nodes + _feeders(config)) as spark:
         if checkpoint is None:
             output.begin()
         try:
-            run = _Run(spark, config, data, output, sources)
+            run = _Run(spark, config, data, output, sources, frame)
             result = run.to_end(checkpoint, began)
         except UsageError:
             if checkpoints.latest(output.path) is None:
@@ -90,11 +97,17 @@ def _sources(config: TrainConfig) -> dict[str, str]:
     return found
 
 
-def _hash(config: TrainConfig, data: PreparedDataSet, sources: dict[str, str]) -> str:
+def _feeders(config: TrainConfig) -> int:
+    """Executors that are needed beside the nodes'."""
+    return 1 if config.input_mode == "spark" else 0
+
+
+def _hash(config: TrainConfig, data: PreparedDataSet, sources: dict[str, str], has_frame: bool) -> str:
     values = {key: value for key, value in config.model_dump(mode="json").items() if key not in NOT_IN_HASH}
     if WAYS[config.split].any_nodes:
         del values["nodes"]
-    return digest({"command": "train", "config": values, "data": data.digest, "sources": sources})
+    hashed = {"command": "train", "config": values, "data": data.digest, "sources": sources}
+    return digest({**hashed, "frame": True} if has_frame else hashed)
 
 
 def _say_how_to_go_on(path: str, spark: SparkSession) -> None:
@@ -119,6 +132,7 @@ class _Run:
     data: PreparedDataSet
     output: Output
     sources: dict[str, str]
+    frame: DataFrame | None
 
     def to_end(self, checkpoint: str | None, began: float) -> dict[str, Any]:
         """Run the nodes, again from the last checkpoint where one dies, and publish run.json and _SUCCESS."""
@@ -135,7 +149,7 @@ class _Run:
         while True:
             try:
                 started = time.monotonic()
-                results = self._nodes({**payload, "checkpoint": checkpoint})
+                results, trained_on = self._nodes({**payload, "checkpoint": checkpoint})
                 break
             except NodeFailed as error:
                 if restarts >= config.max_restarts:
@@ -143,7 +157,7 @@ class _Run:
                 restarts += 1
                 checkpoint = checkpoints.latest(self.output.path)
                 say(f"{error}; restart {restarts} of {config.max_restarts} from {checkpoint or 'the beginning'}")
-        content = self._content(results, restarts)
+        content = self._content(results, restarts, trained_on)
         content["seconds"] = {
             "start": round(started - began + results[0]["launch_seconds"] + results[0]["start_seconds"], 3),
             **content["seconds"],
@@ -155,11 +169,14 @@ class _Run:
         self.output.complete()
         return content
 
-    def _nodes(self, payload: dict[str, Any]) -> list[dict[str, Any]]:
+    def _nodes(self, payload: dict[str, Any]) -> tuple[list[dict[str, Any]], Entry]:
+        """The nodes' results, and the rows of a pass that the ledger must have."""
         from training.cluster import NodeCluster
 
         config = self.config
         with _Watch(config.nodes) as watch:
+            if config.input_mode == "spark" and self.frame is None:
+                watch.rows_to_feed = self.data.manifest.splits["train"].rows
             launching = time.monotonic()
             with NodeCluster(
                 self.spark,
@@ -169,15 +186,24 @@ class _Run:
                 start_timeout=config.start_timeout,
                 stall_timeout=config.stall_timeout,
                 on_state=watch.state,
+                spare=_feeders(config),
             ) as cluster:
                 cluster.start()
                 launched = time.monotonic() - launching
-                results = cluster.run()
-        return [{**result, "launch_seconds": launched} for result in results]
+                split = self.data.manifest.splits["train"]
+                trained_on = Entry(split.rows, split.checksum)
+                if config.input_mode == "spark":
+                    from training.handoff.feeding import Feeding
 
-    def _content(self, results: list[dict[str, Any]], restarts: int) -> dict[str, Any]:
+                    with Feeding(self.spark, self.data, self.frame, cluster, watch.states) as feeding:
+                        results = cluster.run(feeding.go_on)
+                        trained_on = feeding.fed()
+                else:
+                    results = cluster.run()
+        return [{**result, "launch_seconds": launched} for result in results], trained_on
+
+    def _content(self, results: list[dict[str, Any]], restarts: int, trained_on: Entry) -> dict[str, Any]:
         config, first = self.config, results[0]
-        split = self.data.manifest.splits["train"]
         ledger = Ledger.from_json(first["ledger"])
         total = ledger.total()
         history = first["history"]
@@ -191,7 +217,8 @@ class _Run:
             "split": config.split,
             "sync": {"every": "step", "outer": None},
             "nodes": config.nodes,
-            "rows": split.rows,
+            "input_mode": config.input_mode,
+            "rows": trained_on.rows,
             "batch_size": config.batch_size,
             "epochs": config.epochs,
             "passes": config.epochs,
@@ -201,7 +228,7 @@ class _Run:
             "ledger": {
                 "rows": total.rows,
                 "checksum": str(total.checksum),
-                "exact": ledger.exact(range(config.epochs), Entry(split.rows, split.checksum)),
+                "exact": ledger.exact(range(config.epochs), trained_on),
             },
             "seconds": {
                 name: round(sum(result["seconds"].get(name, 0.0) for result in results) / len(results), 3)
@@ -222,39 +249,55 @@ class _Watch:
     """Progress on the terminal or in the log, from the nodes' heartbeats."""
 
     def __init__(self, nodes: int) -> None:
-        self._states: list[dict[str, Any]] = [{} for _ in range(nodes)]
+        self.states: list[dict[str, Any]] = [{} for _ in range(nodes)]
         self._marks: list[tuple[float, float, float]] = [(time.monotonic(), 0.0, 0.0)] * nodes
         self._rates: list[tuple[float, float]] = [(0.0, 0.0)] * nodes
         self._epochs_done = 0
         self._progress: Progress | None = None
+        self._feeding: Progress | None = None
+        self.rows_to_feed: int | None = None
 
     def __enter__(self) -> _Watch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._progress is not None:
-            self._progress.__exit__(None, None, None)
+        for progress in (self._feeding, self._progress):
+            if progress is not None:
+                progress.__exit__(None, None, None)
+
+    def _show_feeding(self) -> None:
+        fed = sum(state.get("fed", 0) for state in self.states)
+        if not fed or not self.rows_to_feed:
+            return
+        if self._feeding is None:
+            self._feeding = Progress("feeding", self.rows_to_feed, "rows").__enter__()
+        # A task that was repeated has sent some of its rows twice.
+        self._feeding.update(min(fed, self.rows_to_feed))
 
     def state(self, rank: int, state: dict[str, Any]) -> None:
         """Take in what a heartbeat brought."""
-        self._states[rank] = state
+        self.states[rank] = state
         now, rows, waited = time.monotonic(), float(state.get("rows", 0)), float(state.get("sync_seconds", 0))
         since, rows_then, waited_then = self._marks[rank]
         if now - since >= 1 and rows > rows_then:
             self._rates[rank] = ((rows - rows_then) / (now - since), (waited - waited_then) / (now - since))
             self._marks[rank] = (now, rows, waited)
         if "updates" not in state:
+            self._show_feeding()
             return
+        if self._feeding is not None:
+            self._feeding.__exit__(None, None, None)
+            self._feeding = None
         if self._progress is None:
             self._progress = Progress("training", state["updates"], "updates").__enter__()
         for record in state.get("history", []) if rank == 0 else []:
             if record["epoch"] > self._epochs_done:
                 self._epochs_done = record["epoch"]
                 say(_epoch_line(record, state["epochs"]))
-        self._progress.update(min(other.get("update", 0) for other in self._states), self._text())
+        self._progress.update(min(other.get("update", 0) for other in self.states), self._text())
 
     def _text(self) -> str:
-        state = self._states[0]
+        state = self.states[0]
         if state.get("phase") and state["phase"] != "start":
             return f"epoch {state.get('epoch', 0) + 1}, {state['phase']}"
         parts = [f"epoch {state.get('epoch', 0) + 1}/{state.get('epochs')}"]

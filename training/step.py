@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from training.feed import Chunk
 from training.inputs import Inputs
+from training.memory import is_aligned
 from training.syncs import Sync
 from training.transport import Transport
 
@@ -117,9 +118,9 @@ class Step:
     # The graphs.
 
     def _call(self, function: Any, chunk: Chunk, *more: Any) -> Any:
-        label = [] if chunk.label is None else [chunk.label]
+        columns = chunk.tensors if chunk.label is None else [*chunk.tensors, chunk.label]
         try:
-            return function(*chunk.tensors, *label, chunk.offsets, *more).numpy()
+            return function(*map(_tensor, columns), chunk.offsets, *more).numpy()
         except tf.errors.OpError:
             hidden = self._transport.failure()
             if hidden is not None:
@@ -203,6 +204,11 @@ class Step:
         for metric in self._metrics.values():
             metric.update_state(labels, outputs)
             metric.reset_state()
+
+
+def _tensor(array: Array) -> Any:
+    """The array as a tensor, without a copy where it is aligned (tf.constant copies twice); not to be changed again."""
+    return tf.experimental.dlpack.from_dlpack(array.__dlpack__()) if is_aligned(array) else tf.constant(array)
 
 
 def _rows(column: Any, begin: Any, count: int) -> Any:

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from hdfs_io import row_ids
 from hdfs_io.config import InputConfig
-from hdfs_io.lane_files import LABEL, binary_column
+from hdfs_io.lane_files import LABEL, binary_column, tensor_of, values_of
 from hdfs_io.manifest import SPLITS
-from hdfs_io.preprocessing import Description, TensorSpec
+from hdfs_io.preprocessing import Description, LabelSpec, TensorSpec
 from hdfs_io.sources import open_source
 from hdfs_io.sources.base import BadRow, Rows, Source, Task
 from hdfs_io.sources.csv import lines_before
@@ -113,11 +113,11 @@ def content_of(rows: Rows) -> row_ids.U64:
     return row_ids.content_hash(fixed[0] if len(fixed) == 1 else np.concatenate(fixed, axis=1), text)
 
 
-def with_row_ids(frame: DataFrame, source: Source, lanes: int) -> DataFrame:
+def with_row_ids(frame: DataFrame, keep: Sequence[str], lanes: int) -> DataFrame:
     """The good rows of a parsed frame with `row_id` (bigint) and `lane` (int).
 
-    Equal rows of a split are numbered in the order of their kept columns; where those are equal too, the order is of
-    no consequence.
+    keep: the kept columns. Equal rows of a split are numbered in their order; where those are equal too, the order is
+    of no consequence.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
@@ -129,12 +129,50 @@ def with_row_ids(frame: DataFrame, source: Source, lanes: int) -> DataFrame:
             ids = row_ids.row_id(row_ids.unsigned(content.to_numpy()), number.to_numpy() - 1)
             yield pd.DataFrame({"row_id": row_ids.signed(ids), "lane": row_ids.lane_of(ids, lanes)})
 
-    order = [sql.col(f"`{name}`") for name in source.keep] or [sql.lit(0)]
+    order = [sql.col(f"`{name}`") for name in keep] or [sql.lit(0)]
     window = Window.partitionBy("split", "content_a", "content_b").orderBy(*order)
     numbered = frame.where("bad is null").withColumn("number", sql.row_number().over(window))
     columns = [column for column in numbered.columns if column not in ("bad", "number")]
     named = numbered.select(*(f"`{column}`" for column in columns), identify("content_a", "number").alias("ids"))
     return named.select(*(f"`{column}`" for column in columns), "ids.row_id", "ids.lane")
+
+
+def identified(frame: DataFrame, description: Description) -> DataFrame:
+    """A frame of stored rows (a binary column per tensor, and the label) with the `row_id`s that `preprocess` gives."""
+    from pyspark.sql import functions as sql
+
+    tensors, label = description.tensors, description.label
+    names = [tensor.name for tensor in tensors] + ([] if label is None else [LABEL])
+    stored = frame.select(*(sql.col(f"`{name}`") for name in names))
+    words = ("content_a", "content_b")
+
+    def hashed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            rows = Rows(
+                [tensor_of(table.column(tensor.name), tensor) for tensor in tensors],
+                None if label is None else _raw_label(table.column(LABEL), label),
+            )
+            content = content_of(rows)
+            columns = [*batch.columns, *(pa.array(row_ids.signed(content[:, word])) for word in (0, 1))]
+            yield pa.RecordBatch.from_arrays(columns, names=[*names, *words])
+
+    schema = ", ".join([*(f"`{field.name}` {field.dataType.simpleString()}" for field in stored.schema.fields)])
+    with_content = stored.mapInArrow(hashed, schema + "".join(f", {word} bigint" for word in words))
+    numbered = with_row_ids(
+        with_content.withColumn("split", sql.lit(0)).withColumn("bad", sql.lit(None).cast("string")), (), lanes=1
+    )
+    return numbered.select("row_id", *(sql.col(f"`{name}`") for name in names))
+
+
+def _raw_label(column: pa.ChunkedArray, label: LabelSpec) -> Any:
+    """The labels as the source had them, from class indices or numbers."""
+    values = values_of(column, np.dtype(label.dtype))
+    if label.kind == "number" or label.classes is None:
+        return values
+    if label.kind == "integer":
+        return np.array([int(name) for name in label.classes], np.int64)[values]
+    return [label.classes[index] for index in values.tolist()]
 
 
 @contextmanager
@@ -160,7 +198,7 @@ def raw_rows(
         parsed = parse(spark, source, Cut(), parts).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             bad = bad_rows(spark, parsed, config.max_bad_rows) if parsed.where("bad is not null").take(1) else []
-            rows = with_row_ids(parsed, source, lanes=1)
+            rows = with_row_ids(parsed, source.keep, lanes=1)
             columns = [sql.col("row_id"), *(sql.col(f"`{tensor.name}`") for tensor in source.tensors)]
             if source.label_kind is not None:
                 label = sql.col(LABEL)

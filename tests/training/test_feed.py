@@ -31,7 +31,7 @@ def data(tmp_path_factory):
 
 def feed_of(data, rank=0, nodes=1, **options):
     options = {"batch_size": 50, "seed": 3, "window": 2, "cache": 1 << 30, **options}
-    return Feed(data, "train", order.owned_lanes(LANES, rank, nodes), **options)
+    return Feed(data.split("train"), order.owned_lanes(LANES, rank, nodes), **options)
 
 
 def batches(feed, epoch, **options):
@@ -113,7 +113,7 @@ def test_uneven_and_empty_lanes(tmp_path, cache):
     data = from_arrays(str(tmp_path / "few"), {"train": (np.eye(3, dtype=np.uint8), [0, 1, 2])}, lanes=12)
     seen = Entry()
     for rank in range(5):
-        feed = Feed(data, "train", order.owned_lanes(12, rank, 5), batch_size=2, cache=cache)
+        feed = Feed(data.split("train"), order.owned_lanes(12, rank, 5), batch_size=2, cache=cache)
         chunks = list(feed.epoch(0))
         feed.close()
         assert sum(chunk.updates for chunk in chunks) == feed.updates == 2
@@ -162,7 +162,7 @@ def test_a_damaged_file_is_named(data, tmp_path):
     assert place > 0
     content[place] ^= 255
     file.write_bytes(content)
-    feed = Feed(damaged, "train", np.arange(2), batch_size=10)
+    feed = Feed(damaged.split("train"), np.arange(2), batch_size=10)
     with pytest.raises(InputError, match=r"lanes-.*parquet.*row group"):
         list(feed.epoch(0))
     feed.close()

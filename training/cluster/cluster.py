@@ -43,6 +43,7 @@ class NodeCluster:
     stall_timeout: seconds without a change of the state's `update`, outside declared phases, that make a hang; counts
         from the node's start. None: the larger of 60 s and 20 median steps, from the first `update` on.
     on_state: called in the driver's main thread with rank and state whenever a node's beat has arrived.
+    spare: executors beyond the nodes' that the run needs, for tasks beside them.
 
     Raises ConfigError at once for settings under which nodes cannot run, more nodes than executors among them.
     """
@@ -57,9 +58,11 @@ class NodeCluster:
         start_timeout: float = 120,
         stall_timeout: float | None = None,
         on_state: Callable[[int, dict[str, Any]], None] | None = None,
+        spare: int = 0,
     ) -> None:
         self._sc = spark.sparkContext
-        requirements.check_settings(dict(self._sc.getConf().getAll()), nodes)
+        requirements.check_settings(dict(self._sc.getConf().getAll()), nodes, spare)
+        self._spare = spare
         self._nodes, self._work, self._payload = nodes, work, payload
         self._start_timeout, self._stall_timeout, self._on_state = start_timeout, stall_timeout, on_state
         self._channel: Channel | None = None
@@ -78,8 +81,19 @@ class NodeCluster:
     ) -> None:
         self.close()
 
-    def run(self) -> list[dict[str, Any]]:
+    @property
+    def secret(self) -> str:
+        """What the driver and the nodes of this run share."""
+        return self._open_channel().secret
+
+    def tell(self, rank: int, name: str, value: Any) -> None:
+        """Give node `rank` a JSON-able value, which it finds by `Member.told(name)`."""
+        self._open_channel().tell("node", ranks=[rank], told=name, value=value)
+
+    def run(self, meanwhile: Callable[[], None] = lambda: None) -> list[dict[str, Any]]:
         """Start the nodes, wait until each has returned its result, and give the results by rank.
+
+        meanwhile: called several times a second; what it raises ends the run.
 
         Raises NodeFailed, which names the rank, the host and the first cause, when a node or its executor fails or
         hangs; UsageError with the node's own text when a node's work raised one; RunError when there are too few
@@ -92,6 +106,7 @@ class NodeCluster:
             channel = self._open_channel()
             while not all(record.result is not None for record in channel.records):
                 self._look()
+                meanwhile()
                 channel.changed.wait(POLL)
                 channel.changed.clear()
             self._report_states()
@@ -106,7 +121,7 @@ class NodeCluster:
         """Return when every node's interpreter runs and has called; `run` does it where it has not been done."""
         begin = time.monotonic()
         deadline = begin + self._start_timeout
-        requirements.await_executors(self._sc, self._nodes, self._start_timeout)
+        requirements.await_executors(self._sc, self._nodes, self._start_timeout, self._spare)
         executors = time.monotonic()
         # Pulls in pyspark's and TensorFlowOnSpark's modules, which a node imports this package without.
         from training.cluster.tensorflowonspark import Job

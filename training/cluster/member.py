@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +55,7 @@ class Member:
         self._launcher = start.launcher
         self._state: dict[str, Any] = {}
         self._gathered: dict[str, list[Any]] = {}
+        self._told: dict[str, Any] = {}
         self._arrived = threading.Condition()
         self._line = Line(
             start.post, state=lambda: dict(self._state), on_message=self._message, on_silence=_end_as_orphan
@@ -68,6 +69,11 @@ class Member:
         `waiting` (true while this node waits for other nodes) keeps it from being blamed for a hang of theirs.
         """
         self._state.update(fields)
+
+    def announce(self, **fields: Any) -> None:
+        """As `state`, and tell the driver at once."""
+        self.state(**fields)
+        self._line.send(state=dict(self._state))
 
     @contextmanager
     def phase(self, name: str, limit: float | None = None) -> Iterator[None]:
@@ -99,6 +105,19 @@ class Member:
             raise PeerLost(f"not every node came to the rendezvous {name!r} within {timeout:g} s")
         return values
 
+    def told(self, name: str, meanwhile: Callable[[], None]) -> Any:
+        """What the driver has told the nodes under `name`, waited for as long as the driver lives.
+
+        meanwhile: called twice a second. PeerLost where the driver asks for the end instead.
+        """
+        while True:
+            with self._arrived:
+                if self._arrived.wait_for(lambda: name in self._told, 0.5):
+                    return self._told[name]
+            if self.stopping.is_set():
+                raise PeerLost("stopped by the driver")
+            meanwhile()
+
     def report_result(self, result: dict[str, Any]) -> bool:
         """Tell the driver that the work is done; whether it heard."""
         return self._line.deliver(result=result, state=dict(self._state))
@@ -111,6 +130,10 @@ class Member:
         if "gathered" in message:
             with self._arrived:
                 self._gathered[message["gathered"]] = message["values"]
+                self._arrived.notify_all()
+        elif "told" in message:
+            with self._arrived:
+                self._told[message["told"]] = message["value"]
                 self._arrived.notify_all()
         elif "stop" in message:
             self.stopping.set()

@@ -16,10 +16,10 @@ YARN_EXECUTORS = 2
 """Spark's default of spark.executor.instances on YARN."""
 
 
-def check_settings(settings: dict[str, str], nodes: int) -> None:
+def check_settings(settings: dict[str, str], nodes: int, spare: int = 0) -> None:
     """Check what Spark's settings alone can tell; ConfigError names the key and what to set.
 
-    settings: Spark's configuration, `spark.master` included.
+    settings: Spark's configuration, `spark.master` included. spare: executors needed beyond the nodes'.
     """
     master = settings.get("spark.master", "")
     if master == "local" or master.startswith("local["):
@@ -40,25 +40,29 @@ def check_settings(settings: dict[str, str], nodes: int) -> None:
     most = local[1] if local else settings.get("spark.executor.instances")
     if most is None and master == "yarn":
         most = str(YARN_EXECUTORS)
-    if most is not None and int(most) < nodes:
+    needed = nodes + spare
+    if most is not None and int(most) < needed:
         key = "spark.master" if local else "spark.executor.instances"
-        wanted = f"local-cluster[{nodes},{local[2]},{local[3]}]" if local else str(nodes)
-        raise ConfigError(
-            f"nodes: {nodes} nodes need {nodes} executors and there are {most}; set fewer nodes, or {key} to {wanted}"
-        )
+        wanted = f"local-cluster[{needed},{local[2]},{local[3]}]" if local else str(needed)
+        raise ConfigError(f"nodes: {_need(nodes, spare)} and there are {most}; set fewer nodes, or {key} to {wanted}")
 
 
-def await_executors(sc: SparkContext, nodes: int, timeout: float) -> None:
-    """Wait until `nodes` executors have registered; RunError after `timeout` seconds, naming both numbers."""
+def _need(nodes: int, spare: int) -> str:
+    feeding = f" and {spare} to feed them" if spare else ""
+    return f"{nodes} nodes need {nodes} executors{feeding}"
+
+
+def await_executors(sc: SparkContext, nodes: int, timeout: float, spare: int = 0) -> None:
+    """Wait until `nodes + spare` executors have registered; RunError after `timeout` seconds, naming the numbers."""
     end = time.monotonic() + timeout
     while True:
         executors, slots = _executors(sc), _slots(sc)
         # The slots are of these executors only where none came or went while they were counted.
-        if executors >= nodes and executors == _executors(sc):
+        if executors >= nodes + spare and executors == _executors(sc):
             return _check_slots(-(-slots // executors))
         if time.monotonic() > end:
             raise RunError(
-                f"nodes: {nodes} nodes need {nodes} executors and Spark has {executors} after {timeout:g} s; "
+                f"nodes: {_need(nodes, spare)}, and Spark has {executors} after {timeout:g} s; "
                 "is the cluster busy, or spark.executor.instances or spark.cores.max too low?"
             )
         time.sleep(0.1)

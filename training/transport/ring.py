@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from sparksplit.errors import PeerLost
+from training.memory import ALIGNMENT, aligned
 from training.transport.base import Array, PeerTimeout, Transport
 
-_ALIGN = 64  # bytes; TensorFlow takes over an aligned array without a copy
 _PIECE = 256 << 10  # bytes given to the kernel at once: less than caches hold
 _MOST_BUFFERS = 64  # given to the kernel at once; it takes 1024
 _SPIN = 200e-6  # seconds of asking before sleeping: to be woken takes longer than most waits
@@ -242,13 +242,15 @@ class _Group:
 
     def __init__(self, arrays: Sequence[Array], numbers: Sequence[int], size: int) -> None:
         dtype = arrays[numbers[0]].dtype
-        step = _ALIGN // dtype.itemsize
+        step = ALIGNMENT // dtype.itemsize
         offsets, total = [], 0
         for number in numbers:
             offsets.append(total)
             total += -(-arrays[number].size // step) * step
         share = -(-total // size)
-        buffers = [_aligned(total, dtype) for _ in range(2)]
+        buffers = [aligned((total,), dtype) for _ in range(2)]
+        for buffer in buffers:
+            buffer[:] = 0
         self.turn = 0
         self.results = [
             [
@@ -288,12 +290,6 @@ class _Group:
 
 def _bytes(array: Array) -> memoryview:
     return memoryview(array.data).cast("B")
-
-
-def _aligned(size: int, dtype: np.dtype[Any]) -> Array:
-    raw = np.zeros(size * dtype.itemsize + _ALIGN, np.uint8)
-    start = -raw.ctypes.data % _ALIGN
-    return raw[start : start + size * dtype.itemsize].view(dtype)
 
 
 # The handshake: each end sends a nonce, and answers the other's with an HMAC over both nonces, its role and its rank.

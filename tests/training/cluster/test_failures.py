@@ -194,8 +194,8 @@ def test_a_hanging_node_is_named_after_the_stall_timeout(
 
 def test_more_nodes_than_executors_is_a_configuration_error_at_once(spark: SparkSession) -> None:
     begin = time.monotonic()
-    with pytest.raises(ConfigError, match="nodes: 4 nodes need 4 executors and there are 3"):
-        NodeCluster(spark, 4, f"{WORKS}:greet", {})
+    with pytest.raises(ConfigError, match="nodes: 5 nodes need 5 executors and there are 4"):
+        NodeCluster(spark, 5, f"{WORKS}:greet", {})
     assert time.monotonic() - begin < 1
 
 

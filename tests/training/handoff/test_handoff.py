@@ -1,0 +1,163 @@
+"""Rows from a partition's batches to a node's blocks, over real Arrow Flight, without Spark or TensorFlow."""
+
+from __future__ import annotations
+
+import socket
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hdfs_io.arrays import from_arrays
+from hdfs_io.lane_files import Layout
+from sparksplit.errors import InputError, RunError
+from training import order
+from training.handoff.job import Fed
+from training.handoff.receiver import Receiver
+from training.handoff.sender import Sender, Sent
+from training.handoff.spool import Spool
+
+ROWS, LANES = 500, 7
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    generator = np.random.default_rng(5)
+    tensors = {"x": generator.integers(0, 255, (ROWS, 3, 2), dtype=np.uint8), "z": generator.random((ROWS, 4))}
+    folder = str(tmp_path_factory.mktemp("handoff") / "data")
+    return from_arrays(folder, {"train": (tensors, np.arange(ROWS) % 3)}, lanes=LANES, block_size=1000)
+
+
+@pytest.fixture(scope="module")
+def schema(data):
+    manifest = data.manifest
+    return Layout(tuple(manifest.tensors), manifest.label, (), manifest.block_rows).schema
+
+
+@pytest.fixture(scope="module")
+def batches(data):
+    """All rows of the training split, in a handful of batches."""
+    files = [pq.read_table(f"{data.path}/{file.path}") for file in data.manifest.splits["train"].files]
+    return pa.concat_tables(files).combine_chunks().to_batches(max_chunksize=64)
+
+
+@pytest.fixture
+def receivers(tmp_path, schema):
+    made = []
+
+    def make(nodes):
+        made.extend(Receiver("127.0.0.1", "token", str(tmp_path / str(rank)), schema) for rank in range(nodes))
+        return made
+
+    yield make
+    for receiver in made:
+        receiver.close()
+
+
+def sender_to(receivers, schema, token="token"):
+    return Sender([receiver.address for receiver in receivers], token, schema, LANES)
+
+
+def spool_of(data, receiver, fed, rank, nodes):
+    attempts = [(attempt, Sent(rows, checksum)) for attempt, rows, checksum in fed.attempts[rank]]
+    own = order.owned_lanes(LANES, rank, nodes)
+    manifest = data.manifest
+    return Spool(receiver.finish(attempts), manifest.description, fed.lane_rows, own, manifest.block_rows)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3])
+def test_uneven_and_empty_partitions_become_the_blocks_of_the_prepared_data_set(
+    data, schema, batches, receivers, nodes
+):
+    """A partition that was sent twice counts once, and one that was cut does not count."""
+    ends = receivers(nodes)
+    sender = sender_to(ends, schema)
+    parts = [batches[:5], [], batches[5:6], batches[6:]]
+    partitions = [sender.send(part, 10 + number) for number, part in enumerate(parts)]
+    sender.send(parts[0], 99)
+
+    def cut():
+        yield parts[0][0]
+        raise OSError("the task was ended")
+
+    with pytest.raises(OSError, match="the task was ended"):
+        sender.send(cut(), 100)
+    fed = Fed.of(partitions, nodes, LANES)
+    split = data.manifest.splits["train"]
+    assert (fed.rows, fed.checksum, fed.lane_rows) == (ROWS, split.checksum, split.lane_rows)
+    for rank in range(nodes):
+        spool = spool_of(data, ends[rank], fed, rank, nodes)
+        reader = data.split("train").reader()
+        for lane in order.owned_lanes(LANES, rank, nodes):
+            for number in range(data.manifest.blocks("train", int(lane))):
+                expected, found = reader.read(int(lane), number), spool.read(int(lane), number)
+                assert found.row_ids.tobytes() == expected.row_ids.tobytes()
+                assert found.label.tobytes() == expected.label.tobytes()
+                for name in ("x", "z"):
+                    assert found.tensors[name].shape == expected.tensors[name].shape
+                    assert found.tensors[name].tobytes() == expected.tensors[name].tobytes()
+            with pytest.raises(IndexError):
+                spool.read(int(lane), data.manifest.blocks("train", int(lane)))
+        spool.end()
+        reader.close()
+
+
+def test_only_what_counts_stays_on_the_disk_and_the_port_is_freed(schema, batches, receivers, tmp_path):
+    (receiver,) = receivers(1)
+    sender = sender_to([receiver], schema)
+    sender.send(batches, 1)
+    kept = sender.send(batches, 2)
+    (path,) = receiver.finish([(2, kept.sent[0])])
+    assert list((tmp_path / "0").iterdir()) == [path]
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(receiver.address, 1)
+
+
+def test_without_the_token_nothing_is_taken(schema, batches, receivers, tmp_path):
+    (receiver,) = receivers(1)
+    with pytest.raises(RunError, match=r"hand-off to node 0 at 127\.0\.0\.1:\d+: .*token is missing or wrong"):
+        sender_to([receiver], schema, token="other").send(batches, 1)
+    assert (receiver.rows, list((tmp_path / "0").iterdir())) == (0, [])
+
+
+def test_the_port_is_on_the_given_address_only(receivers):
+    (receiver,) = receivers(1)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", receiver.address[1]), 1)
+
+
+def test_other_columns_are_refused(schema, batches, receivers):
+    (receiver,) = receivers(1)
+    fewer = pa.schema([schema.field("row_id"), schema.field("x")])
+    with pytest.raises(RunError, match="unexpected columns"):
+        sender_to([receiver], fewer).send(batches, 1)
+
+
+def test_a_row_without_a_value_is_refused(schema, batches, receivers):
+    (receiver,) = receivers(1)
+    columns = batches[0].to_pydict()
+    columns["x"][3] = None
+    fields = [pa.field(field.name, field.type) for field in schema]
+    with pytest.raises(RunError, match="the DataFrame has a row without x"):
+        sender_to([receiver], schema).send([pa.RecordBatch.from_pydict(columns, schema=pa.schema(fields))], 1)
+
+
+def test_rows_that_are_missing_at_the_end_are_noticed(data, schema, batches, receivers):
+    (receiver,) = receivers(1)
+    partition = sender_to([receiver], schema).send(batches[1:], 1)
+    sent = partition.sent[0]
+    with pytest.raises(RunError, match="the hand-off lost rows: attempt 1"):
+        receiver.finish([(1, Sent(sent.rows + 1, sent.checksum))])
+    paths = receiver.finish([(1, sent)])
+    split = data.split("train")
+    with pytest.raises(RunError, match="the hand-off lost rows: lane"):
+        Spool(paths, data.description, split.lane_rows, np.arange(LANES), split.block_rows)
+
+
+def test_a_row_id_that_occurs_twice_is_named(data, schema, batches, receivers):
+    (receiver,) = receivers(1)
+    partition = sender_to([receiver], schema).send([*batches, batches[0].slice(0, 1)], 1)
+    fed = Fed.of([partition], 1, LANES)
+    with pytest.raises(InputError, match=f"row_id {batches[0].column('row_id')[0].as_py()} twice"):
+        spool_of(data, receiver, fed, 0, 1)

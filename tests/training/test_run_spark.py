@@ -1,0 +1,112 @@
+"""Runs whose rows Spark hands over: the same result as from the Parquet files, whatever the partitions."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from hdfs_io.arrays import from_arrays
+from hdfs_io.prepared import PreparedDataSet
+from hdfs_io.sources.frame import identified
+from sparksplit.command import Options
+from sparksplit.config import parse
+from sparksplit.errors import ConfigError, RunError, UsageError
+from training.config import TrainConfig
+from training.run import train
+
+MOMENTUM = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9}
+
+
+def run(data, output, frame=None, **keys):
+    nodes = keys.get("nodes", 1)
+    values = {"data": str(data), "output": str(output), "split": "single" if nodes == 1 else "batch", **keys}
+    return train(parse(TrainConfig, values), Options(), frame)
+
+
+def in_parts(spark, frame, sizes):
+    """`frame` with one partition for each of `sizes`, empty ones among them."""
+    rows, columns = frame.collect(), frame.schema
+    edges = np.cumsum([0, *sizes]).tolist()
+    assert edges[-1] == len(rows)
+    parts = spark.sparkContext.parallelize(range(len(sizes)), len(sizes))
+    cut = [rows[begin:end] for begin, end in pairwise(edges)]
+    shared = spark.sparkContext.broadcast([[tuple(row) for row in part] for part in cut])
+    return spark.createDataFrame(parts.flatMap(lambda part: shared.value[part]), columns)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3])
+def test_uneven_and_empty_partitions_give_the_weights_of_reading_the_files(spark, digits, tmp_path, nodes):
+    """Invariants 1 and 2: ten partitions, some of them empty, and the very bits of `input_mode: tensorflow`."""
+    settings = {"nodes": nodes, "epochs": 3, "batch_size": 100, "optimizer": MOMENTUM}
+    read = run(digits, tmp_path / "read", **settings)
+    rows = spark.read.parquet(f"{digits}/train").drop("lane")
+    frame = in_parts(spark, rows, [0, 7, 300, 0, 1, 500, 92, 0, 399, 1])
+    fed = run(digits, tmp_path / "fed", frame, input_mode="spark", **settings)
+    assert fed["weights"] == read["weights"]
+    assert fed["metrics"] == read["metrics"]
+    assert fed["ledger"] == read["ledger"] == {**read["ledger"], "exact": True, "rows": 3900}
+
+
+def test_rows_without_a_row_id_get_that_of_preprocess(spark, digits, tmp_path):
+    rows = spark.read.parquet(f"{digits}/train")
+    given = {row.row_id for row in rows.select("row_id").collect()}
+    description = PreparedDataSet.open(str(digits)).description
+    found = [row.row_id for row in identified(rows.drop("row_id"), description).collect()]
+    assert (len(found), set(found)) == (1300, given)
+    result = run(digits, tmp_path / "run", rows.drop("row_id"), input_mode="spark", nodes=2, epochs=1)
+    assert result["ledger"]["exact"] is True
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nodes", [2, 3])
+def test_the_partitions_that_hang_others_end_with_an_exact_ledger(spark, tmp_path, nodes):
+    sizes = [5120, *[6144] * 8, 5728]
+    generator = np.random.default_rng(1)
+    x = generator.integers(0, 255, (sum(sizes), 4), dtype=np.uint8)
+    data = tmp_path / "data"
+    from_arrays(str(data), {"train": (x, x[:, 0] % 3)}, classes=3)
+    frame = in_parts(spark, spark.read.parquet(f"{data}/train"), sizes)
+    result = run(data, tmp_path / "run", frame, input_mode="spark", nodes=nodes, epochs=2)
+    assert result["ledger"] == {**result["ledger"], "exact": True, "rows": 2 * 60_000}
+
+
+def test_the_prepared_data_set_is_handed_over_without_a_frame(spark, digits, tmp_path):
+    result = run(digits, tmp_path / "run", input_mode="spark", nodes=2, epochs=1)
+    assert (result["input_mode"], result["rows"], result["ledger"]["exact"]) == ("spark", 1300, True)
+    assert not any(tmp_path.rglob("spool"))
+
+
+def test_a_failing_function_in_spark_ends_the_run_with_its_own_message(spark, digits, tmp_path):
+    from pyspark.sql import functions as sql
+
+    @sql.udf("bigint")
+    def broken(label):
+        raise ValueError(f"no label {label} today")
+
+    frame = spark.read.parquet(f"{digits}/train").withColumn("label", broken("label"))
+    with pytest.raises(RunError, match=r"feeding failed: .*no label \d today"):
+        run(digits, tmp_path / "run", frame, input_mode="spark", nodes=2)
+    again = run(digits, tmp_path / "again", input_mode="spark", nodes=2, epochs=1)
+    assert again["ledger"]["exact"] is True
+
+
+def test_a_node_that_fails_while_it_is_fed_is_named(spark, digits, tmp_path):
+    model = tmp_path / "mine.py"
+    model.write_text("def build(data):\n    raise ValueError('no such layer')\n")
+    with pytest.raises(UsageError, match="ValueError: no such layer"):
+        run(digits, tmp_path / "run", input_mode="spark", nodes=2, model={"build": f"{model}:build"})
+
+
+def test_a_frame_with_other_columns_is_refused(spark, digits, tmp_path):
+    rows = spark.read.parquet(f"{digits}/train")
+    for frame, message in (
+        (rows.drop("x"), "the DataFrame has no column 'x'; it has row_id, label"),
+        (rows.withColumn("label", rows.label.cast("string")), "column 'label' must be bigint \\(is string\\)"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            run(digits, tmp_path / "run", frame, input_mode="spark", nodes=2)
+        assert not (tmp_path / "run").exists()
+    with pytest.raises(ConfigError, match="input_mode: must be spark to train on a DataFrame"):
+        run(digits, tmp_path / "run", rows)

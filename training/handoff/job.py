@@ -1,0 +1,121 @@
+"""The driver's side of the hand-off: the Spark job that feeds the nodes, in a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from hdfs_io.sources.frame import batch_rows, batch_size
+from sparksplit.errors import RunError
+from training.handoff.sender import FACTS, Partition, Sender
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+log = logging.getLogger(__name__)
+
+EXPLAIN = 3.0
+"""Seconds between the failure of a feeding task and the verdict: time to hear of a node that failed first."""
+
+
+@dataclass(frozen=True)
+class Fed:
+    """What has been handed over. attempts: by node, (attempt, rows, checksum). checksum: the ledger's, of all rows."""
+
+    attempts: list[list[tuple[int, int, int]]]
+    lane_rows: list[int]
+    rows: int
+    checksum: int
+
+    @classmethod
+    def of(cls, partitions: Sequence[Partition], nodes: int, lanes: int) -> Fed:
+        """All partitions together."""
+        lane_rows = np.zeros(lanes, np.int64)
+        for partition in partitions:
+            lane_rows += np.array(partition.lane_rows, np.int64)
+        attempts = [
+            [(part.attempt, part.sent[rank].rows, part.sent[rank].checksum) for part in partitions]
+            for rank in range(nodes)
+        ]
+        sent = [sent for partition in partitions for sent in partition.sent]
+        fed = cls(
+            attempts, lane_rows.tolist(), sum(one.rows for one in sent), sum(one.checksum for one in sent) % 2**64
+        )
+        if fed.rows != sum(fed.lane_rows):
+            raise RunError(f"the hand-off lost rows: {sum(fed.lane_rows)} were read and {fed.rows} acknowledged")
+        return fed
+
+    def to_node(self, rank: int) -> dict[str, Any]:
+        """What node `rank` is told, JSON-able."""
+        return {"attempts": self.attempts[rank], "lane_rows": self.lane_rows}
+
+
+class FeedJob:
+    """Feeds the rows of `frame` (row_id, tensors, label) to nodes, once `start` has been called.
+
+    schema: of what travels. token: of the nodes' receivers. row_bytes: of one row.
+    """
+
+    def __init__(self, frame: DataFrame, schema: pa.Schema, lanes: int, token: str, row_bytes: int) -> None:
+        self._frame, self._schema, self._lanes, self._token = frame, schema, lanes, token
+        self._row_bytes = row_bytes
+        self._group = f"sparksplit-feed-{secrets.token_hex(4)}"
+        self._thread: threading.Thread | None = None
+        self._partitions: list[Partition] | None = None
+        self._failure: tuple[float, BaseException] | None = None
+        self._nodes = 0
+
+    @property
+    def started(self) -> bool:
+        """Whether `start` has been called."""
+        return self._thread is not None
+
+    def start(self, addresses: Sequence[tuple[str, int]]) -> None:
+        """Begin to feed the receivers at `addresses`, by rank."""
+        self._nodes = len(addresses)
+        self._thread = threading.Thread(target=self._run, args=(list(addresses),), name="feed", daemon=True)
+        self._thread.start()
+
+    def result(self) -> Fed | None:
+        """What has been fed; None while it lasts. RunError, with the first cause, where it has failed."""
+        if self._failure is not None:
+            since, error = self._failure
+            if time.monotonic() - since < EXPLAIN:
+                return None
+            from training.cluster.tensorflowonspark import first_cause
+
+            raise RunError(f"feeding failed: {first_cause(str(error))}") from error
+        if self._partitions is None:
+            return None
+        return Fed.of(self._partitions, self._nodes, self._lanes)
+
+    def close(self) -> None:
+        """End the Spark job where it still runs."""
+        if self._thread is None:
+            return
+        if self._thread.is_alive():
+            try:
+                self._frame.sparkSession.sparkContext.cancelJobGroup(self._group)
+            except Exception as error:
+                log.debug("Spark does not answer, so it has nothing to cancel: %s", error)
+        self._thread.join(20)
+
+    def _run(self, addresses: list[tuple[str, int]]) -> None:
+        spark = self._frame.sparkSession
+        try:
+            spark.sparkContext.setJobGroup(self._group, "sparksplit hand-off", interruptOnCancel=True)
+            sender = Sender(addresses, self._token, self._schema, self._lanes)
+            rows = self._frame.select(*(f"`{name}`" for name in self._schema.names))
+            with batch_size(spark, batch_rows(self._row_bytes)):
+                found = rows.mapInArrow(sender, "facts string").collect()
+            self._partitions = [Partition.from_json(row[FACTS.names[0]]) for row in found]
+        except BaseException as error:
+            self._failure = time.monotonic(), error

@@ -1,0 +1,157 @@
+"""In Spark's tasks: the rows of a partition as Arrow record batches to the nodes that own their lanes."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import flight
+
+from hdfs_io import row_ids
+from hdfs_io.lane_files import ROW_ID
+from sparksplit.errors import RunError
+
+log = logging.getLogger(__name__)
+
+FACTS = pa.schema([("facts", pa.string())])
+"""What a task gives back: one row with the JSON of `Partition`."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a node has acknowledged: rows, and the ledger's checksum of their ids."""
+
+    rows: int
+    checksum: int
+
+
+@dataclass(frozen=True)
+class Partition:
+    """What one successful task has handed over.
+
+    attempt: unique within the Spark application; a node keeps the rows of each attempt apart. sent: by node. lane_rows:
+    by lane.
+    """
+
+    attempt: int
+    sent: list[Sent]
+    lane_rows: list[int]
+
+    def to_json(self) -> str:
+        """As text, for the way to the driver."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Partition:
+        """The reverse of `to_json`."""
+        values = json.loads(text)
+        return cls(values["attempt"], [Sent(**sent) for sent in values["sent"]], values["lane_rows"])
+
+
+class Sender:
+    """A function for `mapInArrow`: sends the rows of its partition, gives back one row of `FACTS`.
+
+    addresses: (host, port) of each node's receiver. token: what they ask for. schema: of what travels; row_id first.
+    """
+
+    def __init__(self, addresses: Sequence[tuple[str, int]], token: str, schema: pa.Schema, lanes: int) -> None:
+        self._addresses, self._token, self._schema, self._lanes = list(addresses), token, schema, lanes
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        assert task is not None
+        partition = self.send(batches, task.taskAttemptId())
+        yield pa.RecordBatch.from_pylist([{"facts": partition.to_json()}], schema=FACTS)
+
+    def send(self, batches: Iterable[pa.RecordBatch], attempt: int) -> Partition:
+        """Send all of `batches`; what the nodes have acknowledged. RunError where one has not, or cannot be reached."""
+        nodes = len(self._addresses)
+        streams = [_Stream(rank, address, self._token, attempt) for rank, address in enumerate(self._addresses)]
+        lane_rows = np.zeros(self._lanes, np.int64)
+        try:
+            for batch in batches:
+                rows = self._checked(batch)
+                ids = row_ids.unsigned(rows.column(ROW_ID).to_numpy())
+                lanes = row_ids.lane_of(ids, self._lanes)
+                lane_rows += np.bincount(lanes, minlength=self._lanes)
+                owners = lanes % nodes
+                for rank, stream in enumerate(streams):
+                    own = np.flatnonzero(owners == rank)
+                    if len(own) == len(rows):
+                        stream.write(rows, ids)
+                    elif len(own):
+                        stream.write(rows.take(pa.array(own)), ids[own])
+            return Partition(attempt, [stream.finish() for stream in streams], lane_rows.tolist())
+        finally:
+            for stream in streams:
+                stream.close()
+
+    def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        for name in self._schema.names:
+            if batch.column(name).null_count:
+                raise RunError(f"the DataFrame has a row without {name}")
+        return pa.RecordBatch.from_arrays([batch.column(name) for name in self._schema.names], schema=self._schema)
+
+
+class _Stream:
+    """One partition's rows for one node; opened with the first of them."""
+
+    def __init__(self, rank: int, address: tuple[str, int], token: str, attempt: int) -> None:
+        self._rank, self._address, self._attempt = rank, address, attempt
+        self._options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {token}".encode())])
+        self._client: Any = None
+        self._writer: Any = None
+        self._answers: Any = None
+        self._rows, self._checksum = 0, 0
+
+    def write(self, rows: pa.RecordBatch, ids: row_ids.U64) -> None:
+        """Send `rows`; waits while the node is busy with earlier ones."""
+        try:
+            if self._client is None:
+                self._open(rows.schema)
+            self._writer.write_batch(rows)
+        except (pa.ArrowException, OSError) as error:
+            raise self._failed(error) from None
+        self._rows += len(ids)
+        self._checksum = (self._checksum + row_ids.row_checksum(ids)) % 2**64
+
+    def finish(self) -> Sent:
+        """Say that this was all, and wait for the node's acknowledgement."""
+        sent = Sent(self._rows, self._checksum)
+        if self._writer is not None:
+            try:
+                self._writer.done_writing()
+                answer = self._answers.read()
+            except (pa.ArrowException, OSError) as error:
+                raise self._failed(error) from None
+            found = Sent(**json.loads(answer.to_pybytes())) if answer is not None else None
+            if found != sent:
+                raise RunError(f"node {self._rank} acknowledges {found} of {sent}")
+        return sent
+
+    def close(self) -> None:
+        """End the connection; the node drops what was not finished."""
+        try:
+            if self._writer is not None:
+                self._writer.close()
+        except (pa.ArrowException, OSError) as error:
+            log.debug("a hand-off was cut, as `write` or `finish` said: %s", error)
+        if self._client is not None:
+            self._client.close()
+
+    def _open(self, schema: pa.Schema) -> None:
+        host, port = self._address
+        self._client = flight.connect(f"grpc+tcp://{host}:{port}")
+        descriptor = flight.FlightDescriptor.for_command(str(self._attempt).encode())
+        self._writer, self._answers = self._client.do_put(descriptor, schema, options=self._options)
+
+    def _failed(self, error: BaseException) -> RunError:
+        host, port = self._address
+        return RunError(f"hand-off to node {self._rank} at {host}:{port}: {' '.join(str(error).split())[:300]}")
