@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sparksplit.session import spark_session
+
+# What a shell starts in the background ignores Ctrl-C, and hands that on to what tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _MARK = "SPARKSPLIT_TESTS"
 _LEAVE_SECONDS = 10.0

@@ -64,6 +64,9 @@ class TrainConfig(Config):
     input_mode: Literal["spark", "tensorflow"] = "tensorflow"
     """tensorflow: each node reads its lanes of the prepared data set itself; spark: Spark reads the training split and
     hands it over, once, to the nodes' local disks. That takes an executor beside the nodes, or more to be faster."""
+    order: Literal["exact", "arrival"] = "exact"
+    """exact: training begins when all rows are there; arrival, with input_mode spark: the first epoch trains on rows as
+    they arrive, in any order, and cannot be gone on from in its middle."""
     transport: Literal["ring", "tensorflow"] = "ring"
     """What sums gradients over the nodes: the TCP ring, or TensorFlow's collectives (NCCL on GPUs)."""
     readers: pydantic.PositiveInt = 1
@@ -90,9 +93,11 @@ class TrainConfig(Config):
     """Seconds without an update after which a node counts as hanging; null: the larger of 60 s and 20 median steps."""
 
     @pydantic.model_validator(mode="after")
-    def _nodes_fit_the_way(self) -> TrainConfig:
+    def _keys_fit(self) -> TrainConfig:
         if WAYS[self.split].alone and self.nodes != 1:
             raise ValueError(f"nodes must be 1 with split: single (is {self.nodes}); split: batch shares the work")
+        if self.order == "arrival" and self.input_mode != "spark":
+            raise ValueError("order: arrival needs input_mode: spark; what is read from files has an order already")
         return self
 
 

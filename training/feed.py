@@ -19,21 +19,17 @@ import numpy.typing as npt
 
 from hdfs_io.prepared import Block
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
-from hdfs_io.row_ids import mix64, row_checksum
 from training import order
-from training.ledger import Entry
-from training.memory import aligned
+from training.chunks import Assembler, Chunk, Piece, Rows, Transform
 
 Array = npt.NDArray[Any]
-Transform = Callable[[dict[str, Array], Array | None, npt.NDArray[np.uint64]], tuple[dict[str, Array], Array | None]]
-"""A user's function on rows: tensors by name [n, ...], label [n, ...], a seed per row uint64 [n]; the same back."""
-
 _CHUNKS_AHEAD = 2
 
 Stops = Callable[[int], int]
 
 
-def _never(update: int) -> int:
+def never(update: int) -> int:
+    """Nothing ends a chunk early."""
     return update + (1 << 62)
 
 
@@ -62,42 +58,11 @@ class RowSource(Protocol):
         """A reader of its own for each thread."""
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """A node's shares of consecutive mini-batches.
-
-    tensors: one array [rows, *shape] per tensor, in the data set's order. label: [rows, ...] or None.
-    offsets: int64 [updates + 1]; the share of update first + i is rows offsets[i]:offsets[i + 1]; it may be empty.
-    rows: int64 [updates], of the mini-batches over all nodes. seen: the rows' entry for the ledger.
-    share: the rows of every share where they are the same by the order of rows, not by chance.
-    """
-
-    first: int
-    tensors: list[Array]
-    label: Array | None
-    offsets: npt.NDArray[np.int64]
-    rows: npt.NDArray[np.int64]
-    seen: Entry
-    share: int | None = None
-
-    @property
-    def updates(self) -> int:
-        """Mini-batches in the chunk."""
-        return len(self.offsets) - 1
-
-
-@dataclass
-class _Rows:
-    row_ids: npt.NDArray[np.uint64]
-    tensors: list[Array]
-    label: Array | None
-
-
 @dataclass
 class _Window:
     """A window's rows of all own lanes: `index` into `rows` in the order of `positions`."""
 
-    rows: _Rows
+    rows: Rows
     index: npt.NDArray[np.int64]
     positions: npt.NDArray[np.int64]
 
@@ -128,20 +93,23 @@ class Feed:
         self._lane_rows = np.array(source.lane_rows, np.int64)
         self._own_rows = self._lane_rows[lanes]
         self._block_rows, self._window = source.block_rows, window
-        self._specs = list(source.tensors)
-        self._label = source.label
-        self._batch_size, self._seed, self._shuffled, self._transform = batch_size, seed, shuffled, transform
+        self._assembler = Assembler(source.tensors, source.label, seed, transform)
+        self._batch_size, self._seed, self._shuffled = batch_size, seed, shuffled
         self._even, self._share = order.even_share(self._lane_rows, lanes, batch_size)
-        row_bytes = sum(column.nbytes for column in self._columns(self._empty(1)))
-        self._chunk_rows = max(1, chunk_bytes // row_bytes)
+        self._chunk_rows = max(1, chunk_bytes // self._assembler.row_bytes)
         self.max_updates = 1
         """Mini-batches in the chunks to come; may be changed at any time, without effect on the order of rows."""
         self._pool = ThreadPoolExecutor(readers, thread_name_prefix="reader")
         self._local = threading.local()
         self._readers: list[RowReader] = []
         self._lock = threading.Lock()
-        self._cached: Future[_Rows] | None = None
-        self._keep = int(self._own_rows.sum()) * row_bytes <= cache
+        self._cached: Future[Rows] | None = None
+        self._keep = int(self._own_rows.sum()) * self._assembler.row_bytes <= cache
+
+    @property
+    def exact(self) -> bool:
+        """Whether chunks follow the order of rows; always."""
+        return True
 
     @property
     def rows(self) -> int:
@@ -153,7 +121,7 @@ class Feed:
         """Mini-batches in one epoch."""
         return order.updates_per_epoch(self.rows, self._batch_size)
 
-    def epoch(self, epoch: int, first: int = 0, last: int | None = None, stops: Stops = _never) -> Iterator[Chunk]:
+    def epoch(self, epoch: int, first: int = 0, last: int | None = None, stops: Stops = never) -> Iterator[Chunk]:
         """The chunks that hold the mini-batches first..last-1 of `epoch`, in order.
 
         stops: the next mini-batch after the given one at which a chunk must end.
@@ -184,10 +152,10 @@ class Feed:
 
     def _plans(
         self, epoch: int, first: int, last: int, stops: Stops
-    ) -> Iterator[tuple[int, list[tuple[_Rows, npt.NDArray[np.int64]]], npt.NDArray[np.int64]]]:
+    ) -> Iterator[tuple[int, list[Piece], npt.NDArray[np.int64]]]:
         share = max(1, self._batch_size * len(self._lanes) // len(self._lane_rows))
         most = max(1, self._chunk_rows // share)
-        pieces: list[tuple[_Rows, npt.NDArray[np.int64]]] = []
+        pieces: list[Piece] = []
         held: list[npt.NDArray[np.int64]] = []
         done = first
         for window, reached in self._windows(epoch, first, last):
@@ -278,7 +246,7 @@ class Feed:
             [min(self._block_rows, int(rows) - block * self._block_rows) for block in chosen]
             for rows, chosen in zip(self._own_rows, blocks, strict=True)
         ]
-        rows = self._empty(sum(map(sum, counts)))
+        rows = self._assembler.empty(sum(map(sum, counts)))
         jobs, start = [], 0
         for lane, chosen, sizes in zip(self._lanes.tolist(), blocks, counts, strict=True):
             if chosen:
@@ -286,7 +254,7 @@ class Feed:
             start += sum(sizes)
         return _Loading([], jobs, rows)
 
-    def _read_lane(self, rows: _Rows, start: int, lane: int, blocks: Sequence[int]) -> None:
+    def _read_lane(self, rows: Rows, start: int, lane: int, blocks: Sequence[int]) -> None:
         reader = getattr(self._local, "reader", None)
         if reader is None:
             reader = self._local.reader = self._source.reader()
@@ -296,52 +264,17 @@ class Feed:
             block = reader.read(lane, number)
             stop = start + len(block.row_ids)
             rows.row_ids[start:stop] = block.row_ids
-            for spec, target in zip(self._specs, rows.tensors, strict=True):
+            for spec, target in zip(self._assembler.specs, rows.tensors, strict=True):
                 target[start:stop] = block.tensors[spec.name]
             if rows.label is not None:
                 rows.label[start:stop] = block.label
             start = stop
 
-    def _assemble(
-        self,
-        epoch: int,
-        first: int,
-        pieces: list[tuple[_Rows, npt.NDArray[np.int64]]],
-        offsets: npt.NDArray[np.int64],
-    ) -> Chunk:
-        rows = self._empty(int(offsets[-1]))
-        start = 0
-        for source, index in pieces:
-            stop = start + len(index)
-            for target, values in zip(self._columns(rows), self._columns(source), strict=True):
-                # mode="clip": with the default, NumPy takes into a buffer and copies once more.
-                np.take(values, index, axis=0, out=target[start:stop], mode="clip")
-            start = stop
-        tensors, label = rows.tensors, rows.label
-        if self._transform is not None:
-            seeds = mix64(rows.row_ids ^ order.key(self._seed, epoch))
-            names = [spec.name for spec in self._specs]
-            changed, label = self._transform(dict(zip(names, tensors, strict=True)), label, seeds)
-            tensors = [np.asarray(changed[name]) for name in names]
+    def _assemble(self, epoch: int, first: int, pieces: list[Piece], offsets: npt.NDArray[np.int64]) -> Chunk:
         until = first + len(offsets) - 1
-        return Chunk(
-            first,
-            tensors,
-            label,
-            offsets,
-            order.batch_rows(self.rows, self._batch_size, first, until),
-            Entry(len(rows.row_ids), row_checksum(rows.row_ids)),
-            self._share if until <= self._even else None,
-        )
-
-    @staticmethod
-    def _columns(rows: _Rows) -> list[Array]:
-        return [rows.row_ids, *rows.tensors, *([] if rows.label is None else [rows.label])]
-
-    def _empty(self, count: int) -> _Rows:
-        tensors = [aligned((count, *spec.shape), spec.dtype) for spec in self._specs]
-        label = None if self._label is None else aligned((count, *self._label.shape), self._label.dtype)
-        return _Rows(np.empty(count, np.uint64), tensors, label)
+        totals = order.batch_rows(self.rows, self._batch_size, first, until)
+        share = self._share if until <= self._even else None
+        return self._assembler.chunk(epoch, first, pieces, offsets, totals, share)
 
 
 @dataclass
@@ -350,9 +283,9 @@ class _Loading:
 
     order: list[npt.NDArray[np.int64]]
     jobs: list[Future[None]]
-    rows: _Rows
+    rows: Rows
 
-    def finish(self) -> _Rows:
+    def finish(self) -> Rows:
         for job in self.jobs:
             job.result()
         return self.rows

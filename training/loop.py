@@ -6,16 +6,20 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from sparksplit.errors import RunError
 from training.checkpoints import Progress
-from training.feed import Chunk, Feed
+from training.chunks import Chunk
+from training.feed import Feed
 from training.ledger import Entry, Ledger
 from training.step import Evaluation, Step
 from training.transport import Transport
+
+if TYPE_CHECKING:
+    from training.handoff.arrival import ArrivingFeed
 
 _CHUNK_SECONDS = 0.25
 """Aimed duration of one call into TensorFlow: short enough for progress, long enough to be free."""
@@ -65,7 +69,7 @@ class Loop:
     def __init__(
         self,
         step: Step,
-        feed: Feed,
+        feed: Feed | ArrivingFeed,
         validation: Feed | None,
         transport: Transport,
         reporter: Reporter,
@@ -89,15 +93,22 @@ class Loop:
 
     def run(self) -> Progress:
         """Train to the end. Raises RunError where the loss is no longer finite."""
-        per_epoch = self._feed.updates
-        self._reporter.state(update=self._update, updates=len(self._epochs) * per_epoch, epochs=len(self._epochs))
+        self._reporter.state(update=self._update, epochs=len(self._epochs))
+        self._report_length()
         for number, epoch in enumerate(self._epochs):
-            if number < self._update // per_epoch:
+            # A feed of rows that arrive knows its length only when its first epoch has ended.
+            base = number * self._feed.updates if number or self._feed.exact else 0
+            if self._update and number < self._update // self._feed.updates:
                 continue
             began = time.perf_counter()
-            trained = self._train_epoch(epoch, number * per_epoch)
+            trained = self._train_epoch(epoch, base)
+            self._report_length()
             self._finish_epoch(epoch, trained, began)
         return self._progress()
+
+    def _report_length(self) -> None:
+        if self._feed.exact:
+            self._reporter.state(updates=len(self._epochs) * self._feed.updates)
 
     def _train_epoch(self, epoch: int, base: int) -> float:
         """The rest of one epoch; the seconds it took, without its first chunk, checkpoints and waiting to begin."""
@@ -119,7 +130,7 @@ class Loop:
             spent = time.perf_counter() - began
             seconds += time.perf_counter() - waited
             self._feed.max_updates = max(1, min(4 * chunk.updates, int(_CHUNK_SECONDS * chunk.updates / spent)))
-            if self._every and self._update % self._every == 0:
+            if self._every and self._update % self._every == 0 and self._feed.exact:
                 self._save()
             waited = time.perf_counter()
         return seconds

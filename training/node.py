@@ -16,6 +16,7 @@ from sparksplit.config import Source, parse
 from sparksplit.errors import RunError
 from training import checkpoints
 from training.checkpoints import Progress
+from training.chunks import Assembler, Transform
 from training.cluster import Member
 from training.config import TrainConfig
 from training.feed import Feed, RowSource
@@ -24,6 +25,7 @@ from training.transport import Alone, Transport
 from training.ways import WAYS
 
 if TYPE_CHECKING:
+    from training.handoff.arrival import ArrivingFeed
     from training.handoff.receiver import Receiver
 
 
@@ -118,7 +120,7 @@ class _Session:
         from training.loop import Hooks, Loop, evaluate_once
 
         member, config = self._member, self._config
-        train = self._feed(self._train_rows(), self._batch_size, training=True)
+        train = self._train_feed()
         batch_size = max(1024, self._batch_size)
         validation, test = (
             self._feed(self._data.split(name), batch_size) if self._data.manifest.splits[name].rows else None
@@ -182,27 +184,47 @@ class _Session:
         member.announce(receiver=list(receiver.address))
         return receiver
 
-    def _train_rows(self) -> RowSource:
+    def _train_feed(self) -> Feed | ArrivingFeed:
         """The training split: of the prepared data set, or as Spark hands it over."""
-        receiver, manifest = self._receiver, self._data.manifest
+        receiver, manifest, member, config = self._receiver, self._data.manifest, self._member, self._config
         if receiver is None:
-            return self._data.split("train")
-        from training.handoff.sender import Sent
+            return self._feed(self._data.split("train"), self._batch_size, training=True)
+        from training.handoff.arrival import ArrivingFeed
         from training.handoff.spool import Spool
 
-        with self._member.phase("feeding"):
-            fed = self._member.told("fed", lambda: self._member.state(fed=receiver.rows))
-            files = receiver.finish([(attempt, Sent(rows, checksum)) for attempt, rows, checksum in fed["attempts"]])
-            return Spool(files, manifest.description, fed["lane_rows"], self._lanes, manifest.block_rows)
+        def exact(fed: dict[str, Any]) -> Feed:
+            files = receiver.finish(fed["partitions"])
+            spool = Spool(files, manifest.description, fed["lane_rows"], self._lanes, manifest.block_rows)
+            return self._feed(spool, self._batch_size, training=True)
+
+        def told() -> Any:
+            if member.stopping.is_set():
+                raise RunError("stopped by the driver")
+            member.state(fed=receiver.rows)
+            return member.heard("fed")
+
+        if config.order == "arrival" and not self._progress.update:
+            assembler = Assembler(manifest.tensors, manifest.label, config.seed, self._transform())
+            return ArrivingFeed(
+                receiver, assembler, self._transport, self._batch_size, told, exact, lambda: member.phase("feeding")
+            )
+        with member.phase("feeding"):
+            while (fed := told()) is None:
+                member.await_news(0.5)
+            return exact(fed)
+
+    def _transform(self) -> Transform | None:
+        config = self._config
+        if config.transform is None:
+            return None
+        try:
+            transform: Transform = load(config.transform, self._member.payload["sources"].get("transform"))
+        except FunctionError as error:
+            raise config.error("transform", str(error)) from error
+        return transform
 
     def _feed(self, source: RowSource, batch_size: int, training: bool = False) -> Feed:
         config = self._config
-        transform = None
-        if config.transform is not None and training:
-            try:
-                transform = load(config.transform, self._member.payload["sources"].get("transform"))
-            except FunctionError as error:
-                raise config.error("transform", str(error)) from error
         row_bytes = sum(spec.row_bytes for spec in source.tensors)
         rows = sum(source.lane_rows[lane] for lane in self._lanes)
         feed = Feed(
@@ -213,7 +235,7 @@ class _Session:
             window=config.window,
             cache=self._cache,
             readers=config.readers,
-            transform=transform,
+            transform=self._transform() if training else None,
             shuffled=training,
         )
         self._cache = max(0, self._cache - rows * row_bytes)

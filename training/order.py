@@ -152,3 +152,31 @@ def even_share(lane_rows: Ints, own: Ints, batch_size: int) -> tuple[int, int | 
     if updates == 0 or shares[0] == 0 or (shares != shares[0]).any():
         return 0, None
     return updates, int(shares[0])
+
+
+# Rows that are dealt as they arrive: no order of their own, so only what all nodes have agreed on counts.
+
+
+def whole_batches(available: Ints, batch_size: int) -> Ints:
+    """How many of the rows that each node has go into whole mini-batches; what is over stays with those who have most.
+
+    available: int64 [nodes]; result: int64 [nodes], its sum the largest multiple of `batch_size` that there is.
+    """
+    taken = available.copy()
+    over = int(available.sum()) % batch_size
+    for node in np.argsort(-available, kind="stable"):
+        left = min(over, int(taken[node]))
+        taken[node] -= left
+        over -= left
+    return taken
+
+
+def interleaved(counts: Ints, rank: int) -> Ints:
+    """The positions of node `rank`'s rows where the rows of all nodes are mixed evenly, ascending.
+
+    counts: int64 [nodes], rows of each; result: int64 [counts[rank]].
+    """
+    node = np.repeat(np.arange(len(counts)), counts)
+    within = np.concatenate([np.arange(count, dtype=np.int64) for count in counts.tolist()])
+    mixed = np.lexsort((node, (2 * within + 1) / (2 * counts[node])))
+    return np.flatnonzero(node[mixed] == rank).astype(np.int64)

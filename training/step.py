@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from training.feed import Chunk
+from training.chunks import Chunk
 from training.inputs import Inputs
 from training.memory import is_aligned
 from training.syncs import Sync
@@ -120,7 +120,7 @@ class Step:
     def _call(self, function: Any, chunk: Chunk, *more: Any) -> Any:
         columns = chunk.tensors if chunk.label is None else [*chunk.tensors, chunk.label]
         try:
-            return function(*map(_tensor, columns), chunk.offsets, *more).numpy()
+            return function(*map(as_tensor, columns), chunk.offsets, *more).numpy()
         except tf.errors.OpError:
             hidden = self._transport.failure()
             if hidden is not None:
@@ -206,7 +206,7 @@ class Step:
             metric.reset_state()
 
 
-def _tensor(array: Array) -> Any:
+def as_tensor(array: Array) -> Any:
     """The array as a tensor, without a copy where it is aligned (tf.constant copies twice); not to be changed again."""
     return tf.experimental.dlpack.from_dlpack(array.__dlpack__()) if is_aligned(array) else tf.constant(array)
 

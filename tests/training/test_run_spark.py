@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -110,3 +112,58 @@ def test_a_frame_with_other_columns_is_refused(spark, digits, tmp_path):
         assert not (tmp_path / "run").exists()
     with pytest.raises(ConfigError, match="input_mode: must be spark to train on a DataFrame"):
         run(digits, tmp_path / "run", rows)
+
+
+def test_rows_are_trained_on_while_they_arrive(spark, digits, tmp_path):
+    """Slow partitions: training begins before the feed has ended; every row counts once, in every epoch."""
+    rows = spark.read.parquet(f"{digits}/train")
+
+    def slowly(batches):
+        for batch in batches:
+            time.sleep(1.0)
+            yield batch
+
+    frame = in_parts(spark, rows, [0, 100, 30, 300, 0, 500, 369, 1]).mapInArrow(slowly, rows.schema)
+    settings = {"nodes": 2, "epochs": 3, "batch_size": 50, "optimizer": MOMENTUM, "input_mode": "spark"}
+    result = run(digits, tmp_path / "run", frame, order="arrival", **settings)
+    assert result["ledger"] == {**result["ledger"], "exact": True, "rows": 3900}
+    assert result["updates"] == 3 * 26
+    assert result["metrics"]["test"]["accuracy"] > 0.8
+    assert result["seconds"]["feed"] > 3
+
+
+@pytest.mark.slow
+def test_twenty_random_runs_in_a_row_end_with_an_exact_ledger(spark, tmp_path):
+    """Three nodes, one of them slow, random partitions, one slow feeding task; both orders."""
+    seed = int(time.time())
+    print("seed", seed)
+    generator = np.random.default_rng(seed)
+    slow = Path(__file__).with_name("slow.py")
+    for number in range(20):
+        rows = int(generator.integers(50, 2000))
+        x = generator.integers(0, 255, (rows, 4), dtype=np.uint8)
+        data = tmp_path / f"data-{number}"
+        from_arrays(str(data), {"train": (x, x[:, 0] % 3)}, classes=3)
+        cuts = np.sort(generator.integers(0, rows + 1, int(generator.integers(0, 9))))
+        sizes = np.diff([0, *cuts, rows]).tolist()
+
+        def slowly(batches, first=True):
+            from pyspark import TaskContext
+
+            for batch in batches:
+                time.sleep(0.5 if TaskContext.get().partitionId() == 0 else 0.0)
+                yield batch
+
+        frame = in_parts(spark, spark.read.parquet(f"{data}/train"), sizes)
+        result = run(
+            data,
+            tmp_path / f"run-{number}",
+            frame.mapInArrow(slowly, frame.schema),
+            input_mode="spark",
+            order="arrival" if number % 2 else "exact",
+            nodes=3,
+            epochs=2,
+            batch_size=int(generator.integers(1, 130)),
+            transform=f"{slow}:on_one_node",
+        )
+        assert result["ledger"] == {**result["ledger"], "exact": True, "rows": 2 * rows}, (seed, number, sizes)

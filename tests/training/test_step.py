@@ -6,7 +6,7 @@ import pytest
 
 from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
 from tests.nodes import in_threads
-from training.feed import Chunk
+from training.chunks import Chunk
 from training.inputs import Inputs
 from training.ledger import Entry
 from training.step import Step

@@ -87,7 +87,7 @@ class NodeCluster:
         return self._open_channel().secret
 
     def tell(self, rank: int, name: str, value: Any) -> None:
-        """Give node `rank` a JSON-able value, which it finds by `Member.told(name)`."""
+        """Give node `rank` a JSON-able value, which it finds by `Member.heard(name)`."""
         self._open_channel().tell("node", ranks=[rank], told=name, value=value)
 
     def run(self, meanwhile: Callable[[], None] = lambda: None) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,18 +105,15 @@ class Member:
             raise PeerLost(f"not every node came to the rendezvous {name!r} within {timeout:g} s")
         return values
 
-    def told(self, name: str, meanwhile: Callable[[], None]) -> Any:
-        """What the driver has told the nodes under `name`, waited for as long as the driver lives.
+    def heard(self, name: str) -> Any:
+        """What the driver has told this node under `name`; None before."""
+        with self._arrived:
+            return self._told.get(name)
 
-        meanwhile: called twice a second. PeerLost where the driver asks for the end instead.
-        """
-        while True:
-            with self._arrived:
-                if self._arrived.wait_for(lambda: name in self._told, 0.5):
-                    return self._told[name]
-            if self.stopping.is_set():
-                raise PeerLost("stopped by the driver")
-            meanwhile()
+    def await_news(self, seconds: float) -> None:
+        """Wait until the driver says something, at most `seconds`."""
+        with self._arrived:
+            self._arrived.wait(seconds)
 
     def report_result(self, result: dict[str, Any]) -> bool:
         """Tell the driver that the work is done; whether it heard."""

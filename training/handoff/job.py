@@ -28,9 +28,12 @@ EXPLAIN = 3.0
 
 @dataclass(frozen=True)
 class Fed:
-    """What has been handed over. attempts: by node, (attempt, rows, checksum). checksum: the ledger's, of all rows."""
+    """What has been handed over.
 
-    attempts: list[list[tuple[int, int, int]]]
+    partitions: by node, (partition, rows, checksum). checksum: the ledger's, of all rows.
+    """
+
+    partitions: list[list[tuple[int, int, int]]]
     lane_rows: list[int]
     rows: int
     checksum: int
@@ -41,21 +44,19 @@ class Fed:
         lane_rows = np.zeros(lanes, np.int64)
         for partition in partitions:
             lane_rows += np.array(partition.lane_rows, np.int64)
-        attempts = [
-            [(part.attempt, part.sent[rank].rows, part.sent[rank].checksum) for part in partitions]
+        by_node = [
+            [(part.number, part.sent[rank].rows, part.sent[rank].checksum) for part in partitions]
             for rank in range(nodes)
         ]
         sent = [sent for partition in partitions for sent in partition.sent]
-        fed = cls(
-            attempts, lane_rows.tolist(), sum(one.rows for one in sent), sum(one.checksum for one in sent) % 2**64
-        )
+        fed = cls(by_node, lane_rows.tolist(), sum(one.rows for one in sent), sum(one.checksum for one in sent) % 2**64)
         if fed.rows != sum(fed.lane_rows):
             raise RunError(f"the hand-off lost rows: {sum(fed.lane_rows)} were read and {fed.rows} acknowledged")
         return fed
 
     def to_node(self, rank: int) -> dict[str, Any]:
         """What node `rank` is told, JSON-able."""
-        return {"attempts": self.attempts[rank], "lane_rows": self.lane_rows}
+        return {"partitions": self.partitions[rank], "lane_rows": self.lane_rows}
 
 
 class FeedJob:

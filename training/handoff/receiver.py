@@ -24,16 +24,17 @@ def token_of(secret: bytes) -> str:
 
 
 class Receiver:
-    """A Flight server on `host`, this node's own address, that writes each attempt's rows to a file in `folder`.
+    """A Flight server on `host`, this node's own address, that spools the rows of each partition to a file in `folder`.
 
-    A batch is on the disk before the next one is taken, so memory is bounded by one batch per sender.
-    address: (host, port). rows: received so far, over all attempts.
+    The first complete copy of a partition counts; what a repeated task sends again is compared with it and dropped. A
+    batch is on the disk before the next one is taken, so memory is bounded by one batch per sender.
+    address: (host, port). rows: received so far, repeated ones too.
     """
 
     def __init__(self, host: str, token: str, folder: str, schema: pa.Schema) -> None:
         self._folder, self._schema = Path(folder), schema
         self._lock = threading.Lock()
-        self._complete: dict[int, Sent] = {}
+        self._complete: dict[int, tuple[Sent, Path]] = {}
         self.rows = 0
         self._folder.mkdir(parents=True, exist_ok=True)
         self._server = _server(self, f"grpc+tcp://{host}:0", token)
@@ -41,32 +42,33 @@ class Receiver:
         self._serving = threading.Thread(target=self._server.serve, name="hand-off", daemon=True)
         self._serving.start()
 
-    def finish(self, attempts: Sequence[tuple[int, Sent]]) -> list[Path]:
-        """The files of the attempts that count; those of all others are removed, and the port is freed.
+    def arrived(self) -> list[Path]:
+        """The files of the partitions that are complete, in the order in which they became so."""
+        with self._lock:
+            return [path for _, path in self._complete.values()]
 
-        Raises RunError where an attempt is not here as it was acknowledged.
+    def finish(self, partitions: Sequence[tuple[int, int, int]]) -> list[Path]:
+        """Free the port; the files of all partitions, given as (partition, rows, checksum).
+
+        Raises RunError where the rows that are here are not these.
         """
         self.close()
-        for attempt, sent in attempts:
-            if sent.rows and self._complete.get(attempt) != sent:
-                raise RunError(
-                    f"the hand-off lost rows: attempt {attempt} is {self._complete.get(attempt)}, not {sent}"
-                )
-        kept = [self._path(attempt) for attempt, sent in attempts if sent.rows]
-        for path in set(self._folder.iterdir()) - set(kept):
-            path.unlink()
-        return kept
+        for number, rows, checksum in partitions:
+            found, wanted = self._complete.get(number, (Sent(0, 0), None))[0], Sent(rows, checksum)
+            if found != wanted:
+                raise RunError(f"the hand-off lost rows: of partition {number} {found} is here, not {wanted}")
+        return self.arrived()
 
     def close(self) -> None:
         """End what is still being received, and free the port; may be called twice."""
         self._server.shutdown()
         self._serving.join()
 
-    def take(self, attempt: int, reader: Any) -> Sent:
-        """Write what `reader` brings to the attempt's file."""
+    def take(self, number: int, attempt: int, reader: Any) -> Sent:
+        """Write what `reader` brings of partition `number` to a file; what counts of the partition."""
         if reader.schema != self._schema:
             raise flight.FlightServerError(f"unexpected columns: {reader.schema.names}, not {self._schema.names}")
-        path = self._path(attempt)
+        path = self._folder / f"{number}-{attempt}.arrow"
         rows = checksum = 0
         try:
             with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, self._schema) as writer:
@@ -81,13 +83,11 @@ class Receiver:
         except BaseException:
             path.unlink(missing_ok=True)
             raise
-        sent = Sent(rows, checksum)
         with self._lock:
-            self._complete[attempt] = sent
-        return sent
-
-    def _path(self, attempt: int) -> Path:
-        return self._folder / f"{attempt}.arrow"
+            counts, kept = self._complete.setdefault(number, (Sent(rows, checksum), path))
+        if kept != path:
+            path.unlink()
+        return counts
 
 
 def _server(receiver: Receiver, location: str, token: str) -> Any:
@@ -101,7 +101,8 @@ def _server(receiver: Receiver, location: str, token: str) -> Any:
 
     class Server(flight.FlightServerBase):  # type: ignore[misc]
         def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-            sent = receiver.take(int(descriptor.command), reader)
+            number, attempt = map(int, descriptor.command.split())
+            sent = receiver.take(number, attempt, reader)
             writer.write(pa.py_buffer(json.dumps({"rows": sent.rows, "checksum": sent.checksum}).encode()))
 
     return Server(location, middleware={"door": Door()})

@@ -32,13 +32,9 @@ class Sent:
 
 @dataclass(frozen=True)
 class Partition:
-    """What one successful task has handed over.
+    """What the tasks of one partition have handed over. number: the partition's. sent: by node. lane_rows: by lane."""
 
-    attempt: unique within the Spark application; a node keeps the rows of each attempt apart. sent: by node. lane_rows:
-    by lane.
-    """
-
-    attempt: int
+    number: int
     sent: list[Sent]
     lane_rows: list[int]
 
@@ -50,7 +46,7 @@ class Partition:
     def from_json(cls, text: str) -> Partition:
         """The reverse of `to_json`."""
         values = json.loads(text)
-        return cls(values["attempt"], [Sent(**sent) for sent in values["sent"]], values["lane_rows"])
+        return cls(values["number"], [Sent(**sent) for sent in values["sent"]], values["lane_rows"])
 
 
 class Sender:
@@ -67,13 +63,18 @@ class Sender:
 
         task = TaskContext.get()
         assert task is not None
-        partition = self.send(batches, task.taskAttemptId())
+        partition = self.send(batches, task.partitionId(), task.taskAttemptId())
         yield pa.RecordBatch.from_pylist([{"facts": partition.to_json()}], schema=FACTS)
 
-    def send(self, batches: Iterable[pa.RecordBatch], attempt: int) -> Partition:
-        """Send all of `batches`; what the nodes have acknowledged. RunError where one has not, or cannot be reached."""
+    def send(self, batches: Iterable[pa.RecordBatch], number: int, attempt: int) -> Partition:
+        """Send all of `batches`; what the nodes have acknowledged.
+
+        attempt: unique within the Spark application. RunError where a node cannot be reached, or has other rows of
+        this partition from an earlier attempt.
+        """
         nodes = len(self._addresses)
-        streams = [_Stream(rank, address, self._token, attempt) for rank, address in enumerate(self._addresses)]
+        name = f"{number} {attempt}"
+        streams = [_Stream(rank, address, self._token, name) for rank, address in enumerate(self._addresses)]
         lane_rows = np.zeros(self._lanes, np.int64)
         try:
             for batch in batches:
@@ -88,7 +89,7 @@ class Sender:
                         stream.write(rows, ids)
                     elif len(own):
                         stream.write(rows.take(pa.array(own)), ids[own])
-            return Partition(attempt, [stream.finish() for stream in streams], lane_rows.tolist())
+            return Partition(number, [stream.finish() for stream in streams], lane_rows.tolist())
         finally:
             for stream in streams:
                 stream.close()
@@ -103,8 +104,8 @@ class Sender:
 class _Stream:
     """One partition's rows for one node; opened with the first of them."""
 
-    def __init__(self, rank: int, address: tuple[str, int], token: str, attempt: int) -> None:
-        self._rank, self._address, self._attempt = rank, address, attempt
+    def __init__(self, rank: int, address: tuple[str, int], token: str, name: str) -> None:
+        self._rank, self._address, self._name = rank, address, name
         self._options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {token}".encode())])
         self._client: Any = None
         self._writer: Any = None
@@ -133,7 +134,10 @@ class _Stream:
                 raise self._failed(error) from None
             found = Sent(**json.loads(answer.to_pybytes())) if answer is not None else None
             if found != sent:
-                raise RunError(f"node {self._rank} acknowledges {found} of {sent}")
+                raise RunError(
+                    f"partition {self._name.split()[0]} has {sent.rows} rows for node {self._rank}, which took {found} "
+                    "from an earlier attempt; a DataFrame must give the same rows when Spark computes it again"
+                )
         return sent
 
     def close(self) -> None:
@@ -149,7 +153,7 @@ class _Stream:
     def _open(self, schema: pa.Schema) -> None:
         host, port = self._address
         self._client = flight.connect(f"grpc+tcp://{host}:{port}")
-        descriptor = flight.FlightDescriptor.for_command(str(self._attempt).encode())
+        descriptor = flight.FlightDescriptor.for_command(self._name.encode())
         self._writer, self._answers = self._client.do_put(descriptor, schema, options=self._options)
 
     def _failed(self, error: BaseException) -> RunError:

@@ -15,7 +15,7 @@ from sparksplit.errors import InputError, RunError
 from training import order
 from training.handoff.job import Fed
 from training.handoff.receiver import Receiver
-from training.handoff.sender import Sender, Sent
+from training.handoff.sender import Sender
 from training.handoff.spool import Spool
 
 ROWS, LANES = 500, 7
@@ -60,10 +60,9 @@ def sender_to(receivers, schema, token="token"):
 
 
 def spool_of(data, receiver, fed, rank, nodes):
-    attempts = [(attempt, Sent(rows, checksum)) for attempt, rows, checksum in fed.attempts[rank]]
     own = order.owned_lanes(LANES, rank, nodes)
     manifest = data.manifest
-    return Spool(receiver.finish(attempts), manifest.description, fed.lane_rows, own, manifest.block_rows)
+    return Spool(receiver.finish(fed.partitions[rank]), manifest.description, fed.lane_rows, own, manifest.block_rows)
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 3])
@@ -74,15 +73,15 @@ def test_uneven_and_empty_partitions_become_the_blocks_of_the_prepared_data_set(
     ends = receivers(nodes)
     sender = sender_to(ends, schema)
     parts = [batches[:5], [], batches[5:6], batches[6:]]
-    partitions = [sender.send(part, 10 + number) for number, part in enumerate(parts)]
-    sender.send(parts[0], 99)
+    partitions = [sender.send(part, number, 10 + number) for number, part in enumerate(parts)]
+    assert sender.send(parts[0], 0, 99) == partitions[0]
 
     def cut():
         yield parts[0][0]
         raise OSError("the task was ended")
 
     with pytest.raises(OSError, match="the task was ended"):
-        sender.send(cut(), 100)
+        sender.send(cut(), 0, 100)
     fed = Fed.of(partitions, nodes, LANES)
     split = data.manifest.splits["train"]
     assert (fed.rows, fed.checksum, fed.lane_rows) == (ROWS, split.checksum, split.lane_rows)
@@ -106,18 +105,26 @@ def test_uneven_and_empty_partitions_become_the_blocks_of_the_prepared_data_set(
 def test_only_what_counts_stays_on_the_disk_and_the_port_is_freed(schema, batches, receivers, tmp_path):
     (receiver,) = receivers(1)
     sender = sender_to([receiver], schema)
-    sender.send(batches, 1)
-    kept = sender.send(batches, 2)
-    (path,) = receiver.finish([(2, kept.sent[0])])
+    (sent,) = sender.send(batches, 0, 1).sent
+    sender.send(batches, 0, 2)
+    (path,) = receiver.finish([(0, sent.rows, sent.checksum)])
     assert list((tmp_path / "0").iterdir()) == [path]
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(receiver.address, 1)
 
 
+def test_other_rows_of_a_partition_that_was_taken_are_refused(schema, batches, receivers):
+    (receiver,) = receivers(1)
+    sender = sender_to([receiver], schema)
+    sender.send(batches[:2], 3, 1)
+    with pytest.raises(RunError, match=r"partition 3 has 64 rows for node 0, which took .*the same rows when"):
+        sender.send(batches[:1], 3, 2)
+
+
 def test_without_the_token_nothing_is_taken(schema, batches, receivers, tmp_path):
     (receiver,) = receivers(1)
     with pytest.raises(RunError, match=r"hand-off to node 0 at 127\.0\.0\.1:\d+: .*token is missing or wrong"):
-        sender_to([receiver], schema, token="other").send(batches, 1)
+        sender_to([receiver], schema, token="other").send(batches, 0, 1)
     assert (receiver.rows, list((tmp_path / "0").iterdir())) == (0, [])
 
 
@@ -131,7 +138,7 @@ def test_other_columns_are_refused(schema, batches, receivers):
     (receiver,) = receivers(1)
     fewer = pa.schema([schema.field("row_id"), schema.field("x")])
     with pytest.raises(RunError, match="unexpected columns"):
-        sender_to([receiver], fewer).send(batches, 1)
+        sender_to([receiver], fewer).send(batches, 0, 1)
 
 
 def test_a_row_without_a_value_is_refused(schema, batches, receivers):
@@ -140,16 +147,16 @@ def test_a_row_without_a_value_is_refused(schema, batches, receivers):
     columns["x"][3] = None
     fields = [pa.field(field.name, field.type) for field in schema]
     with pytest.raises(RunError, match="the DataFrame has a row without x"):
-        sender_to([receiver], schema).send([pa.RecordBatch.from_pydict(columns, schema=pa.schema(fields))], 1)
+        sender_to([receiver], schema).send([pa.RecordBatch.from_pydict(columns, schema=pa.schema(fields))], 0, 1)
 
 
 def test_rows_that_are_missing_at_the_end_are_noticed(data, schema, batches, receivers):
     (receiver,) = receivers(1)
-    partition = sender_to([receiver], schema).send(batches[1:], 1)
+    partition = sender_to([receiver], schema).send(batches[1:], 1, 1)
     sent = partition.sent[0]
-    with pytest.raises(RunError, match="the hand-off lost rows: attempt 1"):
-        receiver.finish([(1, Sent(sent.rows + 1, sent.checksum))])
-    paths = receiver.finish([(1, sent)])
+    with pytest.raises(RunError, match="the hand-off lost rows: of partition 1"):
+        receiver.finish([(1, sent.rows + 1, sent.checksum)])
+    paths = receiver.finish([(1, sent.rows, sent.checksum)])
     split = data.split("train")
     with pytest.raises(RunError, match="the hand-off lost rows: lane"):
         Spool(paths, data.description, split.lane_rows, np.arange(LANES), split.block_rows)
@@ -157,7 +164,7 @@ def test_rows_that_are_missing_at_the_end_are_noticed(data, schema, batches, rec
 
 def test_a_row_id_that_occurs_twice_is_named(data, schema, batches, receivers):
     (receiver,) = receivers(1)
-    partition = sender_to([receiver], schema).send([*batches, batches[0].slice(0, 1)], 1)
+    partition = sender_to([receiver], schema).send([*batches, batches[0].slice(0, 1)], 0, 1)
     fed = Fed.of([partition], 1, LANES)
     with pytest.raises(InputError, match=f"row_id {batches[0].column('row_id')[0].as_py()} twice"):
         spool_of(data, receiver, fed, 0, 1)
