@@ -1,7 +1,9 @@
-"""Nodes as threads of the test's process: what needs several nodes, but neither Spark nor processes."""
+"""Nodes as threads of the test's process, for what needs neither Spark nor processes; and where real ones are."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+
+import psutil
 
 
 class Meeting:
@@ -43,3 +45,14 @@ def in_threads(nodes, function):
     if errors:
         raise (first or errors)[0]
     return [future.result() for future in futures]
+
+
+def pid_of(rank):
+    """The pid of the real node that this test session started; None where there is none."""
+    found = [
+        process.pid
+        for process in psutil.Process().children(recursive=True)
+        if process.cmdline()[-2:] == ["training.cluster.node_main", f"rank={rank}"]
+    ]
+    assert len(found) < 2
+    return found[0] if found else None

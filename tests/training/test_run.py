@@ -19,6 +19,7 @@ from hdfs_io.arrays import from_arrays
 from sparksplit.command import Options
 from sparksplit.config import parse
 from sparksplit.errors import NodeFailed, RunError, UsageError
+from tests.nodes import pid_of
 from training import checkpoints
 from training.config import TrainConfig
 from training.run import train
@@ -223,7 +224,7 @@ def test_a_killed_node_is_named_and_the_next_run_works(spark, digits, tmp_path):
         while checkpoints.latest(str(tmp_path / "killed")) is None:
             assert time.monotonic() < deadline and not running.done()
             time.sleep(0.05)
-        os.kill(_node(1), signal.SIGKILL)
+        os.kill(pid_of(1), signal.SIGKILL)
         killed = time.monotonic()
         with pytest.raises(NodeFailed, match=r"node 1 on .*SIGKILL"):
             running.result(timeout=30)
@@ -241,21 +242,10 @@ def test_a_run_restarts_from_its_last_checkpoint_when_it_may(spark, digits, tmp_
         while checkpoints.latest(str(tmp_path / "killed")) is None:
             assert time.monotonic() < deadline and not running.done()
             time.sleep(0.01)
-        os.kill(_node(0), signal.SIGKILL)
+        os.kill(pid_of(0), signal.SIGKILL)
         result = running.result(timeout=120)
     straight = run(digits, tmp_path / "straight", **settings)
     assert result["restarts"] == 1
     assert result["weights"] == straight["weights"]
     assert result["metrics"] == straight["metrics"]
     assert result["ledger"] == straight["ledger"]
-
-
-def _node(rank: int) -> int:
-    """The pid of a node that this test session started."""
-    found = [
-        process.pid
-        for process in psutil.Process().children(recursive=True)
-        if process.cmdline()[-2:] == ["training.cluster.node_main", f"rank={rank}"]
-    ]
-    assert len(found) == 1
-    return found[0]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from hdfs_io.sources.frame import identified
 from sparksplit.command import Options
 from sparksplit.config import parse
 from sparksplit.errors import ConfigError, RunError, UsageError
+from tests.nodes import pid_of
 from training.config import TrainConfig
 from training.run import train
 
@@ -99,6 +103,30 @@ def test_a_node_that_fails_while_it_is_fed_is_named(spark, digits, tmp_path):
     model.write_text("def build(data):\n    raise ValueError('no such layer')\n")
     with pytest.raises(UsageError, match="ValueError: no such layer"):
         run(digits, tmp_path / "run", input_mode="spark", nodes=2, model={"build": f"{model}:build"})
+
+
+@pytest.mark.parametrize("order", ["exact", "arrival"])
+def test_a_node_that_is_killed_while_it_is_fed_is_replaced_and_fed_again(spark, digits, tmp_path, order):
+    def slowly(batches):
+        for batch in batches:
+            time.sleep(1.5)
+            yield batch
+
+    rows = spark.read.parquet(f"{digits}/train")
+    frame = rows.repartition(6).mapInArrow(slowly, rows.schema)
+    settings = {"input_mode": "spark", "order": order, "nodes": 2, "epochs": 2, "max_restarts": 1}
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run, digits, tmp_path / "run", frame, **settings)
+        deadline = time.monotonic() + 60
+        while pid_of(1) is None:
+            assert time.monotonic() < deadline and not running.done()
+            time.sleep(0.05)
+        # Feeding takes nine seconds from about here on.
+        time.sleep(4)
+        os.kill(pid_of(1), signal.SIGKILL)
+        result = running.result(timeout=120)
+    assert result["restarts"] == 1
+    assert result["ledger"] == {**result["ledger"], "exact": True, "rows": 2600}
 
 
 def test_a_frame_with_other_columns_is_refused(spark, digits, tmp_path):
