@@ -102,7 +102,9 @@ class Command:
             default=[],
             help="override one key, for example --set optimizer.learning_rate=0.05 (may be repeated)",
         )
-        parser.add_argument("--overwrite", action="store_true", help="replace an output of sparksplit's, finished or not")
+        parser.add_argument(
+            "--overwrite", action="store_true", help="replace an output of sparksplit's, finished or not"
+        )
         if self.resumable:
             parser.add_argument("--resume", action="store_true", help="go on from the output's last checkpoint")
         parser.add_argument("--debug", action="store_true", help="log more, and show tracebacks")

@@ -49,10 +49,12 @@ def in_threads(nodes, function):
 
 def pid_of(rank):
     """The pid of the real node that this test session started; None where there is none."""
-    found = [
-        process.pid
-        for process in psutil.Process().children(recursive=True)
-        if process.cmdline()[-2:] == ["training.cluster.node_main", f"rank={rank}"]
-    ]
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if process.cmdline()[-2:] == ["training.cluster.node_main", f"rank={rank}"]:
+                found.append(process.pid)
+        except psutil.Error:
+            continue  # It has ended meanwhile.
     assert len(found) < 2
     return found[0] if found else None

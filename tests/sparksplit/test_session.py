@@ -40,7 +40,7 @@ def test_an_inner_session_is_the_outer_one(spark: SparkSession) -> None:
 
 def test_a_session_of_our_own_is_on_this_machine_only(spark: SparkSession) -> None:
     conf = spark.sparkContext.getConf()
-    assert conf.get("spark.master") == "local-cluster[3,1,1024]"
+    assert conf.get("spark.master") == "local-cluster[4,1,1024]"
     assert conf.get("spark.driver.host") == conf.get("spark.driver.bindAddress") == "127.0.0.1"
     assert conf.get("spark.ui.enabled") == "false"
     address = spark.sparkContext.parallelize([0], 1).map(lambda _: os.environ["SPARK_LOCAL_IP"]).first()

@@ -48,8 +48,8 @@ def check_settings(settings: dict[str, str], nodes: int, spare: int = 0) -> None
 
 
 def _need(nodes: int, spare: int) -> str:
-    feeding = f" and {spare} to feed them" if spare else ""
-    return f"{nodes} nodes need {nodes} executors{feeding}"
+    feeding = f" ({spare} to feed them)" if spare else ""
+    return f"{nodes} nodes need {nodes + spare} executors{feeding}"
 
 
 def await_executors(sc: SparkContext, nodes: int, timeout: float, spare: int = 0) -> None:

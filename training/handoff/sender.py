@@ -130,9 +130,13 @@ class _Stream:
             try:
                 self._writer.done_writing()
                 answer = self._answers.read()
+                if answer is None:
+                    # The node ended the stream; closing says why.
+                    self._writer.close()
+                    raise RunError(f"node {self._rank} did not acknowledge partition {self._name.split()[0]}")
             except (pa.ArrowException, OSError) as error:
                 raise self._failed(error) from None
-            found = Sent(**json.loads(answer.to_pybytes())) if answer is not None else None
+            found = Sent(**json.loads(answer.to_pybytes()))
             if found != sent:
                 raise RunError(
                     f"partition {self._name.split()[0]} has {sent.rows} rows for node {self._rank}, which took {found} "

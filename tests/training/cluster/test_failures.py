@@ -232,7 +232,7 @@ def _raise(text: str) -> None:
 
 def test_busy_executors_end_the_start_in_time(spark: SparkSession, sufferers: Sufferers) -> None:
     thread = threading.Thread(
-        target=lambda: spark.sparkContext.parallelize([0], 1).foreach(lambda _: time.sleep(4)), daemon=True
+        target=lambda: spark.sparkContext.parallelize([0, 1], 2).foreach(lambda _: time.sleep(4)), daemon=True
     )
     thread.start()
     time.sleep(0.5)
