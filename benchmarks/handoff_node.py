@@ -99,12 +99,14 @@ def _read(source: RowSource, own: order.Ints, epoch: int, batch_size: int) -> tu
 
 def _consume(chunks: Iterable[Chunk]) -> int:
     """Make tensors of each share of a mini-batch; the rows."""
+    import tensorflow as tf
+
     from training.step import as_tensor
 
     rows = 0
     for chunk in chunks:
         tensor, labels = as_tensor(chunk.tensors[0]), as_tensor(np.asarray(chunk.label))
-        for start, stop in zip(chunk.offsets[:-1].tolist(), chunk.offsets[1:].tolist(), strict=True):
-            share = tensor[start:stop], labels[start:stop]
-            rows += int(share[0].shape[0])
+        sizes = np.diff(chunk.offsets)
+        for share, _ in zip(tf.split(tensor, sizes), tf.split(labels, sizes), strict=True):
+            rows += int(share.shape[0])
     return rows
