@@ -138,6 +138,8 @@ class Step:
             if even:
                 # Static shapes spare TensorFlow a tenth of a small model's time.
                 values = self._forward([_rows(column, begin, even) for column in columns], total)
+            elif self._transport.size == 1:
+                values = self._forward([column[begin:end] for column in columns], total)
             else:
                 # A share may be empty, and some layers have no gradient for no rows.
                 share = [column[begin:end] for column in columns]
