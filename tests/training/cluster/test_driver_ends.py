@@ -27,6 +27,8 @@ def driver(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         cwd=Path(__file__).parents[3],
         start_new_session=True,
         stderr=subprocess.PIPE,
+        # A killed driver cannot remove its session's folder.
+        env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     yield process
     family = [process.pid]
