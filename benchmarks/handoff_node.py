@@ -47,7 +47,7 @@ def work(member: Any) -> dict[str, Any]:
     tf.config.threading.set_inter_op_parallelism_threads(1)
     data = PreparedDataSet.open(member.payload["data"], verify=False)
     manifest = data.manifest
-    schema = Layout(tuple(manifest.tensors), manifest.label, (), manifest.block_rows).schema
+    schema = Layout.of(manifest).schema
     receiver = Timed(member.host, token_of(member.secret), str(Path(member.local_dir) / "spool"), schema)
     member.announce(receiver=list(receiver.address))
     own = order.owned_lanes(manifest.lanes, member.rank, member.size)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hdfs_io import filesystem, row_ids
-from hdfs_io.manifest import File, FileLane, Split
+from hdfs_io.manifest import File, FileLane, Manifest, Split
 from hdfs_io.preprocessing import FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
 from hdfs_io.statistics import Moments
 
@@ -52,6 +52,11 @@ class Layout:
     block_rows: int
     by_feature: bool = False
     """Whether statistics are wanted for each value of a tensor."""
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Layout:
+        """What a prepared data set has, without the columns to keep."""
+        return cls(manifest.tensors, manifest.label, (), manifest.block_rows)
 
     @property
     def schema(self) -> pa.Schema:

@@ -266,7 +266,7 @@ def _start(settings: dict[str, str]) -> SparkSession:
             conf.set(key, value)
         return SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
-        raise RunError(f"Spark did not start: {_reason(str(error))}") from error
+        raise RunError(f"Spark did not start: {spark_reason(str(error))}") from error
 
 
 @contextmanager
@@ -278,10 +278,10 @@ def _spark_errors() -> Iterator[None]:
             raise
         text = str(error)
         logging.getLogger(__name__).debug("Spark's error in full: %s", text)
-        raise RunError(f"Spark: {_reason(text)}") from error
+        raise RunError(f"Spark: {spark_reason(text)}") from error
 
 
-def _reason(text: str) -> str:
+def spark_reason(text: str) -> str:
     """The one line that says what happened, of an error of Spark's.
 
     Of a Python function that failed in a task it is the last of its traceback, and otherwise what stands before the

@@ -178,7 +178,7 @@ class _Session:
         from training.handoff.receiver import Receiver, token_of
 
         manifest, member = self._data.manifest, self._member
-        schema = Layout(tuple(manifest.tensors), manifest.label, (), manifest.block_rows).schema
+        schema = Layout.of(manifest).schema
         spool = Path(member.local_dir) / "spool"
         receiver = Receiver(member.host, token_of(member.secret), str(spool), schema)
         member.announce(receiver=list(receiver.address))

@@ -43,6 +43,10 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
     data = _open(config)
     if frame is not None and config.input_mode != "spark":
         raise config.error("input_mode", "must be spark to train on a DataFrame")
+    if frame is not None:
+        from training.handoff.feeding import check_columns
+
+        check_columns(frame, data)
     sources = _sources(config)
     config_hash = _hash(config, data, sources, frame is not None)
     output = Output(config.output, config_hash)

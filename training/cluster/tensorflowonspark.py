@@ -80,7 +80,7 @@ class Job:
         if error is None:
             return None
         hint = "; give executors the package by --py-files or an installation" if "No module named" in error else ""
-        return first_cause(error) + hint
+        return _first_cause(error) + hint
 
     def close_reservations(self) -> None:
         """Close the reservation server's port; every launcher must have been called before, or the run be over."""
@@ -293,7 +293,7 @@ def _replaced(module: types.ModuleType, **values: Any) -> Iterator[None]:
             setattr(module, name, value)
 
 
-def first_cause(text: str) -> str:
+def _first_cause(text: str) -> str:
     """The line of Spark's error that says most: the Python exception, else the reason of the first lost task."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in lines:

@@ -24,7 +24,6 @@ class Feeding:
     """Feeds `frame`, or the training split of `data`, to the nodes of a started cluster. A context manager.
 
     states: of the nodes, by rank, as their beats bring them; each holds `receiver` once its port is open.
-    Raises ConfigError for a frame whose columns are not the data set's.
     """
 
     def __init__(
@@ -36,12 +35,11 @@ class Feeding:
         states: Sequence[dict[str, Any]],
     ) -> None:
         manifest = data.manifest
-        layout = Layout(tuple(manifest.tensors), manifest.label, (), manifest.block_rows)
+        layout = Layout.of(manifest)
         self._cluster, self._states = cluster, states
         self._whole = None if frame is not None else manifest.splits["train"]
         if frame is None:
             frame = spark.read.parquet(filesystem.join(data.path, "train"))
-        _check_columns(frame, layout)
         if ROW_ID not in frame.columns:
             frame = identified(frame, manifest.description)
         token = token_of(cluster.secret.encode())
@@ -83,11 +81,12 @@ class Feeding:
         return Entry(self._fed.rows, self._fed.checksum)
 
 
-def _check_columns(frame: DataFrame, layout: Layout) -> None:
+def check_columns(frame: DataFrame, data: PreparedDataSet) -> None:
+    """Raise ConfigError for a frame whose columns are not the data set's; it may lack row_id."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     found = {field.name: field.dataType for field in frame.schema.fields}
-    for field in from_arrow_schema(layout.schema).fields:
+    for field in from_arrow_schema(Layout.of(data.manifest).schema).fields:
         if field.name == ROW_ID and ROW_ID not in found:
             continue
         if field.name not in found:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from hdfs_io.sources.frame import batch_rows, batch_size
 from sparksplit.errors import RunError
+from sparksplit.session import spark_reason
 from training.handoff.sender import FACTS, Partition, Sender
 
 if TYPE_CHECKING:
@@ -91,9 +92,7 @@ class FeedJob:
             since, error = self._failure
             if time.monotonic() - since < EXPLAIN:
                 return None
-            from training.cluster.tensorflowonspark import first_cause
-
-            raise RunError(f"feeding failed: {first_cause(str(error))}") from error
+            raise RunError(f"feeding failed: {spark_reason(str(error))}") from error
         if self._partitions is None:
             return None
         return Fed.of(self._partitions, self._nodes, self._lanes)

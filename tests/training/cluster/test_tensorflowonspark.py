@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from training.cluster.tensorflowonspark import _reservation_server, first_cause, import_tensorflowonspark
+from training.cluster.tensorflowonspark import _first_cause, _reservation_server, import_tensorflowonspark
 
 
 @pytest.fixture
@@ -89,4 +89,4 @@ def test_the_import_brings_no_tensorflow_and_leaves_logging_alone() -> None:
     ],
 )
 def test_sparks_errors_become_one_line(text: str, line: str) -> None:
-    assert first_cause(text) == line
+    assert _first_cause(text) == line

@@ -32,7 +32,7 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def schema(data):
     manifest = data.manifest
-    return Layout(tuple(manifest.tensors), manifest.label, (), manifest.block_rows).schema
+    return Layout.of(manifest).schema
 
 
 @pytest.fixture(scope="module")
