@@ -123,7 +123,7 @@ class HadoopCluster:
         self._await_hdfs()
 
     def await_live_datanodes(self, count: int) -> None:
-        """Return when the NameNode counts `count` live DataNodes; it gives up a dead one after conf.DEAD_SECONDS."""
+        """Return when the NameNode uses `count` DataNodes; it gives up a dead one after conf.DEAD_SECONDS."""
         self.wait_for(f"{count} live DataNodes", lambda: self._live_datanodes() == count, "namenode")
 
     def await_replicated(self) -> None:
@@ -206,7 +206,10 @@ class HadoopCluster:
         return self._namenode_state()["FSState"] == "Operational" and self._live_datanodes() >= datanodes
 
     def _live_datanodes(self) -> int:
-        return int(self._namenode_state()["NumLiveDataNodes"])
+        # Not NumLiveDataNodes: by that a dead one is gone up to a second before the NameNode has taken notice, and
+        # meanwhile it sends writers there.
+        disks = _bean(self._ports.namenode_http, "Hadoop:service=NameNode,name=BlockStats")["StorageTypeStats"]
+        return sum(int(kind["value"]["nodesInService"]) for kind in disks)
 
     def _namenode_state(self) -> dict[str, Any]:
         return _bean(self._ports.namenode_http, "Hadoop:service=NameNode,name=FSNamesystemState")

@@ -108,14 +108,13 @@ def _hdfs(work: Path, ports: Ports) -> dict[str, str]:
         "dfs.datanode.hostname": HOST,
         # A restarted NameNode serves as soon as the blocks are reported, not 30 s later.
         "dfs.namenode.safemode.extension": "0",
-        # So that a test need not wait: a silent DataNode is stale after 3 s (the least: 3 heartbeats) and given up
-        # after DEAD_SECONDS; what it held is copied at once. Stale ones are avoided, as well-run clusters have it, so
-        # clients meet a dead one in its first seconds and not for minutes.
+        # So that a test need not wait: a silent DataNode is stale after 3 s (3 heartbeats, the least), which sends
+        # readers to the other first, and given up after DEAD_SECONDS, which ends the time in which writers are sent
+        # there (with two DataNodes for two replicas there is no choice before). What it held is then copied at once.
         "dfs.heartbeat.interval": "1",
         "dfs.namenode.heartbeat.recheck-interval": "500",
         "dfs.namenode.stale.datanode.interval": "3000",
         "dfs.namenode.avoid.read.stale.datanode": "true",
-        "dfs.namenode.avoid.write.stale.datanode": "true",
         "dfs.namenode.redundancy.interval.seconds": "1s",
         # With two DataNodes none is left to replace a dead one: a writer goes on with the other, or fails, by itself.
         "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",

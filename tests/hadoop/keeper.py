@@ -45,7 +45,7 @@ def _run(command: tuple[str, ...]) -> int:
         command,
         stdin=subprocess.DEVNULL,
         # Should the keeper itself be killed, the command still ends.
-        preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),  # noqa: PLW1509: no threads yet
+        preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),  # noqa: PLW1509 (no thread runs yet)
     )
     threading.Thread(target=_end_with_input, args=(child.pid,), daemon=True).start()
     ended, status = os.wait()
