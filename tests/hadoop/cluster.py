@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import re
 import time
 import urllib.request
 from collections.abc import Callable
@@ -128,7 +129,7 @@ class HadoopCluster:
 
     def await_replicated(self) -> None:
         """Return when every block has as many live replicas as it should."""
-        self.wait_for("all replicas", lambda: self._namenode_state()["UnderReplicatedBlocks"] == 0, "namenode")
+        self.wait_for("all replicas", lambda: self._missing_replicas() == 0, "namenode")
 
     def wait_for(self, what: str, ready: Callable[[], bool], daemon: str) -> None:
         """Ask `ready` until it holds; an error to answer counts as no.
@@ -210,6 +211,15 @@ class HadoopCluster:
         # meanwhile it sends writers there.
         disks = _bean(self._ports.namenode_http, "Hadoop:service=NameNode,name=BlockStats")["StorageTypeStats"]
         return sum(int(kind["value"]["nodesInService"]) for kind in disks)
+
+    def _missing_replicas(self) -> int:
+        # fsck counts when asked; the NameNode's own numbers are a second old.
+        url = f"http://{conf.HOST}:{self._ports.namenode_http}/fsck?path=/&user.name={getpass.getuser()}"
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            found = re.search(r"Under-replicated blocks:\s+(\d+)", answer.read().decode())
+        if found is None:
+            raise ValueError("fsck does not tell")
+        return int(found[1])
 
     def _namenode_state(self) -> dict[str, Any]:
         return _bean(self._ports.namenode_http, "Hadoop:service=NameNode,name=FSNamesystemState")

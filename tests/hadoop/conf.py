@@ -116,6 +116,8 @@ def _hdfs(work: Path, ports: Ports) -> dict[str, str]:
         "dfs.namenode.stale.datanode.interval": "3000",
         "dfs.namenode.avoid.read.stale.datanode": "true",
         "dfs.namenode.redundancy.interval.seconds": "1s",
+        # A copy to a DataNode that has died meanwhile is tried again soon, not after 5 minutes.
+        "dfs.namenode.reconstruction.pending.timeout-sec": "5",
         # With two DataNodes none is left to replace a dead one: a writer goes on with the other, or fails, by itself.
         "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
     }

@@ -118,6 +118,7 @@ def test_a_failed_application_says_why(hadoop, folder, yarn_submit, tmp_path):
 
 @pytest.mark.slow
 def test_yarn_schedules_the_pretended_gpus_in_client_mode(hadoop, client, folder, yarn_submit, tmp_path):
+    """Of three executors with a GPU each, two run."""
     write(client, f"{folder}/lines", b"one\n")
     discovery = tmp_path / "gpu"
     discovery.write_text("""#!/bin/sh\necho '{"name": "gpu", "addresses": ["0"]}'\n""")
@@ -126,20 +127,25 @@ def test_yarn_schedules_the_pretended_gpus_in_client_mode(hadoop, client, folder
         "spark.executor.resource.gpu.amount": "1",
         "spark.executor.resource.gpu.discoveryScript": str(discovery),
         "spark.task.resource.gpu.amount": "1",
+        "spark.scheduler.minRegisteredResourcesRatio": "0.6",
     }
-    submission = yarn_submit(count_job(tmp_path), f"{folder}/lines", mode="client", settings=settings)
+    submission = yarn_submit(count_job(tmp_path), f"{folder}/lines", mode="client", executors=3, settings=settings)
     application = submission.finish()
     assert (application.status, application.final_status) == (0, "SUCCEEDED"), explain(application)
     assert "1 rows, GPUs [['0'], ['0']]" in application.output
-    assert submission.application()["resourceSecondsMap"] == {}
-    assert len(application.containers) == 2 * 3  # two executors and the application master
+    containers = {name.partition("/")[0] for name in application.containers}
+    assert len(containers) == conf.GPUS + 1  # the application master has none
 
 
 @pytest.mark.slow
-def test_an_application_that_outlives_its_test_is_killed(hadoop, yarn_submit, tmp_path):
+def test_an_application_that_a_test_leaves_is_killed(hadoop, yarn_submit, tmp_path):
     script = tmp_path / "wait.py"
     script.write_text("import signal\nfrom pyspark import SparkContext\nSparkContext()\nsignal.pause()\n")
     submission = yarn_submit(script)
-    hadoop.wait_for("the application to run", lambda: submission.application()["state"] == "RUNNING", "resourcemanager")
+
+    def is_running():
+        return (submission.application() or {}).get("state") == "RUNNING"
+
+    hadoop.wait_for("the application to run", is_running, "resourcemanager")
     submission.kill()
     assert submission.application()["finalStatus"] == "KILLED"
