@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def work(member: Any) -> dict[str, Any]:
     manifest = data.manifest
     schema = Layout.of(manifest).schema
     receiver = Timed(member.host, token_of(member.secret), str(Path(member.local_dir) / "spool"), schema)
-    member.announce(receiver=list(receiver.address))
+    member.announce(receiver=astuple(receiver.address))
     own = order.owned_lanes(manifest.lanes, member.rank, member.size)
     if member.payload["order"] == "arrival":
         rows = _arriving(member, data, receiver)
@@ -58,8 +59,9 @@ def work(member: Any) -> dict[str, Any]:
         member.await_news(1.0)
     received = time.time()
     files = receiver.finish(fed["partitions"])
+    finished = time.time()
     spool = Spool(files, manifest.description, fed["lane_rows"], own, manifest.block_rows)
-    result = {"began": receiver.began, "received": received}
+    result = {"began": receiver.began, "received": received, "finished": finished, "mapped": time.time()}
     for name, source, epoch in (("first", spool, 0), ("spool", spool, 1), ("tensorflow", data.split("train"), 1)):
         member.gather(name, 0)
         result[name] = _read(source, own, epoch, BATCH * member.size)

@@ -5,7 +5,6 @@ The same code runs in Spark's executors and, for arrays in memory, without Spark
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+from isal import isal_zlib
 
 from hdfs_io import filesystem, row_ids
 from hdfs_io.manifest import File, FileLane, Manifest, Split
@@ -187,7 +187,7 @@ def crc32(arrays: Iterable[npt.NDArray[Any]]) -> int:
     """The CRC-32 of the arrays' bytes, one after the other."""
     crc = 0
     for array in arrays:
-        crc = zlib.crc32(array.data, crc)
+        crc = isal_zlib.crc32(array.data, crc)
     return crc
 
 

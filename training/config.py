@@ -39,6 +39,14 @@ class CheckpointConfig(Config):
     """How many of the last checkpoints stay."""
 
 
+class HandoffConfig(Config):
+    """How Spark's rows travel to the nodes, with input_mode spark."""
+
+    tls: bool = False
+    """Encrypt them, with a certificate that each node makes for the run. What nodes exchange among themselves is
+    authenticated, not encrypted."""
+
+
 class TrainConfig(Config):
     """Everything that `train` needs to know."""
 
@@ -67,6 +75,7 @@ class TrainConfig(Config):
     order: Literal["exact", "arrival"] = "exact"
     """exact: training begins when all rows are there; arrival, with input_mode spark: the first epoch trains on rows as
     they arrive, in any order, and cannot be gone on from in its middle."""
+    handoff: HandoffConfig = HandoffConfig()
     transport: Literal["ring", "tensorflow"] = "ring"
     """What sums gradients over the nodes: the TCP ring, or TensorFlow's collectives (NCCL on GPUs)."""
     readers: pydantic.PositiveInt = 1
@@ -106,6 +115,7 @@ NOT_IN_HASH = frozenset(
         "data",
         "output",
         "input_mode",
+        "handoff",
         "readers",
         "cache_mb",
         "threads",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -180,8 +180,8 @@ class _Session:
         manifest, member = self._data.manifest, self._member
         schema = Layout.of(manifest).schema
         spool = Path(member.local_dir) / "spool"
-        receiver = Receiver(member.host, token_of(member.secret), str(spool), schema)
-        member.announce(receiver=list(receiver.address))
+        receiver = Receiver(member.host, token_of(member.secret), str(spool), schema, self._config.handoff.tls)
+        member.announce(receiver=astuple(receiver.address))
         return receiver
 
     def _train_feed(self) -> Feed | ArrivingFeed:

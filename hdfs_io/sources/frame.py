@@ -258,9 +258,9 @@ def batch_size(spark: SparkSession, rows: int) -> Iterator[None]:
             spark.conf.set(key, str(value))
 
 
-def batch_rows(row_bytes: int) -> int:
-    """Rows in a record batch between Spark and Python, by their size."""
-    return max(1, min(10_000, BATCH_BYTES // max(row_bytes, 1)))
+def batch_rows(row_bytes: int, batch_bytes: int = BATCH_BYTES) -> int:
+    """Rows in a record batch of at most `batch_bytes` between Spark and Python, by their size."""
+    return max(1, min(10_000, batch_bytes // max(row_bytes, 1)))
 
 
 def _spark_schema(schema: pa.Schema) -> Any:

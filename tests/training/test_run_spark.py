@@ -79,7 +79,7 @@ def test_the_partitions_that_hang_others_end_with_an_exact_ledger(spark, tmp_pat
 
 
 def test_the_prepared_data_set_is_handed_over_without_a_frame(spark, digits, tmp_path):
-    result = run(digits, tmp_path / "run", input_mode="spark", nodes=2, epochs=1)
+    result = run(digits, tmp_path / "run", input_mode="spark", nodes=2, epochs=1, handoff={"tls": True})
     assert (result["input_mode"], result["rows"], result["ledger"]["exact"]) == ("spark", 1300, True)
     assert not any(tmp_path.rglob("spool"))
 
@@ -103,6 +103,46 @@ def test_a_node_that_fails_while_it_is_fed_is_named(spark, digits, tmp_path):
     model.write_text("def build(data):\n    raise ValueError('no such layer')\n")
     with pytest.raises(UsageError, match="ValueError: no such layer"):
         run(digits, tmp_path / "run", input_mode="spark", nodes=2, model={"build": f"{model}:build"})
+
+
+@pytest.mark.parametrize("order", ["exact", "arrival"])
+def test_a_transform_that_fails_after_the_feed_ends_the_run_with_its_own_message(spark, digits, tmp_path, order):
+    transform = tmp_path / "mine.py"
+    transform.write_text("def change(tensors, label, seeds):\n    raise ValueError('too dark')\n")
+    settings = {"input_mode": "spark", "order": order, "nodes": 2, "transform": f"{transform}:change"}
+    with pytest.raises(RunError, match=r"^node \d .*ValueError: too dark"):
+        run(digits, tmp_path / "run", **settings)
+
+
+@pytest.mark.parametrize("order", ["exact", "arrival"])
+def test_ctrl_c_while_rows_are_fed_ends_the_run_and_the_spark_job(spark, digits, tmp_path, order):
+    def endlessly(batches):
+        for batch in batches:
+            while True:
+                yield batch
+                time.sleep(0.1)
+
+    rows = spark.read.parquet(f"{digits}/train")
+    frame = rows.mapInArrow(endlessly, rows.schema)
+    pressed = []
+
+    def press():
+        tracker = spark.sparkContext.statusTracker()
+        deadline = time.monotonic() + 60
+        # The nodes' job, and the feeding one.
+        while len(tracker.getActiveJobsIds()) < 2 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        time.sleep(1)
+        pressed.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(press)
+        with pytest.raises(KeyboardInterrupt):
+            run(digits, tmp_path / "run", frame, input_mode="spark", order=order, nodes=2)
+    assert time.monotonic() - pressed[0] < 15
+    assert not spark.sparkContext.statusTracker().getActiveJobsIds()
+    assert run(digits, tmp_path / "again", input_mode="spark", nodes=2, epochs=1)["ledger"]["exact"] is True
 
 
 @pytest.mark.parametrize("order", ["exact", "arrival"])

@@ -90,6 +90,11 @@ class NodeCluster:
         """Give node `rank` a JSON-able value, which it finds by `Member.heard(name)`."""
         self._open_channel().tell("node", ranks=[rank], told=name, value=value)
 
+    def look_again(self) -> None:
+        """Let `run` call its `meanwhile` now; from any thread."""
+        if self._channel is not None:
+            self._channel.changed.set()
+
     def run(self, meanwhile: Callable[[], None] = lambda: None) -> list[dict[str, Any]]:
         """Start the nodes, wait until each has returned its result, and give the results by rank.
 

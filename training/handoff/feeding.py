@@ -14,6 +14,7 @@ from sparksplit.errors import ConfigError, RunError
 from training.cluster import NodeCluster
 from training.handoff.job import Fed, FeedJob
 from training.handoff.receiver import token_of
+from training.handoff.sender import Address
 from training.ledger import Entry
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Feeding:
         if ROW_ID not in frame.columns:
             frame = identified(frame, manifest.description)
         token = token_of(cluster.secret.encode())
-        self._job = FeedJob(frame, layout.schema, manifest.lanes, token, layout.row_bytes)
+        self._job = FeedJob(frame, layout.schema, manifest.lanes, token, layout.row_bytes, cluster.look_again)
         self._fed: Fed | None = None
 
     def __enter__(self) -> Feeding:
@@ -61,7 +62,7 @@ class Feeding:
         if not self._job.started:
             addresses = [state.get("receiver") for state in self._states]
             if all(addresses):
-                self._job.start([(str(address[0]), int(address[1])) for address in addresses if address])
+                self._job.start([Address(*address) for address in addresses if address])
             return
         fed = self._job.result()
         if fed is None:

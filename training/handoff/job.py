@@ -6,7 +6,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +16,15 @@ import pyarrow as pa
 from hdfs_io.sources.frame import batch_rows, batch_size
 from sparksplit.errors import RunError
 from sparksplit.session import spark_reason
-from training.handoff.sender import FACTS, Partition, Sender
+from training.handoff.sender import FACTS, Address, Partition, Sender
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 log = logging.getLogger(__name__)
+
+BATCH_BYTES = 512 * 1024
+"""Of a record batch between Spark and Python: small enough to stay in a core's cache on its way to the node."""
 
 EXPLAIN = 3.0
 """Seconds between the failure of a feeding task and the verdict: time to hear of a node that failed first."""
@@ -64,11 +67,14 @@ class FeedJob:
     """Feeds the rows of `frame` (row_id, tensors, label) to nodes, once `start` has been called.
 
     schema: of what travels. token: of the nodes' receivers. row_bytes: of one row.
+    ended: called when `result` has something to say.
     """
 
-    def __init__(self, frame: DataFrame, schema: pa.Schema, lanes: int, token: str, row_bytes: int) -> None:
+    def __init__(
+        self, frame: DataFrame, schema: pa.Schema, lanes: int, token: str, row_bytes: int, ended: Callable[[], None]
+    ) -> None:
         self._frame, self._schema, self._lanes, self._token = frame, schema, lanes, token
-        self._row_bytes = row_bytes
+        self._row_bytes, self._ended = row_bytes, ended
         self._group = f"sparksplit-feed-{secrets.token_hex(4)}"
         self._thread: threading.Thread | None = None
         self._partitions: list[Partition] | None = None
@@ -80,7 +86,7 @@ class FeedJob:
         """Whether `start` has been called."""
         return self._thread is not None
 
-    def start(self, addresses: Sequence[tuple[str, int]]) -> None:
+    def start(self, addresses: Sequence[Address]) -> None:
         """Begin to feed the receivers at `addresses`, by rank."""
         self._nodes = len(addresses)
         self._thread = threading.Thread(target=self._run, args=(list(addresses),), name="feed", daemon=True)
@@ -108,14 +114,15 @@ class FeedJob:
                 log.debug("Spark does not answer, so it has nothing to cancel: %s", error)
         self._thread.join(20)
 
-    def _run(self, addresses: list[tuple[str, int]]) -> None:
+    def _run(self, addresses: list[Address]) -> None:
         spark = self._frame.sparkSession
         try:
             spark.sparkContext.setJobGroup(self._group, "sparksplit hand-off", interruptOnCancel=True)
             sender = Sender(addresses, self._token, self._schema, self._lanes)
             rows = self._frame.select(*(f"`{name}`" for name in self._schema.names))
-            with batch_size(spark, batch_rows(self._row_bytes)):
+            with batch_size(spark, batch_rows(self._row_bytes, BATCH_BYTES)):
                 found = rows.mapInArrow(sender, "facts string").collect()
             self._partitions = [Partition.from_json(row[FACTS.names[0]]) for row in found]
         except BaseException as error:
             self._failure = time.monotonic(), error
+        self._ended()

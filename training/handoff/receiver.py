@@ -15,7 +15,11 @@ from pyarrow import flight
 from hdfs_io import row_ids
 from hdfs_io.lane_files import ROW_ID
 from sparksplit.errors import RunError
-from training.handoff.sender import Sent
+from training.handoff.certificate import for_host
+from training.handoff.sender import Address, Sent
+
+SPOOL_BATCH = 4 * 1024 * 1024
+"""Bytes of a record batch in a spool file: few large ones are read faster than the many small ones that arrive."""
 
 
 def token_of(secret: bytes) -> str:
@@ -23,22 +27,28 @@ def token_of(secret: bytes) -> str:
     return hmac.digest(secret, b"hand-off", "sha256").hex()
 
 
+_END_LIMIT = 2.0
+"""Seconds for what is still being received when a receiver is closed; the process's end does the rest."""
+
+
 class Receiver:
     """A Flight server on `host`, this node's own address, that spools the rows of each partition to a file in `folder`.
 
-    The first complete copy of a partition counts; what a repeated task sends again is compared with it and dropped. A
-    batch is on the disk before the next one is taken, so memory is bounded by one batch per sender.
-    address: (host, port). rows: received so far, repeated ones too.
+    The first complete copy of a partition counts; what a repeated task sends again is compared with it and dropped. Of
+    each sender at most `SPOOL_BATCH` bytes and one batch wait for the disk, so memory is bounded.
+    tls: whether what is sent is encrypted. address: for senders. rows: received so far, repeated ones too.
     """
 
-    def __init__(self, host: str, token: str, folder: str, schema: pa.Schema) -> None:
+    def __init__(self, host: str, token: str, folder: str, schema: pa.Schema, tls: bool = False) -> None:
         self._folder, self._schema = Path(folder), schema
         self._lock = threading.Lock()
         self._complete: dict[int, tuple[Sent, Path]] = {}
         self.rows = 0
+        self._closing = False
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._server = _server(self, f"grpc+tcp://{host}:0", token)
-        self.address: tuple[str, int] = (host, self._server.port)
+        pair = for_host(host) if tls else None
+        self._server = _server(self, host, token, pair)
+        self.address = Address(host, self._server.port, None if pair is None else pair[0].decode())
         self._serving = threading.Thread(target=self._server.serve, name="hand-off", daemon=True)
         self._serving.start()
 
@@ -60,9 +70,12 @@ class Receiver:
         return self.arrived()
 
     def close(self) -> None:
-        """End what is still being received, and free the port; may be called twice."""
-        self._server.shutdown()
-        self._serving.join()
+        """Free the port, and end what is still being received at its next batch; may be called twice."""
+        self._closing = True
+        # It waits for those who are sending, and their Spark tasks may take long over the next batch.
+        ending = threading.Thread(target=self._server.shutdown, name="hand-off-end", daemon=True)
+        ending.start()
+        ending.join(_END_LIMIT)
 
     def take(self, number: int, attempt: int, reader: Any) -> Sent:
         """Write what `reader` brings of partition `number` to a file; what counts of the partition."""
@@ -72,14 +85,22 @@ class Receiver:
         rows = checksum = 0
         try:
             with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, self._schema) as writer:
+                waiting: list[pa.RecordBatch] = []
                 for chunk in reader:
+                    if self._closing:
+                        raise flight.FlightCancelledError("this node takes no more rows")
                     batch = chunk.data
-                    writer.write_batch(batch)
+                    waiting.append(batch)
+                    if sum(part.nbytes for part in waiting) >= SPOOL_BATCH:
+                        writer.write_batch(pa.concat_batches(waiting))
+                        waiting.clear()
                     ids = row_ids.unsigned(batch.column(ROW_ID).to_numpy())
                     rows += len(ids)
                     checksum = (checksum + row_ids.row_checksum(ids)) % 2**64
                     with self._lock:
                         self.rows += len(ids)
+                if waiting:
+                    writer.write_batch(pa.concat_batches(waiting))
         except BaseException:
             path.unlink(missing_ok=True)
             raise
@@ -90,7 +111,7 @@ class Receiver:
         return counts
 
 
-def _server(receiver: Receiver, location: str, token: str) -> Any:
+def _server(receiver: Receiver, host: str, token: str, pair: tuple[bytes, bytes] | None) -> Any:
     wanted = f"Bearer {token}".encode()
 
     class Door(flight.ServerMiddlewareFactory):  # type: ignore[misc]
@@ -105,4 +126,7 @@ def _server(receiver: Receiver, location: str, token: str) -> Any:
             sent = receiver.take(number, attempt, reader)
             writer.write(pa.py_buffer(json.dumps({"rows": sent.rows, "checksum": sent.checksum}).encode()))
 
-    return Server(location, middleware={"door": Door()})
+    door = {"door": Door()}
+    if pair is None:
+        return Server(f"grpc+tcp://{host}:0", middleware=door)
+    return Server(f"grpc+tls://{host}:0", middleware=door, tls_certificates=[flight.CertKeyPair(*pair)])

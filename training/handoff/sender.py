@@ -23,6 +23,21 @@ FACTS = pa.schema([("facts", pa.string())])
 
 
 @dataclass(frozen=True)
+class Address:
+    """Where a node's receiver is. certificate: PEM, what to trust where the hand-off is encrypted; else None."""
+
+    host: str
+    port: int
+    certificate: str | None = None
+
+    def connect(self) -> Any:
+        """A Flight client."""
+        if self.certificate is None:
+            return flight.connect(f"grpc+tcp://{self.host}:{self.port}")
+        return flight.connect(f"grpc+tls://{self.host}:{self.port}", tls_root_certs=self.certificate.encode())
+
+
+@dataclass(frozen=True)
 class Sent:
     """What a node has acknowledged: rows, and the ledger's checksum of their ids."""
 
@@ -52,10 +67,10 @@ class Partition:
 class Sender:
     """A function for `mapInArrow`: sends the rows of its partition, gives back one row of `FACTS`.
 
-    addresses: (host, port) of each node's receiver. token: what they ask for. schema: of what travels; row_id first.
+    addresses: of the nodes' receivers, by rank. token: what they ask for. schema: of what travels; row_id first.
     """
 
-    def __init__(self, addresses: Sequence[tuple[str, int]], token: str, schema: pa.Schema, lanes: int) -> None:
+    def __init__(self, addresses: Sequence[Address], token: str, schema: pa.Schema, lanes: int) -> None:
         self._addresses, self._token, self._schema, self._lanes = list(addresses), token, schema, lanes
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -104,7 +119,7 @@ class Sender:
 class _Stream:
     """One partition's rows for one node; opened with the first of them."""
 
-    def __init__(self, rank: int, address: tuple[str, int], token: str, name: str) -> None:
+    def __init__(self, rank: int, address: Address, token: str, name: str) -> None:
         self._rank, self._address, self._name = rank, address, name
         self._options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {token}".encode())])
         self._client: Any = None
@@ -155,11 +170,10 @@ class _Stream:
             self._client.close()
 
     def _open(self, schema: pa.Schema) -> None:
-        host, port = self._address
-        self._client = flight.connect(f"grpc+tcp://{host}:{port}")
+        self._client = self._address.connect()
         descriptor = flight.FlightDescriptor.for_command(self._name.encode())
         self._writer, self._answers = self._client.do_put(descriptor, schema, options=self._options)
 
     def _failed(self, error: BaseException) -> RunError:
-        host, port = self._address
-        return RunError(f"hand-off to node {self._rank} at {host}:{port}: {' '.join(str(error).split())[:300]}")
+        place = f"{self._address.host}:{self._address.port}"
+        return RunError(f"hand-off to node {self._rank} at {place}: {' '.join(str(error).split())[:300]}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -110,7 +111,7 @@ def test_only_what_counts_stays_on_the_disk_and_the_port_is_freed(schema, batche
     (path,) = receiver.finish([(0, sent.rows, sent.checksum)])
     assert list((tmp_path / "0").iterdir()) == [path]
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(receiver.address, 1)
+        socket.create_connection((receiver.address.host, receiver.address.port), 1)
 
 
 def test_other_rows_of_a_partition_that_was_taken_are_refused(schema, batches, receivers):
@@ -119,6 +120,24 @@ def test_other_rows_of_a_partition_that_was_taken_are_refused(schema, batches, r
     sender.send(batches[:2], 3, 1)
     with pytest.raises(RunError, match=r"partition 3 has 64 rows for node 0, which took .*the same rows when"):
         sender.send(batches[:1], 3, 2)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_an_encrypted_hand_off_serves_those_who_trust_its_certificate(data, schema, batches, tmp_path, host):
+    receiver = Receiver(host, "token", str(tmp_path / "rows"), schema, tls=True)
+    other = Receiver(host, "token", str(tmp_path / "other"), schema, tls=True)
+    try:
+        sent = sender_to([receiver], schema).send(batches, 0, 0).sent
+        assert sum(part.rows for part in sent) == data.manifest.splits["train"].rows
+        stranger = replace(receiver.address, certificate=other.address.certificate)
+        plain = replace(receiver.address, certificate=None)
+        for address in (stranger, plain):
+            with pytest.raises(RunError, match=f"hand-off to node 0 at {host}:"):
+                Sender([address], "token", schema, LANES).send(batches, 1, 1)
+        assert receiver.rows == sent[0].rows
+    finally:
+        receiver.close()
+        other.close()
 
 
 def test_without_the_token_nothing_is_taken(schema, batches, receivers, tmp_path):
@@ -131,7 +150,7 @@ def test_without_the_token_nothing_is_taken(schema, batches, receivers, tmp_path
 def test_the_port_is_on_the_given_address_only(receivers):
     (receiver,) = receivers(1)
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.2", receiver.address[1]), 1)
+        socket.create_connection(("127.0.0.2", receiver.address.port), 1)
 
 
 def test_other_columns_are_refused(schema, batches, receivers):
