@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparksplit.config import shipped
-from sparksplit.errors import ConfigError, RunError
+from sparksplit.errors import RunError
 from sparksplit.interrupts import interruptible, py4j_quiet, stopping_handlers, undisturbed
 from sparksplit.java import java_home
 from sparksplit.progress import say
+from sparksplit.requirements import mebibytes, raise_first, start_problems
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,9 +57,10 @@ def spark_session(
         with _spark_errors():
             yield running
         return
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    submitted = _submitted()
     configured = _configured(submitted)
-    _check(configured, nodes)
+    if nodes:
+        raise_first(start_problems(configured))
     wanted = {"spark.app.name": app_name, **_settings(executors, configured, submitted), **(settings or {})}
     wanted.update((key, value) for key, value in configured.items() if key not in _ADDED_TO)
     handlers = stopping_handlers()
@@ -81,6 +83,17 @@ def _running_session() -> SparkSession | None:
     from pyspark.sql import SparkSession
 
     return SparkSession.builder.getOrCreate() if SparkContext._active_spark_context is not None else None
+
+
+def known_settings() -> dict[str, str]:
+    """What Spark has been told before it starts; all of its settings where it runs already."""
+    running = _running_session()
+    return _configured(_submitted()) if running is None else dict(running.sparkContext.getConf().getAll())
+
+
+def _submitted() -> bool:
+    """Whether spark-submit has started this process."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _configured(submitted: bool) -> dict[str, str]:
@@ -123,24 +136,6 @@ def _read_defaults(file: Path) -> dict[str, str]:
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
-def _check(configured: dict[str, str], nodes: bool) -> None:
-    if not nodes:
-        return
-    master = configured.get("spark.master", "")
-    if re.fullmatch(r"local(\[.*\])?", master):
-        raise ConfigError(
-            f"spark.master: {master} runs everything in one process, and every node needs an executor of its own:"
-            " use local-cluster[2,1,1024] (executors, cores, MiB), yarn or spark://..., or start with `sparksplit`,"
-            " which brings a local cluster when no master is set"
-        )
-    for key, why in (
-        ("spark.dynamicAllocation.enabled", "an executor that Spark takes away ends its node"),
-        ("spark.speculation", "a node that Spark starts twice joins twice"),
-    ):
-        if configured.get(key, "false").strip().lower() == "true":
-            raise ConfigError(f"{key}: must be false (is true): {why}")
-
-
 _ADDED_TO = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions", "spark.executorEnv.PYTHONPATH")
 
 
@@ -162,7 +157,7 @@ def _settings(executors: int, configured: dict[str, str], submitted: bool) -> di
     more = configured.get("spark.driver.extraJavaOptions", "")
     more_executor = configured.get("spark.executor.extraJavaOptions", "")
     return settings | {
-        "spark.master": f"local-cluster[{executors},1,{_mebibytes(memory)}]",
+        "spark.master": f"local-cluster[{executors},1,{mebibytes(memory, 'spark.executor.memory')}]",
         "spark.executor.memory": memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -178,15 +173,6 @@ def _settings(executors: int, configured: dict[str, str], submitted: bool) -> di
 def _debugging() -> bool:
     """Whether the command was called with --debug."""
     return logging.getLogger().isEnabledFor(logging.DEBUG)
-
-
-def _mebibytes(memory: str) -> int:
-    """Spark's size with a unit ("1g", "512m"; MiB without one) in MiB."""
-    match = re.fullmatch(r"(\d+)\s*([kmgt]?)b?", memory.strip().lower())
-    if match is None:
-        raise ConfigError(f'spark.executor.memory: must be a size such as 1024m or 2g (is "{memory}")')
-    kibibytes = int(match[1]) * {"k": 1, "m": 1024, "": 1024, "g": 1024**2, "t": 1024**3}[match[2]]
-    return max(1, kibibytes // 1024)
 
 
 def _python_path(existing: str) -> str:
