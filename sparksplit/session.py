@@ -14,6 +14,7 @@ import sysconfig
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import pairwise
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparksplit.config import shipped
-from sparksplit.errors import RunError
+from sparksplit.errors import RunError, UsageError
 from sparksplit.interrupts import interruptible, py4j_quiet, stopping_handlers, undisturbed
 from sparksplit.java import java_home
 from sparksplit.progress import say
@@ -71,7 +72,7 @@ def spark_session(
         spark = _start(wanted)
         stack.callback(_stop, spark)
         try:
-            with interruptible(handlers, spark), _spark_errors():
+            with interruptible(handlers, spark), _where_the_logs_are(spark), _spark_errors():
                 yield spark
         finally:
             with undisturbed():
@@ -250,9 +251,26 @@ def _start(settings: dict[str, str]) -> SparkSession:
         conf = SparkConf()
         for key, value in settings.items():
             conf.set(key, value)
-        return SparkSession.builder.config(conf=conf).getOrCreate()
+        with warnings.catch_warnings():
+            # In YARN's cluster mode pyspark looks for --py-files where they lay on the submitting host; YARN brings them.
+            warnings.filterwarnings("ignore", message="Failed to add file")
+            return SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
         raise RunError(f"Spark did not start: {spark_reason(str(error))}") from error
+
+
+@contextmanager
+def _where_the_logs_are(spark: SparkSession) -> Iterator[None]:
+    """Under YARN, say how to get the executors' logs where the block fails, and not by the user's mistake."""
+    yarn, application = spark.sparkContext.master == "yarn", spark.sparkContext.applicationId
+    try:
+        yield
+    except UsageError:
+        raise
+    except BaseException:
+        if yarn:
+            say(f"the executors' logs: yarn logs -applicationId {application}")
+        raise
 
 
 @contextmanager

@@ -40,10 +40,10 @@ def test_everything_can_be_imported_from_the_zip_alone(tmp_path):
     file.write_bytes(archives.project_zip())
     code = (
         "import importlib, sparksplit.cli as cli\n"
-        "assert cli.__file__.startswith({zip!r}), cli.__file__\n"
+        f"assert cli.__file__.startswith({str(file)!r}), cli.__file__\n"
         "for name in cli.COMMANDS: importlib.import_module('jobs.' + name)\n"
         "import training.node, inference.tasks, hdfs_io.prepare\n"
-    ).format(zip=str(file))
+    )
     environment = {**os.environ, "PYTHONPATH": str(file)}
     subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, check=True, timeout=120)
 
