@@ -252,7 +252,7 @@ def _start(settings: dict[str, str]) -> SparkSession:
         for key, value in settings.items():
             conf.set(key, value)
         with warnings.catch_warnings():
-            # In YARN's cluster mode pyspark looks for --py-files where they lay on the submitting host; YARN brings them.
+            # In YARN's cluster mode pyspark looks for --py-files where the submitting host had them; YARN brings them.
             warnings.filterwarnings("ignore", message="Failed to add file")
             return SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
