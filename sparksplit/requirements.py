@@ -58,6 +58,11 @@ def master_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
 def start_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
     """What is wrong however many nodes there are, and can be known before Spark starts, or fails to."""
     yield from master_problems(settings)
+    master = settings.get("spark.master", "")
+    local = _LOCAL_CLUSTER.fullmatch(master)
+    cores = settings.get("spark.executor.cores") or (local[2] if local else "1" if master == "yarn" else None)
+    if cores is not None:
+        yield from slot_problems(int(cores) // int(settings.get("spark.task.cpus", "1")), int(cores))
     yield from gpu_problems(settings)
 
 
@@ -69,9 +74,6 @@ def run_problems(settings: Mapping[str, str], nodes: int, spare: int = 0) -> Ite
     yield from start_problems(settings)
     master = settings.get("spark.master", "")
     local = _LOCAL_CLUSTER.fullmatch(master)
-    cores = settings.get("spark.executor.cores") or (local[2] if local else "1" if master == "yarn" else None)
-    if cores is not None:
-        yield from slot_problems(int(cores) // int(settings.get("spark.task.cpus", "1")), int(cores))
     most = local[1] if local else settings.get("spark.executor.instances")
     if most is None and master == "yarn":
         most = str(YARN_EXECUTORS)

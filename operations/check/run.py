@@ -30,6 +30,8 @@ LOCAL_EXECUTORS = 2
 JOB_SECONDS = 120.0
 """In which the executors must have answered."""
 
+_HARMLESS_HERE = ("spark.speculation", "spark.task.cpus")  # to a look at the executors, unlike to a run
+
 
 @dataclass
 class Report:
@@ -44,7 +46,7 @@ class Report:
 def check(config: CheckConfig) -> Report:
     """Look at the settings, then at the driver and every executor; never longer than the configuration's limit."""
     known = known_settings()
-    fatal = list(start_problems(known))
+    fatal = [problem for problem in start_problems(known) if problem.key not in _HARMLESS_HERE]
     if fatal:
         # Spark would not start with some of them, and with others no barrier stage runs.
         own = probe.own_facts(_address(known))
