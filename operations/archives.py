@@ -30,7 +30,8 @@ STAMP = "environment.txt"
 """What the environment's archive was made from: written after it."""
 
 _DATE = (1980, 1, 1, 0, 0, 0)  # the first that a .zip can hold
-_LEVEL = 4  # of gzip: 6, its default, takes twice as long for 2 % less
+_LEVEL = 1  # of gzip: TensorFlow's libraries shrink by 24 %; level 4 makes it 26 % in 1.7 times the time
+_BUFFER = 1 << 20  # bytes read, compressed and written at a time
 _LEFT_OUT = ("_editable_impl_", "__editable__")  # links of `pip install -e` into a checkout that other hosts lack
 
 
@@ -104,7 +105,7 @@ def pack_environment(prefix: Path, target: Path, progress: Callable[[int, int], 
     with (
         _appearing(target) as raw,
         gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=raw, mtime=0) as zipped,
-        tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as archive,
+        tarfile.TarFile(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT, copybufsize=_BUFFER) as archive,
     ):
         for name, file in files:
             # Times stay, for Python compares them with those in its compiled files.
