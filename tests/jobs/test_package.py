@@ -18,7 +18,7 @@ def test_the_last_lines_are_the_command_to_copy(tmp_path, monkeypatch, capsys):
 def test_wrong_arguments_are_one_line(tmp_path, capsys):
     (tmp_path / "file").touch()
     for arguments, said in (
-        ([], "output: is missing"),
+        ([], "output: is required"),
         (["--output", f"{tmp_path}/file/x"], f"{tmp_path}/file/x: cannot be made: Not a directory"),
     ):
         assert COMMAND.main(arguments) == 2
