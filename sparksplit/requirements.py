@@ -113,6 +113,12 @@ def comfort_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
     if not _is_on(settings, "spark.python.worker.reuse", "true"):
         why = "predict loads its model once per Python worker, and without reuse once per task"
         yield Problem("spark.python.worker.reuse", f"must be true (is false): {why}")
+    if settings.get("spark.executor.pyspark.memory"):
+        yield Problem(
+            "spark.executor.pyspark.memory",
+            f"must not be set (is {settings['spark.executor.pyspark.memory']}): it limits the address space, of which"
+            " TensorFlow takes far more than memory; spark.executor.memoryOverhead counts instead",
+        )
     if settings.get("spark.master", "") == "yarn":
         overhead = overhead_mebibytes(settings)
         if overhead < TENSORFLOW_MEBIBYTES:
@@ -122,7 +128,8 @@ def comfort_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
                 f" set it to {RECOMMENDED_OVERHEAD} or more, or YARN kills the executors",
             )
         attempts = settings.get("spark.yarn.maxAppAttempts")
-        if attempts is None or int(attempts) > 1:
+        in_cluster = settings.get("spark.submit.deployMode") == "cluster"  # elsewhere YARN cannot start the driver anew
+        if in_cluster and (attempts is None or int(attempts) > 1):
             yield Problem(
                 "spark.yarn.maxAppAttempts",
                 f"must be 1 (is {attempts or 'not set: the cluster decides'}): a second attempt meets the first one's"
@@ -137,7 +144,8 @@ def overhead_mebibytes(settings: Mapping[str, str]) -> int:
         return mebibytes(given, "spark.executor.memoryOverhead")
     memory = mebibytes(settings.get("spark.executor.memory", "1g"), "spark.executor.memory")
     factor = float(settings.get("spark.executor.memoryOverheadFactor", "0.1"))
-    return max(int(settings.get("spark.executor.minMemoryOverhead", "384m").rstrip("m")), int(memory * factor))
+    least = mebibytes(settings.get("spark.executor.minMemoryOverhead", "384m"), "spark.executor.minMemoryOverhead")
+    return max(least, int(memory * factor))
 
 
 def mebibytes(size: str, key: str) -> int:

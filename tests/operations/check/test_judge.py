@@ -11,6 +11,7 @@ from operations.check.judge import fact_findings, setting_findings
 
 GOOD = {
     "spark.master": "yarn",
+    "spark.submit.deployMode": "cluster",
     "spark.executor.instances": "2",
     "spark.executor.cores": "2",
     "spark.task.cpus": "2",
@@ -38,6 +39,7 @@ def test_a_good_cluster_has_no_findings():
         ({"spark.executor.instances": "1"}, "nodes", "2 nodes need 2 executors and there are 1"),
         ({"spark.executor.memoryOverhead": "384m"}, "spark.executor.memoryOverhead", "(is 384m); set it to 1536m"),
         ({"spark.executor.memoryOverhead": ""}, "spark.executor.memoryOverhead", "(is 384m)"),
+        ({"spark.executor.pyspark.memory": "2g"}, "spark.executor.pyspark.memory", "must not be set (is 2g)"),
         ({"spark.yarn.maxAppAttempts": ""}, "spark.yarn.maxAppAttempts", "must be 1 (is not set"),
         (
             {"spark.executor.resource.gpu.amount": "1"},
@@ -65,6 +67,12 @@ def test_each_wrong_setting_is_found(changed, key, text):
     found = setting_findings(settings, nodes=2)
     assert key in {problem.key for problem in found}
     assert text in next(problem.text for problem in found if problem.key == key)
+
+
+def test_attempts_count_only_where_yarn_starts_the_driver():
+    settings = {**GOOD, "spark.submit.deployMode": "client"}
+    del settings["spark.yarn.maxAppAttempts"]
+    assert setting_findings(settings, nodes=2) == []
 
 
 def test_the_overhead_is_a_share_of_the_memory_where_it_is_not_set():
