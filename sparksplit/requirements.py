@@ -117,7 +117,7 @@ def comfort_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
         yield Problem(
             "spark.executor.pyspark.memory",
             f"must not be set (is {settings['spark.executor.pyspark.memory']}): it limits the address space, of which"
-            " TensorFlow takes far more than memory; spark.executor.memoryOverhead counts instead",
+            " TensorFlow takes three times its memory; spark.executor.memoryOverhead counts instead",
         )
     if settings.get("spark.master", "") == "yarn":
         overhead = overhead_mebibytes(settings)

@@ -68,13 +68,14 @@ def _look(spark: SparkSession, config: CheckConfig, report: Report) -> None:
     if any(problem.key == "nodes" for problem in report.problems):
         # More than Spark was asked for will never come.
         wanted = _configured_executors(report.settings)
-    with Progress("waiting for executors", None, "executors"):
+    with Progress("waiting for executors", wanted, "executors") as progress:
         try:
             requirements.await_executors(sc, wanted, config.timeout)
         except (ConfigError, RunError) as error:
             key, _, text = str(error).partition(": ")
             if all(problem.key != key for problem in report.problems):
                 report.problems.append(Problem(key, text))
+        progress.update(requirements.executors_of(sc))
     slots = requirements.slots_of(sc)
     address = _address(report.settings)
     folder = None if config.path is None else filesystem.absolute(config.path)
