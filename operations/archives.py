@@ -86,9 +86,14 @@ def publish(path: Path, content: bytes, executable: bool = False) -> bool:
 
 
 def environment_digest(prefix: Path) -> str:
-    """A hash of the environment's files: their names, sizes and times, without reading them."""
+    """A hash of the environment's files: their names, sizes and times, without reading them.
+
+    Compiled files do not count: Python adds them while the environment is used.
+    """
     digest = hashlib.sha256()
     for name, file in _environment_files(prefix):
+        if name.endswith(".pyc"):
+            continue
         status = file.lstat()
         digest.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
     return digest.hexdigest()

@@ -89,6 +89,8 @@ def test_an_environment_runs_where_it_is_unpacked(tmp_path):
     )  # fmt: skip
     assert ran.stdout.startswith(f"mine {unpacked}") and ran.stdout.splitlines()[1] == str(unpacked)
     assert not list(unpacked.rglob("_editable*"))
+    (packages / "mine.pyc").write_text("compiled")
+    assert archives.environment_digest(prefix) == digest
     (packages / "mine.py").write_text("other")
     assert archives.environment_digest(prefix) != digest
 
