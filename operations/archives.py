@@ -142,8 +142,13 @@ def _environment_files(prefix: Path) -> Iterator[tuple[str, Path]]:
         links = [name for name in folders if (Path(folder) / name).is_symlink()]
         for name in sorted([*names, *links]):
             file = Path(folder) / name
-            if not name.startswith(_LEFT_OUT):
+            if not name.startswith(_LEFT_OUT) and not _is_loop(file):
                 yield str(file.relative_to(prefix)), file
+
+
+def _is_loop(file: Path) -> bool:
+    """Whether `file` is a link to a folder that it is in: YARN starts no container over such a one."""
+    return file.is_symlink() and file.parent.resolve().is_relative_to(file.resolve())
 
 
 @contextmanager

@@ -74,6 +74,7 @@ def test_an_environment_runs_where_it_is_unpacked(tmp_path):
     packages = next(prefix.glob("lib/python3.*/site-packages"))
     (packages / "mine.py").write_text("print('mine', __file__)")
     (packages / "_editable_impl_x.pth").write_text("/nowhere")
+    (prefix / "loop").symlink_to(prefix)
     seen = []
     archives.pack_environment(prefix, archive, lambda done, total: seen.append((done, total)))
     assert seen[-1][0] == seen[-1][1]
@@ -88,7 +89,7 @@ def test_an_environment_runs_where_it_is_unpacked(tmp_path):
         cwd=tmp_path, env=environment, check=True, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert ran.stdout.startswith(f"mine {unpacked}") and ran.stdout.splitlines()[1] == str(unpacked)
-    assert not list(unpacked.rglob("_editable*"))
+    assert not list(unpacked.rglob("_editable*")) and not (unpacked / "loop").is_symlink()
     (packages / "mine.pyc").write_text("compiled")
     assert archives.environment_digest(prefix) == digest
     (packages / "mine.py").write_text("other")
