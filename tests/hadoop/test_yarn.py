@@ -99,7 +99,7 @@ def test_prepare_train_in_both_input_modes_and_predict_in_cluster_mode(shipped, 
     first, second = (json.loads((shipped / name / "run.json").read_text()) for name in ("run", "fed"))
     assert first["ledger"]["exact"] and first["application_id"].startswith("application_")
     assert first["weights"] == second["weights"]
-    assert json.loads((shipped / "predictions" / "metrics.json").read_text())["test"]["rows"] > 0
+    assert json.loads((shipped / "predictions" / "metrics.json").read_text())["rows"] > 0
 
 
 def test_check_finds_a_ready_cluster_and_a_wrong_setting(shipped, run):
