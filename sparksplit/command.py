@@ -16,6 +16,7 @@ from typing import Any, NoReturn, get_args
 from sparksplit.config import Config, describe, load
 from sparksplit.errors import ConfigError, Interrupted, SparksplitError
 from sparksplit.progress import LogHandler
+from sparksplit.session import satisfy_yarn
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Command:
             with _stopping_signals():
                 file = arguments.config or (self.default_config() if self.default_config else None)
                 self.run(load(self.config, file, [*arguments.set, *self._flags_set(arguments)]), options)
+                satisfy_yarn()
         except SparksplitError as error:
             if arguments.debug:
                 traceback.print_exc()

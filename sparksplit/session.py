@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 STOP_SECONDS = 15.0
 """How long Spark may take to stop before its processes are killed."""
 
+_started: list[bool] = []  # not empty once this process has started Spark
 _MARK = "SPARKSPLIT_SESSION"  # in the environment of every process of a local cluster: how they are found again
 
 
@@ -84,6 +85,20 @@ def _running_session() -> SparkSession | None:
     from pyspark.sql import SparkSession
 
     return SparkSession.builder.getOrCreate() if SparkContext._active_spark_context is not None else None
+
+
+def satisfy_yarn() -> None:
+    """Start and stop Spark where a command that has succeeded did without it, in YARN's cluster mode.
+
+    YARN takes a driver that never started Spark for a failed one, also where there was nothing to do.
+    """
+    if not _submitted() or _started:
+        return
+    configured = _configured(submitted=True)
+    if configured.get("spark.master") == "yarn" and configured.get("spark.submit.deployMode") == "cluster":
+        say("telling YARN that there was nothing to do")
+        with spark_session("sparksplit", 1, nodes=False):
+            pass
 
 
 def known_settings() -> dict[str, str]:
@@ -247,6 +262,7 @@ def _start(settings: dict[str, str]) -> SparkSession:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
+    _started.append(True)
     try:
         conf = SparkConf()
         for key, value in settings.items():
