@@ -12,6 +12,7 @@ import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 from pyarrow import fs
@@ -40,6 +41,12 @@ def absolute(path: str) -> str:
     """`path` in a form that means the same on the driver and on every executor."""
     filesystem, inner = resolve(path)
     return inner if isinstance(filesystem, fs.LocalFileSystem) else path
+
+
+def uri(path: str) -> str:
+    """`path` for Spark's own readers, which look for a path without a scheme on the cluster's default file system."""
+    place = absolute(path)
+    return Path(place).as_uri() if _SCHEME.match(place) is None else place
 
 
 def join(path: str, *parts: str) -> str:

@@ -14,6 +14,8 @@ COMMANDS = {
     "preprocess": "raw data to a prepared data set",
     "train": "train one model on the nodes of a Spark cluster",
     "predict": "batch inference on Spark",
+    "check": "is this cluster ready: folders, versions, memory, GPUs, ports, settings",
+    "package": "the archives that spark-submit needs",
 }
 """Name and summary; each is the module of the same name in `jobs`, imported only when it is called."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import signal
 import sys
@@ -10,11 +11,12 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 from sparksplit.config import Config, describe, load
 from sparksplit.errors import ConfigError, Interrupted, SparksplitError
 from sparksplit.progress import LogHandler
+from sparksplit.session import satisfy_yarn
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Command:
     run: takes the checked configuration and the options; raises SparksplitError where it fails.
     default_config: gives the configuration file when the user names none; None makes --config required.
     resumable: whether --resume means anything.
+    flags: keys that have a command-line option of their own; no --config is required then, and there is no --overwrite.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Command:
     run: Callable[[Any, Options], None]
     default_config: Callable[[], str] | None = None
     resumable: bool = False
+    flags: tuple[str, ...] = ()
 
     def main(self, argv: Sequence[str] | None = None) -> int:
         """Run the command with `argv` (sys.argv's by default) and return its exit status: 0, 1, 2 or 128 + signal."""
@@ -58,11 +62,12 @@ class Command:
         )
         for noisy in ("py4j", "tensorflowonspark", "absl"):
             logging.getLogger(noisy).setLevel(logging.INFO if arguments.debug else logging.ERROR)
-        options = Options(arguments.overwrite, getattr(arguments, "resume", False), arguments.debug)
+        options = Options(getattr(arguments, "overwrite", False), getattr(arguments, "resume", False), arguments.debug)
         try:
             with _stopping_signals():
                 file = arguments.config or (self.default_config() if self.default_config else None)
-                self.run(load(self.config, file, arguments.set), options)
+                self.run(load(self.config, file, [*arguments.set, *self._flags_set(arguments)]), options)
+                satisfy_yarn()
         except SparksplitError as error:
             if arguments.debug:
                 traceback.print_exc()
@@ -93,7 +98,10 @@ class Command:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         parser.add_argument(
-            "--config", metavar="FILE", required=self.default_config is None, help="the configuration (YAML)"
+            "--config",
+            metavar="FILE",
+            required=self.default_config is None and not self.flags,
+            help="the configuration (YAML)",
         )
         parser.add_argument(
             "--set",
@@ -102,13 +110,32 @@ class Command:
             default=[],
             help="override one key, for example --set optimizer.learning_rate=0.05 (may be repeated)",
         )
-        parser.add_argument(
-            "--overwrite", action="store_true", help="replace an output of sparksplit's, finished or not"
-        )
+        for key in self.flags:
+            field = self.config.model_fields[key]
+            text = " ".join((field.description or "").split()).replace("%", "%%")
+            if field.annotation is bool:
+                parser.add_argument(f"--{key}", action="store_const", const="true", help=text)
+            else:
+                parser.add_argument(f"--{key}", metavar=key.upper(), help=text)
+        if not self.flags:
+            parser.add_argument(
+                "--overwrite", action="store_true", help="replace an output of sparksplit's, finished or not"
+            )
         if self.resumable:
             parser.add_argument("--resume", action="store_true", help="go on from the output's last checkpoint")
         parser.add_argument("--debug", action="store_true", help="log more, and show tracebacks")
         return parser
+
+    def _flags_set(self, arguments: argparse.Namespace) -> Iterator[str]:
+        """The command's own options as overrides; what is text stays text, whatever YAML would make of it."""
+        for key in self.flags:
+            value = getattr(arguments, key)
+            if value is not None:
+                is_text = str in (
+                    self.config.model_fields[key].annotation,
+                    *get_args(self.config.model_fields[key].annotation),
+                )
+                yield f"{key}={json.dumps(value) if is_text else value}"
 
     def _keys(self) -> str:
         lines = ["configuration keys (key: type, default):"]

@@ -14,6 +14,7 @@ import sysconfig
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import pairwise
@@ -21,10 +22,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparksplit.config import shipped
-from sparksplit.errors import ConfigError, RunError
+from sparksplit.errors import RunError, UsageError
 from sparksplit.interrupts import interruptible, py4j_quiet, stopping_handlers, undisturbed
 from sparksplit.java import java_home
 from sparksplit.progress import say
+from sparksplit.requirements import mebibytes, raise_first, start_problems
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 STOP_SECONDS = 15.0
 """How long Spark may take to stop before its processes are killed."""
 
+_started: list[bool] = []  # not empty once this process has started Spark
 _MARK = "SPARKSPLIT_SESSION"  # in the environment of every process of a local cluster: how they are found again
 
 
@@ -56,9 +59,10 @@ def spark_session(
         with _spark_errors():
             yield running
         return
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    submitted = _submitted()
     configured = _configured(submitted)
-    _check(configured, nodes)
+    if nodes:
+        raise_first(start_problems(configured))
     wanted = {"spark.app.name": app_name, **_settings(executors, configured, submitted), **(settings or {})}
     wanted.update((key, value) for key, value in configured.items() if key not in _ADDED_TO)
     handlers = stopping_handlers()
@@ -69,7 +73,7 @@ def spark_session(
         spark = _start(wanted)
         stack.callback(_stop, spark)
         try:
-            with interruptible(handlers, spark), _spark_errors():
+            with interruptible(handlers, spark), _where_the_logs_are(spark), _spark_errors():
                 yield spark
         finally:
             with undisturbed():
@@ -81,6 +85,31 @@ def _running_session() -> SparkSession | None:
     from pyspark.sql import SparkSession
 
     return SparkSession.builder.getOrCreate() if SparkContext._active_spark_context is not None else None
+
+
+def satisfy_yarn() -> None:
+    """Start and stop Spark where a command that has succeeded did without it, in YARN's cluster mode.
+
+    YARN takes a driver that never started Spark for a failed one, also where there was nothing to do.
+    """
+    if not _submitted() or _started:
+        return
+    configured = _configured(submitted=True)
+    if configured.get("spark.master") == "yarn" and configured.get("spark.submit.deployMode") == "cluster":
+        say("telling YARN that there was nothing to do")
+        with spark_session("sparksplit", 1, nodes=False):
+            pass
+
+
+def known_settings() -> dict[str, str]:
+    """What Spark has been told before it starts; all of its settings where it runs already."""
+    running = _running_session()
+    return _configured(_submitted()) if running is None else dict(running.sparkContext.getConf().getAll())
+
+
+def _submitted() -> bool:
+    """Whether spark-submit has started this process."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _configured(submitted: bool) -> dict[str, str]:
@@ -123,24 +152,6 @@ def _read_defaults(file: Path) -> dict[str, str]:
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
-def _check(configured: dict[str, str], nodes: bool) -> None:
-    if not nodes:
-        return
-    master = configured.get("spark.master", "")
-    if re.fullmatch(r"local(\[.*\])?", master):
-        raise ConfigError(
-            f"spark.master: {master} runs everything in one process, and every node needs an executor of its own:"
-            " use local-cluster[2,1,1024] (executors, cores, MiB), yarn or spark://..., or start with `sparksplit`,"
-            " which brings a local cluster when no master is set"
-        )
-    for key, why in (
-        ("spark.dynamicAllocation.enabled", "an executor that Spark takes away ends its node"),
-        ("spark.speculation", "a node that Spark starts twice joins twice"),
-    ):
-        if configured.get(key, "false").strip().lower() == "true":
-            raise ConfigError(f"{key}: must be false (is true): {why}")
-
-
 _ADDED_TO = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions", "spark.executorEnv.PYTHONPATH")
 
 
@@ -162,7 +173,7 @@ def _settings(executors: int, configured: dict[str, str], submitted: bool) -> di
     more = configured.get("spark.driver.extraJavaOptions", "")
     more_executor = configured.get("spark.executor.extraJavaOptions", "")
     return settings | {
-        "spark.master": f"local-cluster[{executors},1,{_mebibytes(memory)}]",
+        "spark.master": f"local-cluster[{executors},1,{mebibytes(memory, 'spark.executor.memory')}]",
         "spark.executor.memory": memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -178,15 +189,6 @@ def _settings(executors: int, configured: dict[str, str], submitted: bool) -> di
 def _debugging() -> bool:
     """Whether the command was called with --debug."""
     return logging.getLogger().isEnabledFor(logging.DEBUG)
-
-
-def _mebibytes(memory: str) -> int:
-    """Spark's size with a unit ("1g", "512m"; MiB without one) in MiB."""
-    match = re.fullmatch(r"(\d+)\s*([kmgt]?)b?", memory.strip().lower())
-    if match is None:
-        raise ConfigError(f'spark.executor.memory: must be a size such as 1024m or 2g (is "{memory}")')
-    kibibytes = int(match[1]) * {"k": 1, "m": 1024, "": 1024, "g": 1024**2, "t": 1024**3}[match[2]]
-    return max(1, kibibytes // 1024)
 
 
 def _python_path(existing: str) -> str:
@@ -260,13 +262,31 @@ def _start(settings: dict[str, str]) -> SparkSession:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
+    _started.append(True)
     try:
         conf = SparkConf()
         for key, value in settings.items():
             conf.set(key, value)
-        return SparkSession.builder.config(conf=conf).getOrCreate()
+        with warnings.catch_warnings():
+            # In YARN's cluster mode pyspark looks for --py-files where the submitting host had them; YARN brings them.
+            warnings.filterwarnings("ignore", message="Failed to add file")
+            return SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
         raise RunError(f"Spark did not start: {spark_reason(str(error))}") from error
+
+
+@contextmanager
+def _where_the_logs_are(spark: SparkSession) -> Iterator[None]:
+    """Under YARN, say how to get the executors' logs where the block fails, and not by the user's mistake."""
+    yarn, application = spark.sparkContext.master == "yarn", spark.sparkContext.applicationId
+    try:
+        yield
+    except UsageError:
+        raise
+    except BaseException:
+        if yarn:
+            say(f"the executors' logs: yarn logs -applicationId {application}")
+        raise
 
 
 @contextmanager

@@ -21,10 +21,19 @@ def table(command: str) -> str:
     return "\n".join(rows)
 
 
-@pytest.mark.parametrize("command", ["preprocess", "train", "predict"])
-def test_the_page_lists_every_key(command):
-    page = (ROOT / "docs" / f"{command}.md").read_text()
-    assert table(command) in page, f"docs/{command}.md should hold this table:\n{table(command)}"
+PAGES = {
+    "preprocess": "preprocess",
+    "train": "train",
+    "predict": "predict",
+    "check": "operations",
+    "package": "operations",
+}
+
+
+@pytest.mark.parametrize(("command", "page"), PAGES.items())
+def test_the_page_lists_every_key(command, page):
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    assert table(command) in text, f"docs/{page}.md should hold this table:\n{table(command)}"
 
 
 def test_every_shipped_configuration_is_valid():

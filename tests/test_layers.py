@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("sparksplit", "models", "hdfs_io", "training", "inference", "jobs")
+FOLDERS = ("sparksplit", "models", "hdfs_io", "training", "inference", "operations", "jobs")
 
 
 def imports(file: Path) -> set[str]:
@@ -42,6 +42,7 @@ def test_one_file_imports_tensorflowonspark():
         ("sparksplit", ("tensorflow", "keras", "training", "hdfs_io", "models")),
         ("training", ("jobs", "inference")),
         ("inference", ("jobs", "tensorflowonspark")),
+        ("operations", ("jobs", "tensorflow", "keras", "tensorflowonspark")),
     ],
 )
 def test_folders_import_downwards_only(folder, forbidden):

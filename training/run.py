@@ -68,7 +68,7 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
                 filesystem.remove(output.path)
             raise
         except BaseException:
-            _say_how_to_go_on(output.path, spark)
+            _say_how_to_go_on(output.path)
             raise
     return result
 
@@ -114,12 +114,10 @@ def _hash(config: TrainConfig, data: PreparedDataSet, sources: dict[str, str], h
     return digest({**hashed, "frame": True} if has_frame else hashed)
 
 
-def _say_how_to_go_on(path: str, spark: SparkSession) -> None:
+def _say_how_to_go_on(path: str) -> None:
     found = checkpoints.latest(path)
     if found is not None:
         say(f"the last checkpoint is {found}; the same command with --resume goes on from it")
-    if spark.sparkContext.master == "yarn":
-        say(f"the nodes' logs: yarn logs -applicationId {spark.sparkContext.applicationId}")
 
 
 def _threads(config: TrainConfig, spark: SparkSession) -> int:

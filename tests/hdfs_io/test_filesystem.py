@@ -55,3 +55,8 @@ def test_unreadable_and_damaged_files(tmp_path: Path) -> None:
         filesystem.size(f"{tmp_path}")
     with pytest.raises(InputError, match=r"a\.json: cannot be made"):
         filesystem.write_bytes(f"{tmp_path}/a.json/b", b"")
+
+
+def test_sparks_own_readers_get_a_uri_for_a_local_path(tmp_path):
+    assert filesystem.uri(f"{tmp_path}/a b") == f"file://{tmp_path}/a%20b"
+    assert filesystem.uri(f"file://{tmp_path}/a") == f"file://{tmp_path}/a"

@@ -15,7 +15,7 @@ from training.cluster.requirements import check_settings
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"spark.master": "local[*]"}, r"spark\.master: local\[\*\] runs everything in one process.*set local-cluster"),
+        ({"spark.master": "local[*]"}, r"spark\.master: local\[\*\] runs everything in one process.*use local-cluster"),
         ({"spark.master": "local"}, r"spark\.master: local runs"),
         (
             {"spark.master": "yarn", "spark.dynamicAllocation.enabled": "true"},

@@ -1,0 +1,52 @@
+"""What a process finds out by itself: its packages, a folder, a port."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+
+from operations.check import probe
+
+
+def test_own_facts():
+    facts = probe.own_facts("127.0.0.1")
+    assert facts["versions"]["tensorflow"].startswith("2.") and facts["versions"]["pyspark"].startswith("3.5.")
+    assert facts["available_mebibytes"] > 0
+
+
+def test_a_good_folder_is_left_as_it_was(tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.write_text("")
+    assert probe.try_folder(str(tmp_path), str(theirs)) is None
+    assert [entry.name for entry in tmp_path.iterdir()] == ["theirs"]
+
+
+def test_what_is_wrong_with_a_folder_is_told(tmp_path):
+    assert probe.try_folder(f"{tmp_path}/no") == f"{tmp_path}/no is not a folder"
+    assert "is not the same folder as on the driver" in probe.try_folder(str(tmp_path), f"{tmp_path}/theirs")
+    assert "the scheme nosuch:// is not known" in probe.try_folder("nosuch://host/x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unwritable_folder_is_told():
+    # Also for root, who may write everywhere else.
+    assert probe.try_folder("/proc/self").startswith("/proc/self/.sparksplit-check-")
+
+
+def test_a_port_answers_with_the_time_and_is_gone_afterwards():
+    with probe.port("127.0.0.1") as address:
+        assert abs(probe.reach(address)) < 1
+        assert abs(probe.reach(address)) < 1
+    with pytest.raises(ConnectionRefusedError):
+        probe.reach(address)
+
+
+def test_a_port_that_drops_packets_is_given_up(monkeypatch):
+    monkeypatch.setattr(probe, "REACH_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as silent:
+        begin = time.monotonic()
+        with pytest.raises(OSError, match="timed out"):
+            probe.reach(silent.getsockname())
+        assert time.monotonic() - begin < 5

@@ -1,0 +1,115 @@
+"""The archives: complete, reproducible, appearing by rename, and working where they are unpacked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from operations import archives
+from operations.config import PackageConfig
+from operations.package import command, package
+from sparksplit import __version__
+from sparksplit.errors import UsageError
+
+
+def test_the_zip_has_the_same_bytes_every_time_and_its_version(tmp_path, monkeypatch):
+    first = archives.project_zip()
+    monkeypatch.chdir(tmp_path)
+    assert archives.project_zip() == first
+    file = tmp_path / "sparksplit.zip"
+    file.write_bytes(first)
+    with zipfile.ZipFile(file) as archive:
+        names = archive.namelist()
+        assert archive.comment.decode() == f"sparksplit {__version__}"
+        assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+    assert names == sorted(names)
+    assert {"jobs/train.py", "training/cluster/node_main.py", "conf/train-mlp.yaml", "sparksplit/__init__.py"} <= set(
+        names
+    )
+
+
+def test_everything_can_be_imported_from_the_zip_alone(tmp_path):
+    file = tmp_path / "sparksplit.zip"
+    file.write_bytes(archives.project_zip())
+    code = (
+        "import importlib, sparksplit.cli as cli\n"
+        f"assert cli.__file__.startswith({str(file)!r}), cli.__file__\n"
+        "for name in cli.COMMANDS: importlib.import_module('jobs.' + name)\n"
+        "import training.node, inference.tasks, hdfs_io.prepare\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(file)}
+    subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, check=True, timeout=120)
+
+
+def test_a_rerun_changes_nothing_and_a_changed_file_is_replaced(tmp_path):
+    config = PackageConfig(output=str(tmp_path / "out"))
+    assert all(line.endswith("written") for line in list(package(config))[:3])
+    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "out").rglob("*")}
+    assert all(line.endswith("is up to date") for line in list(package(config))[:3])
+    assert {file: file.stat().st_mtime_ns for file in (tmp_path / "out").rglob("*")} == before
+    (tmp_path / "out" / "sparksplit.zip").write_bytes(b"old")
+    assert next(package(config)).endswith("written")
+    assert (tmp_path / "out" / "sparksplit.zip").read_bytes() == archives.project_zip()
+    assert os.access(tmp_path / "out" / "conf" / "gpu-discovery.sh", os.X_OK)
+
+
+def test_the_command_names_what_is_there(tmp_path):
+    list(package(PackageConfig(output=str(tmp_path / "a b"))))
+    text = command(tmp_path / "a b", environment=True)
+    assert f"--py-files '{tmp_path}/a b/sparksplit.zip'" in text
+    assert f"--archives '{tmp_path}/a b/environment.tar.gz'#environment" in text
+    assert "--archives" not in command(tmp_path, environment=False)
+
+
+def test_an_environment_runs_where_it_is_unpacked(tmp_path):
+    prefix, archive, unpacked = tmp_path / "env", tmp_path / "environment.tar.gz", tmp_path / "elsewhere"
+    venv.create(prefix, with_pip=False, symlinks=True)
+    packages = next(prefix.glob("lib/python3.*/site-packages"))
+    (packages / "mine.py").write_text("print('mine', __file__)")
+    (packages / "_editable_impl_x.pth").write_text("/nowhere")
+    (prefix / "loop").symlink_to(prefix)
+    seen = []
+    archives.pack_environment(prefix, archive, lambda done, total: seen.append((done, total)))
+    assert seen[-1][0] == seen[-1][1]
+    first, digest = archive.read_bytes(), archives.environment_digest(prefix)
+    archives.pack_environment(prefix, archive, lambda done, total: None)
+    assert archive.read_bytes() == first and archives.environment_digest(prefix) == digest
+    with tarfile.open(archive) as tar:
+        tar.extractall(unpacked, filter="tar")
+    environment = {"PATH": os.environ["PATH"]}
+    ran = subprocess.run(
+        ["./elsewhere/bin/python", "-c", "import sys; import mine; print(sys.prefix)"],
+        cwd=tmp_path, env=environment, check=True, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert ran.stdout.startswith(f"mine {unpacked}") and ran.stdout.splitlines()[1] == str(unpacked)
+    assert not list(unpacked.rglob("_editable*")) and not (unpacked / "loop").is_symlink()
+    (packages / "mine.pyc").write_text("compiled")
+    assert archives.environment_digest(prefix) == digest
+    (packages / "mine.py").write_text("other")
+    assert archives.environment_digest(prefix) != digest
+
+
+def test_what_is_no_environment_is_refused_and_leaves_nothing(tmp_path):
+    with pytest.raises(UsageError, match="no virtual environment"):
+        archives.pack_environment(tmp_path, tmp_path / "x.tar.gz", lambda done, total: None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_archive_does_not_appear(tmp_path):
+    prefix = tmp_path / "env"
+    venv.create(prefix, with_pip=False, symlinks=True)
+
+    def stop(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    (tmp_path / "out").mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        archives.pack_environment(prefix, tmp_path / "out" / "environment.tar.gz", stop)
+    assert list(Path(tmp_path / "out").iterdir()) == []

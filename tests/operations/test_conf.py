@@ -1,0 +1,64 @@
+"""The files of conf/ for operators: Spark's settings pass our own check, the discovery script prints Spark's JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+from operations.check.judge import setting_findings
+from sparksplit.config import shipped
+from sparksplit.session import _read_defaults
+
+GPU_KEYS = ("executor.resource.gpu.amount", "task.resource.gpu.amount", "executor.resource.gpu.discoveryScript")
+
+
+def discover(folder):
+    # With its own PATH: this machine may have a GPU, or none.
+    return subprocess.run(
+        ["/bin/sh", shipped("gpu-discovery.sh")],
+        env={"PATH": f"{folder}:/usr/bin:/bin"} if folder else {"PATH": "/nowhere"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def nvidia_smi(folder, lines):
+    folder.mkdir()
+    program = folder / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\nprintf '{lines}'\n")
+    program.chmod(0o755)
+    return folder
+
+
+def test_the_shipped_settings_have_no_findings(tmp_path):
+    from pathlib import Path
+
+    text = Path(shipped("spark-defaults.conf")).read_text()
+    settings = {"spark.master": "yarn", **_read_defaults(Path(shipped("spark-defaults.conf")))}
+    assert setting_findings(settings, nodes=2) == []
+    # And with the lines for GPUs put in.
+    for key in GPU_KEYS:
+        assert f"#spark.{key} " in text
+        text = text.replace(f"#spark.{key} ", f"spark.{key} ")
+    (tmp_path / "gpus.conf").write_text(text)
+    settings = {"spark.master": "yarn", **_read_defaults(tmp_path / "gpus.conf")}
+    assert settings["spark.task.resource.gpu.amount"] == "1"
+    assert setting_findings(settings, nodes=2) == []
+
+
+@pytest.mark.parametrize(("lines", "addresses"), [(r"0\n", ["0"]), (r"0\n1\n2\n", ["0", "1", "2"])])
+def test_gpus_are_listed_as_spark_wants_them(tmp_path, lines, addresses):
+    ran = discover(nvidia_smi(tmp_path / "bin", lines))
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert json.loads(ran.stdout) == {"name": "gpu", "addresses": addresses}
+
+
+def test_a_host_without_gpus_is_said_to_have_none(tmp_path):
+    ran = discover(nvidia_smi(tmp_path / "bin", ""))
+    assert ran.returncode == 1 and "nvidia-smi lists no GPU" in ran.stderr and ran.stdout == ""
+    ran = discover(None)
+    assert ran.returncode == 1 and "there is no nvidia-smi" in ran.stderr and ran.stdout == ""
