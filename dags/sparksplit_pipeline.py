@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -75,11 +75,17 @@ def settings() -> dict[str, Any]:
 
     Raises ValueError, which Airflow shows as the DAG's import error, for keys that are unknown or missing.
     """
-    file = Path(os.environ.get("SPARKSPLIT_PIPELINE") or Path(__file__).resolve().parent.parent / "conf" / "airflow.yaml")
+    file = Path(
+        os.environ.get("SPARKSPLIT_PIPELINE") or Path(__file__).resolve().parent.parent / "conf" / "airflow.yaml"
+    )
     found = yaml.safe_load(file.read_text(encoding="utf-8"))
     if not isinstance(found, dict):
         raise ValueError(f"{file}: must be a mapping of keys to values")
-    sections = ((found, KEYS, ""), (found.get("config"), COMMANDS, "config."), (found.get("timeout_hours"), COMMANDS, "timeout_hours."))
+    sections = (
+        (found, KEYS, ""),
+        (found.get("config"), COMMANDS, "config."),
+        (found.get("timeout_hours"), COMMANDS, "timeout_hours."),
+    )
     for section, keys, prefix in sections:
         for key in sorted(keys ^ set(section or ())):
             raise ValueError(f"{file}: {prefix}{key}: {'is missing' if key in keys else 'unknown key'}")
@@ -117,7 +123,7 @@ def pipeline(site: dict[str, Any]) -> DAG:
         description="sparksplit: the day's raw data prepared, a model trained on it, its predictions",
         doc_md=__doc__,
         schedule=[raw] if raw else site["schedule"],
-        start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
+        start_date=datetime(2026, 1, 1, tzinfo=UTC),
         catchup=False,
         max_active_runs=1,
         tags=["sparksplit"],
