@@ -1,19 +1,20 @@
 """
 ### sparksplit: preprocess, train, predict
 
-`preprocess` turns the day's raw data into a prepared data set, `train` trains a model on it, `predict` predicts with it.
-Each task is `spark-submit jobs/COMMAND.py --config FILE --set ...`, and its folder is `BASE/{prepared,runs,predictions}/DATE`.
-DATE is the run's `run_after`, in UTC.
+`preprocess` turns the day's raw data into a prepared data set, `train` trains a model on it, `predict` predicts with
+it. Each task is `spark-submit jobs/COMMAND.py --config FILE --set ...`, and writes one folder:
+`BASE/prepared/DATE`, `BASE/runs/DATE`, `BASE/predictions/DATE`, where DATE is that of the run's `run_after`, in UTC.
 
-* **What to change:** `conf/airflow.yaml` (paths, schedule, queue, resources, retries) and the connection `spark_default`
-  (master). No Airflow Variable is read.
-* **A second run of a date** finds complete outputs and changes nothing. With another configuration it fails, and says so.
-* **A retry resumes:** `train --resume` goes on from its last checkpoint; a task that was done is done. Nothing half-written is
-  ever read: an output without `_SUCCESS` is no output.
-* **Exit status 2** (configuration or input is wrong) fails at once: a retry would fail alike. The reason is the last line
-  that the task's log shows of `sparksplit`.
-* **To follow this DAG** with another, schedule that on an asset of this one, such as `BASE/predictions`; the event's `extra`
-  has the `path` and the `date` that were written.
+* **What to change:** `conf/airflow.yaml` (paths, schedule, queue, resources, retries) and the connection
+  `spark_default` (master). No Airflow Variable is read.
+* **A second run of a date** finds complete outputs and changes nothing. With another configuration it fails, and says
+  so.
+* **A retry resumes:** `train --resume` goes on from its last checkpoint; what was done stays done. Nothing half-written
+  is ever read: an output without `_SUCCESS` is no output.
+* **Exit status 2** (the configuration or the input is wrong) fails at once, because a retry would fail alike. The
+  reason is the line of the task's log that begins with `sparksplit COMMAND:`.
+* **To follow this DAG** with another, schedule that on one of its assets, such as `BASE/predictions`; the event's
+  `extra` has the `path` and the `date` that were written.
 
 `docs/airflow.md` has the rest: backfills, and what to look at when it is stuck.
 """
@@ -99,7 +100,7 @@ def pipeline(site: dict[str, Any]) -> DAG:
     """The DAG, as the site's settings say."""
     home, base, on_cluster = site["home"], site["base"].rstrip("/"), site["deploy_mode"] == "cluster"
     prepared, runs, predictions = (Asset(f"{base}/{name}") for name in ("prepared", "runs", "predictions"))
-    raw = Asset(site["schedule"]) if "://" in site["schedule"] else None
+    raw = Asset(site["schedule"]) if "://" in (site["schedule"] or "") else None
 
     def command(name: str, reads: list[Asset], writes: Asset, *switches: str, **paths: str) -> SparksplitOperator:
         config = home / site["config"][name]
