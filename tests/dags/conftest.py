@@ -185,7 +185,7 @@ def site(tmp_path: Path, python: Path) -> Iterator[Site]:
         site.close()
 
 
-def eventually(what: Callable[[], Any], seconds: float = 120.0) -> Any:
+def eventually(what: Callable[[], Any], seconds: float = _RUN_SECONDS) -> Any:
     """The first true value of `what`. Raises TimeoutError where there is none in time."""
     end = time.monotonic() + seconds
     while not (value := what()):

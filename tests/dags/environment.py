@@ -34,7 +34,7 @@ def airflow_python() -> Path:
     complete = folder / "complete"  # written last
     if not complete.is_file():
         caches.mkdir(parents=True, exist_ok=True)
-        with _locked(folder.with_suffix(".lock")):
+        with _locked(caches / f"{folder.name}.lock"):
             if not complete.is_file():  # another process may have made it meanwhile
                 _install(folder)
                 complete.touch()
