@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -102,7 +103,15 @@ def test_mistakes_in_the_settings_are_named(python: Path, tmp_path: Path, old: s
     assert done.returncode == 1 and done.stderr.splitlines()[-1] == f"ValueError: {file}: {message}"
 
 
+def follower(base: Path) -> str:
+    """The page's example of a DAG that follows the pipeline."""
+    (example,) = re.findall(r"```python\n(from airflow.*?)```", (ROOT / "docs" / "airflow.md").read_text(), re.DOTALL)
+    assert "hdfs:///sparksplit/predictions" in example
+    return str(example).replace("hdfs:///sparksplit", str(base))
+
+
 def test_a_run_leaves_everything_and_the_same_date_again_changes_nothing(site: Site) -> None:
+    (site.dags / "after.py").write_text(follower(site.out))
     # Date by date: the raw folder's name has it too.
     (site.folder / "raw").rename(site.folder / DATE)
     site.settings["raw"] = f"{site.folder}/{{{{ dag_run.run_after | ds }}}}"
@@ -123,6 +132,8 @@ def test_a_run_leaves_everything_and_the_same_date_again_changes_nothing(site: S
     assert [(uri, json.loads(extra)) for uri, extra in site.query(events)] == [
         (uri, {"path": path, "date": DATE}) for uri, path in written
     ]
+    # What a scheduler would now start.
+    assert site.query("select target_dag_id from asset_dag_run_queue") == [("after_predictions",)]
 
     before = site.files()
     assert site.run(DATE) == 0, site.log.read_text()[-3000:]
@@ -164,7 +175,7 @@ def test_a_killed_spark_submit_is_retried_and_resumes(site: Site) -> None:
     before = {path: path.stat().st_mtime_ns for path in prepared.rglob("*")}
     (submit,) = site.processes("java", "jobs/train.py")
     submit.send_signal(signal.SIGKILL)
-    assert running.wait(400) == 0, site.log.read_text()[-3000:]
+    assert running.wait(700) == 0, site.log.read_text()[-3000:]
     assert site.tasks() == {"preprocess": ("success", 1), "train": ("success", 2), "predict": ("success", 1)}
     (file,) = site.out.glob("runs/*/run.json")
     run = json.loads(file.read_text())
