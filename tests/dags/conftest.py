@@ -100,7 +100,7 @@ class Site:
                 "spark.local.dir": str(folder / "tmp"),
                 "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder / 'tmp'}",
             },
-            "retries": 1,
+            "retries": 3,
             "retry_minutes": 0.02,
             "timeout_hours": {"preprocess": 1, "train": 1, "predict": 1},
         }
@@ -152,6 +152,10 @@ class Site:
         last = "(select run_id from dag_run order by id desc limit 1)"
         rows = self.query(f"select task_id, state, try_number from task_instance where run_id = {last}")
         return {name: (state, tries) for name, state, tries in rows}
+
+    def states(self) -> dict[str, str]:
+        """The states alone: on too busy a machine a node may be silent for too long, and Airflow tries again."""
+        return {name: state for name, (state, _) in self.tasks().items()}
 
     def files(self) -> dict[Path, tuple[int, int]]:
         """Every file and folder of the outputs, with its time of modification and its size."""
