@@ -1,0 +1,184 @@
+"""The Airflow DAG, in a real Airflow, with real spark-submits."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.dags.conftest import ROOT, Site, eventually
+
+DATE = "2026-01-02"
+
+IMPORT = """
+import json, runpy, sys
+dag = runpy.run_path(sys.argv[1])["DAG_OBJECT"]
+foreign = {"pyspark", "tensorflow", "sparksplit", "hdfs_io", "training", "numpy", "pandas"}
+print(json.dumps({
+    "foreign": sorted(foreign & set(sys.modules)),
+    "order": [task.task_id for task in dag.topological_sort()],
+    "catchup": dag.catchup,
+    "max_active_runs": dag.max_active_runs,
+    "doc": dag.doc_md[:40],
+    "schedule": type(dag.timetable).__name__,
+    "tasks": {task.task_id: {
+        "inlets": [asset.uri for asset in task.inlets],
+        "outlets": [asset.uri for asset in task.outlets],
+        "retries": task.retries,
+        "retry_delay": task.retry_delay.total_seconds(),
+        "timeout": task.execution_timeout.total_seconds(),
+        "conf": task.conf,
+        "arguments": task.application_args,
+        "files": task.files,
+    } for task in dag.tasks},
+}))
+"""
+
+
+def imported(python: Path, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The DAG as a bare Python of Airflow's environment imports it, with an empty folder for Airflow's home."""
+    command = [str(python), "-c", IMPORT, str(ROOT / "dags" / "sparksplit_pipeline.py")]
+    environment = {"PATH": "/usr/bin:/bin", "AIRFLOW_HOME": str(home), **environment}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+
+
+def test_the_shipped_settings_make_the_dag_without_spark(python: Path, tmp_path: Path) -> None:
+    done = imported(python, tmp_path)
+    assert done.returncode == 0, done.stderr
+    dag = json.loads(done.stdout.splitlines()[-1])
+    assert dag["foreign"] == []
+    assert not list(tmp_path.rglob("*.db"))  # nor was the database asked: parsing stays cheap
+    assert dag["order"] == ["preprocess", "train", "predict"]
+    assert (dag["catchup"], dag["max_active_runs"]) == (False, 1)
+    assert "sparksplit" in dag["doc"]
+    tasks = dag["tasks"]
+    prepared, runs, predictions = (f"hdfs:/sparksplit/{name}" for name in ("prepared", "runs", "predictions"))
+    assert {name: (task["inlets"], task["outlets"]) for name, task in tasks.items()} == {
+        "preprocess": ([], [prepared]),
+        "train": ([prepared], [runs]),
+        "predict": ([prepared, runs], [predictions]),
+    }
+    date = "{{ dag_run.run_after | ds }}"
+    for name, task in tasks.items():
+        assert (task["retries"], task["retry_delay"]) == (3, 300) and 0 < task["timeout"] <= 12 * 3600
+        assert task["conf"]["spark.yarn.queue"] == "default" and task["conf"]["spark.yarn.maxAppAttempts"] == "1"
+        assert all(date in text for text in task["arguments"] if text.startswith(("output=", "data=", "model=")))
+        assert ("--resume" in task["arguments"]) == (name == "train")
+
+
+def test_cluster_mode_and_a_schedule_by_asset(python: Path, tmp_path: Path) -> None:
+    text = (ROOT / "conf" / "airflow.yaml").read_text()
+    text = text.replace("deploy_mode: client", "deploy_mode: cluster").replace('"@daily"', "hdfs://nn:8020/data/mnist")
+    (tmp_path / "airflow.yaml").write_text(text)
+    done = imported(python, tmp_path, SPARKSPLIT_PIPELINE=str(tmp_path / "airflow.yaml"))
+    assert done.returncode == 0, done.stderr
+    dag = json.loads(done.stdout.splitlines()[-1])
+    assert "Asset" in dag["schedule"] and dag["tasks"]["preprocess"]["inlets"] == ["hdfs://nn:8020/data/mnist"]
+    # The driver runs where there is no checkout.
+    train = dag["tasks"]["train"]
+    assert train["files"] == str(Path(train["files"]).parent / "train-mlp.yaml")
+    assert train["arguments"][:2] == ["--config", "train-mlp.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("retries: 3", "retry: 3", "retries: is missing"),
+        ("retries: 3", "retries: 3\nqueue: default", "queue: unknown key"),
+        ("  train: 12", "  trian: 12", "timeout_hours.train: is missing"),
+        ("deploy_mode: client", "deploy_mode: yarn", "deploy_mode: must be client or cluster (is yarn)"),
+    ],
+)
+def test_mistakes_in_the_settings_are_named(python: Path, tmp_path: Path, old: str, new: str, message: str) -> None:
+    file = tmp_path / "airflow.yaml"
+    text = (ROOT / "conf" / "airflow.yaml").read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+    done = imported(python, tmp_path, SPARKSPLIT_PIPELINE=str(file))
+    assert done.returncode == 1 and done.stderr.splitlines()[-1] == f"ValueError: {file}: {message}"
+
+
+def follower(base: Path) -> str:
+    """The page's example of a DAG that follows the pipeline."""
+    (example,) = re.findall(r"```python\n(from airflow.*?)```", (ROOT / "docs" / "airflow.md").read_text(), re.DOTALL)
+    assert "hdfs:///sparksplit/predictions" in example
+    return str(example).replace("hdfs:///sparksplit", str(base))
+
+
+def test_a_run_leaves_everything_and_the_same_date_again_changes_nothing(site: Site) -> None:
+    (site.dags / "after.py").write_text(follower(site.out))
+    # Date by date: the raw folder's name has it too.
+    (site.folder / "raw").rename(site.folder / DATE)
+    site.settings["raw"] = f"{site.folder}/{{{{ dag_run.run_after | ds }}}}"
+    assert site.run(DATE) == 0, site.log.read_text()[-3000:]
+    done = dict.fromkeys(("preprocess", "train", "predict"), "success")
+    assert site.states() == done
+    for name in ("prepared", "runs", "predictions"):
+        assert [path.name for path in (site.out / name).iterdir()] == [DATE]
+        assert (site.out / name / DATE / "_SUCCESS").is_file()
+    run = json.loads((site.out / "runs" / DATE / "run.json").read_text())
+    metrics = json.loads((site.out / "predictions" / DATE / "metrics.json").read_text())
+    assert run["ledger"]["exact"] and metrics["accuracy"] > 0.9 and metrics["model"]["run_id"] == run["run_id"]
+
+    events = (
+        "select asset.uri, asset_event.extra from asset_event join asset on asset.id = asset_id order by asset_event.id"
+    )
+    written = [(str(site.out / name), str(site.out / name / DATE)) for name in ("prepared", "runs", "predictions")]
+    assert [(uri, json.loads(extra)) for uri, extra in site.query(events)] == [
+        (uri, {"path": path, "date": DATE}) for uri, path in written
+    ]
+    # What a scheduler would now start.
+    assert site.query("select target_dag_id from asset_dag_run_queue") == [("after_predictions",)]
+
+    before = site.files()
+    assert site.run(DATE) == 0, site.log.read_text()[-3000:]
+    assert site.states() == done
+    assert site.files() == before
+
+    # Another configuration for the same date is refused, and what is there stays.
+    site.train_for(21)
+    assert site.run(DATE) == 1
+    assert "made with another configuration; --overwrite replaces it" in site.log.read_text()
+    assert site.tasks()["train"] == ("failed", 1)
+    assert site.files() == before
+
+
+def test_a_bad_row_fails_the_task_at_once_and_leaves_nothing(site: Site) -> None:
+    file = site.folder / "raw" / "digits.csv.gz"
+    rows = gzip.decompress(file.read_bytes()).decode().splitlines()
+    rows[41] = "1,2,3"
+    file.write_bytes(gzip.compress("\n".join(rows).encode()))
+    assert site.airflow("dags", "test", "sparksplit_pipeline") == 1
+    log = site.log.read_text()
+    assert f"sparksplit preprocess: {file}: row 42: has 3 columns, 65 are needed" in log, log[-3000:]
+    # Once, although the task has retries: the row stays bad.
+    assert site.tasks() == {
+        "preprocess": ("failed", 1),
+        "train": ("upstream_failed", 0),
+        "predict": ("upstream_failed", 0),
+    }
+    assert site.files() == {}
+    assert site.query("select * from asset_event") == []
+
+
+def test_a_killed_spark_submit_is_retried_and_resumes(site: Site) -> None:
+    site.train_for(300)
+    running = site.start("-m", "airflow", "dags", "test", "sparksplit_pipeline")
+    eventually(lambda: running.poll() is not None or list(site.out.glob("runs/*/checkpoints/update-*")))
+    (prepared,) = (site.out / "prepared").iterdir()
+    before = {path: path.stat().st_mtime_ns for path in prepared.rglob("*")}
+    (submit,) = site.processes("java", "jobs/train.py")
+    submit.send_signal(signal.SIGKILL)
+    assert running.wait(700) == 0, site.log.read_text()[-3000:]
+    assert site.states() == dict.fromkeys(("preprocess", "train", "predict"), "success")
+    assert site.tasks()["train"][1] >= 2
+    (file,) = site.out.glob("runs/*/run.json")
+    run = json.loads(file.read_text())
+    assert run["resumed"] and run["ledger"]["exact"] and run["epochs"] == 300
+    assert {path: path.stat().st_mtime_ns for path in prepared.rglob("*")} == before
+    assert site.processes() == []
