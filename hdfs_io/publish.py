@@ -10,12 +10,14 @@ from typing import Literal
 
 from hdfs_io import filesystem
 from sparksplit import __version__
-from sparksplit.errors import InputError, UsageError
+from sparksplit.errors import InputError, RunError, UsageError
 
 SUCCESS = "_SUCCESS"
 """Written last: a folder without it is not complete."""
 CONFIG = "_CONFIG"
 """Written first: whose output the folder is, and the hash of its configuration."""
+OWNER = "_OWNER"
+"""In an output that fills up in place: which process fills it, the last that began or went on."""
 
 
 class Output:
@@ -28,6 +30,7 @@ class Output:
     def __init__(self, path: str, config_hash: str) -> None:
         self.path = filesystem.absolute(path).rstrip("/")
         self.config_hash = config_hash
+        self.owner = uuid.uuid4().hex
 
     def decide(self, overwrite: bool = False, resume: bool = False) -> Literal["done", "fresh", "resume"]:
         """What is to be done, without doing it.
@@ -76,6 +79,9 @@ class Output:
         try:
             self._mark(folder)
             yield folder
+            # A successor sweeps it away; what is still written then makes the folder anew, with a part of the content.
+            if not filesystem.exists(filesystem.join(folder, CONFIG)):
+                raise _replaced(self.path)
             filesystem.write_bytes(filesystem.join(folder, SUCCESS), b"")
             publish_folder(folder, self.path)
         except BaseException:
@@ -88,9 +94,19 @@ class Output:
         filesystem.remove(self.path)
         filesystem.make_folder(self.path)
         self._mark(self.path)
+        self.claim()
+
+    def claim(self) -> None:
+        """Make this the one that fills up the output in place.
+
+        A predecessor may still be running: where a scheduler has lost sight of it, nobody ends it. It is not waited
+        for; it ends by itself when it next calls `check_owner`.
+        """
+        filesystem.write_bytes(filesystem.join(self.path, OWNER), self.owner.encode())
 
     def complete(self) -> None:
-        """Declare an output that filled up in place complete."""
+        """Declare an output that filled up in place complete. Raises RunError where a successor has taken it over."""
+        check_owner(self.path, self.owner)
         filesystem.write_bytes(filesystem.join(self.path, SUCCESS), b"")
 
     def _mark(self, folder: str) -> None:
@@ -107,6 +123,17 @@ class Output:
         for name in filesystem.listing(folder):
             if name.startswith((f".{last}.staging-", f".{last}.old-")):
                 filesystem.remove(filesystem.join(folder, name))
+
+
+def check_owner(path: str, owner: str) -> None:
+    """Raise RunError where another than `owner` (Output.owner) fills up the output `path` by now."""
+    file = filesystem.join(path, OWNER)
+    if not filesystem.exists(file) or filesystem.read_bytes(file) != owner.encode():
+        raise _replaced(path)
+
+
+def _replaced(path: str) -> RunError:
+    return RunError(f"{path}: another run has taken over this output; this one ends")
 
 
 def publish_file(path: str, content: bytes) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hdfs_io import filesystem
 from hdfs_io.lane_files import Layout
 from hdfs_io.prepared import PreparedDataSet
+from hdfs_io.publish import check_owner
 from sparksplit.config import Source, parse
 from sparksplit.errors import RunError
 from training import checkpoints
@@ -33,7 +34,7 @@ def work(member: Member) -> dict[str, Any]:
     """Train as one node of the run that `member.payload` describes; the result, for the driver.
 
     payload: config (of TrainConfig), source (its places), run (the output folder), sources (users' files by key),
-    config_hash, checkpoint (a path or None), threads.
+    config_hash, owner (of the output), checkpoint (a path or None), threads.
     """
     began = time.perf_counter()
     with member.phase("start"):
@@ -265,6 +266,8 @@ class _Session:
 
     def _save(self, progress: Progress) -> None:
         metrics = self._step.metric_sums()
+        if self._member.rank == 0:
+            check_owner(self._run, self._member.payload["owner"])
         checkpoints.write(
             self._run,
             progress,
@@ -314,7 +317,7 @@ class _Session:
 
 
 def payload(
-    config: TrainConfig, source: Source, run: str, sources: dict[str, str], config_hash: str, threads: int
+    config: TrainConfig, source: Source, run: str, sources: dict[str, str], config_hash: str, owner: str, threads: int
 ) -> dict[str, Any]:
     """What `work` needs, JSON-able; the checkpoint is added per attempt."""
     return {
@@ -323,6 +326,7 @@ def payload(
         "run": run,
         "sources": sources,
         "config_hash": config_hash,
+        "owner": owner,
         "threads": threads,
         "checkpoint": None,
     }

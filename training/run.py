@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
 from hdfs_io.prepared import PreparedDataSet
-from hdfs_io.publish import Output
+from hdfs_io.publish import Output, check_owner
 from sparksplit.command import Options
 from sparksplit.config import digest
 from sparksplit.errors import NodeFailed, RunError, UsageError
@@ -54,6 +54,8 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
     if decision == "done":
         say(f"{output.path}: is complete and was made with this configuration; nothing to do")
         return dict(filesystem.read_json(filesystem.join(output.path, report.RUN)))
+    if decision == "resume":
+        output.claim()  # before the checkpoint is chosen: a predecessor that still runs would remove it in time
     checkpoint = checkpoints.latest(output.path) if decision == "resume" else None
     if checkpoint is not None:
         say(f"resuming from {checkpoint}")
@@ -145,6 +147,7 @@ class _Run:
             self.output.path,
             self.sources,
             self.output.config_hash,
+            self.output.owner,
             _threads(config, self.spark),
         )
         restarts = 0
@@ -156,6 +159,7 @@ class _Run:
             except NodeFailed as error:
                 if restarts >= config.max_restarts:
                     raise
+                check_owner(self.output.path, self.output.owner)
                 restarts += 1
                 checkpoint = checkpoints.latest(self.output.path)
                 say(f"{error}; restart {restarts} of {config.max_restarts} from {checkpoint or 'the beginning'}")

@@ -182,3 +182,18 @@ def test_a_killed_spark_submit_is_retried_and_resumes(site: Site) -> None:
     assert run["resumed"] and run["ledger"]["exact"] and run["epochs"] == 300
     assert {path: path.stat().st_mtime_ns for path in prepared.rglob("*")} == before
     assert site.processes() == []
+
+
+def test_a_run_whose_predecessor_still_trains_takes_over(site: Site) -> None:
+    """Airflow's task is killed, its spark-submit is not: nobody watches it any more, and nobody ends it."""
+    site.train_for(1200)
+    running = site.start(str(Path(__file__).with_name("run_dag.py")), DATE)
+    eventually(lambda: running.poll() is not None or list(site.out.glob("runs/*/checkpoints/update-*")))
+    running.kill()
+    running.wait()
+    (orphan,) = site.processes("java", "jobs/train.py")
+    assert site.run(DATE) == 0, site.log.read_text()[-3000:]
+    assert site.tasks()["train"] == ("success", 1)
+    run = json.loads((site.out / "runs" / DATE / "run.json").read_text())
+    assert run["resumed"] and run["ledger"]["exact"]
+    eventually(lambda: not orphan.is_running() and not site.processes())

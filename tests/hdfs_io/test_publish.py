@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hdfs_io.publish import CONFIG, SUCCESS, Output, publish_file, publish_folder
-from sparksplit.errors import InputError, UsageError
+from hdfs_io.publish import CONFIG, OWNER, SUCCESS, Output, check_owner, publish_file, publish_folder
+from sparksplit.errors import InputError, RunError, UsageError
 
 
 def fill(output: Output, content: str = "x") -> None:
@@ -41,7 +41,7 @@ def test_an_incomplete_output_is_replaced_or_resumed(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="begun with another configuration"):
         Output(output.path, "b").decide(resume=True)
     output.begin()
-    assert [entry.name for entry in (tmp_path / "run").iterdir()] == [CONFIG]
+    assert [entry.name for entry in (tmp_path / "run").iterdir()] == [CONFIG, OWNER]
     output.complete()
     assert output.decide() == "done"
 
@@ -97,3 +97,27 @@ def test_publishing_replaces_folders_and_files_by_rename(tmp_path: Path) -> None
         assert (tmp_path / "deep" / "final" / "file").read_text() == content
         assert (tmp_path / "deep" / "note").read_text() == content
     assert sorted(entry.name for entry in (tmp_path / "deep").iterdir()) == ["final", "note"]
+
+
+def test_the_last_that_went_on_owns_the_output_and_the_others_end(tmp_path: Path) -> None:
+    first, second = Output(f"{tmp_path}/run", "a"), Output(f"{tmp_path}/run", "a")
+    first.begin()
+    check_owner(first.path, first.owner)
+    second.claim()
+    check_owner(second.path, second.owner)
+    with pytest.raises(RunError, match="another run has taken over this output; this one ends"):
+        first.complete()
+    assert not (tmp_path / "run" / SUCCESS).exists()
+    second.complete()
+    assert second.decide() == "done"
+
+
+def test_what_a_successor_has_swept_away_is_not_published_in_part(tmp_path: Path) -> None:
+    first = Output(f"{tmp_path}/out", "a")
+    with pytest.raises(RunError, match="another run has taken over"), first.staging() as folder:
+        Path(folder, "one").write_text("1")
+        fill(Output(f"{tmp_path}/out", "a"), "whole")
+        Path(folder).mkdir()
+        Path(folder, "two").write_text("2")
+    assert sorted(entry.name for entry in (tmp_path / "out").iterdir()) == [CONFIG, SUCCESS, "data"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
