@@ -103,6 +103,9 @@ class PreparedSplit:
         """What reads blocks; for one thread."""
         return BlockReader(self._data, self._name)
 
+    def at_hand(self) -> None:
+        """None: the rows of a file are read block by block."""
+
 
 @dataclass(frozen=True)
 class Block:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -57,8 +57,22 @@ class Rows:
         """Everything that a row has."""
         return [self.row_ids, *self.tensors, *([] if self.label is None else [self.label])]
 
+    def take(self, index: Ints, target: Rows, start: int) -> None:
+        """Copy the rows `index` to `target`, from its row `start` on."""
+        stop = start + len(index)
+        for to, values in zip(target.columns(), self.columns(), strict=True):
+            # mode="clip": with the default, NumPy takes into a buffer and copies once more.
+            np.take(values, index, axis=0, out=to[start:stop], mode="clip")
 
-Piece = tuple[Rows, Ints]
+
+class RandomRows(Protocol):
+    """Rows that can be had in any order: in memory, or mapped into it."""
+
+    def take(self, index: Ints, target: Rows, start: int) -> None:
+        """Copy the rows `index` to `target`, from its row `start` on."""
+
+
+Piece = tuple[RandomRows, Ints]
 """Rows, and which of them."""
 
 
@@ -88,11 +102,8 @@ class Assembler:
         rows = self.empty(int(offsets[-1]))
         start = 0
         for source, index in pieces:
-            stop = start + len(index)
-            for target, values in zip(rows.columns(), source.columns(), strict=True):
-                # mode="clip": with the default, NumPy takes into a buffer and copies once more.
-                np.take(values, index, axis=0, out=target[start:stop], mode="clip")
-            start = stop
+            source.take(index, rows, start)
+            start += len(index)
         tensors, label = rows.tensors, rows.label
         if self._transform is not None:
             seeds = mix64(rows.row_ids ^ order.key(self._seed, epoch))

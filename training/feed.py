@@ -1,6 +1,7 @@
 """A node's rows in the order of `training.order`, read ahead, in chunks of mini-batches.
 
 Reading goes window by window over all own lanes at once. Where the node's rows fit `cache` they are read once and kept;
+where the source has them mapped into memory they are taken from there;
 otherwise two windows are in memory at a time, so that memory does not depend on the data set's size:
 2 x own lanes x window x block bytes, and a few chunks.
 """
@@ -20,7 +21,7 @@ import numpy.typing as npt
 from hdfs_io.prepared import Block
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
 from training import order
-from training.chunks import Assembler, Chunk, Piece, Rows, Transform
+from training.chunks import Assembler, Chunk, Piece, RandomRows, Rows, Transform
 
 Array = npt.NDArray[Any]
 _CHUNKS_AHEAD = 2
@@ -57,12 +58,15 @@ class RowSource(Protocol):
     def reader(self) -> RowReader:
         """A reader of its own for each thread."""
 
+    def at_hand(self) -> RandomRows | None:
+        """All rows of the node's lanes, one lane after the other, where no order costs more than another; else None."""
+
 
 @dataclass
 class _Window:
     """A window's rows of all own lanes: `index` into `rows` in the order of `positions`."""
 
-    rows: Rows
+    rows: RandomRows
     index: npt.NDArray[np.int64]
     positions: npt.NDArray[np.int64]
 
@@ -103,8 +107,8 @@ class Feed:
         self._local = threading.local()
         self._readers: list[RowReader] = []
         self._lock = threading.Lock()
-        self._cached: Future[Rows] | None = None
         self._keep = int(self._own_rows.sum()) * self._assembler.row_bytes <= cache
+        self._whole: RandomRows | None = None if self._keep else source.at_hand()
 
     @property
     def exact(self) -> bool:
@@ -211,11 +215,9 @@ class Feed:
 
     def _load(self, shuffle: order.Shuffle, number: int) -> _Loading:
         """Begin to read window `number`; its `order` says which row of the arrays is at each depth of each lane."""
-        if self._keep and self._cached is None:
+        if self._keep and self._whole is None:
             everything = [list(range(-(-int(rows) // self._block_rows))) for rows in self._own_rows]
-            reading = self._read(everything)
-            self._cached = Future()
-            self._cached.set_result(reading.finish())
+            self._whole = self._read(everything).finish()
         orders, blocks, base = [], [], 0
         for lane, rows in zip(self._lanes.tolist(), self._own_rows.tolist(), strict=True):
             first = min(number * shuffle.window_rows, rows)
@@ -226,7 +228,7 @@ class Feed:
             else:
                 chosen = first // self._block_rows + np.arange(-(-count // self._block_rows))
                 within = np.arange(count, dtype=np.int64)
-            if self._cached is not None:
+            if self._whole is not None:
                 stored = chosen[within // self._block_rows] * self._block_rows + within % self._block_rows
                 orders.append(base + stored)
                 base += rows
@@ -234,8 +236,8 @@ class Feed:
                 orders.append(base + within)
                 blocks.append(chosen.tolist())
                 base += count
-        if self._cached is not None:
-            return _Loading(orders, [], self._cached.result())
+        if self._whole is not None:
+            return _Loading(orders, [], self._whole)
         loading = self._read(blocks)
         loading.order = orders
         return loading
@@ -283,9 +285,9 @@ class _Loading:
 
     order: list[npt.NDArray[np.int64]]
     jobs: list[Future[None]]
-    rows: Rows
+    rows: RandomRows
 
-    def finish(self) -> Rows:
+    def finish(self) -> RandomRows:
         for job in self.jobs:
             job.result()
         return self.rows

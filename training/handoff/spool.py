@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,9 @@ from hdfs_io.lane_files import LABEL, ROW_ID, tensor_of, values_of
 from hdfs_io.prepared import Block
 from hdfs_io.preprocessing import Description
 from sparksplit.errors import InputError, RunError
+from training.chunks import Rows
 
+Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 
 
@@ -80,21 +83,35 @@ class Spool:
         stop = min(start + self.block_rows, int(self._starts[lane + 1]))
         if block < 0 or start >= stop:
             raise IndexError(f"lane {lane} has no block {block}")
-        batch, row = self._batch[start:stop], self._row[start:stop]
+        index = np.arange(start, stop)
+        tensors = {spec.name: np.empty((len(index), *spec.shape), spec.numpy_dtype) for spec in self.tensors}
+        label = None if self.label is None else np.empty(len(index), self.label.dtype)
+        self._gather(index, list(tensors.values()), label)
+        return Block(self._ids[start:stop], tensors, label)
+
+    def at_hand(self) -> Spool:
+        """All rows, lane by lane: they are where they arrived, so that no order is better than another."""
+        return self
+
+    def take(self, index: Ints, target: Rows, start: int) -> None:
+        """Copy the rows `index` to `target`, from its row `start` on."""
+        stop = start + len(index)
+        target.row_ids[start:stop] = self._ids[index]
+        label = None if target.label is None else target.label[start:stop]
+        self._gather(index, [tensor[start:stop] for tensor in target.tensors], label)
+
+    def _gather(self, index: Ints, tensors: Sequence[Array], label: Array | None) -> None:
+        columns = list(zip(tensors, self._tensors, strict=True))
+        if label is not None and self._labels is not None:
+            columns.append((label, self._labels))
+        batch, row = self._batch[index], self._row[index]
         # One gather for each record batch.
         by_batch = np.argsort(batch, kind="stable")
         numbers, firsts = np.unique(batch[by_batch], return_index=True)
-        groups = list(zip(numbers.tolist(), np.split(by_batch, firsts[1:]), strict=True))
-
-        def gather(parts: Sequence[npt.NDArray[np.generic]]) -> npt.NDArray[np.generic]:
-            found = np.empty((stop - start, *parts[0].shape[1:]), parts[0].dtype)
-            for number, places in groups:
-                found[places] = parts[number][row[places]]
-            return found
-
-        tensors = {spec.name: gather(parts) for spec, parts in zip(self.tensors, self._tensors, strict=True)}
-        label = None if self._labels is None else gather(self._labels)
-        return Block(self._ids[start:stop], tensors, label)
+        for number, places in zip(numbers.tolist(), np.split(by_batch, firsts[1:]), strict=True):
+            rows = row[places]
+            for to, parts in columns:
+                to[places] = parts[number][rows]
 
     def close(self) -> None:
         """Nothing to close for one thread; `end` closes the files."""
