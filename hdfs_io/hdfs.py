@@ -1,0 +1,367 @@
+"""HDFS as a pyarrow file system that behaves as the local one does, over hdfs-native (a client without a JVM).
+
+A NameNode that restarts or is in safe mode, and a DataNode that is lost, are waited for: operations are repeated for
+PATIENCE seconds, with lines in the log, and then fail with `Unavailable`. Only a process's first contact with a
+NameNode fails after FIRST_CONTACT seconds, so that a wrong address is known at once.
+
+Files are written at their end: what is written is spooled (in memory, past SPOOL_BYTES on the local disk) and sent as
+one file under a hidden name, which is then renamed. hdfs-native's writes do not survive a lost DataNode, and so the
+whole file is sent again, under another name, until the NameNode offers other DataNodes. Readers see the old file or
+the new one, never a part.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from hdfs_native import Client, WriteOptions
+from pyarrow import fs
+
+from sparksplit.errors import RunError
+
+PATIENCE = 120.0
+"""Seconds for which an operation is repeated. A NameNode gives a silent DataNode up after 630 s by default, but offers
+it only to some of the files that are written meanwhile."""
+FIRST_CONTACT = 5.0
+"""Seconds for which a process tries to reach a NameNode that has not answered it yet."""
+SPOOL_BYTES = 32 * 2**20
+_PAUSE = 1.0
+_PIECE_BYTES = 4 * 2**20
+_AHEAD_BYTES = 2**20
+# The client's own retries of a NameNode that does not answer would last three minutes, and nobody would be told.
+_SETTINGS = {
+    "dfs.client.failover.max.attempts": "3",
+    "dfs.client.failover.sleep.max.millis": "1000",
+    "dfs.client.socket-timeout": "20000",
+}
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+class Unavailable(RunError):
+    """HDFS did not do what was asked within PATIENCE seconds, for a reason that passes."""
+
+
+class _Passing(Exception):
+    """An error that may be gone in a moment."""
+
+
+_clients: dict[tuple[int, str], Client] = {}
+"""By process and authority: a client that was opened before a fork hangs after it. None is ever closed: to drop the
+parent's would hang too."""
+
+
+def file_system(authority: str) -> fs.FileSystem:
+    """The file system at `authority`: `host:port`, or a name service of HADOOP_CONF_DIR. May cross a fork."""
+    return fs.PyFileSystem(_Handler(authority))
+
+
+def _client(authority: str) -> Client:
+    key = (os.getpid(), authority)
+    if key not in _clients:
+        client = Client(f"hdfs://{authority}", _SETTINGS)
+        _say_hello(authority, client)
+        _clients[key] = client
+    return _clients[key]
+
+
+def _say_hello(authority: str, client: Client) -> None:
+    """Raise OSError where no NameNode answers soon."""
+    problem = ["the connection stands, but there is no answer"]
+
+    def ask() -> None:
+        try:
+            _repeat(f"hdfs://{authority}", lambda: client.get_file_info("/"), FIRST_CONTACT)
+        except Unavailable as error:
+            hint = " (nor is it a name service of HADOOP_CONF_DIR)" if "lookup" in str(error) else ""
+            problem[:] = [f"{error.__cause__}{hint}"]
+        except OSError:  # whatever it refuses, it answers
+            problem.clear()
+        else:
+            problem.clear()
+
+    # In a thread: the client itself waits for ever for a server that accepts and is silent.
+    asking = threading.Thread(target=ask, name=f"first contact with {authority}", daemon=True)
+    asking.start()
+    asking.join(2 * FIRST_CONTACT)
+    if problem:
+        raise OSError(f"no NameNode answers at {authority}: {problem[0]}")
+
+
+def _repeat(place: str, operation: Callable[[], _T], patience: float | None = None) -> _T:
+    """The operation's result, repeated while its errors may pass. Other errors are raised as OSErrors of one line."""
+    patience = PATIENCE if patience is None else patience
+    end = time.monotonic() + patience
+    while True:
+        try:
+            return operation()
+        except Exception as error:  # hdfs-native has no class of its own for most
+            known = _translated(error)
+            if not isinstance(known, _Passing):
+                raise known from None
+            if time.monotonic() >= end:
+                raise Unavailable(f"{place}: HDFS could not be used for {patience:.0f} s: {known}") from known
+            _log.warning("%s: trying again: %s", place, known)
+            time.sleep(_PAUSE)
+
+
+_RPC = re.compile(r'^(?:Fatal)?RPCError\("([\w.$]+)", "(.*)"\)$', re.DOTALL)
+_OTHER = re.compile(r'^(\w+)\("(.*)"\)$', re.DOTALL)
+_PASSING_CLASSES = {
+    "SafeModeException",
+    "RetriableException",
+    "StandbyException",
+    "ObserverRetryOnActiveException",
+    "NotReplicatedYetException",
+    "ConnectException",
+    "BlockMissingException",
+    "LeaseExpiredException",
+}
+_KNOWN_CLASSES: dict[str, type[OSError]] = {
+    "AccessControlException": PermissionError,
+    "ParentNotDirectoryException": NotADirectoryError,
+}
+
+
+def _translated(error: Exception) -> Exception:
+    """An error of hdfs-native as an OSError of one line, or as _Passing."""
+    text = str(error)
+    if isinstance(error, OSError):
+        line = text.split("\n", maxsplit=1)[0]
+        known = isinstance(error, FileNotFoundError | FileExistsError | IsADirectoryError | PermissionError)
+        return type(error)(line) if known else _Passing(re.sub(r" \(os error \d+\)$", "", line))
+    if not isinstance(error, RuntimeError):
+        return error
+    if match := _RPC.match(text):
+        name = match[1].rpartition(".")[2]
+        line = match[2].split("\\n", maxsplit=1)[0].replace('\\"', '"')
+        if name in _PASSING_CLASSES or "could only be written to" in line:
+            return _Passing(line)
+        return _KNOWN_CLASSES.get(name, OSError)(line)
+    match = _OTHER.match(text)
+    line = (match[2] if match else text).split("\\n", maxsplit=1)[0].replace('\\"', '"')
+    return _Passing(line) if match and match[1] in ("DataTransferError", "IOError") else OSError(line)
+
+
+class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
+    """pyarrow's operations on one HDFS."""
+
+    def __init__(self, authority: str) -> None:
+        self.authority = authority
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Handler) and other.authority == self.authority
+
+    def __hash__(self) -> int:
+        return hash(self.authority)
+
+    def _do(self, path: str, operation: Callable[[Client], _T]) -> _T:
+        client = _client(self.authority)
+        return _repeat(f"hdfs://{self.authority}{path}", lambda: operation(client))
+
+    def get_type_name(self) -> str:
+        return "hdfs"
+
+    def normalize_path(self, path: str) -> str:
+        return path.rstrip("/") or "/"
+
+    def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
+        return [self._info(path) for path in paths]
+
+    def _info(self, path: str) -> fs.FileInfo:
+        try:
+            return _file_info(self._do(path, lambda client: client.get_file_info(path)), path)
+        except FileNotFoundError:
+            return fs.FileInfo(path, fs.FileType.NotFound)
+
+    def _expect_folder(self, path: str) -> None:
+        kind = self._info(path).type
+        if kind != fs.FileType.Directory:
+            raise (FileNotFoundError if kind == fs.FileType.NotFound else NotADirectoryError)(f"{path} is no folder")
+
+    def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
+        folder = selector.base_dir
+        try:
+            found = self._do(folder, lambda client: list(client.list_status(folder, selector.recursive)))
+        except FileNotFoundError:
+            if selector.allow_not_found:
+                return []
+            raise
+        if any(not status.isdir and status.path.rstrip("/") == folder.rstrip("/") for status in found):
+            raise NotADirectoryError(f"{folder} is a file")
+        return [_file_info(status, status.path) for status in found]
+
+    def create_dir(self, path: str, recursive: bool) -> None:
+        self._do(path, lambda client: client.mkdirs(path, create_parent=recursive))
+
+    def delete_dir(self, path: str) -> None:
+        self._expect_folder(path)
+        self._delete(path)
+
+    def _delete(self, path: str) -> None:
+        self._do(path, lambda client: client.delete(path, recursive=True))
+
+    def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:
+        selector = fs.FileSelector(path, allow_not_found=missing_dir_ok)
+        for info in self.get_file_info_selector(selector):
+            self._delete(info.path)
+
+    def delete_root_dir_contents(self) -> None:
+        self.delete_dir_contents("/")
+
+    def delete_file(self, path: str) -> None:
+        info = self._info(path)
+        if info.type == fs.FileType.Directory:
+            raise IsADirectoryError(f"{path} is a folder")
+        if info.type == fs.FileType.NotFound:
+            raise FileNotFoundError(path)
+        self._delete(path)
+
+    def move(self, src: str, dest: str) -> None:
+        """As rename(2): onto a file, or a folder that is empty, and never into it."""
+        tries = 0
+
+        def rename(client: Client) -> None:
+            nonlocal tries
+            tries += 1
+            try:
+                client.rename(src, dest, overwrite=True)
+            except FileNotFoundError:
+                # An answer that was lost with its connection: the NameNode had done it.
+                if tries == 1 or self._info(dest).type == fs.FileType.NotFound:
+                    raise
+
+        self._do(dest, rename)
+
+    def copy_file(self, src: str, dest: str) -> None:
+        with self.open_input_file(src) as source, self.open_output_stream(dest, None) as target:
+            while piece := source.read(_PIECE_BYTES):
+                target.write(piece)
+
+    def open_input_stream(self, path: str) -> Any:
+        return self.open_input_file(path)
+
+    def open_input_file(self, path: str) -> Any:
+        if self._info(path).type == fs.FileType.Directory:
+            raise IsADirectoryError(f"{path} is a folder")
+        file = self._do(path, lambda client: client.read(path))
+        return pa.PythonFile(_Reader(f"hdfs://{self.authority}{path}", file), mode="r")
+
+    def open_output_stream(self, path: str, metadata: Any) -> Any:
+        self._expect_folder(path.rpartition("/")[0] or "/")
+        return pa.PythonFile(_Writer(partial(self._send, path)), mode="w")
+
+    def open_append_stream(self, path: str, metadata: Any) -> Any:
+        raise NotImplementedError("files on HDFS are written whole")
+
+    def _send(self, path: str, spool: Any) -> None:
+        """Make `path` a file with the content of `spool`."""
+        folder, _, name = path.rpartition("/")
+        left: list[str] = []
+
+        def attempt(client: Client) -> str:
+            # Never the name of an attempt before: its writer may still hold that.
+            left.append(f"{folder}/.{name}.{uuid.uuid4().hex[:8]}")
+            file = client.create(left[-1], WriteOptions(overwrite=False, create_parent=False))
+            spool.seek(0)
+            while piece := spool.read(_PIECE_BYTES):
+                file.write(piece)
+            file.close()
+            return left[-1]
+
+        try:
+            self.move(self._do(path, attempt), path)
+            left.pop()
+        finally:
+            for temporary in left:
+                try:
+                    _client(self.authority).delete(temporary)
+                except Exception as error:  # hidden, and of no use: not worth an error of its own
+                    _log.warning("hdfs://%s%s is left: %s", self.authority, temporary, _translated(error))
+
+
+def _file_info(status: Any, path: str) -> fs.FileInfo:
+    kind = fs.FileType.Directory if status.isdir else fs.FileType.File
+    size = None if status.isdir else status.length
+    return fs.FileInfo(path, kind, size=size, mtime_ns=status.modification_time * 1_000_000)
+
+
+class _Reader:
+    """A file that is read at random, with read-ahead where small reads follow each other."""
+
+    closed = False
+
+    def __init__(self, place: str, file: Any) -> None:
+        self._place, self._file, self._size = place, file, len(file)
+        self._position = 0
+        self._ahead, self._ahead_start = b"", 0
+
+    def read(self, count: int | None = None) -> bytes:
+        missing = self._size - self._position
+        count = missing if count is None or count < 0 else min(count, missing)
+        if count <= 0:
+            return b""
+        start = self._position - self._ahead_start
+        if start < 0 or start + count > len(self._ahead):
+            # To follow what was read last is to read on; every read costs a connection to a DataNode.
+            on = start == len(self._ahead) or 0 < start < len(self._ahead)
+            self._fetch(min(max(count, _AHEAD_BYTES if on else count), missing))
+            start = 0
+        self._position += count
+        return self._ahead if count == len(self._ahead) else self._ahead[start : start + count]
+
+    def _fetch(self, count: int) -> None:
+        position = self._position
+        self._ahead = _repeat(self._place, lambda: self._file.read_range(position, count))
+        self._ahead_start = position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def size(self) -> int:
+        return self._size
+
+    def close(self) -> None:
+        self.closed, self._ahead = True, b""
+
+
+class _Writer:
+    """Collects a file, and sends it when it is closed; one that is never closed is never sent."""
+
+    closed = False
+
+    def __init__(self, send: Callable[[Any], None]) -> None:
+        self._send, self._count = send, 0
+        self._spool = tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES)  # noqa: SIM115
+
+    def write(self, data: Any) -> int:
+        written = self._spool.write(memoryview(data))
+        self._count += written
+        return written
+
+    def tell(self) -> int:
+        return self._count
+
+    def flush(self) -> None:
+        """Nothing: the file appears whole."""
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            with self._spool:
+                self._send(self._spool)
