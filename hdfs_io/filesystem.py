@@ -165,15 +165,17 @@ def write_bytes(path: str, content: bytes) -> None:
     """Write a small file so that readers see the old content or the new one: under another name, then renamed."""
     make_folder(parent(path))
     filesystem, inner = resolve(path)
-    folder, _, last = inner.rpartition("/")
-    temporary = f"{folder}/.{last}.{uuid.uuid4().hex[:8]}"
     with _named(path, "cannot be written"):
+        if not isinstance(filesystem, fs.LocalFileSystem):  # its files appear whole
+            with filesystem.open_output_stream(inner) as stream:
+                stream.write(content)
+            return
+        folder, _, last = inner.rpartition("/")
+        temporary = f"{folder}/.{last}.{uuid.uuid4().hex[:8]}"
         try:
             with filesystem.open_output_stream(temporary) as stream:
                 stream.write(content)
             filesystem.move(temporary, inner)
-        except hdfs.Unavailable:
-            raise  # it would not answer the next question either, and it has written nothing
         except BaseException:
             if filesystem.get_file_info(temporary).type == fs.FileType.File:
                 filesystem.delete_file(temporary)

@@ -70,7 +70,10 @@ def file_system(authority: str) -> fs.FileSystem:
 def _client(authority: str) -> Client:
     key = (os.getpid(), authority)
     if key not in _clients:
-        client = Client(f"hdfs://{authority}", _SETTINGS)
+        try:
+            client = Client(f"hdfs://{authority}", _SETTINGS)
+        except RuntimeError as error:
+            raise OSError(f"hdfs://{authority}: {_translated(error)}") from None
         _say_hello(authority, client)
         _clients[key] = client
     return _clients[key]
@@ -255,8 +258,8 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
     def open_input_file(self, path: str) -> Any:
         if self._info(path).type == fs.FileType.Directory:
             raise IsADirectoryError(f"{path} is a folder")
-        file = self._do(path, lambda client: client.read(path))
-        return pa.PythonFile(_Reader(f"hdfs://{self.authority}{path}", file), mode="r")
+        place = f"hdfs://{self.authority}{path}"
+        return pa.PythonFile(_Reader(place, lambda: _client(self.authority).read(path)), mode="r")
 
     def open_output_stream(self, path: str, metadata: Any) -> Any:
         self._expect_folder(path.rpartition("/")[0] or "/")
@@ -302,8 +305,10 @@ class _Reader:
 
     closed = False
 
-    def __init__(self, place: str, file: Any) -> None:
-        self._place, self._file, self._size = place, file, len(file)
+    def __init__(self, place: str, reopen: Callable[[], Any]) -> None:
+        self._place, self._reopen = place, reopen
+        self._file = _repeat(place, reopen)
+        self._size = len(self._file)
         self._position = 0
         self._ahead, self._ahead_start = b"", 0
 
@@ -322,9 +327,18 @@ class _Reader:
         return self._ahead if count == len(self._ahead) else self._ahead[start : start + count]
 
     def _fetch(self, count: int) -> None:
-        position = self._position
-        self._ahead = _repeat(self._place, lambda: self._file.read_range(position, count))
-        self._ahead_start = position
+        self._ahead = _repeat(self._place, lambda: self._read_range(self._position, count))
+        self._ahead_start = self._position
+
+    def _read_range(self, position: int, count: int) -> bytes:
+        try:
+            return bytes(self._file.read_range(position, count))
+        except (OSError, RuntimeError):
+            # It goes on asking the DataNodes that had the blocks when it was opened.
+            self._file = self._reopen()
+            if len(self._file) != self._size:
+                raise OSError("another file has taken its place while it was read") from None
+            raise
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
@@ -350,7 +364,12 @@ class _Writer:
         self._spool = tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES)  # noqa: SIM115
 
     def write(self, data: Any) -> int:
-        written = self._spool.write(memoryview(data))
+        try:
+            written = self._spool.write(memoryview(data))
+        except BaseException:  # a full disk, say: whoever closes it must not send the part that fitted
+            self.closed = True
+            self._spool.close()
+            raise
         self._count += written
         return written
 
