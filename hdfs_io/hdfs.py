@@ -36,6 +36,7 @@ FIRST_CONTACT = 5.0
 """Seconds for which a process tries to reach a NameNode that has not answered it yet."""
 SPOOL_BYTES = 32 * 2**20
 _PAUSE = 1.0
+_LINE_SECONDS = 10.0
 _PIECE_BYTES = 4 * 2**20
 _AHEAD_BYTES = 2**20
 # The client's own retries of a NameNode that does not answer would last three minutes, and nobody would be told.
@@ -59,7 +60,8 @@ class _Passing(Exception):
 
 _clients: dict[tuple[int, str], Client] = {}
 """By process and authority: a client that was opened before a fork hangs after it. None is ever closed: to drop the
-parent's would hang too."""
+parent's would hang too. Idle connections to DataNodes are hdfs-native's own and are inherited: a child's first read
+may wait for the socket's time-out, after which it takes another."""
 
 
 def file_system(authority: str) -> fs.FileSystem:
@@ -103,9 +105,13 @@ def _say_hello(authority: str, client: Client) -> None:
 
 
 def _repeat(place: str, operation: Callable[[], _T], patience: float | None = None) -> _T:
-    """The operation's result, repeated while its errors may pass. Other errors are raised as OSErrors of one line."""
+    """The operation's result, repeated while its errors may pass. Other errors are raised as OSErrors of one line.
+
+    patience: seconds, PATIENCE where it is None; only that long a wait is worth lines in the log.
+    """
+    level = logging.WARNING if patience is None else logging.DEBUG
     patience = PATIENCE if patience is None else patience
-    end = time.monotonic() + patience
+    end, next_line = time.monotonic() + patience, 0.0
     while True:
         try:
             return operation()
@@ -113,9 +119,12 @@ def _repeat(place: str, operation: Callable[[], _T], patience: float | None = No
             known = _translated(error)
             if not isinstance(known, _Passing):
                 raise known from None
-            if time.monotonic() >= end:
+            now = time.monotonic()
+            if now >= end:
                 raise Unavailable(f"{place}: HDFS could not be used for {patience:.0f} s: {known}") from known
-            _log.warning("%s: trying again: %s", place, known)
+            if now >= next_line:
+                _log.log(level, "%s: trying again: %s", place, known)
+                next_line = now + _LINE_SECONDS
             time.sleep(_PAUSE)
 
 
