@@ -1,9 +1,5 @@
 """HDFS as a pyarrow file system that behaves as the local one does, over hdfs-native (a client without a JVM).
 
-A NameNode that restarts or is in safe mode, and a DataNode that is lost, are waited for: operations are repeated for
-PATIENCE seconds, with lines in the log, and then fail with `Unavailable`. Only a process's first contact with a
-NameNode fails after FIRST_CONTACT seconds, so that a wrong address is known at once.
-
 Files are written at their end: what is written is spooled (in memory, past SPOOL_BYTES on the local disk) and sent as
 one file under a hidden name, which is then renamed. hdfs-native's writes do not survive a lost DataNode, and so the
 whole file is sent again, under another name, until the NameNode offers other DataNodes. Readers see the old file or
@@ -14,10 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import tempfile
-import threading
-import time
 import uuid
 from collections.abc import Callable
 from functools import partial
@@ -27,143 +20,19 @@ import pyarrow as pa
 from hdfs_native import Client, WriteOptions
 from pyarrow import fs
 
-from sparksplit.errors import RunError
+from hdfs_io.hdfs_client import client, repeat, translated
 
-PATIENCE = 120.0
-"""Seconds for which an operation is repeated. A NameNode gives a silent DataNode up after 630 s by default, but offers
-it only to some of the files that are written meanwhile."""
-FIRST_CONTACT = 5.0
-"""Seconds for which a process tries to reach a NameNode that has not answered it yet."""
 SPOOL_BYTES = 32 * 2**20
-_PAUSE = 1.0
-_LINE_SECONDS = 10.0
 _PIECE_BYTES = 4 * 2**20
 _AHEAD_BYTES = 2**20
-# The client's own retries of a NameNode that does not answer would last three minutes, and nobody would be told.
-_SETTINGS = {
-    "dfs.client.failover.max.attempts": "3",
-    "dfs.client.failover.sleep.max.millis": "1000",
-    "dfs.client.socket-timeout": "20000",
-}
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
-class Unavailable(RunError):
-    """HDFS did not do what was asked within PATIENCE seconds, for a reason that passes."""
-
-
-class _Passing(Exception):
-    """An error that may be gone in a moment."""
-
-
-_clients: dict[tuple[int, str], Client] = {}
-"""By process and authority: a client that was opened before a fork hangs after it. None is ever closed: to drop the
-parent's would hang too. Idle connections to DataNodes are hdfs-native's own and are inherited: a child's first read
-may wait for the socket's time-out, after which it takes another."""
-
-
 def file_system(authority: str) -> fs.FileSystem:
     """The file system at `authority`: `host:port`, or a name service of HADOOP_CONF_DIR. May cross a fork."""
     return fs.PyFileSystem(_Handler(authority))
-
-
-def _client(authority: str) -> Client:
-    key = (os.getpid(), authority)
-    if key not in _clients:
-        try:
-            client = Client(f"hdfs://{authority}", _SETTINGS)
-        except RuntimeError as error:
-            raise OSError(f"hdfs://{authority}: {_translated(error)}") from None
-        _say_hello(authority, client)
-        _clients[key] = client
-    return _clients[key]
-
-
-def _say_hello(authority: str, client: Client) -> None:
-    """Raise OSError where no NameNode answers soon."""
-    problem = ["the connection stands, but there is no answer"]
-
-    def ask() -> None:
-        try:
-            _repeat(f"hdfs://{authority}", lambda: client.get_file_info("/"), FIRST_CONTACT)
-        except Unavailable as error:
-            hint = " (nor is it a name service of HADOOP_CONF_DIR)" if "lookup" in str(error) else ""
-            problem[:] = [f"{error.__cause__}{hint}"]
-        except OSError:  # whatever it refuses, it answers
-            problem.clear()
-        else:
-            problem.clear()
-
-    # In a thread: the client itself waits for ever for a server that accepts and is silent.
-    asking = threading.Thread(target=ask, name=f"first contact with {authority}", daemon=True)
-    asking.start()
-    asking.join(2 * FIRST_CONTACT)
-    if problem:
-        raise OSError(f"no NameNode answers at {authority}: {problem[0]}")
-
-
-def _repeat(place: str, operation: Callable[[], _T], patience: float | None = None) -> _T:
-    """The operation's result, repeated while its errors may pass. Other errors are raised as OSErrors of one line.
-
-    patience: seconds, PATIENCE where it is None; only that long a wait is worth lines in the log.
-    """
-    level = logging.WARNING if patience is None else logging.DEBUG
-    patience = PATIENCE if patience is None else patience
-    end, next_line = time.monotonic() + patience, 0.0
-    while True:
-        try:
-            return operation()
-        except Exception as error:  # hdfs-native has no class of its own for most
-            known = _translated(error)
-            if not isinstance(known, _Passing):
-                raise known from None
-            now = time.monotonic()
-            if now >= end:
-                raise Unavailable(f"{place}: HDFS could not be used for {patience:.0f} s: {known}") from known
-            if now >= next_line:
-                _log.log(level, "%s: trying again: %s", place, known)
-                next_line = now + _LINE_SECONDS
-            time.sleep(_PAUSE)
-
-
-_RPC = re.compile(r'^(?:Fatal)?RPCError\("([\w.$]+)", "(.*)"\)$', re.DOTALL)
-_OTHER = re.compile(r'^(\w+)\("(.*)"\)$', re.DOTALL)
-_PASSING_CLASSES = {
-    "SafeModeException",
-    "RetriableException",
-    "StandbyException",
-    "ObserverRetryOnActiveException",
-    "NotReplicatedYetException",
-    "ConnectException",
-    "BlockMissingException",
-    "LeaseExpiredException",
-}
-_KNOWN_CLASSES: dict[str, type[OSError]] = {
-    "AccessControlException": PermissionError,
-    "ParentNotDirectoryException": NotADirectoryError,
-}
-
-
-def _translated(error: Exception) -> Exception:
-    """An error of hdfs-native as an OSError of one line, or as _Passing."""
-    text = str(error)
-    if isinstance(error, OSError):
-        line = text.split("\n", maxsplit=1)[0]
-        known = isinstance(error, FileNotFoundError | FileExistsError | IsADirectoryError | PermissionError)
-        return type(error)(line) if known else _Passing(re.sub(r" \(os error \d+\)$", "", line))
-    if not isinstance(error, RuntimeError):
-        return error
-    if match := _RPC.match(text):
-        name = match[1].rpartition(".")[2]
-        line = match[2].split("\\n", maxsplit=1)[0].replace('\\"', '"')
-        if name in _PASSING_CLASSES or "could only be written to" in line:
-            return _Passing(line)
-        return _KNOWN_CLASSES.get(name, OSError)(line)
-    match = _OTHER.match(text)
-    line = (match[2] if match else text).split("\\n", maxsplit=1)[0].replace('\\"', '"')
-    return _Passing(line) if match and match[1] in ("DataTransferError", "IOError") else OSError(line)
 
 
 class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
@@ -179,8 +48,8 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
         return hash(self.authority)
 
     def _do(self, path: str, operation: Callable[[Client], _T]) -> _T:
-        client = _client(self.authority)
-        return _repeat(f"hdfs://{self.authority}{path}", lambda: operation(client))
+        opened = client(self.authority)
+        return repeat(f"hdfs://{self.authority}{path}", lambda: operation(opened))
 
     def get_type_name(self) -> str:
         return "hdfs"
@@ -268,7 +137,7 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
         if self._info(path).type == fs.FileType.Directory:
             raise IsADirectoryError(f"{path} is a folder")
         place = f"hdfs://{self.authority}{path}"
-        return pa.PythonFile(_Reader(place, lambda: _client(self.authority).read(path)), mode="r")
+        return pa.PythonFile(_Reader(place, lambda: client(self.authority).read(path)), mode="r")
 
     def open_output_stream(self, path: str, metadata: Any) -> Any:
         self._expect_folder(path.rpartition("/")[0] or "/")
@@ -298,9 +167,9 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
         finally:
             for temporary in left:
                 try:
-                    _client(self.authority).delete(temporary)
+                    client(self.authority).delete(temporary)
                 except Exception as error:  # hidden, and of no use: not worth an error of its own
-                    _log.warning("hdfs://%s%s is left: %s", self.authority, temporary, _translated(error))
+                    _log.warning("hdfs://%s%s is left: %s", self.authority, temporary, translated(error))
 
 
 def _file_info(status: Any, path: str) -> fs.FileInfo:
@@ -316,7 +185,7 @@ class _Reader:
 
     def __init__(self, place: str, reopen: Callable[[], Any]) -> None:
         self._place, self._reopen = place, reopen
-        self._file = _repeat(place, reopen)
+        self._file = repeat(place, reopen)
         self._size = len(self._file)
         self._position = 0
         self._ahead, self._ahead_start = b"", 0
@@ -336,7 +205,7 @@ class _Reader:
         return self._ahead if count == len(self._ahead) else self._ahead[start : start + count]
 
     def _fetch(self, count: int) -> None:
-        self._ahead = _repeat(self._place, lambda: self._read_range(self._position, count))
+        self._ahead = repeat(self._place, lambda: self._read_range(self._position, count))
         self._ahead_start = self._position
 
     def _read_range(self, position: int, count: int) -> bytes:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from hdfs_io import filesystem, hdfs
+from hdfs_io import filesystem, hdfs, hdfs_client
 from sparksplit.errors import InputError, RunError
 from tests.hadoop.cluster import HadoopCluster
 from tests.hdfs_io.filesystem_suite import FileSystemSuite
@@ -104,6 +104,17 @@ def test_a_file_that_is_dropped_is_not_written(folder: str) -> None:
     assert filesystem.listing(folder) == {}
 
 
+def test_a_file_does_not_bring_its_removed_folder_back(folder: str) -> None:
+    filesystem.make_folder(f"{folder}/staging")
+    target, inner = filesystem.resolve(f"{folder}/staging/a")
+    stream = target.open_output_stream(inner)
+    stream.write(b"x")
+    filesystem.remove(f"{folder}/staging")
+    with pytest.raises(FileNotFoundError):
+        stream.close()
+    assert filesystem.listing(folder) == {}
+
+
 def test_reads_and_writes_survive_a_lost_datanode(hadoop: HadoopCluster, folder: str) -> None:
     content = os.urandom(20_000_000)
     filesystem.write_bytes(f"{folder}/old", content)
@@ -120,7 +131,7 @@ def test_reads_and_writes_survive_a_lost_datanode(hadoop: HadoopCluster, folder:
 def test_writes_without_any_datanode_end_with_one_line(
     hadoop: HadoopCluster, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hdfs, "PATIENCE", 3.0)
+    monkeypatch.setattr(hdfs_client, "PATIENCE", 3.0)
     for index in range(2):
         hadoop.kill_datanode(index)
     with pytest.raises(RunError, match=r"/a: HDFS could not be used for 3 s: ") as raised:
