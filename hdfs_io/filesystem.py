@@ -167,13 +167,13 @@ def write_bytes(path: str, content: bytes) -> None:
     filesystem, inner = resolve(path)
     with _named(path, "cannot be written"):
         if not isinstance(filesystem, fs.LocalFileSystem):  # its files appear whole
-            with filesystem.open_output_stream(inner) as stream:
+            with filesystem.open_output_stream(inner, compression=None) as stream:
                 stream.write(content)
             return
         folder, _, last = inner.rpartition("/")
         temporary = f"{folder}/.{last}.{uuid.uuid4().hex[:8]}"
         try:
-            with filesystem.open_output_stream(temporary) as stream:
+            with filesystem.open_output_stream(temporary, compression=None) as stream:
                 stream.write(content)
             filesystem.move(temporary, inner)
         except BaseException:

@@ -17,7 +17,7 @@ from hdfs_io import filesystem
 from hdfs_io.publish import publish_folder
 from sparksplit.errors import InputError
 
-NAMES = ("plain", "with space", "käse-写真", "100%25", "a+b&c=d,e;f", "#?[x]{y}*")
+NAMES = ("plain", "with space", "käse-写真", "100%25", "a+b&c=d,e;f", "#?[x]{y}*", "a.gz")
 
 
 class FileSystemSuite:
