@@ -70,6 +70,13 @@ def local(call: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) -
     return folder
 
 
+@pytest.fixture(scope="module")
+def prepared(call: Callable[..., None], hdfs: str) -> str:
+    """The digits prepared from HDFS to HDFS."""
+    preprocess(call, f"{hdfs}/raw", f"{hdfs}/prepared")
+    return f"{hdfs}/prepared"
+
+
 def weights(run: str) -> str:
     """The digest of a run's weights; the run's ledger must be exact."""
     record = filesystem.read_json(f"{run}/run.json")
@@ -78,14 +85,19 @@ def weights(run: str) -> str:
 
 
 def test_the_same_bits_as_in_a_local_folder(
-    call: Callable[..., None], hadoop: HadoopCluster, hdfs: str, local: str, monkeypatch: pytest.MonkeyPatch
+    call: Callable[..., None],
+    hadoop: HadoopCluster,
+    hdfs: str,
+    prepared: str,
+    local: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HADOOP_CONF_DIR", str(hadoop.conf_dir))
     short = hdfs.replace(hadoop.uri, "hdfs://")  # hdfs:///...
-    preprocess(call, f"{short}/raw", f"{short}/prepared")
+    preprocess(call, f"{short}/raw", f"{short}/prepared")  # there is nothing to do: it is the same folder
     for split in ("train", "validation", "test"):
         files = filesystem.listing(f"{local}/prepared/{split}")
-        assert files == filesystem.listing(f"{hdfs}/prepared/{split}") and files
+        assert files == filesystem.listing(f"{prepared}/{split}") and files
         for name in files:
             path = f"prepared/{split}/{name}"
             assert filesystem.read_bytes(f"{hdfs}/{path}") == filesystem.read_bytes(f"{local}/{path}")
@@ -101,17 +113,15 @@ def test_the_same_bits_as_in_a_local_folder(
 
 
 def test_a_datanode_is_lost_while_nodes_read_and_write(
-    call: Callable[..., None], hadoop: HadoopCluster, hdfs: str, local: str
+    call: Callable[..., None], hadoop: HadoopCluster, hdfs: str, prepared: str, local: str
 ) -> None:
-    preprocess(call, f"{hdfs}/raw/digits.csv.gz", f"{hdfs}/prepared-2")
     hadoop.kill_datanode(0)
-    call(TRAIN, TRAINING | {"data": f"{hdfs}/prepared-2", "output": f"{hdfs}/run-2"})
+    call(TRAIN, TRAINING | {"data": prepared, "output": f"{hdfs}/run-2"})
     assert weights(f"{hdfs}/run-2") == weights(f"{local}/run")
 
 
-def test_spark_hands_over_rows_from_hdfs(call: Callable[..., None], hdfs: str, local: str) -> None:
-    preprocess(call, f"{hdfs}/raw/digits.csv.gz", f"{hdfs}/prepared-3")
-    call(TRAIN, TRAINING | {"data": f"{hdfs}/prepared-3", "output": f"{hdfs}/run-3", "input_mode": "spark"})
+def test_spark_hands_over_rows_from_hdfs(call: Callable[..., None], hdfs: str, prepared: str, local: str) -> None:
+    call(TRAIN, TRAINING | {"data": prepared, "output": f"{hdfs}/run-3", "input_mode": "spark"})
     assert weights(f"{hdfs}/run-3") == weights(f"{local}/run")
 
 
