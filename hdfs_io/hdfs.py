@@ -20,7 +20,7 @@ import pyarrow as pa
 from hdfs_native import Client, WriteOptions
 from pyarrow import fs
 
-from hdfs_io.hdfs_client import client, repeat, translated
+from hdfs_io.hdfs_client import FIRST_CONTACT, beat, client, repeat
 
 SPOOL_BYTES = 32 * 2**20
 _PIECE_BYTES = 4 * 2**20
@@ -153,23 +153,26 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
 
         def attempt(client: Client) -> str:
             # Never the name of an attempt before: its writer may still hold that.
-            left.append(f"{folder}/.{name}.{uuid.uuid4().hex[:8]}")
-            file = client.create(left[-1], WriteOptions(overwrite=False, create_parent=False))
+            temporary = f"{folder}/.{name}.{uuid.uuid4().hex[:8]}"
+            left.append(temporary)
+            file = client.create(temporary, WriteOptions(overwrite=False, create_parent=False))
             spool.seek(0)
             while piece := spool.read(_PIECE_BYTES):
                 file.write(piece)
+                beat()
             file.close()
-            return left[-1]
+            return temporary
 
         try:
-            self.move(self._do(path, attempt), path)
-            left.pop()
+            written = self._do(path, attempt)
+            self.move(written, path)
+            left.remove(written)
         finally:
             for temporary in left:
                 try:
-                    client(self.authority).delete(temporary)
+                    repeat(temporary, partial(client(self.authority).delete, temporary), FIRST_CONTACT)
                 except Exception as error:  # hidden, and of no use: not worth an error of its own
-                    _log.warning("hdfs://%s%s is left: %s", self.authority, temporary, translated(error))
+                    _log.warning("hdfs://%s%s is left: %s", self.authority, temporary, error)
 
 
 def _file_info(status: Any, path: str) -> fs.FileInfo:
@@ -210,7 +213,11 @@ class _Reader:
 
     def _read_range(self, position: int, count: int) -> bytes:
         try:
-            return bytes(self._file.read_range(position, count))
+            parts = []
+            for start in range(0, count, _PIECE_BYTES):
+                parts.append(self._file.read_range(position + start, min(_PIECE_BYTES, count - start)))
+                beat()
+            return parts[0] if len(parts) == 1 else b"".join(parts)
         except (OSError, RuntimeError):
             # It goes on asking the DataNodes that had the blocks when it was opened.
             self._file = self._reopen()

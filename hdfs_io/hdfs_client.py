@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from hdfs_native import Client
 
@@ -24,6 +24,8 @@ PATIENCE = 120.0
 it only to some of the files that are written meanwhile."""
 FIRST_CONTACT = 5.0
 """Seconds for which a process tries to reach a NameNode that has not answered it yet."""
+STALL = 30.0
+"""Seconds without progress after which an attempt is given up."""
 _PAUSE = 1.0
 _LINE_SECONDS = 10.0
 # The client's own retries of a NameNode that does not answer would last three minutes, and nobody would be told.
@@ -66,25 +68,63 @@ def client(authority: str) -> Client:
 
 def _say_hello(authority: str, client: Client) -> None:
     """Raise OSError where no NameNode answers soon."""
-    problem = ["the connection stands, but there is no answer"]
+    try:
+        repeat(f"hdfs://{authority}", lambda: client.get_file_info("/"), FIRST_CONTACT)
+    except Unavailable as error:
+        hint = " (nor is it a name service of HADOOP_CONF_DIR)" if "lookup" in str(error) else ""
+        raise OSError(f"no NameNode answers at {authority}: {error.__cause__}{hint}") from None
+    except PermissionError:
+        pass  # whatever it refuses, it answers
 
-    def ask() -> None:
+
+class _Attempt(threading.Thread, Generic[_T]):
+    """One call of an operation, given up when it has stood still for a while.
+
+    In a thread, because hdfs-native may wait for ever: for a server that accepts a connection and is silent, and in a
+    write whose DataNode was lost (measured: one of five). A call that was given up ends at its next `beat`, if ever.
+    """
+
+    def __init__(self, operation: Callable[[], _T], limit: float) -> None:
+        super().__init__(name="HDFS", daemon=True)
+        self._operation, self._limit = operation, limit
+        self._result: list[_T] = []
+        self._error: BaseException | None = None
+        self._lock = threading.Lock()
+        self._last, self._given_up = time.monotonic(), False
+
+    def run(self) -> None:
         try:
-            repeat(f"hdfs://{authority}", lambda: client.get_file_info("/"), FIRST_CONTACT)
-        except Unavailable as error:
-            hint = " (nor is it a name service of HADOOP_CONF_DIR)" if "lookup" in str(error) else ""
-            problem[:] = [f"{error.__cause__}{hint}"]
-        except OSError:  # whatever it refuses, it answers
-            problem.clear()
-        else:
-            problem.clear()
+            self._result.append(self._operation())
+        except BaseException as error:
+            self._error = error
 
-    # In a thread: the client itself waits for ever for a server that accepts and is silent.
-    asking = threading.Thread(target=ask, name=f"first contact with {authority}", daemon=True)
-    asking.start()
-    asking.join(2 * FIRST_CONTACT)
-    if problem:
-        raise OSError(f"no NameNode answers at {authority}: {problem[0]}")
+    def result(self) -> _T:
+        """What the operation returns or raises; _Passing where it stands still."""
+        self.start()
+        while True:
+            self.join(max(0.01, self._last + self._limit - time.monotonic()))
+            if not self.is_alive():
+                break
+            with self._lock:
+                self._given_up = time.monotonic() - self._last > self._limit
+            if self._given_up:
+                raise _Passing(f"no answer for {self._limit:.0f} s")
+        if self._error is not None:
+            raise self._error
+        return self._result[0]
+
+    def beat(self) -> None:
+        with self._lock:
+            if self._given_up:
+                raise SystemExit  # another attempt has taken over
+            self._last = time.monotonic()
+
+
+def beat() -> None:
+    """Say that the operation that `repeat` runs goes on; one that takes long must, between its steps."""
+    attempt = threading.current_thread()
+    if isinstance(attempt, _Attempt):
+        attempt.beat()
 
 
 def repeat(place: str, operation: Callable[[], _T], patience: float | None = None) -> _T:
@@ -93,11 +133,12 @@ def repeat(place: str, operation: Callable[[], _T], patience: float | None = Non
     patience: seconds, PATIENCE where it is None; only that long a wait is worth lines in the log.
     """
     level = logging.WARNING if patience is None else logging.DEBUG
+    limit = STALL if patience is None else patience
     patience = PATIENCE if patience is None else patience
     end, next_line = time.monotonic() + patience, 0.0
     while True:
         try:
-            return operation()
+            return _Attempt(operation, limit).result()
         except Exception as error:  # hdfs-native has no class of its own for most
             known = translated(error)
             if not isinstance(known, _Passing):

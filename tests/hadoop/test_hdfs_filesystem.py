@@ -69,7 +69,7 @@ def test_addresses_that_are_wrong_are_known_at_once(hadoop: HadoopCluster) -> No
         cases = {
             f"127.0.0.1:{_closed_port()}": "Connection refused",
             "no-such-service": r"\(nor is it a name service of HADOOP_CONF_DIR\)",
-            f"127.0.0.1:{silent.getsockname()[1]}": "the connection stands, but there is no answer",
+            f"127.0.0.1:{silent.getsockname()[1]}": "no answer for 5 s",
             "127.0.0.1:port": "InvalidPort",
         }
         for authority, message in cases.items():
@@ -113,6 +113,30 @@ def test_a_file_does_not_bring_its_removed_folder_back(folder: str) -> None:
     with pytest.raises(FileNotFoundError):
         stream.close()
     assert filesystem.listing(folder) == {}
+
+
+def test_an_attempt_that_stands_still_is_given_up_and_another_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hdfs_client, "STALL", 0.2)
+    go_on, ended, calls = threading.Event(), threading.Event(), []
+
+    def operation() -> int:
+        calls.append(threading.current_thread())
+        if len(calls) == 1:
+            go_on.wait(10)
+            try:
+                hdfs_client.beat()
+            finally:
+                ended.set()
+        for _ in range(8):  # longer than STALL in all, but never still
+            threading.Event().wait(0.05)
+            hdfs_client.beat()
+        return len(calls)
+
+    assert hdfs_client.repeat("here", operation) == 2
+    go_on.set()
+    assert ended.wait(10)
+    calls[0].join(10)
+    assert not calls[0].is_alive() and len(calls) == 2
 
 
 def test_reads_and_writes_survive_a_lost_datanode(hadoop: HadoopCluster, folder: str) -> None:
