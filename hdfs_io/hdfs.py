@@ -155,7 +155,8 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
             # Never the name of an attempt before: its writer may still hold that.
             temporary = f"{folder}/.{name}.{uuid.uuid4().hex[:8]}"
             left.append(temporary)
-            file = client.create(temporary, WriteOptions(overwrite=False, create_parent=False))
+            # The inner writer: the outer one, dropped after an error, would first try for 16 s to complete the file.
+            file = client.inner.create(temporary, WriteOptions(overwrite=False, create_parent=False))
             spool.seek(0)
             while piece := spool.read(_PIECE_BYTES):
                 file.write(piece)
