@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, cast
 
 from pyarrow import fs
 
+from hdfs_io import hadoop_conf, hdfs
 from sparksplit.errors import InputError
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 def resolve(path: str) -> tuple[fs.FileSystem, str]:
-    """The file system of `path` and the path within it; plain paths and file:// are local.
+    """The file system of `path` and the path within it: plain paths and file:// are local, hdfs:// is HDFS.
 
-    Raises InputError for an empty path and for a scheme that is not known.
+    `hdfs://host:port/x` names a NameNode (port 8020 where there is none), `hdfs://service/x` a name service of
+    HADOOP_CONF_DIR, `hdfs:///x` the default file system there. HDFS is not yet spoken to.
+
+    Raises InputError for an empty path, for a scheme that is not known, and where HADOOP_CONF_DIR is needed.
     """
     scheme = _SCHEME.match(path)
     if not path:
@@ -34,34 +38,59 @@ def resolve(path: str) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
     if scheme[1].lower() == "file":
         return cast("tuple[fs.FileSystem, str]", fs.FileSystem.from_uri(path))
-    raise InputError(f"{path}: the scheme {scheme[1]}:// is not known; use a path or file://")
+    if scheme[1].lower() == "hdfs":
+        authority, inner = _hdfs_parts(path)
+        return hdfs.file_system(authority), inner
+    raise InputError(f"{path}: the scheme {scheme[1]}:// is not known; use a path, file:// or hdfs://")
+
+
+def _hdfs_parts(uri: str) -> tuple[str, str]:
+    """(authority, path) of an hdfs:// URI; its characters stand for themselves, as in Hadoop."""
+    authority, _, inner = uri.partition("://")[2].partition("/")
+    try:
+        authority = hadoop_conf.with_port(authority) if authority else hadoop_conf.default_authority()
+    except InputError as error:
+        raise InputError(f"{uri}: {error}") from None
+    return authority, posixpath.normpath(f"/{inner.lstrip('/')}")
 
 
 def absolute(path: str) -> str:
-    """`path` in a form that means the same on the driver and on every executor."""
-    filesystem, inner = resolve(path)
-    return inner if isinstance(filesystem, fs.LocalFileSystem) else path
+    """`path` in a form that means the same on the driver and on every executor, without `..` and doubled slashes."""
+    if path[:7].lower() == "hdfs://":
+        return "hdfs://" + "".join(_hdfs_parts(path))
+    return resolve(path)[1]
 
 
-def uri(path: str) -> str:
-    """`path` for Spark's own readers, which look for a path without a scheme on the cluster's default file system."""
-    place = absolute(path)
-    return Path(place).as_uri() if _SCHEME.match(place) is None else place
+def for_spark(path: str) -> str:
+    """`path` as Spark's readers and writers take it: a local one as file://, which is not their default on a Hadoop
+    cluster, and without a meaning for the characters of their patterns."""
+    path = absolute(path)
+    uri = path if _SCHEME.match(path) else f"file://{path}"
+    return re.sub(r"([{}\[\]*?\\])", r"\\\1", uri)
 
 
 def join(path: str, *parts: str) -> str:
     """`path` with `parts` appended, for paths and URIs alike."""
-    return "/".join((path.rstrip("/"), *parts))
+    bare = path.rstrip("/")
+    return "/".join((f"{bare}//" if path.startswith(f"{bare}//") and bare.endswith(":") else bare, *parts))
 
 
 def parent(path: str) -> str:
-    """The folder that holds `path`."""
-    return absolute(path).rstrip("/").rpartition("/")[0] or "/"
+    """The folder that holds `path`; a root holds itself."""
+    root, inner = _split(path)
+    return root + (inner.rpartition("/")[0] or "/")
 
 
 def name(path: str) -> str:
-    """The last part of `path`."""
-    return absolute(path).rstrip("/").rpartition("/")[2]
+    """The last part of `path`; empty for a root."""
+    return _split(path)[1].rpartition("/")[2]
+
+
+def _split(path: str) -> tuple[str, str]:
+    """What comes before the path in a URI, and the path itself, absolute and without a slash at its end."""
+    path = absolute(path)
+    root = path[: path.index("/", 7)] if path.startswith("hdfs://") else ""
+    return root, path[len(root) :].rstrip("/")
 
 
 def _info(path: str) -> fs.FileInfo:
@@ -136,11 +165,15 @@ def write_bytes(path: str, content: bytes) -> None:
     """Write a small file so that readers see the old content or the new one: under another name, then renamed."""
     make_folder(parent(path))
     filesystem, inner = resolve(path)
-    folder, _, last = inner.rpartition("/")
-    temporary = f"{folder}/.{last}.{uuid.uuid4().hex[:8]}"
     with _named(path, "cannot be written"):
+        if not isinstance(filesystem, fs.LocalFileSystem):  # its files appear whole
+            with filesystem.open_output_stream(inner, compression=None) as stream:
+                stream.write(content)
+            return
+        folder, _, last = inner.rpartition("/")
+        temporary = f"{folder}/.{last}.{uuid.uuid4().hex[:8]}"
         try:
-            with filesystem.open_output_stream(temporary) as stream:
+            with filesystem.open_output_stream(temporary, compression=None) as stream:
                 stream.write(content)
             filesystem.move(temporary, inner)
         except BaseException:

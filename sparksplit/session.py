@@ -232,7 +232,8 @@ def _local_cluster(folder: Path, settings: dict[str, str]) -> dict[str, str]:
         if entry.name not in ("work", "logs"):
             (home / entry.name).symlink_to(entry)
     settings.setdefault("spark.local.dir", str(folder / "local"))
-    settings.setdefault("spark.sql.warehouse.dir", str(folder / "warehouse"))
+    # A URI: with HADOOP_CONF_DIR a plain path would be one on HDFS.
+    settings.setdefault("spark.sql.warehouse.dir", (folder / "warehouse").as_uri())
     for key in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
         settings[key] = f"-Djava.io.tmpdir={temporary} {settings.get(key, '')}".strip()
     return {

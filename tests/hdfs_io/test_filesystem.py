@@ -8,6 +8,13 @@ import pytest
 
 from hdfs_io import filesystem
 from sparksplit.errors import InputError
+from tests.hdfs_io.filesystem_suite import FileSystemSuite
+
+
+class TestLocal(FileSystemSuite):
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> str:
+        return str(tmp_path)
 
 
 def test_paths_and_file_uris_are_the_same_file(tmp_path: Path) -> None:
@@ -27,17 +34,6 @@ def test_relative_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.Monk
     assert filesystem.join("/", "a") == "/a"
 
 
-def test_writing_replaces_whole_files_and_leaves_no_temporary_ones(tmp_path: Path) -> None:
-    path = f"{tmp_path}/a"
-    filesystem.write_bytes(path, b"old")
-    filesystem.write_bytes(path, b"new")
-    assert filesystem.read_bytes(path) == b"new"
-    assert list(filesystem.listing(f"{tmp_path}")) == ["a"]
-    filesystem.remove(path)
-    filesystem.remove(path)
-    assert not filesystem.exists(path)
-
-
 @pytest.mark.parametrize(
     ("path", "message"),
     [("ftp://host/x", "the scheme ftp:// is not known"), ("", "an empty path"), ("{tmp}/none", "does not exist")],
@@ -47,16 +43,62 @@ def test_errors_name_the_path(tmp_path: Path, path: str, message: str) -> None:
         filesystem.read_bytes(path.format(tmp=tmp_path))
 
 
-def test_unreadable_and_damaged_files(tmp_path: Path) -> None:
+def test_a_damaged_file(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{")
     with pytest.raises(InputError, match=r"a\.json: is not valid JSON"):
         filesystem.read_json(f"{tmp_path}/a.json")
-    with pytest.raises(InputError, match="is a folder"):
-        filesystem.size(f"{tmp_path}")
-    with pytest.raises(InputError, match=r"a\.json: cannot be made"):
-        filesystem.write_bytes(f"{tmp_path}/a.json/b", b"")
 
 
-def test_sparks_own_readers_get_a_uri_for_a_local_path(tmp_path):
-    assert filesystem.uri(f"{tmp_path}/a b") == f"file://{tmp_path}/a%20b"
-    assert filesystem.uri(f"file://{tmp_path}/a") == f"file://{tmp_path}/a"
+CORE = "<configuration><property><name>fs.defaultFS</name><value>{}</value></property></configuration>"
+
+
+@pytest.fixture
+def conf_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HADOOP_CONF_DIR", f"{tmp_path}")
+    (tmp_path / "core-site.xml").write_text(CORE.format("hdfs://cluster"))
+    (tmp_path / "hdfs-site.xml").write_text(
+        "<configuration><property><name>dfs.ha.namenodes.cluster</name><value>a,b</value></property></configuration>"
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("uri", "known"),
+    [
+        ("hdfs:///", "hdfs://cluster/"),
+        ("hdfs:///a//b/../c d%20/", "hdfs://cluster/a/c d%20"),
+        ("HDFS://cluster/x", "hdfs://cluster/x"),
+        ("hdfs://host:9000", "hdfs://host:9000/"),
+        ("hdfs://host:9000///", "hdfs://host:9000/"),
+        ("hdfs://host/../x", "hdfs://host:8020/x"),
+    ],
+)
+def test_hdfs_uris_mean_the_same_everywhere(conf_dir: Path, uri: str, known: str) -> None:
+    assert filesystem.absolute(uri) == known == filesystem.absolute(known)
+    assert filesystem.join(filesystem.parent(filesystem.join(uri, "x")), "y") == filesystem.join(known, "y")
+
+
+def test_the_default_file_system_needs_a_configuration(conf_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (conf_dir / "core-site.xml").write_text(CORE.format("file:///"))
+    with pytest.raises(InputError, match=r"^hdfs:///x: .*/core-site.xml: fs.defaultFS is file:///: it must be hdfs://"):
+        filesystem.exists("hdfs:///x")
+    (conf_dir / "core-site.xml").write_text("<configuration>")
+    with pytest.raises(InputError, match=r"core-site.xml: cannot be read: no element found"):
+        filesystem.exists("hdfs:///x")
+    for name in ("HADOOP_CONF_DIR", "HADOOP_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(InputError, match=r"^hdfs:///x: HADOOP_CONF_DIR is not set: set it to"):
+        filesystem.exists("hdfs:///x")
+
+
+@pytest.mark.parametrize(
+    ("path", "uri"),
+    [
+        ("/a b/c", "file:///a b/c"),
+        ("file:///a%20b/c", "file:///a b/c"),
+        ("hdfs://h:1/a//b", "hdfs://h:1/a/b"),
+        ("/a[1]{b}*?", r"file:///a\[1\]\{b\}\*\?"),
+    ],
+)
+def test_paths_for_spark(path: str, uri: str) -> None:
+    assert filesystem.for_spark(path) == uri

@@ -40,7 +40,7 @@ class Feeding:
         self._cluster, self._states = cluster, states
         self._whole = None if frame is not None else manifest.splits["train"]
         if frame is None:
-            frame = spark.read.parquet(filesystem.uri(filesystem.join(data.path, "train")))
+            frame = spark.read.parquet(filesystem.for_spark(filesystem.join(data.path, "train")))
         if ROW_ID not in frame.columns:
             frame = identified(frame, manifest.description)
         token = token_of(cluster.secret.encode())

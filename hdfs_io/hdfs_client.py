@@ -1,0 +1,190 @@
+"""The connection to an HDFS: one client for each process, and how long it waits for whom.
+
+A NameNode that restarts or is in safe mode, and a DataNode that is lost, are waited for: operations are repeated for
+PATIENCE seconds, with lines in the log, and then fail with `Unavailable`. Only a process's first contact with a
+NameNode fails after FIRST_CONTACT seconds, so that a wrong address is known at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from hdfs_native import Client
+
+from sparksplit.errors import RunError
+
+PATIENCE = 120.0
+"""Seconds for which an operation is repeated. A NameNode gives a silent DataNode up after 630 s by default, but offers
+it only to some of the files that are written meanwhile."""
+FIRST_CONTACT = 5.0
+"""Seconds for which a process tries to reach a NameNode that has not answered it yet."""
+STALL = 30.0
+"""Seconds without progress after which an attempt is given up."""
+_PAUSE = 1.0
+_LINE_SECONDS = 10.0
+# The client's own retries of a NameNode that does not answer would last three minutes, and nobody would be told.
+_SETTINGS = {
+    "dfs.client.failover.max.attempts": "3",
+    "dfs.client.failover.sleep.max.millis": "1000",
+    "dfs.client.socket-timeout": "20000",
+}
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+class Unavailable(RunError):
+    """HDFS did not do what was asked within PATIENCE seconds, for a reason that passes."""
+
+
+class _Passing(Exception):
+    """An error that may be gone in a moment."""
+
+
+_clients: dict[tuple[int, str], Client] = {}
+"""By process and authority: a client that was opened before a fork hangs after it. None is ever closed: to drop the
+parent's would hang too. Idle connections to DataNodes are hdfs-native's own and are inherited: a child's first read
+may wait for the socket's time-out, after which it takes another."""
+
+
+def client(authority: str) -> Client:
+    """This process's client of the HDFS at `authority`. Raises OSError where no NameNode answers soon."""
+    key = (os.getpid(), authority)
+    if key not in _clients:
+        try:
+            opened = Client(f"hdfs://{authority}", _SETTINGS)
+        except RuntimeError as error:
+            raise OSError(f"hdfs://{authority}: {translated(error)}") from None
+        _say_hello(authority, opened)
+        _clients[key] = opened
+    return _clients[key]
+
+
+def _say_hello(authority: str, client: Client) -> None:
+    """Raise OSError where no NameNode answers soon."""
+    try:
+        repeat(f"hdfs://{authority}", lambda: client.get_file_info("/"), FIRST_CONTACT)
+    except Unavailable as error:
+        hint = " (nor is it a name service of HADOOP_CONF_DIR)" if "lookup" in str(error) else ""
+        raise OSError(f"no NameNode answers at {authority}: {error.__cause__}{hint}") from None
+    except PermissionError:
+        pass  # whatever it refuses, it answers
+
+
+class _Attempt(threading.Thread, Generic[_T]):
+    """One call of an operation, given up when it has stood still for a while.
+
+    In a thread, because hdfs-native may wait for ever: for a server that accepts a connection and is silent, and in a
+    write whose DataNode was lost (measured: one of five). A call that was given up ends at its next `beat`, if ever.
+    """
+
+    def __init__(self, operation: Callable[[], _T], limit: float) -> None:
+        super().__init__(name="HDFS", daemon=True)
+        self._operation, self._limit = operation, limit
+        self._result: list[_T] = []
+        self._error: BaseException | None = None
+        self._lock = threading.Lock()
+        self._last, self._given_up = time.monotonic(), False
+
+    def run(self) -> None:
+        try:
+            self._result.append(self._operation())
+        except BaseException as error:
+            self._error = error
+
+    def result(self) -> _T:
+        """What the operation returns or raises; _Passing where it stands still."""
+        self.start()
+        while True:
+            self.join(max(0.01, self._last + self._limit - time.monotonic()))
+            if not self.is_alive():
+                break
+            with self._lock:
+                self._given_up = time.monotonic() - self._last > self._limit
+            if self._given_up:
+                raise _Passing(f"no answer for {self._limit:.0f} s")
+        if self._error is not None:
+            raise self._error
+        return self._result[0]
+
+    def beat(self) -> None:
+        with self._lock:
+            if self._given_up:
+                raise SystemExit  # another attempt has taken over
+            self._last = time.monotonic()
+
+
+def beat() -> None:
+    """Say that the operation that `repeat` runs goes on; one that takes long must, between its steps."""
+    attempt = threading.current_thread()
+    if isinstance(attempt, _Attempt):
+        attempt.beat()
+
+
+def repeat(place: str, operation: Callable[[], _T], patience: float | None = None) -> _T:
+    """The operation's result, repeated while its errors may pass. Other errors are raised as OSErrors of one line.
+
+    patience: seconds, PATIENCE where it is None; only that long a wait is worth lines in the log.
+    """
+    level = logging.WARNING if patience is None else logging.DEBUG
+    limit = STALL if patience is None else patience
+    patience = PATIENCE if patience is None else patience
+    end, next_line = time.monotonic() + patience, 0.0
+    while True:
+        try:
+            return _Attempt(operation, limit).result()
+        except Exception as error:  # hdfs-native has no class of its own for most
+            known = translated(error)
+            if not isinstance(known, _Passing):
+                raise known from None
+            now = time.monotonic()
+            if now >= end:
+                raise Unavailable(f"{place}: HDFS could not be used for {patience:.0f} s: {known}") from known
+            if now >= next_line:
+                _log.log(level, "%s: trying again: %s", place, known)
+                next_line = now + _LINE_SECONDS
+            time.sleep(_PAUSE)
+
+
+_RPC = re.compile(r'^(?:Fatal)?RPCError\("([\w.$]+)", "(.*)"\)$', re.DOTALL)
+_OTHER = re.compile(r'^(\w+)\("(.*)"\)$', re.DOTALL)
+_PASSING_CLASSES = {
+    "SafeModeException",
+    "RetriableException",
+    "StandbyException",
+    "ObserverRetryOnActiveException",
+    "NotReplicatedYetException",
+    "ConnectException",
+    "BlockMissingException",
+    "LeaseExpiredException",
+}
+_KNOWN_CLASSES: dict[str, type[OSError]] = {
+    "AccessControlException": PermissionError,
+    "ParentNotDirectoryException": NotADirectoryError,
+}
+
+
+def translated(error: Exception) -> Exception:
+    """An error of hdfs-native as an OSError of one line, or as _Passing."""
+    text = str(error)
+    if isinstance(error, OSError):
+        line = text.split("\n", maxsplit=1)[0]
+        known = isinstance(error, FileNotFoundError | FileExistsError | IsADirectoryError | PermissionError)
+        return type(error)(line) if known else _Passing(re.sub(r" \(os error \d+\)$", "", line))
+    if not isinstance(error, RuntimeError):
+        return error
+    if match := _RPC.match(text):
+        name = match[1].rpartition(".")[2]
+        line = match[2].split("\\n", maxsplit=1)[0].replace('\\"', '"')
+        if name in _PASSING_CLASSES or "could only be written to" in line:
+            return _Passing(line)
+        return _KNOWN_CLASSES.get(name, OSError)(line)
+    match = _OTHER.match(text)
+    line = (match[2] if match else text).split("\\n", maxsplit=1)[0].replace('\\"', '"')
+    return _Passing(line) if match and match[1] in ("DataTransferError", "IOError") else OSError(line)

@@ -1,0 +1,138 @@
+"""The commands from raw rows to predictions on a real HDFS: the bits of a local folder, also without a DataNode."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.utils import AnalysisException
+
+from hdfs_io import filesystem
+from jobs.predict import COMMAND as PREDICT
+from jobs.preprocess import COMMAND as PREPROCESS
+from jobs.quickstart import digits
+from jobs.train import COMMAND as TRAIN
+from tests.hadoop.cluster import HadoopCluster
+
+pytestmark = pytest.mark.slow
+
+TRAINING = {
+    "nodes": 2,
+    "split": "batch",
+    "epochs": 3,
+    "batch_size": 50,
+    "checkpoint.every": 5,
+    "model.build": "models.mlp:build",
+}
+
+
+@pytest.fixture(scope="module")
+def hdfs(hadoop: HadoopCluster) -> Iterator[str]:
+    """A new folder on HDFS, with the digits in it."""
+    path = f"{hadoop.uri}/jobs-{uuid.uuid4().hex}"
+    filesystem.write_bytes(f"{path}/raw/digits.csv.gz", Path(digits()).read_bytes())
+    yield path
+    filesystem.remove(path)
+
+
+@pytest.fixture(scope="module")
+def call(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
+    """Run a command with keys; it must succeed."""
+    empty = tmp_path_factory.mktemp("conf") / "empty.yaml"
+    empty.write_text("{}")
+
+    def run(command: Any, keys: dict[str, Any], *flags: str) -> None:
+        sets = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
+        assert command.main(["--config", str(empty), *sets, *flags]) == 0
+
+    return run
+
+
+def preprocess(call: Callable[..., None], source: str, output: str) -> None:
+    csv = {"format": "csv", "path": source, "header": "false", "dtype": "uint8", "shape": "[8, 8]"}
+    keys = {f"input.{key}": value for key, value in csv.items()} | {"test": 0.2, "scaling": "unit", "output": output}
+    call(PREPROCESS, keys)
+
+
+@pytest.fixture(scope="module")
+def local(call: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the commands leave in a local folder: prepared, run, predictions."""
+    folder = str(tmp_path_factory.mktemp("local"))
+    preprocess(call, digits(), f"{folder}/prepared")
+    call(TRAIN, TRAINING | {"data": f"{folder}/prepared", "output": f"{folder}/run"})
+    keys = {"model": f"{folder}/run", "input": f"{folder}/prepared", "output": f"{folder}/predictions"}
+    call(PREDICT, keys)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def prepared(call: Callable[..., None], hdfs: str) -> str:
+    """The digits prepared from HDFS to HDFS."""
+    preprocess(call, f"{hdfs}/raw", f"{hdfs}/prepared")
+    return f"{hdfs}/prepared"
+
+
+def weights(run: str) -> str:
+    """The digest of a run's weights; the run's ledger must be exact."""
+    record = filesystem.read_json(f"{run}/run.json")
+    assert record["ledger"]["exact"]
+    return str(record["weights"])
+
+
+def test_the_same_bits_as_in_a_local_folder(
+    call: Callable[..., None],
+    hadoop: HadoopCluster,
+    hdfs: str,
+    prepared: str,
+    local: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(hadoop.conf_dir))
+    short = hdfs.replace(hadoop.uri, "hdfs://")  # hdfs:///...
+    preprocess(call, f"{short}/raw", f"{short}/prepared")  # there is nothing to do: it is the same folder
+    for split in ("train", "validation", "test"):
+        files = filesystem.listing(f"{local}/prepared/{split}")
+        assert files == filesystem.listing(f"{prepared}/{split}") and files
+        for name in files:
+            path = f"prepared/{split}/{name}"
+            assert filesystem.read_bytes(f"{hdfs}/{path}") == filesystem.read_bytes(f"{local}/{path}")
+    call(TRAIN, TRAINING | {"data": f"{short}/prepared", "output": f"{short}/run"})
+    assert weights(f"{hdfs}/run") == weights(f"{local}/run")
+    found = filesystem.listing(f"{hdfs}/run")
+    assert set(found) == set(filesystem.listing(f"{local}/run")) and "_SUCCESS" in found
+    call(PREDICT, {"model": f"{short}/run", "input": f"{short}/prepared", "output": f"{short}/predictions"})
+    for name in filesystem.listing(f"{local}/predictions/predictions"):
+        path = f"predictions/predictions/{name}"
+        assert filesystem.read_bytes(f"{hdfs}/{path}") == filesystem.read_bytes(f"{local}/{path}")
+    call(TRAIN, TRAINING | {"data": f"{hdfs}/prepared", "output": f"{hdfs}/run"})  # there is nothing to do
+
+
+def test_a_datanode_is_lost_while_nodes_read_and_write(
+    call: Callable[..., None], hadoop: HadoopCluster, hdfs: str, prepared: str, local: str
+) -> None:
+    hadoop.kill_datanode(0)
+    call(TRAIN, TRAINING | {"data": prepared, "output": f"{hdfs}/run-2"})
+    assert weights(f"{hdfs}/run-2") == weights(f"{local}/run")
+
+
+def test_spark_hands_over_rows_from_hdfs(call: Callable[..., None], hdfs: str, prepared: str, local: str) -> None:
+    call(TRAIN, TRAINING | {"data": prepared, "output": f"{hdfs}/run-3", "input_mode": "spark"})
+    assert weights(f"{hdfs}/run-3") == weights(f"{local}/run")
+
+
+def test_local_paths_stay_local_for_spark_on_a_hadoop_cluster(
+    spark: SparkSession, hadoop: HadoopCluster, tmp_path: Path
+) -> None:
+    folder = f"{tmp_path}/a [b] {{c}}"
+    os.mkdir(folder)  # noqa: PTH102
+    spark.range(7).write.parquet(filesystem.for_spark(folder).replace("\\", "") + "/rows")
+    session = spark.newSession()
+    session.conf.set("fs.defaultFS", hadoop.uri)
+    with pytest.raises(AnalysisException, match=r"Path does not exist: hdfs://"):
+        session.read.parquet(f"{tmp_path}")
+    assert session.read.parquet(filesystem.for_spark(f"{folder}/rows")).count() == 7
