@@ -1,0 +1,75 @@
+"""Misconfigurations that are planted in real clusters: `check` finds each of them, names its key, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+# In executors, before anything else: another version of a package, and a clock that is an hour ahead.
+OTHER_VERSION = "Metadata-Version: 2.1\nName: pyarrow\nVersion: 1.0\n"
+OTHER_CLOCK = "import time\nreal = time.time\ntime.time = lambda: real() + 3600\n"
+
+
+@pytest.fixture
+def found(tmp_path):
+    """Exit status and the lines of what `sparksplit check` finds under Spark's `settings`."""
+
+    def check(settings, *arguments):
+        (tmp_path / "conf").mkdir()
+        text = "".join(f"{key} {value}\n" for key, value in settings.items())
+        (tmp_path / "conf" / "spark-defaults.conf").write_text(text)
+        done = subprocess.run(
+            [sys.executable, "-m", "sparksplit.cli", "check", *arguments],
+            cwd=Path(__file__).parents[3],
+            env={**os.environ, "SPARK_CONF_DIR": str(tmp_path / "conf"), "COLUMNS": "250"},
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        last = max(number for number, line in enumerate(done.stdout.splitlines()) if line[:1] in "└ ")
+        return done.returncode, done.stdout.splitlines()[last + 1 :], done.stderr
+
+    return check
+
+
+def test_what_executors_tell(found, tmp_path):
+    """Four at once: Python workers that start anew, another version, a missing folder, a clock that is ahead."""
+    planted = tmp_path / "planted"
+    (planted / "pyarrow-1.0.dist-info").mkdir(parents=True)
+    (planted / "pyarrow-1.0.dist-info" / "METADATA").write_text(OTHER_VERSION)
+    (planted / "sitecustomize.py").write_text(OTHER_CLOCK)
+    settings = {"spark.python.worker.reuse": "false", "spark.executorEnv.PYTHONPATH": planted}
+    status, lines, errors = found(settings, "--nodes", "2", "--path", "/nowhere/at/all")
+    assert status == 2, errors
+    assert len(lines) == 4, lines
+    assert lines[0].startswith("spark.python.worker.reuse: must be true (is false)")
+    assert lines[1].startswith("pyarrow: must be ") and "(is 1.0 on " in lines[1]
+    assert lines[2].startswith("path: ") and "/nowhere/at/all is not a folder" in lines[2]
+    assert lines[3].startswith("clock: ") and "s ahead of the driver" in lines[3]
+    assert errors.splitlines()[-1] == "sparksplit check: 4 things to put right, listed above"
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments", "expected"),
+    [
+        ({"spark.dynamicAllocation.enabled": "true"}, [], "spark.dynamicAllocation.enabled: must be false (is true)"),
+        ({"spark.speculation": "true"}, [], "spark.speculation: must be false (is true)"),
+        ({"spark.master": "local-cluster[2,2,1024]"}, [], "spark.task.cpus: an executor must have one task slot (has 2)"),
+        ({"spark.master": "local[2]"}, [], "spark.master: local[2] runs everything in one process"),
+        ({"spark.master": "local-cluster[2,1,1024]"}, ["--nodes", "3"], "nodes: 3 nodes need 3 executors and there are 2"),
+        ({"spark.executor.pyspark.memory": "2g"}, [], "spark.executor.pyspark.memory: must not be set (is 2g)"),
+        ({"spark.executor.resource.gpu.amount": "1"}, [], "spark.task.resource.gpu.amount: is missing"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)
+def test_a_wrong_setting(found, settings, arguments, expected):
+    status, lines, errors = found(settings, *arguments)
+    assert status == 2, errors
+    assert any(line.startswith(expected) for line in lines), (lines, errors)
