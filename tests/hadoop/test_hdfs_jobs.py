@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,8 @@ TRAINING = {
     "checkpoint.every": 5,
     "model.build": "models.mlp:build",
 }
+
+SLOWLY = TRAINING | {"cache_mb": 0, "transform": f"{Path(__file__).parents[1]}/training/models.py:slowly"}
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +89,24 @@ def weights(run: str) -> str:
     return str(record["weights"])
 
 
+@contextmanager
+def at_the_first_checkpoint(run: str, happens: Callable[[], None]) -> Iterator[None]:
+    """Do `happens` in the background once `run` has a checkpoint, before it has ended."""
+
+    def watch() -> None:
+        end = time.monotonic() + 120
+        while not filesystem.listing(f"{run}/checkpoints"):
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        assert not filesystem.exists(f"{run}/_SUCCESS")
+        happens()
+
+    with ThreadPoolExecutor(1) as pool:
+        watching = pool.submit(watch)
+        yield
+        watching.result()
+
+
 def test_the_same_bits_as_in_a_local_folder(
     call: Callable[..., None],
     hadoop: HadoopCluster,
@@ -112,12 +135,61 @@ def test_the_same_bits_as_in_a_local_folder(
     call(TRAIN, TRAINING | {"data": f"{hdfs}/prepared", "output": f"{hdfs}/run"})  # there is nothing to do
 
 
+# A kill at the start of a phase is the hardest case: the NameNode offers the dead DataNode for ten more seconds.
+
+
+def test_a_datanode_is_lost_while_spark_prepares(
+    call: Callable[..., None], hadoop: HadoopCluster, hdfs: str, local: str
+) -> None:
+    hadoop.kill_datanode(0)
+    preprocess(call, f"{hdfs}/raw", f"{hdfs}/prepared-2")
+    manifests = [
+        filesystem.read_json(f"{folder}/manifest.json") for folder in (f"{hdfs}/prepared-2", f"{local}/prepared")
+    ]
+    assert manifests[0]["splits"] == manifests[1]["splits"]
+
+
 def test_a_datanode_is_lost_while_nodes_read_and_write(
     call: Callable[..., None], hadoop: HadoopCluster, hdfs: str, prepared: str, local: str
 ) -> None:
     hadoop.kill_datanode(0)
     call(TRAIN, TRAINING | {"data": prepared, "output": f"{hdfs}/run-2"})
     assert weights(f"{hdfs}/run-2") == weights(f"{local}/run")
+
+
+def test_a_datanode_is_lost_between_two_checkpoints(
+    call: Callable[..., None], hadoop: HadoopCluster, hdfs: str, prepared: str, local: str
+) -> None:
+    run = f"{hdfs}/run-4"
+    with at_the_first_checkpoint(run, lambda: hadoop.kill_datanode(1)):
+        call(TRAIN, SLOWLY | {"data": prepared, "output": run})
+    assert weights(run) == weights(f"{local}/run")
+
+
+def test_a_datanode_is_lost_while_spark_predicts(
+    call: Callable[..., None], hadoop: HadoopCluster, hdfs: str, prepared: str, local: str
+) -> None:
+    call(TRAIN, TRAINING | {"data": prepared, "output": f"{hdfs}/run-5"})
+    hadoop.await_replicated()
+    hadoop.kill_datanode(0)
+    call(PREDICT, {"model": f"{hdfs}/run-5", "input": prepared, "output": f"{hdfs}/predictions-5"})
+    found = [filesystem.read_json(f"{path}/metrics.json") for path in (f"{hdfs}/predictions-5", f"{local}/predictions")]
+    assert found[0]["metrics"] == found[1]["metrics"]
+
+
+def test_a_namenode_that_restarts_while_nodes_train_is_waited_for(
+    call: Callable[..., None], hadoop: HadoopCluster, hdfs: str, prepared: str, local: str
+) -> None:
+    run = f"{hdfs}/run-6"
+
+    def restart() -> None:
+        hadoop.stop_namenode()
+        time.sleep(5)  # for operators, this is a short one
+        hadoop.restart_namenode()
+
+    with at_the_first_checkpoint(run, restart):
+        call(TRAIN, SLOWLY | {"data": prepared, "output": run})
+    assert weights(run) == weights(f"{local}/run")
 
 
 def test_spark_hands_over_rows_from_hdfs(call: Callable[..., None], hdfs: str, prepared: str, local: str) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import uuid
 
 import numpy as np
 import pytest
 
+from hdfs_io import filesystem
+from jobs.predict import COMMAND as PREDICT
+from jobs.preprocess import COMMAND as PREPROCESS
+from jobs.train import COMMAND as TRAIN
 from operations.config import PackageConfig
 from operations.package import package
 from tests.hadoop.submit import explain
@@ -31,8 +36,16 @@ def fail(data):
 
 
 @pytest.fixture(scope="module")
-def shipped(tmp_path_factory):
-    """What `package` makes, and a user's own files beside it."""
+def place(hadoop):
+    """A new folder on HDFS."""
+    path = f"{hadoop.uri}/yarn-{uuid.uuid4().hex}"
+    yield path
+    filesystem.remove(path)
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory, place):
+    """A local folder: what `package` makes, and a user's own files beside it. Rows and results are on HDFS."""
     folder = tmp_path_factory.mktemp("shipped")
     list(package(PackageConfig(output=str(folder))))
     (folder / "mine.py").write_text(MODEL)
@@ -40,7 +53,15 @@ def shipped(tmp_path_factory):
     label = draw.integers(0, 3, 400)
     rows = np.column_stack([draw.normal(label[:, None], 0.1, (400, 4)), label])
     np.savetxt(folder / "rows.csv", rows, fmt=["%.6f"] * 4 + ["%d"], delimiter=",")
-    configs = {
+    filesystem.write_bytes(f"{place}/rows.csv", (folder / "rows.csv").read_bytes())
+    for name, config in configs(place, "mine.py").items():
+        (folder / name).write_text(json.dumps(config))
+    return folder
+
+
+def configs(folder, model):
+    """The three jobs' configurations, with everything in `folder`."""
+    return {
         "prepare.yaml": {
             "input": {"format": "csv", "path": f"{folder}/rows.csv", "header": False, "label": -1},
             "output": f"{folder}/prepared",
@@ -50,7 +71,7 @@ def shipped(tmp_path_factory):
         "train.yaml": {
             "data": f"{folder}/prepared",
             "output": f"{folder}/run",
-            "model": {"build": "mine.py:build"},
+            "model": {"build": f"{model}:build"},
             "nodes": 2,
             "split": "batch",
             "batch_size": 16,
@@ -58,9 +79,6 @@ def shipped(tmp_path_factory):
         },
         "predict.yaml": {"model": f"{folder}/run", "input": f"{folder}/prepared", "output": f"{folder}/predictions"},
     }
-    for name, config in configs.items():
-        (folder / name).write_text(json.dumps(config))
-    return folder
 
 
 @pytest.fixture
@@ -90,23 +108,39 @@ def ok(application):
     return application.output + "".join(application.containers.values())
 
 
-def test_prepare_train_in_both_input_modes_and_predict_in_cluster_mode(shipped, run):
+@pytest.fixture
+def local(shipped, spark, tmp_path):
+    """The same jobs in a local folder, on a local cluster."""
+    (tmp_path / "rows.csv").write_bytes((shipped / "rows.csv").read_bytes())
+    for (name, config), command in zip(
+        configs(tmp_path, shipped / "mine.py").items(), (PREPROCESS, TRAIN, PREDICT), strict=True
+    ):
+        (tmp_path / name).write_text(json.dumps(config))
+        assert command.main(["--config", str(tmp_path / name)]) == 0
+    return str(tmp_path)
+
+
+def test_the_jobs_on_yarn_and_hdfs_give_the_bits_of_a_local_folder(shipped, place, run, local):
+    """Invariant 1, in cluster mode: preprocess, train in both input modes, predict."""
     ok(run("preprocess", "--config", "prepare.yaml"))
     ok(run("train", "--config", "train.yaml"))
-    fed = ("--set", "input_mode=spark", "--set", f"output={shipped}/fed")
+    fed = ("--set", "input_mode=spark", "--set", f"output={place}/fed")
     ok(run("train", "--config", "train.yaml", *fed, executors=3))
     ok(run("predict", "--config", "predict.yaml"))
     # A scheduler's retry of what is done succeeds, for YARN too.
     assert "nothing to do" in ok(run("train", "--config", "train.yaml"))
-    first, second = (json.loads((shipped / name / "run.json").read_text()) for name in ("run", "fed"))
-    assert first["ledger"]["exact"] and first["application_id"].startswith("application_")
-    assert first["weights"] == second["weights"]
-    assert json.loads((shipped / "predictions" / "metrics.json").read_text())["rows"] > 0
+    runs = [filesystem.read_json(f"{folder}/run.json") for folder in (f"{local}/run", f"{place}/run", f"{place}/fed")]
+    assert all(found["ledger"]["exact"] for found in runs)
+    assert [found["application_id"].startswith("application_") for found in runs] == [False, True, True]
+    for key in ("weights", "metrics", "rows", "updates"):
+        assert runs[0][key] == runs[1][key] == runs[2][key], key
+    metrics = [filesystem.read_json(f"{folder}/predictions/metrics.json") for folder in (local, place)]
+    assert metrics[0]["metrics"] == metrics[1]["metrics"] and metrics[0]["rows"] > 0
 
 
-def test_check_finds_a_ready_cluster_and_a_wrong_setting(shipped, run):
+def test_check_finds_a_ready_cluster_and_a_wrong_setting(place, run):
     assert "ready: nothing was found" in ok(
-        run("check", "--path", str(shipped), settings={"spark.executor.memoryOverhead": "1100m"})
+        run("check", "--path", place, settings={"spark.executor.memoryOverhead": "1100m"})
     )
     application = run("check", mode="client", settings={"spark.executor.memoryOverhead": "400m"})
     assert application.status == 2
@@ -126,11 +160,11 @@ def test_check_finds_a_ready_cluster_and_a_wrong_setting(shipped, run):
     ],
 )
 def test_settings_under_which_train_cannot_run_end_it_soon_and_are_named(
-    shipped, run, prepared, settings, executors, said
+    shipped, place, run, prepared, settings, executors, said
 ):
     limit = settings.get("start", "120")
     spark = {key: value for key, value in settings.items() if key != "start"}
-    changed = ["--set", f"output={shipped}/never", "--set", f"start_timeout={limit}"]
+    changed = ["--set", f"output={place}/never", "--set", f"start_timeout={limit}"]
     if executors == 3:
         changed += ["--set", "nodes=3"]
     config = ["--config", str(shipped / "train.yaml"), "--set", f"model.build={shipped}/mine.py:build"]
@@ -140,20 +174,20 @@ def test_settings_under_which_train_cannot_run_end_it_soon_and_are_named(
 
 
 @pytest.fixture
-def prepared(shipped, run):
+def prepared(place, run):
     """The data set, whichever test comes first."""
-    if not (shipped / "prepared" / "_SUCCESS").exists():
+    if not filesystem.exists(f"{place}/prepared/_SUCCESS"):
         ok(run("preprocess", "--config", "prepare.yaml"))
 
 
-def test_the_first_error_and_the_way_to_the_logs(shipped, run, prepared):
-    config = ["--config", str(shipped / "train.yaml"), "--set", f"output={shipped}/failed"]
+def test_the_first_error_and_the_way_to_the_logs(shipped, place, run, prepared):
+    config = ["--config", str(shipped / "train.yaml"), "--set", f"output={place}/failed"]
     application = run("train", *config, "--set", f"model.build={shipped}/mine.py:fail", mode="client")
     assert application.status != 0
     assert "no such layer, for the test" in application.output, explain(application)
 
 
-def test_each_node_sees_the_gpu_that_yarn_and_spark_gave_it(shipped, run, prepared, tmp_path):
+def test_each_node_sees_the_gpu_that_yarn_and_spark_gave_it(place, run, prepared, tmp_path):
     discovery = tmp_path / "pretended.sh"
     discovery.write_text("""#!/bin/sh\necho '{"name": "gpu", "addresses": ["7"]}'\n""")
     discovery.chmod(0o755)
@@ -163,7 +197,7 @@ def test_each_node_sees_the_gpu_that_yarn_and_spark_gave_it(shipped, run, prepar
         "spark.executor.resource.gpu.discoveryScript": "./pretended.sh",
     }
     said = ok(
-        run("train", "--config", "train.yaml", "--set", f"output={shipped}/gpu", settings=settings, files=[discovery])
+        run("train", "--config", "train.yaml", "--set", f"output={place}/gpu", settings=settings, files=[discovery])
     )
     assert said.count("NODE SEES '7'") == 2
     # The same GPU twice on one host: what `check` is there to find.
