@@ -172,9 +172,10 @@ def test_a_datanode_is_lost_while_spark_predicts(
     call(TRAIN, TRAINING | {"data": prepared, "output": f"{hdfs}/run-5"})
     hadoop.await_replicated()
     hadoop.kill_datanode(0)
-    call(PREDICT, {"model": f"{hdfs}/run-5", "input": prepared, "output": f"{hdfs}/predictions-5"})
-    found = [filesystem.read_json(f"{path}/metrics.json") for path in (f"{hdfs}/predictions-5", f"{local}/predictions")]
-    assert found[0]["metrics"] == found[1]["metrics"]
+    predictions = f"{hdfs}/predictions-5"
+    call(PREDICT, {"model": f"{hdfs}/run-5", "input": prepared, "output": predictions})
+    found, expected = (filesystem.read_json(f"{path}/metrics.json") for path in (predictions, f"{local}/predictions"))
+    assert found == expected | {"model": found["model"], "input": prepared}
 
 
 def test_a_namenode_that_restarts_while_nodes_train_is_waited_for(

@@ -134,8 +134,8 @@ def test_the_jobs_on_yarn_and_hdfs_give_the_bits_of_a_local_folder(shipped, plac
     assert [found["application_id"].startswith("application_") for found in runs] == [False, True, True]
     for key in ("weights", "metrics", "rows", "updates"):
         assert runs[0][key] == runs[1][key] == runs[2][key], key
-    metrics = [filesystem.read_json(f"{folder}/predictions/metrics.json") for folder in (local, place)]
-    assert metrics[0]["metrics"] == metrics[1]["metrics"] and metrics[0]["rows"] > 0
+    found, expected = (filesystem.read_json(f"{folder}/predictions/metrics.json") for folder in (place, local))
+    assert found == expected | {"model": found["model"], "input": f"{place}/prepared"}
 
 
 def test_check_finds_a_ready_cluster_and_a_wrong_setting(place, run):
@@ -197,9 +197,11 @@ def test_each_node_sees_the_gpu_that_yarn_and_spark_gave_it(place, run, prepared
         "spark.executor.resource.gpu.discoveryScript": "./pretended.sh",
     }
     said = ok(
-        run("train", "--config", "train.yaml", "--set", f"output={place}/gpu", settings=settings, files=[discovery])
+        run(
+            "train", "--config", "train.yaml", "--set", f"output={place}/gpu", settings=settings, files=[str(discovery)]
+        )
     )
     assert said.count("NODE SEES '7'") == 2
     # The same GPU twice on one host: what `check` is there to find.
-    application = run("check", mode="client", settings=settings, files=[discovery])
+    application = run("check", mode="client", settings=settings, files=[str(discovery)])
     assert application.status == 2 and "were given GPU 7" in application.output, explain(application)
