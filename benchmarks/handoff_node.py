@@ -92,13 +92,15 @@ def _arriving(member: Any, data: PreparedDataSet, receiver: Receiver) -> int:
 
 
 def _read(source: RowSource, own: order.Ints, epoch: int, batch_size: int) -> tuple[int, float, float]:
-    """(rows, begin, end) of one epoch without a cache."""
+    """(rows, begin, end) of `epoch`, counted from 0, without a cache; the ones before it are the warm-up."""
     feed = Feed(source, own, batch_size=batch_size, cache=0)
     feed.max_updates = UPDATES_PER_CHUNK
-    begin = time.time()
-    rows = _consume(feed.epoch(epoch))
+    for number in range(epoch + 1):
+        begin = time.time()
+        rows = _consume(feed.epoch(number))
+        end = time.time()
     feed.close()
-    return rows, begin, time.time()
+    return rows, begin, end
 
 
 def _consume(chunks: Iterable[Chunk]) -> int:

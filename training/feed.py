@@ -9,6 +9,7 @@ otherwise two windows are in memory at a time, so that memory does not depend on
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -107,6 +108,7 @@ class Feed:
         self._local = threading.local()
         self._readers: list[RowReader] = []
         self._lock = threading.Lock()
+        self._spare: list[Rows] = []
         self._keep = int(self._own_rows.sum()) * self._assembler.row_bytes <= cache
         self._whole: RandomRows | None = None if self._keep else source.at_hand()
 
@@ -248,13 +250,23 @@ class Feed:
             [min(self._block_rows, int(rows) - block * self._block_rows) for block in chosen]
             for rows, chosen in zip(self._own_rows, blocks, strict=True)
         ]
-        rows = self._assembler.empty(sum(map(sum, counts)))
+        rows = self._room(sum(map(sum, counts)))
         jobs, start = [], 0
         for lane, chosen, sizes in zip(self._lanes.tolist(), blocks, counts, strict=True):
             if chosen:
                 jobs.append(self._pool.submit(self._read_lane, rows, start, lane, chosen))
             start += sum(sizes)
         return _Loading([], jobs, rows)
+
+    def _room(self, count: int) -> Rows:
+        """Rows to read into: a window's that nobody holds any more, since the first touch of new memory is slow."""
+        kept = self._spare.pop() if self._spare else None
+        if kept is None or len(kept.row_ids) < count:
+            kept = self._assembler.empty(count)
+        label = None if kept.label is None else kept.label[:count]
+        rows = Rows(kept.row_ids[:count], [tensor[:count] for tensor in kept.tensors], label)
+        weakref.finalize(rows, self._spare.append, kept).atexit = False
+        return rows
 
     def _read_lane(self, rows: Rows, start: int, lane: int, blocks: Sequence[int]) -> None:
         reader = getattr(self._local, "reader", None)
