@@ -37,6 +37,16 @@ def python() -> Path:
         _unavailable(str(error))
 
 
+SLOWLY = """
+import time
+from pathlib import Path
+
+def slowly(tensors, label, seeds):
+    time.sleep(1.0 if Path({slow!r}).exists() else 0.0)
+    return tensors, label
+"""
+
+
 class Site:
     """An Airflow home, the pipeline's settings, raw data (the handwritten digits) and outputs, in one folder."""
 
@@ -105,10 +115,19 @@ class Site:
             "timeout_hours": {"preprocess": 1, "train": 1, "predict": 1},
         }
 
-    def train_for(self, epochs: int) -> None:
+    def train_for(self, epochs: int, **keys: str) -> None:
         """Make the model train so long, with a checkpoint at each epoch's end."""
         file = self.folder / "train.yaml"
-        file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"epochs": epochs}))
+        file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"epochs": epochs, **keys}))
+
+    def train_slowly(self, epochs: int) -> Path:
+        """As `train_for`, a second and more for each epoch while the file that is returned exists."""
+        slow = self.folder / "slow"
+        slow.touch()
+        transform = self.folder / "mine.py"
+        transform.write_text(SLOWLY.format(slow=str(slow)))
+        self.train_for(epochs, transform=f"{transform}:slowly")
+        return slow
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Airflow's Python with `arguments`, writing to the file `log`."""

@@ -167,32 +167,39 @@ def test_a_bad_row_fails_the_task_at_once_and_leaves_nothing(site: Site) -> None
 
 
 def test_a_killed_spark_submit_is_retried_and_resumes(site: Site) -> None:
-    site.train_for(300)
+    slow = site.train_slowly(40)
     running = site.start("-m", "airflow", "dags", "test", "sparksplit_pipeline")
     eventually(lambda: running.poll() is not None or list(site.out.glob("runs/*/checkpoints/update-*")))
     (prepared,) = (site.out / "prepared").iterdir()
     before = {path: path.stat().st_mtime_ns for path in prepared.rglob("*")}
     (submit,) = site.processes("java", "jobs/train.py")
     submit.send_signal(signal.SIGKILL)
+    slow.unlink()
     assert running.wait(700) == 0, site.log.read_text()[-3000:]
     assert site.states() == dict.fromkeys(("preprocess", "train", "predict"), "success")
     assert site.tasks()["train"][1] >= 2
     (file,) = site.out.glob("runs/*/run.json")
     run = json.loads(file.read_text())
-    assert run["resumed"] and run["ledger"]["exact"] and run["epochs"] == 300
+    assert run["resumed"] and run["ledger"]["exact"] and run["epochs"] == 40
     assert {path: path.stat().st_mtime_ns for path in prepared.rglob("*")} == before
     assert site.processes() == []
 
 
 def test_a_run_whose_predecessor_still_trains_takes_over(site: Site) -> None:
     """Airflow's task is killed, its spark-submit is not: nobody watches it any more, and nobody ends it."""
-    site.train_for(1200)
+    slow = site.train_slowly(60)
     running = site.start(str(Path(__file__).with_name("run_dag.py")), DATE)
     eventually(lambda: running.poll() is not None or list(site.out.glob("runs/*/checkpoints/update-*")))
     running.kill()
     running.wait()
     (orphan,) = site.processes("java", "jobs/train.py")
-    assert site.run(DATE) == 0, site.log.read_text()[-3000:]
+    (owner,) = site.out.glob("runs/*/_OWNER")
+    first = owner.read_text()
+    successor = site.start(str(Path(__file__).with_name("run_dag.py")), DATE)
+    eventually(lambda: successor.poll() is not None or owner.read_text() != first)
+    assert orphan.is_running()
+    slow.unlink()
+    assert successor.wait(300) == 0, site.log.read_text()[-3000:]
     assert site.tasks()["train"] == ("success", 1)
     run = json.loads((site.out / "runs" / DATE / "run.json").read_text())
     assert run["resumed"] and run["ledger"]["exact"]
