@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
@@ -32,11 +32,15 @@ class Output:
         self.config_hash = config_hash
         self.owner = uuid.uuid4().hex
 
-    def decide(self, overwrite: bool = False, resume: bool = False) -> Literal["done", "fresh", "resume"]:
+    def decide(
+        self, overwrite: bool = False, resume: bool = False, resumable: Collection[str] = ()
+    ) -> Literal["done", "fresh", "resume"]:
         """What is to be done, without doing it.
 
         done: it is complete and was made with the same configuration. fresh: there is nothing, or something incomplete
         or to be overwritten, that the new output will replace. resume: it is incomplete and may be gone on with.
+
+        resumable: hashes of configurations, beside the own, whose unfinished output may be gone on with.
 
         Raises UsageError where the folder was made with another configuration, or is not sparksplit's: that one is
         never replaced, not even with `overwrite`.
@@ -52,14 +56,15 @@ class Output:
             raise UsageError(f"{self.path}: exists and is not an output of sparksplit; choose another folder")
         if overwrite:
             return "fresh"
-        same = self._recorded_hash() == self.config_hash
+        recorded = self._recorded_hash()
+        same = recorded == self.config_hash
         if SUCCESS in names:
             if same:
                 return "done"
             raise UsageError(f"{self.path}: exists, made with another configuration; --overwrite replaces it")
         if not resume:
             return "fresh"
-        if same:
+        if same or recorded in resumable:
             return "resume"
         raise UsageError(f"{self.path}: cannot be resumed: it was begun with another configuration")
 
@@ -93,15 +98,15 @@ class Output:
         self._sweep()
         filesystem.remove(self.path)
         filesystem.make_folder(self.path)
-        self._mark(self.path)
         self.claim()
 
     def claim(self) -> None:
-        """Make this the one that fills up the output in place.
+        """Make this the one that fills up the output in place, under its own configuration.
 
         A predecessor may still be running: where a scheduler has lost sight of it, nobody ends it. It is not waited
         for; it ends by itself when it next calls `check_owner`.
         """
+        self._mark(self.path)
         filesystem.write_bytes(filesystem.join(self.path, OWNER), self.owner.encode())
 
     def complete(self) -> None:

@@ -17,6 +17,7 @@ from models.description import DataDescription
 from training.config import OptimizerConfig, TrainConfig
 from training.functions import FunctionError, load
 from training.inputs import Inputs
+from training.rates import WarmedUp
 
 
 def describe(description: Description, rows: int) -> DataDescription:
@@ -52,8 +53,11 @@ def build_model(config: TrainConfig, source: str | None, data: DataDescription, 
     return model
 
 
-def build_optimizer(config: TrainConfig) -> Any:
-    """The Keras optimizer. Raises ConfigError for an unknown name or argument."""
+def build_optimizer(config: TrainConfig, warmed_up: WarmedUp | None = None) -> Any:
+    """The Keras optimizer. Raises ConfigError for an unknown name or argument.
+
+    warmed_up: takes the learning rate's place, and the rate itself, where the way changes it.
+    """
     optimizer: OptimizerConfig = config.optimizer
     arguments = dict(optimizer.model_extra or {})
     rate = optimizer.learning_rate
@@ -68,6 +72,9 @@ def build_optimizer(config: TrainConfig) -> Any:
             _name(config, "optimizer.learning_rate", rate),
             schedule,
         )
+    if warmed_up is not None:
+        warmed_up.rate = arguments["learning_rate"]
+        arguments["learning_rate"] = warmed_up
     return _deserialize(
         config, "optimizer.name", keras.optimizers, keras.optimizers.Optimizer, optimizer.name, arguments
     )

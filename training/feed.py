@@ -77,7 +77,8 @@ class Feed:
 
     batch_size: rows of a global mini-batch. seed: of the order and of the transform. window: blocks permuted together.
     cache: bytes up to which the node keeps its rows. readers: threads that read blocks and assemble chunks.
-    chunk_bytes: size of a chunk's tensors. shuffled: False keeps the stored order (validation, test).
+    chunk_bytes: size of a chunk's tensors. copies: nodes that have mini-batches of their own at the same time.
+    shuffled: False keeps the stored order (validation, test).
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Feed:
         readers: int = 1,
         chunk_bytes: int = 4 << 20,
         transform: Transform | None = None,
+        copies: int = 1,
         shuffled: bool = True,
     ) -> None:
         self._source, self._lanes = source, lanes
@@ -99,7 +101,7 @@ class Feed:
         self._own_rows = self._lane_rows[lanes]
         self._block_rows, self._window = source.block_rows, window
         self._assembler = Assembler(source.tensors, source.label, seed, transform)
-        self._batch_size, self._seed, self._shuffled = batch_size, seed, shuffled
+        self._batch_size, self._seed, self._shuffled, self._copies = batch_size, seed, shuffled, copies
         self._even, self._share = order.even_share(self._lane_rows, lanes, batch_size)
         self._chunk_rows = max(1, chunk_bytes // self._assembler.row_bytes)
         self.max_updates = 1
@@ -286,7 +288,7 @@ class Feed:
 
     def _assemble(self, epoch: int, first: int, pieces: list[Piece], offsets: npt.NDArray[np.int64]) -> Chunk:
         until = first + len(offsets) - 1
-        totals = order.batch_rows(self.rows, self._batch_size, first, until)
+        totals = order.batch_rows(self.rows, self._batch_size, first, until) * self._copies
         share = self._share if until <= self._even else None
         return self._assembler.chunk(epoch, first, pieces, offsets, totals, share)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -61,9 +61,10 @@ class Hooks:
 
 
 class Loop:
-    """Runs `epochs` from where `progress` is.
+    """Runs what is left of `epochs` from where `progress` is.
 
-    every: updates between checkpoints, None for one at each epoch's end. validation: None without validation rows.
+    epochs: by rank, the epochs of the rounds that are not finished, as Split.epochs gives them. every: updates between
+    checkpoints, None for one at each round's end. validation: None without validation rows.
     """
 
     def __init__(
@@ -75,13 +76,15 @@ class Loop:
         reporter: Reporter,
         hooks: Hooks,
         *,
-        epochs: range,
+        epochs: Sequence[range],
         every: int | None,
         progress: Progress,
     ) -> None:
         self._step, self._feed, self._validation = step, feed, validation
         self._transport, self._reporter, self._hooks = transport, reporter, hooks
         self._epochs, self._every = epochs, every
+        self._passes = max((own[-1] + 1 for own in epochs if own), default=0)
+        self._round: list[int] = []
         self._begun_with = progress
         self._ledger = Ledger.from_json(progress.ledger)
         self._history = list(progress.history)
@@ -93,22 +96,23 @@ class Loop:
 
     def run(self) -> Progress:
         """Train to the end. Raises RunError where the loss is no longer finite."""
-        self._reporter.state(update=self._update, epochs=len(self._epochs))
+        self._reporter.state(update=self._update, epochs=self._passes)
         self._report_length()
-        for number, epoch in enumerate(self._epochs):
+        finished = self._update // self._feed.updates if self._update else 0
+        for number, epochs in enumerate(zip(*self._epochs, strict=True), finished):
+            self._round = list(epochs)
             # A feed of rows that arrive knows its length only when its first epoch has ended.
             base = number * self._feed.updates if number or self._feed.exact else 0
-            if self._update and number < self._update // self._feed.updates:
-                continue
             began = time.perf_counter()
-            trained = self._train_epoch(epoch, base)
+            trained = self._train_epoch(self._round[self._transport.rank], base)
             self._report_length()
-            self._finish_epoch(epoch, trained, began)
+            self._finish_round(trained, began)
         return self._progress()
 
     def _report_length(self) -> None:
         if self._feed.exact:
-            self._reporter.state(updates=len(self._epochs) * self._feed.updates)
+            rounds = self._begun_with.update // self._feed.updates + len(self._epochs[0])
+            self._reporter.state(updates=rounds * self._feed.updates)
 
     def _train_epoch(self, epoch: int, base: int) -> float:
         """The rest of one epoch; the seconds it took, without its first chunk, checkpoints and waiting to begin."""
@@ -130,7 +134,9 @@ class Loop:
             spent = time.perf_counter() - began
             seconds += time.perf_counter() - waited
             self._feed.max_updates = max(1, min(4 * chunk.updates, int(_CHUNK_SECONDS * chunk.updates / spent)))
-            if self._every and self._update % self._every == 0 and self._feed.exact:
+            # At a round's end its record belongs into the checkpoint, too.
+            within = self._feed.exact and self._update % self._feed.updates
+            if within and self._every and self._update % self._every == 0:
                 self._save()
             waited = time.perf_counter()
         return seconds
@@ -151,15 +157,15 @@ class Loop:
         self._update = base + chunk.first + chunk.updates
         self._reporter.state(
             update=self._update,
-            epoch=epoch,
+            epoch=self._round[0],
             loss=float(losses[-1]),
             rows=self.own_rows,
             sync_seconds=self._transport.seconds,
         )
 
-    def _finish_epoch(self, epoch: int, seconds: float, began: float) -> None:
-        self._ledger.entries[epoch] = self._agreed(epoch)
-        record: dict[str, Any] = {"epoch": epoch + 1, "updates": self._update}
+    def _finish_round(self, seconds: float, began: float) -> None:
+        self._ledger.entries.update(self._agreed())
+        record: dict[str, Any] = {"epoch": max(self._round) + 1, "updates": self._update}
         record["train"] = {"loss": self._loss_sum / max(1, self._loss_rows), **self._step.metric_results()}
         if self._validation is not None:
             with self._reporter.phase("validation"):
@@ -173,14 +179,17 @@ class Loop:
         self._history.append(record)
         self._loss_sum, self._loss_rows, self._own = 0.0, 0, Entry()
         self._hooks.epoch_done(self._history)
-        if self._every is None:
+        if self._every is None or self._update % self._every == 0:
             self._save()
 
-    def _agreed(self, epoch: int) -> Entry:
-        """The ledger's entry of `epoch` over all nodes, with what was seen before a resume."""
-        mine = np.array([self._own.rows, self._own.checksum], np.uint64)
-        rows, checksum = (int(value) for value in self._transport.sum([mine])[0])
-        return self._ledger.entries.get(epoch, Entry()) + Entry(rows, checksum)
+    def _agreed(self) -> dict[int, Entry]:
+        """The ledger's entries of the round's epochs over all nodes, with what was seen before a resume."""
+        seen = np.zeros((self._transport.size, 2), np.uint64)
+        seen[self._transport.rank] = self._own.rows, self._own.checksum
+        entries = {epoch: self._ledger.entries.get(epoch, Entry()) for epoch in self._round}
+        for epoch, (rows, checksum) in zip(self._round, self._transport.sum([seen])[0].tolist(), strict=True):
+            entries[epoch] += Entry(rows, checksum)
+        return entries
 
     def _save(self) -> None:
         began = time.perf_counter()
@@ -190,10 +199,8 @@ class Loop:
 
     def _progress(self) -> Progress:
         ledger = Ledger(self._ledger.entries)
-        per_epoch = self._feed.updates
-        if self._update % per_epoch:
-            epoch = self._epochs[self._update // per_epoch]
-            ledger.entries[epoch] = self._agreed(epoch)
+        if self._update % self._feed.updates:
+            ledger.entries.update(self._agreed())
         return replace(
             self._begun_with,
             update=self._update,

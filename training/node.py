@@ -15,7 +15,7 @@ from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.publish import check_owner
 from sparksplit.config import Source, parse
 from sparksplit.errors import RunError
-from training import checkpoints
+from training import checkpoints, order
 from training.checkpoints import Progress
 from training.chunks import Assembler, Transform
 from training.cluster import Member
@@ -95,6 +95,7 @@ class _Session:
         # Keras and all that imports it come after the settings and the collectives.
         from training import build
         from training.inputs import Inputs
+        from training.rates import WarmedUp
         from training.step import Step
 
         sources = member.payload["sources"]
@@ -102,15 +103,16 @@ class _Session:
         self._inputs = Inputs(manifest.description)
         described = build.describe(manifest.description, manifest.splits["train"].rows)
         self._model = build.build_model(config, sources.get("model.build"), described, self._inputs)
-        self._optimizer = build.build_optimizer(config)
+        way = WAYS[config.split]
+        self._warmed_up = WarmedUp(member.size) if way.scaled_rate else None
+        self._optimizer = build.build_optimizer(config, self._warmed_up)
         loss = build.build_loss(config, described, self._model, self._inputs)
         metrics = build.build_metrics(config, described, self._model, self._inputs)
-        way = WAYS[config.split]
         sync = way.sync(self._transport)
         self._step = Step(self._model, self._optimizer, loss, metrics, self._inputs, sync, self._transport)
         self._scatter_random_states()
+        self._split = way.split
         self._lanes = way.split.lanes(manifest.lanes, member.rank, member.size)
-        self._epochs = way.split.epochs(config.epochs, member.rank, member.size)
         self._batch_size = way.split.batch_size(config.batch_size, member.size)
         self._cache = config.cache_mb << 20
         self._feeds: list[Feed] = []
@@ -122,9 +124,11 @@ class _Session:
 
         member, config = self._member, self._config
         train = self._train_feed()
+        self._epochs = self._schedule(train)
         batch_size = max(1024, self._batch_size)
+        own = order.owned_lanes(self._data.manifest.lanes, member.rank, member.size)
         validation, test = (
-            self._feed(self._data.split(name), batch_size) if self._data.manifest.splits[name].rows else None
+            self._feed(self._data.split(name), own, batch_size) if self._data.manifest.splits[name].rows else None
             for name in ("validation", "test")
         )
         every = None if config.checkpoint.every == "epoch" else config.checkpoint.every
@@ -159,6 +163,7 @@ class _Session:
             "ledger": progress.ledger,
             "history": progress.history,
             "updates": progress.update,
+            "passes": max(own[-1] + 1 for own in self._epochs) if self._epochs[0] else len(progress.ledger),
             "own_rows": loop.own_rows,
             "sync_bytes": progress.sync_bytes,
             "weights": digest,
@@ -189,14 +194,14 @@ class _Session:
         """The training split: of the prepared data set, or as Spark hands it over."""
         receiver, manifest, member, config = self._receiver, self._data.manifest, self._member, self._config
         if receiver is None:
-            return self._feed(self._data.split("train"), self._batch_size, training=True)
+            return self._feed(self._data.split("train"), self._lanes, self._batch_size, training=True)
         from training.handoff.arrival import ArrivingFeed
         from training.handoff.spool import Spool
 
         def exact(fed: dict[str, Any]) -> Feed:
             files = receiver.finish(fed["partitions"])
             spool = Spool(files, manifest.description, fed["lane_rows"], self._lanes, manifest.block_rows)
-            return self._feed(spool, self._batch_size, training=True)
+            return self._feed(spool, self._lanes, self._batch_size, training=True)
 
         def told() -> Any:
             if member.stopping.is_set():
@@ -224,19 +229,33 @@ class _Session:
             raise config.error("transform", str(error)) from error
         return transform
 
-    def _feed(self, source: RowSource, batch_size: int, training: bool = False) -> Feed:
+    def _schedule(self, train: Feed | ArrivingFeed) -> list[range]:
+        """By rank, the epochs of the rounds that are left; ConfigError for other nodes within a round."""
+        config, progress, size = self._config, self._progress, self._member.size
+        before = progress.resumed[-1]["nodes_before"] if progress.resumed else size
+        if not self._split.shared and before != size and progress.update % train.updates:
+            raise config.error(
+                "nodes", f"must be {before} (is {size}): the checkpoint lies within a round of {before} epochs"
+            )
+        if self._warmed_up is not None:
+            self._warmed_up.updates.assign(train.updates)
+        done = progress.history[-1]["epoch"] if progress.history else 0
+        return [self._split.epochs(done, config.epochs, rank, size) for rank in range(size)]
+
+    def _feed(self, source: RowSource, lanes: order.Ints, batch_size: int, training: bool = False) -> Feed:
         config = self._config
         row_bytes = sum(spec.row_bytes for spec in source.tensors)
-        rows = sum(source.lane_rows[lane] for lane in self._lanes)
+        rows = sum(source.lane_rows[lane] for lane in lanes)
         feed = Feed(
             source,
-            self._lanes,
+            lanes,
             batch_size=batch_size,
             seed=config.seed,
             window=config.window,
             cache=self._cache,
             readers=config.readers,
             transform=self._transform() if training else None,
+            copies=1 if self._split.shared or not training else self._member.size,
             shuffled=training,
         )
         self._cache = max(0, self._cache - rows * row_bytes)

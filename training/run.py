@@ -50,7 +50,8 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
     sources = _sources(config)
     config_hash = _hash(config, data, sources, frame is not None)
     output = Output(config.output, config_hash)
-    decision = output.decide(options.overwrite, options.resume)
+    others = {_hash(config, data, sources, frame is not None, nodes) for nodes in range(1, data.manifest.lanes + 1)}
+    decision = output.decide(options.overwrite, options.resume, others)
     if decision == "done":
         say(f"{output.path}: is complete and was made with this configuration; nothing to do")
         return dict(filesystem.read_json(filesystem.join(output.path, report.RUN)))
@@ -108,10 +109,15 @@ def _feeders(config: TrainConfig) -> int:
     return 1 if config.input_mode == "spark" else 0
 
 
-def _hash(config: TrainConfig, data: PreparedDataSet, sources: dict[str, str], has_frame: bool) -> str:
+def _hash(
+    config: TrainConfig, data: PreparedDataSet, sources: dict[str, str], has_frame: bool, nodes: int | None = None
+) -> str:
+    """nodes: in the configuration's place."""
     values = {key: value for key, value in config.model_dump(mode="json").items() if key not in NOT_IN_HASH}
     if WAYS[config.split].any_nodes:
         del values["nodes"]
+    elif nodes is not None:
+        values["nodes"] = nodes
     hashed = {"command": "train", "config": values, "data": data.digest, "sources": sources}
     return digest({**hashed, "frame": True} if has_frame else hashed)
 
@@ -182,7 +188,8 @@ class _Run:
         config = self.config
         with _Watch(config.nodes) as watch:
             if config.input_mode == "spark" and self.frame is None:
-                watch.rows_to_feed = self.data.manifest.splits["train"].rows
+                copies = 1 if WAYS[config.split].split.shared else config.nodes
+                watch.rows_to_feed = copies * self.data.manifest.splits["train"].rows
             launching = time.monotonic()
             with NodeCluster(
                 self.spark,
@@ -201,7 +208,8 @@ class _Run:
                 if config.input_mode == "spark":
                     from training.handoff.feeding import Feeding
 
-                    with Feeding(self.spark, self.data, self.frame, cluster, watch.states) as feeding:
+                    to_all = not WAYS[config.split].split.shared
+                    with Feeding(self.spark, self.data, self.frame, cluster, watch.states, to_all) as feeding:
                         results = cluster.run(feeding.go_on)
                         trained_on = feeding.fed()
                 else:
@@ -227,14 +235,14 @@ class _Run:
             "rows": trained_on.rows,
             "batch_size": config.batch_size,
             "epochs": config.epochs,
-            "passes": config.epochs,
+            "passes": first["passes"],
             "updates": first["updates"],
             "syncs": first["updates"] if config.nodes > 1 else 0,
             "sync_bytes_per_node": first["sync_bytes"],
             "ledger": {
                 "rows": total.rows,
                 "checksum": str(total.checksum),
-                "exact": ledger.exact(range(config.epochs), trained_on),
+                "exact": ledger.exact(range(first["passes"]), trained_on),
             },
             "seconds": {
                 name: round(sum(result["seconds"].get(name, 0.0) for result in results) / len(results), 3)

@@ -11,13 +11,21 @@ from training import order
 
 
 class Split(Protocol):
-    """Which lanes, which epochs and which mini-batch size a node has; pure functions of integers."""
+    """Which lanes, which epochs and which mini-batch size a node has; pure functions of integers.
+
+    shared: whether a mini-batch is shared by the nodes; else each has mini-batches of its own at the same time.
+    """
+
+    shared: bool
 
     def lanes(self, lanes: int, rank: int, nodes: int) -> npt.NDArray[np.int64]:
         """The lanes that node `rank` reads, ascending."""
 
-    def epochs(self, epochs: int, rank: int, nodes: int) -> range:
-        """The epoch numbers that node `rank` runs, in order."""
+    def epochs(self, done: int, epochs: int, rank: int, nodes: int) -> range:
+        """The epoch numbers that node `rank` still runs, in order, where those below `done` have been run.
+
+        Of the same length on every node: each place is a round, which all nodes begin and end together.
+        """
 
     def batch_size(self, batch_size: int, nodes: int) -> int:
         """Rows of the mini-batches that the node's lanes are dealt into."""
@@ -26,11 +34,32 @@ class Split(Protocol):
 class BatchSplit:
     """The nodes share every mini-batch: each owns lanes, runs all epochs, and contributes its rows of each."""
 
+    shared = True
+
     def lanes(self, lanes: int, rank: int, nodes: int) -> npt.NDArray[np.int64]:
         return order.owned_lanes(lanes, rank, nodes)
 
-    def epochs(self, epochs: int, rank: int, nodes: int) -> range:
-        return range(epochs)
+    def epochs(self, done: int, epochs: int, rank: int, nodes: int) -> range:
+        return range(done, epochs)
+
+    def batch_size(self, batch_size: int, nodes: int) -> int:
+        return batch_size
+
+
+class EpochSplit:
+    """The nodes share the epochs: node r runs the epochs r, r + N, r + 2N, ... over all rows, each in its own order.
+
+    Every round has N epochs, so that E epochs are N * ceil(E / N) passes.
+    """
+
+    shared = False
+
+    def lanes(self, lanes: int, rank: int, nodes: int) -> npt.NDArray[np.int64]:
+        return np.arange(lanes, dtype=np.int64)
+
+    def epochs(self, done: int, epochs: int, rank: int, nodes: int) -> range:
+        rounds = -(-max(0, epochs - done) // nodes)
+        return range(done + rank, done + rank + rounds * nodes, nodes)
 
     def batch_size(self, batch_size: int, nodes: int) -> int:
         return batch_size

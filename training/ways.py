@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from training.splits import BatchSplit, Split
+from training.splits import BatchSplit, EpochSplit, Split
 from training.syncs import StepSync, Sync
 from training.transport import Transport
 
@@ -14,16 +14,18 @@ from training.transport import Transport
 class Way:
     """split: which rows a node trains on. sync: what is exchanged and when. alone: only ever on one node.
 
-    any_nodes: the result does not depend on the number of nodes.
+    any_nodes: the result does not depend on the number of nodes. scaled_rate: the learning rate grows with the nodes.
     """
 
     split: Split
     sync: Callable[[Transport], Sync]
     alone: bool = False
     any_nodes: bool = False
+    scaled_rate: bool = False
 
 
 WAYS = {
     "single": Way(BatchSplit(), StepSync, alone=True, any_nodes=True),
     "batch": Way(BatchSplit(), StepSync, any_nodes=True),
+    "epoch": Way(EpochSplit(), StepSync, scaled_rate=True),
 }

@@ -119,16 +119,17 @@ def without_end(straight: Path, output: Path, keep: int) -> None:
         shutil.rmtree(folder)
 
 
-def test_resuming_within_an_epoch_gives_the_same_bits(spark, digits, tmp_path):
+@pytest.mark.parametrize(("every", "keep", "update"), [(8, 3, 24), (21, 1, 21)])
+def test_resuming_gives_the_same_bits(spark, digits, tmp_path, every, keep, update):
     """Momentum, BatchNorm, Dropout, the ledger and the metrics of the unfinished epoch go on."""
     settings = {
         "nodes": 2, "epochs": 2, "optimizer": MOMENTUM, "model": {"build": f"{MODELS}:with_state"},
-        "checkpoint": {"every": 8, "keep": 99},
+        "checkpoint": {"every": every, "keep": 99},
     }  # fmt: skip
     straight = run(digits, tmp_path / "straight", **settings)
-    without_end(tmp_path / "straight", tmp_path / "resumed", keep=3)
+    without_end(tmp_path / "straight", tmp_path / "resumed", keep=keep)
     resumed = run(digits, tmp_path / "resumed", Options(resume=True), **settings)
-    assert resumed["resumed"] == [{"update": 24, "nodes_before": 2, "nodes": 2}]
+    assert resumed["resumed"] == [{"update": update, "nodes_before": 2, "nodes": 2}]
     assert resumed["weights"] == straight["weights"]
     assert resumed["metrics"] == straight["metrics"]
     assert resumed["ledger"] == straight["ledger"]

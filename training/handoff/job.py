@@ -43,8 +43,8 @@ class Fed:
     checksum: int
 
     @classmethod
-    def of(cls, partitions: Sequence[Partition], nodes: int, lanes: int) -> Fed:
-        """All partitions together."""
+    def of(cls, partitions: Sequence[Partition], nodes: int, lanes: int, to_all: bool = False) -> Fed:
+        """All partitions together. to_all: every node got every row."""
         lane_rows = np.zeros(lanes, np.int64)
         for partition in partitions:
             lane_rows += np.array(partition.lane_rows, np.int64)
@@ -52,11 +52,13 @@ class Fed:
             [(part.number, part.sent[rank].rows, part.sent[rank].checksum) for part in partitions]
             for rank in range(nodes)
         ]
-        sent = [sent for partition in partitions for sent in partition.sent]
-        fed = cls(by_node, lane_rows.tolist(), sum(one.rows for one in sent), sum(one.checksum for one in sent) % 2**64)
-        if fed.rows != sum(fed.lane_rows):
-            raise RunError(f"the hand-off lost rows: {sum(fed.lane_rows)} were read and {fed.rows} acknowledged")
-        return fed
+        rows = [sum(part[1] for part in parts) for parts in by_node]
+        checksums = [sum(part[2] for part in parts) % 2**64 for parts in by_node]
+        read = int(lane_rows.sum())
+        for acknowledged in rows if to_all else [sum(rows)]:
+            if acknowledged != read:
+                raise RunError(f"the hand-off lost rows: {read} were read and {acknowledged} acknowledged")
+        return cls(by_node, lane_rows.tolist(), read, checksums[0] if to_all else sum(checksums) % 2**64)
 
     def to_node(self, rank: int) -> dict[str, Any]:
         """What node `rank` is told, JSON-able."""
@@ -67,14 +69,21 @@ class FeedJob:
     """Feeds the rows of `frame` (row_id, tensors, label) to nodes, once `start` has been called.
 
     schema: of what travels. token: of the nodes' receivers. row_bytes: of one row.
-    ended: called when `result` has something to say.
+    to_all: whether every node gets every row. ended: called when `result` has something to say.
     """
 
     def __init__(
-        self, frame: DataFrame, schema: pa.Schema, lanes: int, token: str, row_bytes: int, ended: Callable[[], None]
+        self,
+        frame: DataFrame,
+        schema: pa.Schema,
+        lanes: int,
+        token: str,
+        row_bytes: int,
+        to_all: bool,
+        ended: Callable[[], None],
     ) -> None:
         self._frame, self._schema, self._lanes, self._token = frame, schema, lanes, token
-        self._row_bytes, self._ended = row_bytes, ended
+        self._row_bytes, self._to_all, self._ended = row_bytes, to_all, ended
         self._group = f"sparksplit-feed-{secrets.token_hex(4)}"
         self._thread: threading.Thread | None = None
         self._partitions: list[Partition] | None = None
@@ -101,7 +110,7 @@ class FeedJob:
             raise RunError(f"feeding failed: {spark_reason(str(error))}") from error
         if self._partitions is None:
             return None
-        return Fed.of(self._partitions, self._nodes, self._lanes)
+        return Fed.of(self._partitions, self._nodes, self._lanes, self._to_all)
 
     def close(self) -> None:
         """End the Spark job where it still runs."""
@@ -118,7 +127,7 @@ class FeedJob:
         spark = self._frame.sparkSession
         try:
             spark.sparkContext.setJobGroup(self._group, "sparksplit hand-off", interruptOnCancel=True)
-            sender = Sender(addresses, self._token, self._schema, self._lanes)
+            sender = Sender(addresses, self._token, self._schema, self._lanes, self._to_all)
             rows = self._frame.select(*(f"`{name}`" for name in self._schema.names))
             with batch_size(spark, batch_rows(self._row_bytes, BATCH_BYTES)):
                 found = rows.mapInArrow(sender, "facts string").collect()

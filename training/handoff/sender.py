@@ -68,10 +68,14 @@ class Sender:
     """A function for `mapInArrow`: sends the rows of its partition, gives back one row of `FACTS`.
 
     addresses: of the nodes' receivers, by rank. token: what they ask for. schema: of what travels; row_id first.
+    to_all: whether every node gets every row, instead of its own lanes'.
     """
 
-    def __init__(self, addresses: Sequence[Address], token: str, schema: pa.Schema, lanes: int) -> None:
+    def __init__(
+        self, addresses: Sequence[Address], token: str, schema: pa.Schema, lanes: int, to_all: bool = False
+    ) -> None:
         self._addresses, self._token, self._schema, self._lanes = list(addresses), token, schema, lanes
+        self._to_all = to_all
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -100,7 +104,7 @@ class Sender:
                 owners = lanes % nodes
                 for rank, stream in enumerate(streams):
                     own = np.flatnonzero(owners == rank)
-                    if len(own) == len(rows):
+                    if self._to_all or len(own) == len(rows):
                         stream.write(rows, ids)
                     elif len(own):
                         stream.write(rows.take(pa.array(own)), ids[own])

@@ -1,0 +1,108 @@
+"""The ways on real nodes, against a few lines of NumPy that do the same on a linear model, update by update."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hdfs_io.arrays import from_arrays
+from sparksplit.command import Options
+from tests.training.test_run import MODELS, MOMENTUM, run, weights, without_end
+from training.feed import Feed
+
+ROWS, BATCH, RATE, EPOCHS = 103, 16, 0.05, 5
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Rows of three numbers, each with a number to learn; lanes of uneven lengths, some of them empty."""
+    generator = np.random.default_rng(3)
+    x = generator.random((ROWS, 3), np.float32)
+    y = (x @ [1.0, -2.0, 0.5] + 0.3 + generator.normal(0, 0.01, ROWS)).astype(np.float32)
+    return from_arrays(str(tmp_path_factory.mktemp("ways") / "data"), {"train": (x, y)}, lanes=31)
+
+
+def mini_batches(data, epoch):
+    """[(x, y)] of every mini-batch of `epoch`, as one node sees them."""
+    feed = Feed(data.split("train"), np.arange(31), batch_size=BATCH, seed=1)
+    found = []
+    for chunk in feed.epoch(epoch):
+        for begin, end in zip(chunk.offsets[:-1], chunk.offsets[1:], strict=True):
+            found.append((chunk.tensors[0][begin:end], chunk.label[begin:end].astype(np.float64)))
+    feed.close()
+    return found
+
+
+def gradient(w, b, x, y):
+    """Of the mean squared error, and the error."""
+    difference = x @ w + b - y
+    return 2 * x.T @ difference / len(y), 2 * difference.mean(), float((difference**2).mean())
+
+
+def epochs_split(data, nodes):
+    """Horovod's recipe: gradients averaged at every step, N times the rate after a warm-up over the first epoch."""
+    w, b, step, losses = np.zeros(3), 0.0, 0, []
+    per_epoch = -(-ROWS // BATCH)
+    for first in range(0, EPOCHS, nodes):
+        loss = 0.0
+        for batches in zip(*(mini_batches(data, first + rank) for rank in range(nodes)), strict=True):
+            rate = RATE * (1 + (nodes - 1) * min(1, step / per_epoch))
+            found = [gradient(w, b, x, y) for x, y in batches]
+            w = w - rate * np.mean([one[0] for one in found], axis=0)
+            b = b - rate * np.mean([one[1] for one in found])
+            loss += sum(one[2] * len(y) for one, (_, y) in zip(found, batches, strict=True))
+            step += 1
+        losses.append(loss / (nodes * ROWS))
+    return w, b, losses
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3])
+def test_epoch_is_what_numpy_says(spark, data, tmp_path, nodes):
+    settings = {
+        "split": "epoch", "nodes": nodes, "epochs": EPOCHS, "batch_size": BATCH, "dtype": "float64",
+        "optimizer": {"name": "sgd", "learning_rate": RATE}, "model": {"build": f"{MODELS}:linear"},
+    }  # fmt: skip
+    result = run(data.path, tmp_path / "run", **settings)
+    w, b, losses = epochs_split(data, nodes)
+    kernel, bias = weights(tmp_path / "run")[:2]
+    np.testing.assert_allclose(kernel[:, 0], w, atol=1e-9, rtol=0)
+    np.testing.assert_allclose(bias, b, atol=1e-9, rtol=0)
+    np.testing.assert_allclose(result["metrics"]["train"]["loss"], losses, atol=1e-9, rtol=0)
+    rounds = -(-EPOCHS // nodes)
+    assert result["passes"] == nodes * rounds
+    assert result["updates"] == result["syncs"] + 7 * rounds * (nodes == 1) == 7 * rounds
+    assert result["ledger"] == {**result["ledger"], "exact": True, "rows": nodes * rounds * ROWS}
+
+
+def test_epoch_with_rows_that_spark_hands_over_gives_the_same_bits(spark, digits, tmp_path):
+    settings = {"split": "epoch", "nodes": 2, "epochs": 3, "optimizer": MOMENTUM}
+    read = run(digits, tmp_path / "read", **settings)
+    fed = run(digits, tmp_path / "fed", input_mode="spark", **settings)
+    assert (fed["weights"], fed["metrics"], fed["ledger"]) == (read["weights"], read["metrics"], read["ledger"])
+    assert (fed["passes"], fed["ledger"]["exact"], fed["ledger"]["rows"]) == (4, True, 4 * 1300)
+
+
+def test_resuming_epoch_within_a_round_gives_the_same_bits(spark, digits, tmp_path):
+    settings = {
+        "split": "epoch", "nodes": 2, "epochs": 4, "optimizer": MOMENTUM, "model": {"build": f"{MODELS}:with_state"},
+        "checkpoint": {"every": 8, "keep": 99},
+    }  # fmt: skip
+    straight = run(digits, tmp_path / "straight", **settings)
+    without_end(tmp_path / "straight", tmp_path / "resumed", keep=4)
+    resumed = run(digits, tmp_path / "resumed", Options(resume=True), **settings)
+    assert resumed["resumed"] == [{"update": 32, "nodes_before": 2, "nodes": 2}]
+    assert (resumed["weights"], resumed["metrics"]) == (straight["weights"], straight["metrics"])
+    assert resumed["ledger"] == straight["ledger"]
+
+
+def test_other_nodes_go_on_with_epoch_where_a_round_has_ended_only(spark, digits, tmp_path):
+    """Three nodes have run the epochs 0 to 2; two go on with 3 and 4, and so pass as often as asked."""
+    settings = {"split": "epoch", "epochs": 5, "optimizer": MOMENTUM, "checkpoint": {"every": 21, "keep": 99}}
+    run(digits, tmp_path / "straight", nodes=3, **settings)
+    without_end(tmp_path / "straight", tmp_path / "resumed", keep=1)
+    resumed = run(digits, tmp_path / "resumed", Options(resume=True), nodes=2, **settings)
+    assert resumed["resumed"] == [{"update": 21, "nodes_before": 3, "nodes": 2}]
+    assert resumed["passes"] == 5
+    assert resumed["ledger"] == {**resumed["ledger"], "exact": True, "rows": 5 * 1300}
+    # Complete, and the two nodes' own by now.
+    assert run(digits, tmp_path / "resumed", nodes=2, **settings) == resumed
