@@ -67,10 +67,11 @@ class TrainConfig(Config):
     """Passes over the training split (E)."""
     nodes: pydantic.PositiveInt = 1
     """TensorFlow processes, one per Spark executor (N); `single` has one."""
-    split: Literal["single", "batch", "epoch"] = "single"
-    """The way: single (one node), batch (the nodes share every mini-batch), or epoch (each node runs every N-th epoch
-    over all rows; gradients are averaged at every step, and the learning rate is N times the given one, warmed up over
-    the first epoch)."""
+    split: Literal["single", "batch", "epoch", "epoch-delayed"] = "single"
+    """The way: single (one node), batch (the nodes share every mini-batch), epoch (each node runs every N-th epoch over
+    all rows; gradients are averaged at every step, and the learning rate is N times the given one, warmed up over the
+    first epoch), or epoch-delayed (as epoch, each node with its own gradients and the given rate; weights are averaged
+    at an epoch's end)."""
     input_mode: Literal["spark", "tensorflow"] = "tensorflow"
     """tensorflow: each node reads its lanes of the prepared data set itself; spark: Spark reads the training split and
     hands it over, once, to the nodes' local disks. That takes an executor beside the nodes, or more to be faster."""
@@ -107,6 +108,11 @@ class TrainConfig(Config):
     def _keys_fit(self) -> TrainConfig:
         if WAYS[self.split].alone and self.nodes != 1:
             raise ValueError(f"nodes must be 1 with split: single (is {self.nodes}); split: batch shares the work")
+        if self.split == "epoch-delayed" and self.checkpoint.every != "epoch":
+            raise ValueError(
+                f"checkpoint.every must be epoch with split: epoch-delayed (is {self.checkpoint.every}): "
+                "the nodes agree at an epoch's end only"
+            )
         if self.order == "arrival" and not WAYS[self.split].split.shared:
             raise ValueError(f"order: arrival needs nodes that share mini-batches, and split: {self.split} does not")
         if self.order == "arrival" and self.input_mode != "spark":

@@ -64,7 +64,8 @@ class Loop:
     """Runs what is left of `epochs` from where `progress` is.
 
     epochs: by rank, the epochs of the rounds that are not finished, as Split.epochs gives them. every: updates between
-    checkpoints, None for one at each round's end. validation: None without validation rows.
+    checkpoints, None for one at each round's end. every_step: whether a step's loss is that of all nodes.
+    validation: None without validation rows.
     """
 
     def __init__(
@@ -78,11 +79,12 @@ class Loop:
         *,
         epochs: Sequence[range],
         every: int | None,
+        every_step: bool,
         progress: Progress,
     ) -> None:
         self._step, self._feed, self._validation = step, feed, validation
         self._transport, self._reporter, self._hooks = transport, reporter, hooks
-        self._epochs, self._every = epochs, every
+        self._epochs, self._every, self._every_step = epochs, every, every_step
         self._passes = max((own[-1] + 1 for own in epochs if own), default=0)
         self._round: list[int] = []
         self._begun_with = progress
@@ -164,7 +166,11 @@ class Loop:
         )
 
     def _finish_round(self, seconds: float, began: float) -> None:
+        self._step.finish_round(self._own.rows)
         self._ledger.entries.update(self._agreed())
+        if not self._every_step:
+            sums = self._transport.sum([np.array(self._loss_sum), np.array(self._loss_rows, np.int64)])
+            self._loss_sum, self._loss_rows = float(sums[0]), int(sums[1])
         record: dict[str, Any] = {"epoch": max(self._round) + 1, "updates": self._update}
         record["train"] = {"loss": self._loss_sum / max(1, self._loss_rows), **self._step.metric_results()}
         if self._validation is not None:

@@ -108,8 +108,8 @@ class _Session:
         self._optimizer = build.build_optimizer(config, self._warmed_up)
         loss = build.build_loss(config, described, self._model, self._inputs)
         metrics = build.build_metrics(config, described, self._model, self._inputs)
-        sync = way.sync(self._transport)
-        self._step = Step(self._model, self._optimizer, loss, metrics, self._inputs, sync, self._transport)
+        self._sync = way.sync(self._transport)
+        self._step = Step(self._model, self._optimizer, loss, metrics, self._inputs, self._sync, self._transport)
         self._scatter_random_states()
         self._split = way.split
         self._lanes = way.split.lanes(manifest.lanes, member.rank, member.size)
@@ -141,6 +141,7 @@ class _Session:
             Hooks(self._save, self._epoch_done),
             epochs=self._epochs,
             every=every,
+            every_step=self._sync.every_step,
             progress=self._progress,
         )
         started = time.perf_counter() - self._began
@@ -148,6 +149,7 @@ class _Session:
         with member.phase("validation"):
             tested = evaluate_once(self._step, test)
         digest = self._refuse_unequal("after training")
+        apart, rounds = member.size > 1 and not self._sync.every_step, progress.update // train.updates
         if member.rank == 0:
             with member.phase("export"):
                 from training.export import export
@@ -162,7 +164,9 @@ class _Session:
             "seconds": seconds,
             "ledger": progress.ledger,
             "history": progress.history,
-            "updates": progress.update,
+            "updates": rounds if apart else progress.update,
+            "sync_every": "step" if self._sync.every_step else "epoch",
+            "syncs": 0 if member.size == 1 else rounds if apart else progress.update,
             "passes": max(own[-1] + 1 for own in self._epochs) if self._epochs[0] else len(progress.ledger),
             "own_rows": loop.own_rows,
             "sync_bytes": progress.sync_bytes,
@@ -255,7 +259,7 @@ class _Session:
             cache=self._cache,
             readers=config.readers,
             transform=self._transform() if training else None,
-            copies=1 if self._split.shared or not training else self._member.size,
+            copies=self._member.size if training and self._sync.every_step and not self._split.shared else 1,
             shuffled=training,
         )
         self._cache = max(0, self._cache - rows * row_bytes)
@@ -281,7 +285,11 @@ class _Session:
     def _common(self) -> list[Any]:
         random = {id(variable) for variable in self._random_states()}
         shared = [variable for variable in self._model.variables if id(variable) not in random]
-        return [*shared, *self._optimizer.variables]
+        return [*shared, *self._optimizer.variables] if self._sync.every_step else shared
+
+    def _own_state(self) -> list[Any]:
+        """What differs per node: random states, and the optimizer's state where nodes apply gradients of their own."""
+        return [*self._random_states(), *([] if self._sync.every_step else self._optimizer.variables)]
 
     def _save(self, progress: Progress) -> None:
         metrics = self._step.metric_sums()
@@ -291,7 +299,7 @@ class _Session:
             self._run,
             progress,
             {**checkpoints.named("v", self._common()), **metrics},
-            checkpoints.named("r", self._random_states()),
+            checkpoints.named("r", self._own_state()),
             self._member.rank,
             self._member.gather,
             self._config.checkpoint.keep,
@@ -305,12 +313,17 @@ class _Session:
         checkpoint = checkpoints.read(path, member.rank)
         checkpoints.assign("v", self._common(), checkpoint.state, path)
         if checkpoint.own is not None and checkpoint.progress.nodes == member.size:
-            checkpoints.assign("r", self._random_states(), checkpoint.own, path)
+            checkpoints.assign("r", self._own_state(), checkpoint.own, path)
+        elif not self._sync.every_step:
+            # Another number of nodes: the optimizer begins afresh, but for its schedule.
+            self._optimizer.iterations.assign(checkpoint.progress.update)
         # What all nodes had counted together goes on in one of them.
         if member.rank == 0:
             self._step.restore_metrics(checkpoint.state)
         progress = checkpoint.progress
-        resumed = {"update": progress.update, "nodes_before": progress.nodes, "nodes": member.size}
+        resumed: dict[str, Any] = {"update": progress.update, "nodes_before": progress.nodes, "nodes": member.size}
+        if not self._sync.every_step and progress.nodes != member.size:
+            resumed["optimizer"] = "reset"
         return replace(progress, nodes=member.size, resumed=[*progress.resumed, resumed])
 
     def _epoch_done(self, history: list[dict[str, Any]]) -> None:

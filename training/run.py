@@ -229,7 +229,7 @@ class _Run:
             "data": {"path": self.data.path, "digest": self.data.digest},
             "config": config.model_dump(mode="json"),
             "split": config.split,
-            "sync": {"every": "step", "outer": None},
+            "sync": {"every": first["sync_every"], "outer": None},
             "nodes": config.nodes,
             "input_mode": config.input_mode,
             "rows": trained_on.rows,
@@ -237,7 +237,7 @@ class _Run:
             "epochs": config.epochs,
             "passes": first["passes"],
             "updates": first["updates"],
-            "syncs": first["updates"] if config.nodes > 1 else 0,
+            "syncs": first["syncs"],
             "sync_bytes_per_node": first["sync_bytes"],
             "ledger": {
                 "rows": total.rows,

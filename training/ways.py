@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from training.splits import BatchSplit, EpochSplit, Split
-from training.syncs import StepSync, Sync
+from training.syncs import RoundSync, StepSync, Sync
 from training.transport import Transport
 
 
@@ -28,4 +28,5 @@ WAYS = {
     "single": Way(BatchSplit(), StepSync, alone=True, any_nodes=True),
     "batch": Way(BatchSplit(), StepSync, any_nodes=True),
     "epoch": Way(EpochSplit(), StepSync, scaled_rate=True),
+    "epoch-delayed": Way(EpochSplit(), RoundSync),
 }
