@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pydantic
 
@@ -39,6 +39,19 @@ class CheckpointConfig(Config):
     """How many of the last checkpoints stay."""
 
 
+class SyncConfig(Config):
+    """When nodes with `split: local` agree, and how."""
+
+    every: pydantic.PositiveInt = 32
+    """Local updates between two syncs (H); an epoch's end is one, too."""
+    outer: Literal["none", "momentum", "nesterov"] = "none"
+    """What applies the averaged change of the weights: none (local SGD), momentum (SlowMo), nesterov (DiLoCo)."""
+    outer_learning_rate: pydantic.PositiveFloat | None = None
+    """Of the outer optimiser; null: 1 for momentum, 0.7 for nesterov."""
+    outer_momentum: Annotated[float, pydantic.Field(ge=0, lt=1)] | None = None
+    """Of the outer optimiser; null: 0.7 for momentum, 0.9 for nesterov."""
+
+
 class HandoffConfig(Config):
     """How Spark's rows travel to the nodes, with input_mode spark."""
 
@@ -67,11 +80,12 @@ class TrainConfig(Config):
     """Passes over the training split (E)."""
     nodes: pydantic.PositiveInt = 1
     """TensorFlow processes, one per Spark executor (N); `single` has one."""
-    split: Literal["single", "batch", "epoch", "epoch-delayed"] = "single"
+    split: Literal["single", "batch", "epoch", "epoch-delayed", "local"] = "single"
     """The way: single (one node), batch (the nodes share every mini-batch), epoch (each node runs every N-th epoch over
     all rows; gradients are averaged at every step, and the learning rate is N times the given one, warmed up over the
-    first epoch), or epoch-delayed (as epoch, each node with its own gradients and the given rate; weights are averaged
-    at an epoch's end)."""
+    first epoch), epoch-delayed (as epoch, each node with its own gradients and the given rate; weights are averaged
+    at an epoch's end), or local (each node trains on rows of its own; weights are averaged now and then)."""
+    sync: SyncConfig = SyncConfig()
     input_mode: Literal["spark", "tensorflow"] = "tensorflow"
     """tensorflow: each node reads its lanes of the prepared data set itself; spark: Spark reads the training split and
     hands it over, once, to the nodes' local disks. That takes an executor beside the nodes, or more to be faster."""
@@ -108,11 +122,13 @@ class TrainConfig(Config):
     def _keys_fit(self) -> TrainConfig:
         if WAYS[self.split].alone and self.nodes != 1:
             raise ValueError(f"nodes must be 1 with split: single (is {self.nodes}); split: batch shares the work")
-        if self.split == "epoch-delayed" and self.checkpoint.every != "epoch":
+        if self.split in ("epoch-delayed", "local") and self.checkpoint.every != "epoch":
             raise ValueError(
-                f"checkpoint.every must be epoch with split: epoch-delayed (is {self.checkpoint.every}): "
-                "the nodes agree at an epoch's end only"
+                f"checkpoint.every must be epoch with split: {self.split} (is {self.checkpoint.every}): "
+                "within an epoch the nodes differ"
             )
+        if self.split != "local" and self.sync != SyncConfig():
+            raise ValueError(f"sync needs split: local; with split: {self.split} it is settled when nodes agree")
         if self.order == "arrival" and not WAYS[self.split].split.shared:
             raise ValueError(f"order: arrival needs nodes that share mini-batches, and split: {self.split} does not")
         if self.order == "arrival" and self.input_mode != "spark":

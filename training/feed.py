@@ -63,6 +63,16 @@ class RowSource(Protocol):
         """All rows of the node's lanes, one lane after the other, where no order costs more than another; else None."""
 
 
+class LanesOf:
+    """The lanes `lanes` of a source, as if it had no rows in others. A RowSource."""
+
+    def __init__(self, source: RowSource, lanes: npt.NDArray[np.int64]) -> None:
+        own = set(lanes.tolist())
+        self.lane_rows = [rows if lane in own else 0 for lane, rows in enumerate(source.lane_rows)]
+        self.block_rows, self.tensors, self.label = source.block_rows, source.tensors, source.label
+        self.reader, self.at_hand = source.reader, source.at_hand
+
+
 @dataclass
 class _Window:
     """A window's rows of all own lanes: `index` into `rows` in the order of `positions`."""
@@ -161,7 +171,7 @@ class Feed:
     def _plans(
         self, epoch: int, first: int, last: int, stops: Stops
     ) -> Iterator[tuple[int, list[Piece], npt.NDArray[np.int64]]]:
-        share = max(1, self._batch_size * len(self._lanes) // len(self._lane_rows))
+        share = max(1, self._batch_size * int(self._own_rows.sum()) // max(1, self.rows))
         most = max(1, self._chunk_rows // share)
         pieces: list[Piece] = []
         held: list[npt.NDArray[np.int64]] = []

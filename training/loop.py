@@ -16,6 +16,7 @@ from training.chunks import Chunk
 from training.feed import Feed
 from training.ledger import Entry, Ledger
 from training.step import Evaluation, Step
+from training.syncs import Sync
 from training.transport import Transport
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Loop:
     """Runs what is left of `epochs` from where `progress` is.
 
     epochs: by rank, the epochs of the rounds that are not finished, as Split.epochs gives them. every: updates between
-    checkpoints, None for one at each round's end. every_step: whether a step's loss is that of all nodes.
+    checkpoints, None for one at each round's end. steps: the updates of a round, those of the node with the most.
     validation: None without validation rows.
     """
 
@@ -79,12 +80,13 @@ class Loop:
         *,
         epochs: Sequence[range],
         every: int | None,
-        every_step: bool,
+        sync: Sync,
+        steps: Callable[[], int],
         progress: Progress,
     ) -> None:
         self._step, self._feed, self._validation = step, feed, validation
         self._transport, self._reporter, self._hooks = transport, reporter, hooks
-        self._epochs, self._every, self._every_step = epochs, every, every_step
+        self._epochs, self._every, self._sync, self._steps = epochs, every, sync, steps
         self._passes = max((own[-1] + 1 for own in epochs if own), default=0)
         self._round: list[int] = []
         self._begun_with = progress
@@ -93,6 +95,7 @@ class Loop:
         self._update = progress.update
         self._loss_sum, self._loss_rows = progress.loss_sum, progress.loss_rows
         self._own = Entry()
+        self._since = 0
         self.own_rows = 0
         self.clock = Clock()
 
@@ -100,11 +103,11 @@ class Loop:
         """Train to the end. Raises RunError where the loss is no longer finite."""
         self._reporter.state(update=self._update, epochs=self._passes)
         self._report_length()
-        finished = self._update // self._feed.updates if self._update else 0
+        finished = self._update // self._steps() if self._update else 0
         for number, epochs in enumerate(zip(*self._epochs, strict=True), finished):
             self._round = list(epochs)
             # A feed of rows that arrive knows its length only when its first epoch has ended.
-            base = number * self._feed.updates if number or self._feed.exact else 0
+            base = number * self._steps() if number or self._feed.exact else 0
             began = time.perf_counter()
             trained = self._train_epoch(self._round[self._transport.rank], base)
             self._report_length()
@@ -113,8 +116,8 @@ class Loop:
 
     def _report_length(self) -> None:
         if self._feed.exact:
-            rounds = self._begun_with.update // self._feed.updates + len(self._epochs[0])
-            self._reporter.state(updates=rounds * self._feed.updates)
+            rounds = self._begun_with.update // self._steps() + len(self._epochs[0])
+            self._reporter.state(updates=rounds * self._steps())
 
     def _train_epoch(self, epoch: int, base: int) -> float:
         """The rest of one epoch; the seconds it took, without its first chunk, checkpoints and waiting to begin."""
@@ -122,7 +125,12 @@ class Loop:
         seconds = 0.0
 
         def stops(update: int) -> int:
-            return update + (self._every - (base + update) % self._every if self._every else 1 << 62)
+            ends = [update + (1 << 62)]
+            if self._every:
+                ends.append(update + self._every - (base + update) % self._every)
+            if self._sync.every:
+                ends.append(update + self._sync.every - update % self._sync.every)
+            return min(ends)
 
         waited = time.perf_counter()
         for chunk in self._feed.epoch(epoch, self._update - base, stops=stops):
@@ -136,12 +144,29 @@ class Loop:
             spent = time.perf_counter() - began
             seconds += time.perf_counter() - waited
             self._feed.max_updates = max(1, min(4 * chunk.updates, int(_CHUNK_SECONDS * chunk.updates / spent)))
+            if self._sync.every and (self._update - base) % self._sync.every == 0:
+                self._agree(base, self._update - base)
             # At a round's end its record belongs into the checkpoint, too.
-            within = self._feed.exact and self._update % self._feed.updates
+            within = self._feed.exact and self._update % self._steps()
             if within and self._every and self._update % self._every == 0:
                 self._save()
             waited = time.perf_counter()
+        if self._sync.every:
+            # Those whose rows have ended weigh nothing, and still join in.
+            every = self._sync.every
+            for done in range(every * ((self._update - base) // every + 1), self._steps(), every):
+                self._agree(base, done)
+        if self._feed.exact:
+            self._update = base + self._steps()
         return seconds
+
+    def _agree(self, base: int, done: int) -> None:
+        """A sync after `done` updates of the round; the one at its end is `_finish_round`'s."""
+        if done < self._steps():
+            self._update = base + done
+            self._step.agree(self._since)
+            self._since = 0
+            self._reporter.state(update=self._update)
 
     def _account(self, epoch: int, base: int, chunk: Chunk, losses: Any) -> None:
         if not np.isfinite(losses).all():
@@ -155,6 +180,7 @@ class Loop:
             self._loss_sum += loss
         self._loss_rows += int(chunk.rows.sum())
         self._own += chunk.seen
+        self._since += chunk.seen.rows
         self.own_rows += chunk.seen.rows
         self._update = base + chunk.first + chunk.updates
         self._reporter.state(
@@ -166,9 +192,10 @@ class Loop:
         )
 
     def _finish_round(self, seconds: float, began: float) -> None:
-        self._step.finish_round(self._own.rows)
+        self._step.agree(self._since)
+        self._since = 0
         self._ledger.entries.update(self._agreed())
-        if not self._every_step:
+        if not self._sync.every_step:
             sums = self._transport.sum([np.array(self._loss_sum), np.array(self._loss_rows, np.int64)])
             self._loss_sum, self._loss_rows = float(sums[0]), int(sums[1])
         record: dict[str, Any] = {"epoch": max(self._round) + 1, "updates": self._update}
@@ -205,7 +232,7 @@ class Loop:
 
     def _progress(self) -> Progress:
         ledger = Ledger(self._ledger.entries)
-        if self._update % self._feed.updates:
+        if self._update % self._steps():
             ledger.entries.update(self._agreed())
         return replace(
             self._begun_with,

@@ -20,7 +20,7 @@ from training.checkpoints import Progress
 from training.chunks import Assembler, Transform
 from training.cluster import Member
 from training.config import TrainConfig
-from training.feed import Feed, RowSource
+from training.feed import Feed, LanesOf, RowSource
 from training.functions import FunctionError, load
 from training.transport import Alone, Transport
 from training.ways import WAYS
@@ -108,7 +108,7 @@ class _Session:
         self._optimizer = build.build_optimizer(config, self._warmed_up)
         loss = build.build_loss(config, described, self._model, self._inputs)
         metrics = build.build_metrics(config, described, self._model, self._inputs)
-        self._sync = way.sync(self._transport)
+        self._sync = way.sync(self._transport, config.sync)
         self._step = Step(self._model, self._optimizer, loss, metrics, self._inputs, self._sync, self._transport)
         self._scatter_random_states()
         self._split = way.split
@@ -116,6 +116,8 @@ class _Session:
         self._batch_size = way.split.batch_size(config.batch_size, member.size)
         self._cache = config.cache_mb << 20
         self._feeds: list[Feed] = []
+        self._round_steps = 0
+        """Of the node with the most updates in a round; 0 where all have as many."""
         self._progress = self._restore()
         self._refuse_unequal("before training")
 
@@ -141,15 +143,18 @@ class _Session:
             Hooks(self._save, self._epoch_done),
             epochs=self._epochs,
             every=every,
-            every_step=self._sync.every_step,
+            sync=self._sync,
+            steps=lambda: self._round_steps or train.updates,
             progress=self._progress,
         )
         started = time.perf_counter() - self._began
+        self._sync.begin(self._model)
         progress = loop.run()
         with member.phase("validation"):
             tested = evaluate_once(self._step, test)
         digest = self._refuse_unequal("after training")
-        apart, rounds = member.size > 1 and not self._sync.every_step, progress.update // train.updates
+        apart, steps = not self._sync.every_step, self._round_steps or train.updates
+        syncs = progress.update // steps * -(-steps // (self._sync.every or steps)) if apart else progress.update
         if member.rank == 0:
             with member.phase("export"):
                 from training.export import export
@@ -164,9 +169,9 @@ class _Session:
             "seconds": seconds,
             "ledger": progress.ledger,
             "history": progress.history,
-            "updates": rounds if apart else progress.update,
-            "sync_every": "step" if self._sync.every_step else "epoch",
-            "syncs": 0 if member.size == 1 else rounds if apart else progress.update,
+            "updates": syncs if member.size > 1 else progress.update,
+            "sync_every": (self._sync.every or "epoch") if apart else "step",
+            "syncs": syncs if member.size > 1 else 0,
             "passes": max(own[-1] + 1 for own in self._epochs) if self._epochs[0] else len(progress.ledger),
             "own_rows": loop.own_rows,
             "sync_bytes": progress.sync_bytes,
@@ -198,14 +203,14 @@ class _Session:
         """The training split: of the prepared data set, or as Spark hands it over."""
         receiver, manifest, member, config = self._receiver, self._data.manifest, self._member, self._config
         if receiver is None:
-            return self._feed(self._data.split("train"), self._lanes, self._batch_size, training=True)
+            return self._own_feed(self._data.split("train"))
         from training.handoff.arrival import ArrivingFeed
         from training.handoff.spool import Spool
 
         def exact(fed: dict[str, Any]) -> Feed:
             files = receiver.finish(fed["partitions"])
             spool = Spool(files, manifest.description, fed["lane_rows"], self._lanes, manifest.block_rows)
-            return self._feed(spool, self._lanes, self._batch_size, training=True)
+            return self._own_feed(spool)
 
         def told() -> Any:
             if member.stopping.is_set():
@@ -223,6 +228,15 @@ class _Session:
                 member.await_news(0.5)
             return exact(fed)
 
+    def _own_feed(self, source: RowSource) -> Feed:
+        if self._split.dealt_apart:
+            lanes, size = self._data.manifest.lanes, self._member.size
+            for rank in range(size):
+                rows = sum(source.lane_rows[lane] for lane in self._split.lanes(lanes, rank, size))
+                self._round_steps = max(self._round_steps, -(-rows // self._batch_size))
+            source = LanesOf(source, self._lanes)
+        return self._feed(source, self._lanes, self._batch_size, training=True)
+
     def _transform(self) -> Transform | None:
         config = self._config
         if config.transform is None:
@@ -237,7 +251,8 @@ class _Session:
         """By rank, the epochs of the rounds that are left; ConfigError for other nodes within a round."""
         config, progress, size = self._config, self._progress, self._member.size
         before = progress.resumed[-1]["nodes_before"] if progress.resumed else size
-        if not self._split.shared and before != size and progress.update % train.updates:
+        steps = self._round_steps or train.updates if not self._split.shared else 1
+        if before != size and progress.update % steps:
             raise config.error(
                 "nodes", f"must be {before} (is {size}): the checkpoint lies within a round of {before} epochs"
             )
@@ -259,7 +274,7 @@ class _Session:
             cache=self._cache,
             readers=config.readers,
             transform=self._transform() if training else None,
-            copies=self._member.size if training and self._sync.every_step and not self._split.shared else 1,
+            copies=self._member.size if training and self._sync.every_step and self._split.every_row else 1,
             shuffled=training,
         )
         self._cache = max(0, self._cache - rows * row_bytes)
@@ -298,7 +313,7 @@ class _Session:
         checkpoints.write(
             self._run,
             progress,
-            {**checkpoints.named("v", self._common()), **metrics},
+            {**checkpoints.named("v", self._common()), **metrics, **self._sync.state()},
             checkpoints.named("r", self._own_state()),
             self._member.rank,
             self._member.gather,
@@ -312,6 +327,7 @@ class _Session:
         path = str(payload["checkpoint"])
         checkpoint = checkpoints.read(path, member.rank)
         checkpoints.assign("v", self._common(), checkpoint.state, path)
+        self._sync.restore(checkpoint.state)
         if checkpoint.own is not None and checkpoint.progress.nodes == member.size:
             checkpoints.assign("r", self._own_state(), checkpoint.own, path)
         elif not self._sync.every_step:

@@ -188,7 +188,7 @@ class _Run:
         config = self.config
         with _Watch(config.nodes) as watch:
             if config.input_mode == "spark" and self.frame is None:
-                copies = 1 if WAYS[config.split].split.shared else config.nodes
+                copies = config.nodes if WAYS[config.split].split.every_row else 1
                 watch.rows_to_feed = copies * self.data.manifest.splits["train"].rows
             launching = time.monotonic()
             with NodeCluster(
@@ -208,7 +208,7 @@ class _Run:
                 if config.input_mode == "spark":
                     from training.handoff.feeding import Feeding
 
-                    to_all = not WAYS[config.split].split.shared
+                    to_all = WAYS[config.split].split.every_row
                     with Feeding(self.spark, self.data, self.frame, cluster, watch.states, to_all) as feeding:
                         results = cluster.run(feeding.go_on)
                         trained_on = feeding.fed()
@@ -229,7 +229,10 @@ class _Run:
             "data": {"path": self.data.path, "digest": self.data.digest},
             "config": config.model_dump(mode="json"),
             "split": config.split,
-            "sync": {"every": first["sync_every"], "outer": None},
+            "sync": {
+                "every": first["sync_every"],
+                "outer": config.sync.outer if config.split == "local" and config.sync.outer != "none" else None,
+            },
             "nodes": config.nodes,
             "input_mode": config.input_mode,
             "rows": trained_on.rows,

@@ -14,9 +14,13 @@ class Split(Protocol):
     """Which lanes, which epochs and which mini-batch size a node has; pure functions of integers.
 
     shared: whether a mini-batch is shared by the nodes; else each has mini-batches of its own at the same time.
+    dealt_apart: whether mini-batches are dealt from the node's lanes alone, instead of from all lanes.
+    every_row: whether each node reads all rows, in epochs of its own.
     """
 
     shared: bool
+    dealt_apart: bool
+    every_row: bool
 
     def lanes(self, lanes: int, rank: int, nodes: int) -> npt.NDArray[np.int64]:
         """The lanes that node `rank` reads, ascending."""
@@ -35,6 +39,8 @@ class BatchSplit:
     """The nodes share every mini-batch: each owns lanes, runs all epochs, and contributes its rows of each."""
 
     shared = True
+    dealt_apart = False
+    every_row = False
 
     def lanes(self, lanes: int, rank: int, nodes: int) -> npt.NDArray[np.int64]:
         return order.owned_lanes(lanes, rank, nodes)
@@ -53,6 +59,8 @@ class EpochSplit:
     """
 
     shared = False
+    dealt_apart = False
+    every_row = True
 
     def lanes(self, lanes: int, rank: int, nodes: int) -> npt.NDArray[np.int64]:
         return np.arange(lanes, dtype=np.int64)
@@ -63,3 +71,20 @@ class EpochSplit:
 
     def batch_size(self, batch_size: int, nodes: int) -> int:
         return batch_size
+
+
+class LaneSplit:
+    """Each node owns lanes, runs all epochs over them alone, with mini-batches of its own of max(1, B div N) rows."""
+
+    shared = False
+    dealt_apart = True
+    every_row = False
+
+    def lanes(self, lanes: int, rank: int, nodes: int) -> npt.NDArray[np.int64]:
+        return order.owned_lanes(lanes, rank, nodes)
+
+    def epochs(self, done: int, epochs: int, rank: int, nodes: int) -> range:
+        return range(done, epochs)
+
+    def batch_size(self, batch_size: int, nodes: int) -> int:
+        return max(1, batch_size // nodes)

@@ -78,9 +78,9 @@ class Step:
         self._transport.account(chunk.updates)
         return losses
 
-    def finish_round(self, rows: int) -> None:
-        """Make the nodes agree at a round's end. rows: that this node has trained on in it. Every node must call it."""
-        self._sync.finish_round(self._model, rows)
+    def agree(self, rows: int) -> None:
+        """Make the nodes agree. rows: that this node has trained on since they did. Every node must call it."""
+        self._sync.agree(self._model, rows)
 
     def metric_results(self) -> dict[str, float]:
         """The metrics since the last call, over all nodes; resets them. Every node must call it."""

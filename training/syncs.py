@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
+from training.outer import Outer
 from training.transport import Transport
+
+if TYPE_CHECKING:
+    from training.config import SyncConfig
+
+Array = npt.NDArray[Any]
 
 
 class Sync(Protocol):
     """What happens between the nodes' gradients and their weights.
 
     every_step: whether the nodes exchange at every step, and so hold the same weights and optimizer state after it.
+    every: local updates between two syncs within a round; None where they agree at its end only, or at every step.
     """
 
     every_step: bool
+    every: int | None
 
     def update(self, values: Sequence[Any], model: Any, optimizer: Any) -> Any:
         """Apply one update, inside a tf.function; the mean loss of the mini-batch, over all nodes if `every_step`.
@@ -25,8 +34,17 @@ class Sync(Protocol):
         one per trainable variable; the non-trainable float variables times the node's part of the rows; the loss.
         """
 
-    def finish_round(self, model: Any, rows: int) -> None:
-        """Make the nodes agree at a round's end. rows: that this node has trained on in it."""
+    def begin(self, model: Any) -> None:
+        """Take the weights as those that all nodes have."""
+
+    def agree(self, model: Any, rows: int) -> None:
+        """Make the nodes agree. rows: that this node has trained on since they did. Every node must call it."""
+
+    def state(self) -> dict[str, Array]:
+        """What a checkpoint must hold beside the weights; the same on every node."""
+
+    def restore(self, arrays: Mapping[str, Array]) -> None:
+        """Go on from what `state` gave, among other arrays."""
 
 
 class StepSync:
@@ -37,8 +55,9 @@ class StepSync:
     """
 
     every_step = True
+    every: int | None = None
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, settings: SyncConfig) -> None:
         self._transport = transport
 
     def update(self, values: Sequence[Any], model: Any, optimizer: Any) -> Any:
@@ -55,35 +74,79 @@ class StepSync:
         # What is kept must not lie in the transport's buffers, which the next sums overwrite.
         return tf.raw_ops.DeepCopy(x=loss)
 
-    def finish_round(self, model: Any, rows: int) -> None:
+    def begin(self, model: Any) -> None:
+        return
+
+    def agree(self, model: Any, rows: int) -> None:
+        return
+
+    def state(self) -> dict[str, Array]:
+        return {}
+
+    def restore(self, arrays: Mapping[str, Array]) -> None:
         return
 
 
-class RoundSync:
-    """Weights, and non-trainable floats, averaged by rows at each round's end; between, each node goes its own way.
+class LocalSync:
+    """Each node applies its own gradients; now and then the changes of the weights since the last sync are averaged by
+    rows, and an outer optimiser applies them. Non-trainable floats are averaged by rows.
 
-    The optimizer's state stays with its node. Averaging models that were trained apart: McDonald et al., "Distributed
-    Training Strategies for the Structured Perceptron" (2010), as iterative parameter mixing.
+    The inner optimizer's state stays with its node. Local SGD: Stich, "Local SGD Converges Fast and Communicates
+    Little" (2018); the outer optimisers: training.outer.
     """
 
     every_step = False
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, settings: SyncConfig) -> None:
         self._transport = transport
+        self.every: int | None = settings.every
+        self._outer = Outer(settings.outer, settings.outer_learning_rate, settings.outer_momentum)
+        self._plain = settings.outer == "none"
+        self._agreed: list[Array] = []
 
     def update(self, values: Sequence[Any], model: Any, optimizer: Any) -> Any:
         trainable = model.trainable_variables
         optimizer.apply(values[: len(trainable)], trainable)
         return values[-1]
 
-    def finish_round(self, model: Any, rows: int) -> None:
+    def begin(self, model: Any) -> None:
+        self._agreed = [np.array(variable.numpy()) for variable in model.trainable_variables]
+
+    def agree(self, model: Any, rows: int) -> None:
         from training.step import averaged_state
 
-        if self._transport.size == 1:
+        if self._transport.size == 1 and self._plain:
             return
-        variables = [*model.trainable_variables, *averaged_state(model)]
+        trainable, state = model.trainable_variables, averaged_state(model)
+        changes = [variable.numpy() - agreed for variable, agreed in zip(trainable, self._agreed, strict=True)]
         *sums, total = self._transport.sum(
-            [*(np.asarray(variable.numpy()) * rows for variable in variables), np.array(rows, np.int64)]
+            [*((np.asarray(part) * rows) for part in (*changes, *(v.numpy() for v in state))), np.array(rows, np.int64)]
         )
-        for variable, weighted in zip(variables, sums, strict=True):
-            variable.assign(weighted / int(total))
+        if not int(total):
+            return
+        averages = [np.asarray(part / int(total), part.dtype) for part in sums]
+        applied = self._outer.changes(averages[: len(trainable)])
+        for variable, agreed, change in zip(trainable, self._agreed, applied, strict=True):
+            variable.assign(agreed + change)
+        if self._transport.size > 1:
+            for variable, average in zip(state, averages[len(trainable) :], strict=True):
+                variable.assign(average)
+        self.begin(model)
+
+    def state(self) -> dict[str, Array]:
+        return self._outer.state()
+
+    def restore(self, arrays: Mapping[str, Array]) -> None:
+        self._outer.restore(arrays)
+
+
+class RoundSync(LocalSync):
+    """Weights, averaged by rows at each round's end only.
+
+    Averaging models that were trained apart: McDonald et al., "Distributed Training Strategies for the Structured
+    Perceptron" (2010), as iterative parameter mixing.
+    """
+
+    def __init__(self, transport: Transport, settings: SyncConfig) -> None:
+        super().__init__(transport, settings)
+        self.every = None

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from training.splits import BatchSplit, EpochSplit, Split
-from training.syncs import RoundSync, StepSync, Sync
+from training.splits import BatchSplit, EpochSplit, LaneSplit, Split
+from training.syncs import LocalSync, RoundSync, StepSync, Sync
 from training.transport import Transport
+
+if TYPE_CHECKING:
+    from training.config import SyncConfig
 
 
 @dataclass(frozen=True)
@@ -18,7 +22,7 @@ class Way:
     """
 
     split: Split
-    sync: Callable[[Transport], Sync]
+    sync: Callable[[Transport, SyncConfig], Sync]
     alone: bool = False
     any_nodes: bool = False
     scaled_rate: bool = False
@@ -29,4 +33,5 @@ WAYS = {
     "batch": Way(BatchSplit(), StepSync, any_nodes=True),
     "epoch": Way(EpochSplit(), StepSync, scaled_rate=True),
     "epoch-delayed": Way(EpochSplit(), RoundSync),
+    "local": Way(LaneSplit(), LocalSync),
 }

@@ -198,8 +198,8 @@ def test_what_a_run_leaves(spark, digits, tmp_path):
     result = run(digits, tmp_path / "run", epochs=2, nodes=2)
     left = {path.name for path in (tmp_path / "run").iterdir()}
     assert left == {
-        "_CONFIG", "_SUCCESS", "checkpoints", "metrics.jsonl", "model.keras", "preprocessing.json", "run.json",
-        "saved_model", "tensorboard",
+        "_CONFIG", "_OWNER", "_SUCCESS", "checkpoints", "metrics.jsonl", "model.keras", "preprocessing.json",
+        "run.json", "saved_model", "tensorboard",
     }  # fmt: skip
     assert json.loads((tmp_path / "run" / "run.json").read_text()) == result
     assert set(result["seconds"]) >= {"start", "feed", "train", "total"}

@@ -8,7 +8,7 @@ import pytest
 from hdfs_io.arrays import from_arrays
 from sparksplit.command import Options
 from tests.training.test_run import MODELS, MOMENTUM, run, weights, without_end
-from training.feed import Feed
+from training.feed import Feed, LanesOf
 
 ROWS, BATCH, RATE, EPOCHS = 103, 16, 0.05, 5
 
@@ -22,9 +22,10 @@ def data(tmp_path_factory):
     return from_arrays(str(tmp_path_factory.mktemp("ways") / "data"), {"train": (x, y)}, lanes=31)
 
 
-def mini_batches(data, epoch):
-    """[(x, y)] of every mini-batch of `epoch`, as one node sees them."""
-    feed = Feed(data.split("train"), np.arange(31), batch_size=BATCH, seed=1)
+def mini_batches(data, epoch, batch_size=BATCH, lanes=None):
+    """[(x, y)] of every mini-batch of `epoch` over all lanes, or over `lanes` alone."""
+    source = data.split("train") if lanes is None else LanesOf(data.split("train"), lanes)
+    feed = Feed(source, np.arange(31) if lanes is None else lanes, batch_size=batch_size, seed=1)
     found = []
     for chunk in feed.epoch(epoch):
         for begin, end in zip(chunk.offsets[:-1], chunk.offsets[1:], strict=True):
@@ -72,6 +73,52 @@ def epochs_apart(data, nodes):
     return w, b, losses
 
 
+def rows_split(data, nodes, every, outer):
+    """Each node trains on its own lanes; every so many of its updates the changes are averaged by rows."""
+    w, velocity, losses = np.zeros(4), np.zeros(4), []
+    for epoch in range(EPOCHS):
+        lanes = [np.arange(rank, 31, nodes) for rank in range(nodes)]
+        queues = [mini_batches(data, epoch, max(1, BATCH // nodes), own) for own in lanes]
+        loss = 0.0
+        for start in range(0, max(map(len, queues)), every):
+            changes, weights = [], []
+            for queue in queues:
+                own = w.copy()
+                for x, y in queue[start : start + every]:
+                    change, shift, error = gradient(own[:3], own[3], x, y)
+                    own, loss = own - RATE * np.append(change, shift), loss + error * len(y)
+                changes.append(own - w)
+                weights.append(sum(len(y) for _, y in queue[start : start + every]))
+            average = np.average(changes, axis=0, weights=weights)
+            rate, momentum = {"none": (1.0, 0.0), "momentum": (1.0, 0.7), "nesterov": (0.7, 0.9)}[outer]
+            velocity = momentum * velocity + average
+            w = w + rate * (average + momentum * velocity if outer == "nesterov" else velocity)
+        losses.append(loss / ROWS)
+    return w[:3], w[3], losses
+
+
+@pytest.mark.parametrize(
+    ("nodes", "every", "outer"), [(1, 4, "nesterov"), (2, 3, "none"), (2, 5, "momentum"), (3, 4, "nesterov")]
+)
+def test_local_is_what_numpy_says(spark, data, tmp_path, nodes, every, outer):
+    settings = {
+        "split": "local", "nodes": nodes, "epochs": EPOCHS, "batch_size": BATCH, "dtype": "float64",
+        "optimizer": {"name": "sgd", "learning_rate": RATE}, "model": {"build": f"{MODELS}:linear"},
+        "sync": {"every": every, "outer": outer},
+    }  # fmt: skip
+    result = run(data.path, tmp_path / "run", **settings)
+    w, b, losses = rows_split(data, nodes, every, outer)
+    kernel, bias = weights(tmp_path / "run")[:2]
+    np.testing.assert_allclose(kernel[:, 0], w, atol=1e-9, rtol=0)
+    np.testing.assert_allclose(bias, b, atol=1e-9, rtol=0)
+    np.testing.assert_allclose(result["metrics"]["train"]["loss"], losses, atol=1e-9, rtol=0)
+    rows = np.array(data.split("train").lane_rows)
+    longest = max(-(-rows[rank::nodes].sum() // max(1, BATCH // nodes)) for rank in range(nodes))
+    assert result["syncs"] == (EPOCHS * -(-longest // every) if nodes > 1 else 0)
+    assert result["sync"] == {"every": every, "outer": None if outer == "none" else outer}
+    assert result["ledger"] == {**result["ledger"], "exact": True, "rows": EPOCHS * ROWS}
+
+
 @pytest.mark.parametrize("nodes", [1, 2, 3])
 @pytest.mark.parametrize(("split", "reference"), [("epoch", epochs_split), ("epoch-delayed", epochs_apart)])
 def test_a_way_is_what_numpy_says(spark, data, tmp_path, split, reference, nodes):
@@ -92,13 +139,14 @@ def test_a_way_is_what_numpy_says(spark, data, tmp_path, split, reference, nodes
     assert result["ledger"] == {**result["ledger"], "exact": True, "rows": nodes * rounds * ROWS}
 
 
-@pytest.mark.parametrize("split", ["epoch", "epoch-delayed"])
+@pytest.mark.parametrize("split", ["epoch", "epoch-delayed", "local"])
 def test_rows_that_spark_hands_over_give_the_same_bits(spark, digits, tmp_path, split):
     settings = {"split": split, "nodes": 2, "epochs": 3, "optimizer": MOMENTUM}
     read = run(digits, tmp_path / "read", **settings)
     fed = run(digits, tmp_path / "fed", input_mode="spark", **settings)
     assert (fed["weights"], fed["metrics"], fed["ledger"]) == (read["weights"], read["metrics"], read["ledger"])
-    assert (fed["passes"], fed["ledger"]["exact"], fed["ledger"]["rows"]) == (4, True, 4 * 1300)
+    passes = 3 if split == "local" else 4
+    assert (fed["passes"], fed["ledger"]["exact"], fed["ledger"]["rows"]) == (passes, True, passes * 1300)
 
 
 def test_resuming_epoch_within_a_round_gives_the_same_bits(spark, digits, tmp_path):
@@ -114,22 +162,26 @@ def test_resuming_epoch_within_a_round_gives_the_same_bits(spark, digits, tmp_pa
     assert resumed["ledger"] == straight["ledger"]
 
 
-def test_resuming_epoch_delayed_gives_the_same_bits(spark, digits, tmp_path):
-    """The momentum of each node is its own."""
+@pytest.mark.parametrize(
+    ("split", "epochs", "more"), [("epoch-delayed", 6, {}), ("local", 4, {"sync": {"every": 8, "outer": "nesterov"}})]
+)
+def test_resuming_nodes_that_differ_gives_the_same_bits(spark, digits, tmp_path, split, epochs, more):
+    """The momentum of each node is its own, the outer one that of all."""
     settings = {
-        "split": "epoch-delayed", "nodes": 2, "epochs": 6, "optimizer": MOMENTUM,
-        "model": {"build": f"{MODELS}:with_state"}, "checkpoint": {"keep": 99},
+        "split": split, "nodes": 2, "epochs": epochs, "optimizer": MOMENTUM,
+        "model": {"build": f"{MODELS}:with_state"}, "checkpoint": {"keep": 99}, **more,
     }  # fmt: skip
     straight = run(digits, tmp_path / "straight", **settings)
     without_end(tmp_path / "straight", tmp_path / "resumed", keep=2)
     resumed = run(digits, tmp_path / "resumed", Options(resume=True), **settings)
-    assert resumed["resumed"] == [{"update": 42, "nodes_before": 2, "nodes": 2}]
+    update = resumed["resumed"][0]["update"]
+    assert resumed["resumed"] == [{"update": update, "nodes_before": 2, "nodes": 2}]
     assert (resumed["weights"], resumed["metrics"]) == (straight["weights"], straight["metrics"])
     assert resumed["ledger"] == straight["ledger"] == {**straight["ledger"], "exact": True}
     without_end(tmp_path / "straight", tmp_path / "other", keep=2)
     other = run(digits, tmp_path / "other", Options(resume=True), **{**settings, "nodes": 1})
-    assert other["resumed"] == [{"update": 42, "nodes_before": 2, "nodes": 1, "optimizer": "reset"}]
-    assert (other["passes"], other["ledger"]["exact"]) == (6, True)
+    assert other["resumed"] == [{"update": update, "nodes_before": 2, "nodes": 1, "optimizer": "reset"}]
+    assert (other["passes"], other["ledger"]["exact"]) == (epochs, True)
 
 
 def test_other_nodes_go_on_with_epoch_where_a_round_has_ended_only(spark, digits, tmp_path):
