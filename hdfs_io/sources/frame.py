@@ -73,7 +73,7 @@ def parsed_schema(source: Source) -> pa.Schema:
     return pa.schema([*fields, *((name, pa.string()) for name in source.keep), ("bad", _BAD)])
 
 
-def parse(spark: SparkSession, source: Source, cut: Cut, parts: Sequence[str] = ("train", "test")) -> DataFrame:
+def parse(spark: SparkSession, source: Source, cut: Cut, parts: Sequence[str] = SPLITS) -> DataFrame:
     """The source's rows, good and bad, with the columns of `parsed_schema`; one Spark task for each of its tasks."""
     tasks = [task for task in source.tasks() if task.part in parts]
     schema = parsed_schema(source)
@@ -184,7 +184,7 @@ def _raw_label(column: pa.ChunkedArray, label: LabelSpec) -> Any:
 
 @contextmanager
 def raw_rows(
-    spark: SparkSession, config: InputConfig, description: Description, parts: Sequence[str] = ("train", "test")
+    spark: SparkSession, config: InputConfig, description: Description, parts: Sequence[str] = SPLITS
 ) -> Iterator[tuple[DataFrame, list[BadRow]]]:
     """(raw rows as a model wants them, the bad rows left out), for the data that `description` belongs to.
 
