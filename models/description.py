@@ -3,8 +3,8 @@
     def build(data: DataDescription, **params) -> keras.Model
 
 The model is uncompiled, takes `data.inputs` (one tensor, or a mapping by name where there are several; floats, with the
-fitted preprocessing applied) and gives one output: for `data.classes` classes, a probability each, in their order; where
-`data.label_shape` is not empty, at each of its places.
+fitted preprocessing applied) and gives one output: for `data.classes` classes, a probability each, in their order, at
+each place of a label where `data.label_shape` has some.
 """
 
 from __future__ import annotations
