@@ -48,7 +48,8 @@ class InputConfig(Config):
     length: Annotated[int, Field(ge=1)] = 40
     """text: tokens of a sequence."""
     stride: Annotated[int, Field(ge=1)] | None = None
-    """text: tokens from the beginning of a sequence to that of the next one; null: the length."""
+    """text: tokens from the beginning of a sequence to that of the next one, at most the length; null: the
+    length."""
     max_sequences: Annotated[int, Field(ge=1)] | None = None
     """text: use only as much of its beginning as gives so many sequences, before it is cut into splits; null: all."""
     vocabulary: Annotated[int, Field(ge=1)] | None = None

@@ -57,6 +57,10 @@ class TextSource(Source):
     ) -> None:
         self._length, self._stride = config.length, config.stride or config.length
         self._span = config.length + (config.label is not None)
+        if self._stride > self._length:
+            # Nor would max_sequences hold: of a text with gaps, three stretches may have more sequences than the whole.
+            message = f"must be at most the length, {self._length}, or tokens would be left out (is {self._stride})"
+            raise config.error("stride", message)
         files = input_files(config.path)
         names, codes = tokenize(_read(files), config.unit)
         if config.max_sequences is not None:
