@@ -1,7 +1,7 @@
 """Text: sequences of characters or words, and at each position the token that follows.
 
 The text is cut into contiguous stretches (train, validation, test, in this order) before it is cut into sequences, so
-that no sequence lies in two splits. The driver reads it and fits the vocabulary, holding a few times its bytes; the
+that no sequence lies in two splits. The driver reads it and fits the vocabulary, holding about six times its bytes; the
 sequences, which repeat every token twice and more often with a small stride, are made in executors.
 """
 
@@ -36,6 +36,7 @@ TEXT_BYTES = 1024 * 1024 * 1024
 """A longer text would not fit into a driver."""
 _WORD = re.compile(r"\w+|[^\w\s]")
 _CODE_POINTS = 0x110000
+_PIECE = 1024 * 1024
 _MAX_TOKENS = 100_000
 
 
@@ -131,11 +132,13 @@ def sequences(tokens: int, span: int, stride: int) -> int:
 def tokenize(text: str, unit: str) -> tuple[list[str], Tokens]:
     """(the different tokens in the order of their code points, the text as uint32 indices of them)."""
     if unit == "characters":
-        points = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
-        present = np.flatnonzero(np.bincount(points, minlength=_CODE_POINTS))
+        names = sorted(set(text))
         place = np.zeros(_CODE_POINTS, np.uint32)
-        place[present] = np.arange(len(present))
-        return [chr(point) for point in present], place[points]
+        place[[ord(name) for name in names]] = np.arange(len(names))
+        codes = np.empty(len(text), np.uint32)
+        for piece in _pieces(len(text)):
+            codes[piece] = place[np.frombuffer(text[piece].encode("utf-32-le"), dtype="<u4")]
+        return names, codes
     met: dict[str, int] = {}
     order = np.fromiter((met.setdefault(found[0], len(met)) for found in _WORD.finditer(text)), np.uint32)
     names = sorted(met)
@@ -149,7 +152,9 @@ def fit(names: list[str], training: Tokens, limit: int | None) -> list[str]:
 
     limit: keep so many, the most frequent, of equally frequent ones the first
     """
-    counts = np.bincount(training, minlength=len(names))
+    counts = np.zeros(len(names), np.int64)
+    for piece in _pieces(len(training)):
+        counts += np.bincount(training[piece], minlength=len(names))
     present = np.flatnonzero(counts)
     if limit is not None:
         present = np.sort(present[np.argsort(-counts[present], kind="stable")[:limit]])
@@ -160,7 +165,17 @@ def encode(names: list[str], tokens: Tokens, vocabulary: list[str]) -> Tokens:
     """`tokens`, indices of `names`, as indices of `vocabulary` in the smallest unsigned dtype; 0 where it has none."""
     known = {name: index for index, name in enumerate(vocabulary) if index}
     dtype = np.min_scalar_type(len(vocabulary) - 1)
-    return np.array([known.get(name, 0) for name in names], dtype)[tokens]
+    place = np.array([known.get(name, 0) for name in names], dtype)
+    encoded = np.empty(len(tokens), dtype)
+    for piece in _pieces(len(tokens)):
+        encoded[piece] = place[tokens[piece]]
+    return encoded
+
+
+def _pieces(count: int) -> Iterator[slice]:
+    """0 to `count` in pieces: NumPy indexes and counts with a copy in int64, eight times a character."""
+    for start in range(0, count, _PIECE):
+        yield slice(start, start + _PIECE)
 
 
 def _read(files: list[tuple[str, int]]) -> str:

@@ -222,6 +222,7 @@ def test_tasks_and_batches_give_every_sequence_once(tmp_path: Path, monkeypatch:
     expected = read(source(path, length=4, stride=3, validation=0.2))
     monkeypatch.setattr(text, "RANGE_BYTES", 80)
     monkeypatch.setattr(text, "BATCH_BYTES", 24)
+    monkeypatch.setattr(text, "_PIECE", 7)
     opened = source(path, length=4, stride=3, validation=0.2)
     assert len(opened.tasks()) > 10
     assert read(pickle.loads(pickle.dumps(opened))) == expected
