@@ -36,7 +36,7 @@ def from_arrays(
     """Write the prepared data set `path` from NumPy arrays, with the row_ids and files that `preprocess` would give.
 
     splits: train, validation and test (those missing are empty) to (x, y): x is an array [rows, ...], the tensor "x",
-        or a mapping of tensor names to arrays; y is [rows]: integers or text (classes), floats (numbers), or None
+        or a mapping of tensor names to arrays; y is [rows, ...]: integers or text (classes), floats (numbers), or None
     classes: names of the classes, or how many there are, where not all occur in the training split; integer labels are
         then indices. By default the sorted distinct labels of the training split.
     scaling, scaling_by: as in the configuration of `preprocess`
@@ -94,14 +94,17 @@ def _specs(
     if y is None:
         return tensors, None
     labels = np.asarray(y)
+    shape = list(labels.shape[1:])
     if labels.dtype.kind == "f":
-        return tensors, LabelSpec(dtype="float32", kind="number")
+        return tensors, LabelSpec(dtype="float32", shape=shape, kind="number")
     kind = "integer" if labels.dtype.kind in "iub" else "text"
+    if kind == "text" and shape:
+        raise ValueError(f"text labels must be one a row (their shape is {shape}); give indices, and `classes`")
     if classes is None:
         names = [str(value) for value in np.unique(labels)]
     else:
         names = [str(value) for value in (range(classes) if isinstance(classes, int) else classes)]
-    return tensors, LabelSpec(dtype="int64", classes=names, kind=kind)
+    return tensors, LabelSpec(dtype="int64", shape=shape, classes=names, kind=kind)
 
 
 def _write_split(folder: str, name: str, rows: Rows, layout: Layout, *, lanes: int, file_size: int) -> list[FileFacts]:
@@ -122,7 +125,7 @@ def _write_split(folder: str, name: str, rows: Rows, layout: Layout, *, lanes: i
             raise ValueError(f"{name}: as many labels as rows are needed ({count})")
         content, text, index = _labels(name, np.asarray(rows[1]), layout.label)
         if content is not None and count:
-            fixed.append(content.view(np.uint8).reshape(count, -1))
+            fixed.append(np.ascontiguousarray(content).view(np.uint8).reshape(count, -1))
     if count == 0:
         return []
     filesystem.make_folder(filesystem.join(folder, name))
@@ -147,8 +150,8 @@ def _write_split(folder: str, name: str, rows: Rows, layout: Layout, *, lanes: i
                     lane_files.binary_column(part[chosen], tensor)
                     for part, tensor in zip(parts, layout.tensors, strict=True)
                 ]
-                if index is not None:
-                    columns.append(pa.array(index[chosen]))
+                if index is not None and layout.label is not None:
+                    columns.append(lane_files.label_column(index[chosen], layout.label))
                 file.write(number, pa.table(columns, schema=layout.schema))
         facts.append(file.close())
     return facts
@@ -156,13 +159,15 @@ def _write_split(folder: str, name: str, rows: Rows, layout: Layout, *, lanes: i
 
 def _labels(name: str, labels: Array, spec: LabelSpec) -> tuple[Array | None, list[bytes] | None, Array]:
     """(content, text content, value to store) of the labels."""
+    if list(labels.shape[1:]) != spec.shape:
+        raise ValueError(f"{name}: labels of a row have the shape {list(labels.shape[1:])}, {spec.shape} in train")
     if spec.kind == "number":
         numbers = labels.astype("<f4")
         return numbers, None, numbers
     assert spec.classes is not None
     place = {value: number for number, value in enumerate(spec.classes)}
     try:
-        index = np.array([place[str(value)] for value in labels.tolist()], dtype=np.int64)
+        index = np.array([place[str(value)] for value in labels.ravel().tolist()], np.int64).reshape(labels.shape)
     except KeyError as error:
         raise ValueError(f"{name}: label {error} is not a class of the training split") from None
     if spec.kind == "integer":

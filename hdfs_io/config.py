@@ -19,14 +19,16 @@ Dtype = Literal[
 class InputConfig(Config):
     """Raw rows: where they are and how they read."""
 
-    format: Literal["idx", "csv"] = "idx"
-    """idx: a folder with MNIST's four standard file names, .gz or not; csv: a file or a folder of them, .gz or not."""
+    format: Literal["idx", "csv", "text"] = "idx"
+    """idx: a folder with MNIST's four standard file names; csv: a file or a folder of them; text: UTF-8, a file or a
+    folder of them, which are one text in the order of their names. All may be .gz."""
     path: Annotated[str, Field(min_length=1)]
-    """The IDX folder; the CSV file or folder of the rows to train on."""
+    """The IDX folder; the CSV or text file, or the folder of them, to train on."""
     test: str | None = None
-    """csv: the file or folder that stays the test split. An IDX folder brings its own, the t10k files."""
+    """csv, text: the file or folder that stays the test split. An IDX folder brings its own, the t10k files."""
     label: int | str | None = -1
-    """csv: the label's column by name (with a header) or position (0 is the first, -1 the last); null: no labels."""
+    """csv: the label's column by name (with a header) or position (0 is the first, -1 the last); null: no labels. The
+    label of a text is the next token at each position."""
     label_type: Literal["auto", "integer", "text", "number"] = "auto"
     """integer and text labels are classes, a number is predicted as such; auto looks at the first rows."""
     header: bool = True
@@ -41,6 +43,18 @@ class InputConfig(Config):
     """csv: columns to carry along as text, by name or position; they are no features."""
     missing: Literal["error", "mean"] = "error"
     """csv: an empty cell makes a bad row, or (float dtypes only) gets its column's mean over the training split."""
+    unit: Literal["characters", "words"] = "characters"
+    """text: what a token is. Words are runs of letters, digits and _, every other mark but white space is one too."""
+    length: Annotated[int, Field(ge=1)] = 40
+    """text: tokens of a sequence."""
+    stride: Annotated[int, Field(ge=1)] | None = None
+    """text: tokens from the beginning of a sequence to that of the next one, at most the length; null: the
+    length."""
+    max_sequences: Annotated[int, Field(ge=1)] | None = None
+    """text: use only as much of its beginning as gives so many sequences, before it is cut into splits; null: all."""
+    vocabulary: Annotated[int, Field(ge=1)] | None = None
+    """text: keep this many tokens, the most frequent of the training split (ties: the first by code point), and read
+    all others as unknown; null: all tokens of the training split."""
     max_bad_rows: Annotated[int, Field(ge=0)] = 0
     """Bad rows to leave out and keep in bad_rows/ with the reason; one more ends the job."""
 
@@ -57,9 +71,10 @@ class PreprocessConfig(Config):
     output: Annotated[str, Field(min_length=1)]
     """The folder of the prepared data set."""
     validation: Fraction = 0.1
-    """The share of the training rows that becomes the validation split, cut by a hash of their content."""
+    """The share of the training rows that becomes the validation split, cut by a hash of their content; of a text, the
+    stretch that follows the training split's."""
     test: Fraction = 0.0
-    """The same for the test split, where the source brings none."""
+    """The same for the test split, where the source brings none; of a text, its end."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     """Of the hash that cuts validation and test."""
     scaling: Literal["none", "unit", "standard"] = "none"
@@ -87,6 +102,13 @@ class PreprocessConfig(Config):
             raise self.error("test", f"must be 0 where input.test brings the test split (is {self.test})")
         if self.scaling_by == "feature" and self.scaling == "none":
             raise self.error("scaling_by", "means nothing with scaling: none")
+        if self.input.format == "text":
+            if self.scaling != "none":
+                raise self.error(
+                    "scaling", f"must be none for a text: its tokens are no quantities (is {self.scaling})"
+                )
+            if self.input.label is None:
+                raise self.input.error("label", "must not be null: the next token is what a text has to be trained on")
         check_input(self.input)
 
 
@@ -112,6 +134,18 @@ def check_input(config: InputConfig) -> None:
             (bool(config.keep), "keep", "is for csv; IDX files have nothing but images and labels"),
             (config.label_type == "text", "label_type", "must be integer or number for IDX labels (is text)"),
             (config.missing == "mean", "missing", "is for csv; IDX files have no empty cells"),
+        ]
+    if config.format == "text":
+        problems += [
+            (bool(config.keep), "keep", "is for csv; a text has no columns"),
+            (config.missing == "mean", "missing", "is for csv; a text has no empty cells"),
+            (config.label_type != "auto", "label_type", f"must be auto for a text (is {config.label_type})"),
+            (
+                config.dtype is not None,
+                "dtype",
+                f"is for csv; tokens have the smallest that holds them ({config.dtype})",
+            ),
+            (config.shape is not None, "shape", f"is for csv; of a text, set input.length (is {config.shape})"),
         ]
     for wrong, key, message in problems:
         if wrong:

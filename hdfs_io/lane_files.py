@@ -64,13 +64,14 @@ class Layout:
         fields = [pa.field(ROW_ID, pa.int64(), nullable=False)]
         fields += [pa.field(tensor.name, pa.binary(), nullable=False) for tensor in self.tensors]
         if self.label is not None:
-            fields.append(pa.field(LABEL, pa.from_numpy_dtype(np.dtype(self.label.dtype)), nullable=False))
+            kind = pa.binary() if self.label.shape else pa.from_numpy_dtype(self.label.numpy_dtype)
+            fields.append(pa.field(LABEL, kind, nullable=False))
         return pa.schema(fields + [pa.field(name, pa.string()) for name in self.keep])
 
     @property
     def row_bytes(self) -> int:
         """Bytes of one row, without the columns to keep."""
-        label = 0 if self.label is None else np.dtype(self.label.dtype).itemsize
+        label = 0 if self.label is None else self.label.row_bytes
         return 8 + label + sum(tensor.row_bytes for tensor in self.tensors)
 
     def moments(self) -> dict[str, Moments]:
@@ -175,10 +176,10 @@ class LaneFile:
             arrays.append(values)
             self._moments[tensor.name].update(values)
         if self._layout.label is not None:
-            label = values_of(block.column(LABEL), np.dtype(self._layout.label.dtype))
+            label = label_of(block.column(LABEL), self._layout.label)
             arrays.append(label)
             if self._counts is not None:
-                self._counts += np.bincount(label, minlength=len(self._counts))
+                self._counts += np.bincount(label.reshape(-1), minlength=len(self._counts))
         self._facts.crc32.append(crc32(arrays))
         self._writer.write_table(block, row_group_size=block.num_rows)
 
@@ -226,6 +227,16 @@ def binary_column(rows: npt.NDArray[Any], tensor: TensorSpec) -> pa.Array:
         raise ValueError(f"more than 2 GiB of {tensor.name} in one batch")
     offsets = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(tensor.row_bytes)
     return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(values)])
+
+
+def label_of(column: pa.ChunkedArray, label: LabelSpec) -> npt.NDArray[Any]:
+    """A view of the label's column: its dtype [rows, *shape]. Raises ValueError where rows have not its bytes."""
+    return tensor_of(column, label) if label.shape else values_of(column, label.numpy_dtype)
+
+
+def label_column(labels: npt.NDArray[Any], label: LabelSpec) -> pa.Array:
+    """The label's column of `labels` [n, *shape]."""
+    return binary_column(labels, label) if label.shape else pa.array(labels)
 
 
 def merge_split(facts: Iterable[FileFacts], layout: Layout, lanes: int) -> tuple[Split, dict[str, Moments]]:

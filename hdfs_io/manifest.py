@@ -70,7 +70,7 @@ class Split(Frozen):
     """Rows of each lane; every block of a lane has the manifest's `block_rows` rows, but its last."""
     statistics: dict[str, Statistics]
     label_counts: list[int] | None = None
-    """Rows of each class; None where the label is no class."""
+    """Rows of each class, or places where a label has several; None where the label is no class."""
     files: list[File]
 
 

@@ -21,7 +21,7 @@ from hdfs_io.config import PreprocessConfig
 from hdfs_io.lane_files import LABEL, ROW_ID, FileFacts, LaneFile, Layout
 from hdfs_io.manifest import SPLITS, Manifest, Split
 from hdfs_io.manifest import Source as SourceFacts
-from hdfs_io.preprocessing import FittedPreprocessing, LabelSpec
+from hdfs_io.preprocessing import TOKENS, FittedPreprocessing, LabelSpec
 from hdfs_io.sources.base import BadRow, Source
 from hdfs_io.sources.frame import Cut, bad_rows, batch_rows, batch_size, parse, with_row_ids
 from sparksplit import __version__
@@ -44,7 +44,7 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
     """
     from pyspark import StorageLevel
 
-    cut = Cut(config.seed, config.validation, config.test)
+    cut = Cut() if source.deals else Cut(config.seed, config.validation, config.test)
     probe = Layout(source.tensors, _label_spec(source, None), source.keep, 1)
     with batch_size(spark, batch_rows(probe.row_bytes)):
         parsed = parse(spark, source, cut).persist(StorageLevel.MEMORY_AND_DISK)
@@ -77,6 +77,9 @@ def _label_spec(source: Source, classes: list[str] | None) -> LabelSpec | None:
         return None
     if source.label_kind == "number":
         return LabelSpec(dtype="float32", kind="number")
+    if source.label_kind in TOKENS:
+        tensor = source.tensors[0]
+        return LabelSpec(dtype=tensor.dtype, shape=tensor.shape, classes=source.vocabulary, kind=source.label_kind)
     return LabelSpec(dtype="int64", classes=classes, kind=source.label_kind)
 
 
@@ -227,7 +230,8 @@ def _rows(batch: pa.RecordBatch, layout: Layout, classes: pa.Array | None) -> pa
 
 
 def _class_values(layout: Layout) -> pa.Array | None:
-    if layout.label is None or layout.label.classes is None:
+    """What raw labels are to be looked up in; None where they are stored as they are."""
+    if layout.label is None or layout.label.classes is None or layout.label.kind in TOKENS:
         return None
     if layout.label.kind == "integer":
         return pa.array([int(name) for name in layout.label.classes], type=pa.int64())

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hdfs_io import filesystem
-from hdfs_io.lane_files import LABEL, ROW_ID, crc32, single_chunk, tensor_of, values_of
+from hdfs_io.lane_files import LABEL, ROW_ID, crc32, label_of, single_chunk, tensor_of, values_of
 from hdfs_io.manifest import FILE, Manifest
 from hdfs_io.preprocessing import Description
 from hdfs_io.publish import SUCCESS
@@ -115,7 +115,7 @@ class Block:
     tensors: dict[str, npt.NDArray[Any]]
     """By name: [rows, *shape] in the stored dtype."""
     label: npt.NDArray[Any] | None
-    """[rows] int64 class indices or float32 numbers; None where there is none, or it was not asked for."""
+    """[rows, *shape] class indices or float32 numbers; None where there is none, or it was not asked for."""
     keep: dict[str, pa.Array] = field(default_factory=dict)
     """Kept columns that were asked for."""
 
@@ -141,7 +141,7 @@ class BlockReader:
         self._lane_rows = manifest.splits[split].lane_rows
         self._columns = [ROW_ID, *wanted]
         self._tensors = [tensor for tensor in manifest.tensors if tensor.name in wanted]
-        self._label = np.dtype(manifest.label.dtype) if manifest.label is not None and LABEL in wanted else None
+        self._label = manifest.label if LABEL in wanted else None
         self._keep = [name for name in wanted if name in manifest.keep]
         self._verify = set(checked) <= set(wanted)
         self._places = {
@@ -167,7 +167,7 @@ class BlockReader:
                 raise ValueError(f"{table.num_rows} rows, in the manifest {rows}")
             ids = values_of(table.column(ROW_ID), np.dtype(np.int64))
             tensors = {tensor.name: tensor_of(table.column(tensor.name), tensor) for tensor in self._tensors}
-            label = None if self._label is None else values_of(table.column(LABEL), self._label)
+            label = None if self._label is None else label_of(table.column(LABEL), self._label)
         except (OSError, pa.ArrowException, ValueError, KeyError) as error:
             raise InputError(f"{place}: is damaged: {' '.join(str(error).split())[:200]}") from None
         if self._verify:

@@ -20,6 +20,10 @@ from sparksplit.errors import InputError
 F32 = npt.NDArray[np.float32]
 FILE = "preprocessing.json"
 FORMAT_VERSION = 1
+TOKENS = ("characters", "words")
+"""Kinds of labels that are a text's tokens, one at each position of the input."""
+UNKNOWN = "<unknown>"
+"""The name of class 0 of a vocabulary: every token that is not in it."""
 Model = TypeVar("Model", bound=pydantic.BaseModel)
 
 
@@ -53,16 +57,17 @@ class TensorSpec(Frozen):
         return self.values * self.numpy_dtype.itemsize
 
 
-class LabelSpec(Frozen):
-    """What is to be predicted: a class (dtype int64, its index in `classes`) or a number (dtype float32)."""
+class LabelSpec(TensorSpec):
+    """What is to be predicted: a class (its index in `classes`; dtype int64) or a number (dtype float32), or, with a
+    shape, a class or a number for each of its places, in a binary column like a tensor's."""
 
     name: str = "label"
-    dtype: str
     shape: list[int] = []
     classes: list[str] | None = None
-    """Names of the classes in the order of their indices: the sorted distinct labels of the training split."""
+    """Names of the classes in the order of their indices: the sorted distinct labels of the training split, or the
+    vocabulary of a text."""
     kind: str = "integer"
-    """How raw labels read: integer, text or number."""
+    """How raw labels read: integer, text or number; characters or words where they are the tokens of a text."""
 
 
 class TensorPreprocessing(Frozen):

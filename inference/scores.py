@@ -16,11 +16,14 @@ _EPSILON = 1e-7
 
 @dataclass
 class ClassScores:
-    """Of a classifier. confusion counts are kept by class only: what is there, what was predicted, what was right."""
+    """Of a classifier. confusion counts are kept by class only: what is there, what was predicted, what was right.
+
+    Where a row has several labels, everything but `rows` counts labels.
+    """
 
     rows: int = 0
     log_loss: float = 0.0
-    """Sum over rows of -log(probability of the row's class)"""
+    """Sum of -log(probability of the label's class)"""
     labelled: list[int] = field(default_factory=list)
     predicted: list[int] = field(default_factory=list)
     right: list[int] = field(default_factory=list)
@@ -28,10 +31,11 @@ class ClassScores:
     def update(
         self, label: npt.NDArray[np.int64], prediction: npt.NDArray[np.int64], probabilities: npt.NDArray[np.float64]
     ) -> None:
-        """Add rows. label, prediction: class indices [rows]; probabilities [rows, classes]"""
-        classes = probabilities.shape[1]
-        own = probabilities[np.arange(len(label)), label]
+        """Add rows. label, prediction: class indices [rows, ...]; probabilities [rows, ..., classes]"""
+        classes = probabilities.shape[-1]
         self.rows += len(label)
+        label, prediction = label.ravel(), prediction.ravel()
+        own = probabilities.reshape(-1, classes)[np.arange(len(label)), label]
         self.log_loss = math.fsum((self.log_loss, *-np.log(np.clip(own, _EPSILON, 1 - _EPSILON))))
         for counts, found in (
             (self.labelled, label),
@@ -50,7 +54,8 @@ class ClassScores:
 
     def summary(self) -> dict[str, float]:
         """rows, accuracy and log_loss."""
-        return {"rows": self.rows, "accuracy": sum(self.right) / self.rows, "log_loss": self.log_loss / self.rows}
+        labels = sum(self.labelled)
+        return {"rows": self.rows, "accuracy": sum(self.right) / labels, "log_loss": self.log_loss / labels}
 
     def by_class(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """For each class: its name, rows that have it, rows that were said to have it, and rows where both are so."""

@@ -12,14 +12,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hdfs_io import row_ids
-from hdfs_io.lane_files import LABEL, ROW_ID, tensor_of, values_of
+from hdfs_io.lane_files import LABEL, ROW_ID, label_of, tensor_of, values_of
 from hdfs_io.manifest import Manifest
 from hdfs_io.prepared import BlockReader, PreparedDataSet
 from hdfs_io.preprocessing import LabelSpec
 from inference import scores
 from inference.scores import ClassScores, NumberScores
 from inference.trained import Array, Model, TrainedModel, load, probabilities
-from inference.writer import Columns, PartFile, Predictions, attempt_name
+from inference.writer import Columns, PartFile, Predictions, attempt_name, nested
 from sparksplit.errors import RunError, SparksplitError, UsageError
 
 
@@ -55,7 +55,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows of one split. label: int64 class indices, -1 for an unknown one, or float32 numbers [rows]."""
+    """Some rows of one split. label: class indices, -1 for an unknown one, or float32 numbers [rows, ...]."""
 
     split: str
     row_ids: npt.NDArray[np.int64]
@@ -104,10 +104,10 @@ def predict(trained: TrainedModel, model: Model, rows: Rows) -> Predictions:
         single = outputs.ndim == 2 and outputs.shape[1] == 1
         return Predictions(outputs[:, 0] if single else outputs, None)
     try:
-        of_classes = probabilities(outputs, len(label.classes), trained.logits)
+        of_classes = probabilities(outputs, len(label.classes), trained.logits, label.shape)
     except ValueError as error:
         raise RunError(f"{trained.path}: {error}") from None
-    return Predictions(of_classes.argmax(axis=1), of_classes)
+    return Predictions(of_classes.argmax(axis=-1), of_classes)
 
 
 def _batches(rows: Rows, size: int) -> Iterator[Rows]:
@@ -135,7 +135,7 @@ def _count(facts: Facts, found: dict[str, ClassScores | NumberScores], rows: Row
         assert isinstance(number, NumberScores)
         number.update(rows.label, predictions.prediction.reshape(rows.label.shape))
         return
-    known = rows.label >= 0
+    known = np.all(rows.label.reshape(len(rows.label), -1) >= 0, axis=1)
     facts.unknown += int(len(known) - known.sum())
     score = found.setdefault(split, ClassScores())
     assert isinstance(score, ClassScores)
@@ -172,7 +172,9 @@ def read_prepared(path: str, splits: Sequence[str], keep: Sequence[str], task: i
         with BlockReader(data, split, columns) as reader:
             for _, lane, number in (block for block in mine if block[0] == split):
                 block = reader.read(lane, number)
-                kept = {**block.keep, **({LABEL: pa.array(block.label)} if LABEL in keep else {})}
+                kept = dict(block.keep)
+                if block.label is not None and LABEL in keep:
+                    kept[LABEL] = nested(block.label)
                 yield Rows(split, row_ids.signed(block.row_ids), block.tensors, block.label, kept)
 
 
@@ -191,17 +193,23 @@ def read_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str, keep: Sequ
         if batch.num_rows == 0:
             continue
         table = pa.Table.from_batches([batch])
+        labels = _labels(table.column(LABEL), spec) if job.labelled and spec is not None else None
+        kept = {name: batch.column(name) for name in keep}
+        if labels is not None and LABEL in keep:
+            kept[LABEL] = nested(labels) if labels.ndim > 1 else batch.column(LABEL)
         yield Rows(
             split,
             values_of(table.column(ROW_ID), np.dtype(np.int64)),
             {tensor.name: tensor_of(table.column(tensor.name), tensor) for tensor in job.trained.description.tensors},
-            _labels(batch.column(LABEL), spec) if job.labelled and spec is not None else None,
-            {name: batch.column(name) for name in keep},
+            labels,
+            kept,
         )
 
 
-def _labels(column: pa.Array, spec: LabelSpec) -> Array:
-    values: Array = (column.fill_null(-1) if spec.classes is not None else column).to_numpy(zero_copy_only=False)
+def _labels(column: pa.ChunkedArray, spec: LabelSpec) -> Array:
+    if spec.shape:
+        return label_of(column, spec)
+    values: Array = (column.fill_null(-1) if spec.classes is not None else column).to_numpy()
     return values.astype(spec.dtype)
 
 

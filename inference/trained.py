@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -139,23 +139,25 @@ def _local(folder: str) -> Iterator[str]:
         shutil.rmtree(copy, ignore_errors=True)
 
 
-def probabilities(outputs: Array, classes: int, logits: bool) -> npt.NDArray[np.float64]:
-    """The outputs of a classifier as float64 [rows, classes] that are not rounded further.
+def probabilities(outputs: Array, classes: int, logits: bool, places: Sequence[int] = ()) -> npt.NDArray[np.float64]:
+    """The outputs of a classifier as float64 [rows, *places, classes] that are not rounded further.
 
-    outputs: [rows, classes], or [rows, 1] for two classes: of the second. logits: they are not probabilities yet.
+    outputs: [rows, *places, classes], or for two classes [rows, *places, 1]: of the second. logits: they are not
+    probabilities yet. places: the shape of one row's label.
 
     Raises ValueError where the outputs are of another shape.
     """
     values = outputs.astype(np.float64)
-    if values.shape[1:] == (1,) and classes == 2:
+    if values.shape[1:] == (*places, 1) and classes == 2:
         second = _sigmoid(values) if logits else values
-        return np.concatenate([1 - second, second], axis=1)
-    if values.shape[1:] != (classes,):
-        raise ValueError(f"the model's outputs are {list(values.shape[1:])} a row, for {classes} classes")
+        return np.concatenate([1 - second, second], axis=-1)
+    if values.shape[1:] != (*places, classes):
+        each = f" at each of {list(places)}" if places else ""
+        raise ValueError(f"the model's outputs are {list(values.shape[1:])} a row, for {classes} classes{each}")
     if not logits:
         return values
-    powers = np.exp(values - values.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+    powers = np.exp(values - values.max(axis=-1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
 def _sigmoid(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

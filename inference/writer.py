@@ -26,8 +26,8 @@ _GROUP_BYTES = 16 * 1024 * 1024
 class Predictions:
     """The predictions of a batch.
 
-    prediction: int64 class indices [rows], or a regression's numbers: float32 [rows, ...]
-    probabilities: float64 [rows, classes]; None for a regression
+    prediction: int64 class indices [rows, ...], or a regression's numbers: float32 [rows, ...]
+    probabilities: float64 [rows, ..., classes]; None for a regression
     """
 
     prediction: Array
@@ -36,7 +36,8 @@ class Predictions:
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns the predictions have, beside row_id, prediction and a classifier's probabilities.
+    """Which columns the predictions have, beside row_id, prediction and a classifier's probabilities (left out where
+    it predicts a class at each of several places: they would be as many numbers as places times classes).
 
     label: what the model predicts. split: whether the rows' split is one. keep: of the input, `label` among them.
     """
@@ -61,23 +62,27 @@ class Columns:
             columns[SPLIT] = pa.array([split] * rows, type=pa.string())
         columns |= {name: kept[name] for name in self.keep}
         if found.probabilities is None:
-            columns[PREDICTION] = _nested(found.prediction.astype(np.float32))
+            columns[PREDICTION] = nested(found.prediction.astype(np.float32))
         else:
-            columns[PREDICTION] = pa.array(found.prediction)
+            columns[PREDICTION] = nested(found.prediction)
             if self.named:
                 assert self.label is not None
-                columns[NAME] = pa.array(self.label.classes, type=pa.string()).take(columns[PREDICTION])
-            columns[PROBABILITIES] = _nested(found.probabilities.astype(np.float32))
+                names = pa.array(self.label.classes, type=pa.string()).take(pa.array(found.prediction.ravel()))
+                columns[NAME] = _lists(names, rows) if found.prediction.ndim > 1 else names
+            if found.probabilities.ndim == 2:
+                columns[PROBABILITIES] = nested(found.probabilities.astype(np.float32))
         return pa.table(columns)
 
 
-def _nested(values: npt.NDArray[np.float32]) -> pa.Array:
-    """float [rows] as it is; [rows, n] as list<float>."""
-    if values.ndim == 1:
-        return pa.array(values)
-    flat = values.reshape(len(values), -1)
-    offsets = np.arange(len(flat) + 1, dtype=np.int32) * np.int32(flat.shape[1])
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat.ravel()))
+def nested(values: Array) -> pa.Array:
+    """Numbers [rows] as they are; [rows, ...] as a list for each row."""
+    return pa.array(values) if values.ndim == 1 else _lists(pa.array(values.ravel()), len(values))
+
+
+def _lists(flat: pa.Array, rows: int) -> pa.Array:
+    """`flat`, as many values for each of `rows`, as lists."""
+    each = len(flat) // max(rows, 1)
+    return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32) * np.int32(each)), flat)
 
 
 def attempt_name(part: int, attempt: int) -> str:

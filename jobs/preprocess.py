@@ -1,4 +1,4 @@
-"""`preprocess`: raw data (IDX, CSV) to a prepared data set, on Spark."""
+"""`preprocess`: raw data (IDX, CSV, text) to a prepared data set, on Spark."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from hdfs_io.config import PreprocessConfig
 from hdfs_io.prepare import prepare
 from hdfs_io.prepared import PreparedDataSet
+from hdfs_io.preprocessing import TOKENS
 from hdfs_io.publish import Output
 from hdfs_io.sources import open_source
 from sparksplit.command import Command, Options
@@ -22,7 +23,7 @@ def run(config: PreprocessConfig, options: Options) -> None:
     if output.decide(options.overwrite) == "done":
         print(f"{output.path}: is complete, made with the same configuration; nothing was done")
         return
-    source = open_source(config.input)
+    source = open_source(config.input, validation=config.validation, test=config.test)
     if source.has_test and config.test > 0:
         raise config.error("test", f"must be 0: the source brings a test split (is {config.test})")
     # Published, or removed, when Spark has stopped and nothing writes any more.
@@ -47,7 +48,12 @@ def summary(data: PreparedDataSet) -> str:
     tensors = ", ".join(f"{tensor.name}: {tensor.dtype} {tensor.shape}" for tensor in manifest.tensors)
     label = manifest.label
     kind = "none" if label is None else f"{len(label.classes)} classes" if label.classes is not None else "a number"
-    return "\n".join([*lines, f"tensors    {tensors}; label: {kind}", f"prepared   {data.path}"])
+    lines.append(f"tensors    {tensors}; label: {kind}")
+    if label is not None and label.classes is not None and label.kind in TOKENS:
+        counts = [(name, split.label_counts) for name, split in manifest.splits.items() if split.label_counts]
+        unknown = ", ".join(f"{found[0]:,} of {sum(found):,} in {name}" for name, found in counts if sum(found))
+        lines.append(f"vocabulary {len(label.classes) - 1:,} {label.kind}; unknown: {unknown}")
+    return "\n".join([*lines, f"prepared   {data.path}"])
 
 
 COMMAND = Command(

@@ -3,7 +3,8 @@
     def build(data: DataDescription, **params) -> keras.Model
 
 The model is uncompiled, takes `data.inputs` (one tensor, or a mapping by name where there are several; floats, with the
-fitted preprocessing applied) and gives one output: for `data.classes` classes, a probability each, in their order.
+fitted preprocessing applied) and gives one output: for `data.classes` classes, a probability each, in their order, at
+each place of a label where `data.label_shape` has some.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 class DataDescription:
     """inputs: shape of one row by tensor name. classes: names of the classes; None for numbers.
 
-    label_shape: shape of one row's label. rows: of the training split.
+    label_shape: shape of one row's label, () for one class or number. rows: of the training split.
     """
 
     inputs: dict[str, tuple[int, ...]]

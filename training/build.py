@@ -160,6 +160,12 @@ def fitted_labels(labels: Any, outputs: Any, data: DataDescription) -> Any:
 def _check_classes(config: TrainConfig, data: DataDescription, outputs: Any) -> None:
     if data.classes is None:
         return
+    if tuple(outputs.shape[1:-1]) != data.label_shape:
+        raise config.error(
+            "model.build",
+            f"{config.model.build} gives {list(outputs.shape[1:])} a row, where a class is to be predicted "
+            + (f"at each of {list(data.label_shape)}" if data.label_shape else "for the whole row"),
+        )
     units, classes = outputs.shape[-1], len(data.classes)
     if units != classes and not (units == 1 and classes == 2):
         raise config.error(

@@ -42,6 +42,9 @@ class Inputs:
         specs = self._description.tensors
         tensors = {spec.name: self._decode(spec.name, column) for spec, column in zip(specs, columns, strict=False)}
         label = columns[len(specs)] if len(columns) > len(specs) else None
+        if label is not None and label.dtype.is_integer:
+            # Keras takes no small unsigned integers for classes.
+            label = tf.cast(label, tf.int64)
         return (next(iter(tensors.values())) if len(tensors) == 1 else tensors), label
 
     def examples(self, rows: int = 2) -> tuple[Any, Any]:

@@ -1,33 +1,44 @@
 """Raw rows, one module for each format behind one small interface.
 
 base.Source     what each gives: tasks on the driver, rows in executors
-idx, csv        the formats
+idx, csv, text  the formats
 frame           the DataFrame of row_id, tensors and label that preprocess and predict start from
 """
 
 from __future__ import annotations
 
 from hdfs_io.config import InputConfig, check_input
-from hdfs_io.preprocessing import Description
+from hdfs_io.preprocessing import TOKENS, Description
 from hdfs_io.sources.base import BadRow, Rows, Source, Task
 from hdfs_io.sources.csv import CsvSource
 from hdfs_io.sources.idx import IdxSource
+from hdfs_io.sources.text import TextSource
 from sparksplit.errors import InputError
 
 __all__ = ["BadRow", "Rows", "Source", "Task", "open_source"]
 
 
-def open_source(config: InputConfig, description: Description | None = None) -> Source:
+def open_source(
+    config: InputConfig, description: Description | None = None, *, validation: float = 0.0, test: float = 0.0
+) -> Source:
     """The source that `config` names, checked on the driver as far as that is cheap.
 
     description: of the data set that a model was trained on, where rows are to be predicted: they must be like it.
+    validation, test: the shares that a text, which is not cut by a hash, cuts off itself
 
     Raises ConfigError and InputError.
     """
-    if description is not None and description.label is not None and config.label_type == "auto":
-        config = config.model_copy(update={"label_type": description.label.kind})
-    check_input(config)
-    source: Source = IdxSource(config, description is None) if config.format == "idx" else CsvSource(config)
+    label = None if description is None else description.label
+    if config.format == "text":
+        check_input(config)
+        source: Source = TextSource(config, validation, test) if description is None else _like(config, description)
+    else:
+        if label is not None and config.label is not None and label.kind in TOKENS:
+            raise config.error("format", f"must be text: the model predicts the next of a text's {label.kind}")
+        if label is not None and config.label_type == "auto" and label.kind not in TOKENS:
+            config = config.model_copy(update={"label_type": label.kind})
+        check_input(config)
+        source = IdxSource(config, description is None) if config.format == "idx" else CsvSource(config)
     if description is not None:
         for found, trained in zip(source.tensors, description.tensors, strict=True):
             if (found.dtype, found.shape) != (trained.dtype, trained.shape):
@@ -36,3 +47,15 @@ def open_source(config: InputConfig, description: Description | None = None) -> 
                     f"the model was trained on {trained.dtype} {trained.shape}"
                 )
     return source
+
+
+def _like(config: InputConfig, description: Description) -> TextSource:
+    """The text of `config` in sequences of the tokens that a model was trained on."""
+    label = description.label
+    if label is None or label.kind not in TOKENS or label.classes is None:
+        raise config.error("format", "is text, but the model was not trained on one")
+    own = {"unit": label.kind, "length": description.tensors[0].shape[0]}
+    for key, value in own.items():
+        if key in config.model_fields_set and getattr(config, key) != value:
+            raise config.error(key, f"must be {value}, as the model was trained (is {getattr(config, key)})")
+    return TextSource(config.model_copy(update=own), vocabulary=label.classes)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from hdfs_io import filesystem
 from hdfs_io.manifest import SourceFile
 from hdfs_io.preprocessing import TensorSpec
+from sparksplit.errors import InputError
 
 GZIP_MAGIC = b"\x1f\x8b"
 BATCH_BYTES = 4 * 1024 * 1024
@@ -29,18 +30,19 @@ class Task:
     """What one Spark task reads: a file (and its labels' file), or a part of it."""
 
     part: str
-    """train or test"""
+    """train or test; of a source that deals its rows itself, the split"""
     path: str
     labels: str | None = None
     start: int = 0
-    """First row (IDX) or byte (CSV)"""
+    """First row (IDX), byte (CSV) or sequence (text)"""
     stop: int | None = None
-    """Row or byte to stop before; None: the end"""
+    """What to stop before; None: the end"""
 
 
 @dataclass
 class Rows:
-    """Parsed rows: tensors [n, *shape] of the declared dtypes; labels int64 or float32 [n], or texts; kept texts."""
+    """Parsed rows: tensors [n, *shape] of the declared dtypes; labels int64 or float32 [n], texts, or of a text's
+    tokens [n, length]; kept texts."""
 
     tensors: list[npt.NDArray[Any]]
     label: npt.NDArray[Any] | list[str] | None
@@ -71,11 +73,15 @@ class Source(abc.ABC):
 
     tensors: Sequence[TensorSpec]
     label_kind: str | None
-    """integer, text or number; None without labels"""
+    """integer, text or number; characters or words for a token at each position; None without labels"""
     keep: Sequence[str] = ()
     files: Sequence[SourceFile]
     has_test: bool
     """Whether the source brings a test split."""
+    deals: bool = False
+    """Whether its tasks name the split of their rows, so that nothing is cut by a hash."""
+    vocabulary: list[str] | None = None
+    """The classes of labels that are tokens."""
 
     @abc.abstractmethod
     def tasks(self) -> list[Task]:
@@ -84,6 +90,21 @@ class Source(abc.ABC):
     @abc.abstractmethod
     def read(self, task: Task) -> Iterator[Rows | BadRow]:
         """The rows of a task, in bounded batches; called in executors."""
+
+
+def input_files(path: str) -> list[tuple[str, int]]:
+    """(path, bytes) of the file `path`, or of all files in that folder, by name; hidden and empty ones left out.
+
+    Raises InputError where there are none.
+    """
+    path = filesystem.absolute(path)
+    if not filesystem.is_folder(path):
+        return [(path, filesystem.size(path))]
+    names = filesystem.listing(path)
+    found = [(filesystem.join(path, name), size) for name, size in names.items() if size and name[0] not in "._"]
+    if not found:
+        raise InputError(f"{path}: the folder holds no files with rows")
+    return found
 
 
 @contextmanager

@@ -31,6 +31,7 @@ from hdfs_io.sources.base import (
     Source,
     Task,
     gzip_problem,
+    input_files,
     open_raw,
 )
 from sparksplit.errors import InputError
@@ -50,9 +51,9 @@ class CsvSource(Source):
     def __init__(self, config: InputConfig) -> None:
         self._delimiter, self._header, self._mean = config.delimiter, config.header, config.missing == "mean"
         self._limit = config.max_bad_rows
-        self._files = {"train": _files(config.path)}
+        self._files = {"train": input_files(config.path)}
         if config.test is not None:
-            self._files["test"] = _files(config.test)
+            self._files["test"] = input_files(config.test)
         self.has_test = config.test is not None
         self.files = [SourceFile(path=path, bytes=size) for files in self._files.values() for path, size in files]
 
@@ -321,17 +322,6 @@ def lines_before(path: str, offset: int) -> int:
             file.seek(offset - 1)
             count += 0 if file.read(1) == b"\n" else 1
     return count
-
-
-def _files(path: str) -> list[tuple[str, int]]:
-    path = filesystem.absolute(path)
-    if not filesystem.is_folder(path):
-        return [(path, filesystem.size(path))]
-    names = filesystem.listing(path)
-    found = [(filesystem.join(path, name), size) for name, size in names.items() if size and name[0] not in "._"]
-    if not found:
-        raise InputError(f"{path}: the folder holds no files with rows")
-    return found
 
 
 def _number_problem(field: str, dtype: np.dtype[Any], gaps: bool) -> str | None:

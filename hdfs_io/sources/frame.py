@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from hdfs_io import row_ids
 from hdfs_io.config import InputConfig
-from hdfs_io.lane_files import LABEL, binary_column, tensor_of, values_of
+from hdfs_io.lane_files import LABEL, binary_column, label_of, tensor_of
 from hdfs_io.manifest import SPLITS
-from hdfs_io.preprocessing import Description, LabelSpec, TensorSpec
+from hdfs_io.preprocessing import TOKENS, Description, LabelSpec, TensorSpec
 from hdfs_io.sources import open_source
 from hdfs_io.sources.base import BadRow, Rows, Source, Task
 from hdfs_io.sources.csv import lines_before
@@ -36,7 +36,12 @@ _BAD = pa.struct(
         ("fatal", pa.bool_()),
     ]
 )
-_LABELS = {"integer": pa.int64(), "number": pa.float32(), "text": pa.string()}
+_LABELS = {
+    "integer": pa.int64(),
+    "number": pa.float32(),
+    "text": pa.string(),
+    **dict.fromkeys(TOKENS, pa.binary()),
+}
 
 
 @dataclass(frozen=True)
@@ -48,9 +53,9 @@ class Cut:
     test: float = 0.0
 
     def splits(self, content: row_ids.U64, part: str) -> np.ndarray[Any, np.dtype[np.int32]]:
-        """The index in SPLITS of each row. content: uint64 [rows, 2]; part: train or test, the file's"""
-        if part == "test":
-            return np.full(len(content), SPLITS.index("test"), dtype=np.int32)
+        """The index in SPLITS of each row. content: uint64 [rows, 2]; part: the task's"""
+        if part != "train":
+            return np.full(len(content), SPLITS.index(part), dtype=np.int32)
         fraction = row_ids.split_fraction(content, self.seed)
         return np.select(
             [fraction < self.test, fraction < self.test + self.validation],
@@ -68,7 +73,7 @@ def parsed_schema(source: Source) -> pa.Schema:
     return pa.schema([*fields, *((name, pa.string()) for name in source.keep), ("bad", _BAD)])
 
 
-def parse(spark: SparkSession, source: Source, cut: Cut, parts: Sequence[str] = ("train", "test")) -> DataFrame:
+def parse(spark: SparkSession, source: Source, cut: Cut, parts: Sequence[str] = SPLITS) -> DataFrame:
     """The source's rows, good and bad, with the columns of `parsed_schema`; one Spark task for each of its tasks."""
     tasks = [task for task in source.tasks() if task.part in parts]
     schema = parsed_schema(source)
@@ -95,7 +100,9 @@ def to_batch(item: Rows | BadRow, task: Task, cut: Cut, schema: pa.Schema) -> pa
     columns: list[pa.Array] = [pa.array(cut.splits(content, task.part))]
     columns += [pa.array(row_ids.signed(content[:, word])) for word in (0, 1)]
     columns += [binary_column(tensor, _spec(tensor)) for tensor in item.tensors]
-    if item.label is not None:
+    if isinstance(item.label, np.ndarray) and item.label.ndim > 1:
+        columns.append(binary_column(item.label, _spec(item.label)))
+    elif item.label is not None:
         columns.append(pa.array(item.label, type=schema.field(LABEL).type))
     columns += [pa.array(texts, type=pa.string()) for texts in item.keep]
     columns.append(pa.nulls(count, _BAD))
@@ -166,9 +173,9 @@ def identified(frame: DataFrame, description: Description) -> DataFrame:
 
 
 def _raw_label(column: pa.ChunkedArray, label: LabelSpec) -> Any:
-    """The labels as the source had them, from class indices or numbers."""
-    values = values_of(column, np.dtype(label.dtype))
-    if label.kind == "number" or label.classes is None:
+    """The labels as the source had them, from class indices or numbers; tokens stay indices."""
+    values = label_of(column, label)
+    if label.kind in ("number", *TOKENS) or label.classes is None:
         return values
     if label.kind == "integer":
         return np.array([int(name) for name in label.classes], np.int64)[values]
@@ -177,13 +184,14 @@ def _raw_label(column: pa.ChunkedArray, label: LabelSpec) -> Any:
 
 @contextmanager
 def raw_rows(
-    spark: SparkSession, config: InputConfig, description: Description, parts: Sequence[str] = ("train", "test")
+    spark: SparkSession, config: InputConfig, description: Description, parts: Sequence[str] = SPLITS
 ) -> Iterator[tuple[DataFrame, list[BadRow]]]:
     """(raw rows as a model wants them, the bad rows left out), for the data that `description` belongs to.
 
     The frame has `row_id` (bigint; equal to the prepared data set's where label and split are the same), a binary
     column for each tensor, `label` (the class's index as bigint, or float; null for a class that the model does not
-    know; no column where the configuration has `label: null`) and the columns to keep. It is cached inside the block.
+    know; binary where it is a token at each position; no column where the configuration has `label: null`) and the
+    columns to keep. It is cached inside the block.
 
     parts: of an IDX folder, train and test (t10k); of CSV, the files of `path` and of `test`
 
@@ -202,8 +210,9 @@ def raw_rows(
             columns = [sql.col("row_id"), *(sql.col(f"`{tensor.name}`") for tensor in source.tensors)]
             if source.label_kind is not None:
                 label = sql.col(LABEL)
-                if description.label is not None and description.label.classes is not None:
-                    names = sql.array(*(sql.lit(name) for name in description.label.classes))
+                known = None if source.label_kind in TOKENS or description.label is None else description.label.classes
+                if known is not None:
+                    names = sql.array(*(sql.lit(name) for name in known))
                     place = sql.call_function("array_position", names, label.cast("string"))
                     label = sql.when(place > 0, place - 1).cast("bigint").alias(LABEL)
                 columns.append(label)

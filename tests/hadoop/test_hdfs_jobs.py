@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import time
 import uuid
@@ -16,11 +17,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import AnalysisException
 
 from hdfs_io import filesystem
+from hdfs_io.prepared import PreparedDataSet
 from jobs.predict import COMMAND as PREDICT
 from jobs.preprocess import COMMAND as PREPROCESS
 from jobs.quickstart import digits
 from jobs.train import COMMAND as TRAIN
 from tests.hadoop.cluster import HadoopCluster
+from tests.jobs.texts import sentences
 
 pytestmark = pytest.mark.slow
 
@@ -209,3 +212,18 @@ def test_local_paths_stay_local_for_spark_on_a_hadoop_cluster(
     with pytest.raises(AnalysisException, match=r"Path does not exist: hdfs://"):
         session.read.parquet(f"{tmp_path}")
     assert session.read.parquet(filesystem.for_spark(f"{folder}/rows")).count() == 7
+
+
+def test_a_text_on_hdfs_gives_the_files_of_a_local_one(hdfs: str, call: Callable[..., None], tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text(sentences(9000))
+    filesystem.write_bytes(f"{hdfs}/text/a.gz", gzip.compress(sentences(9000)[:4000].encode()))
+    filesystem.write_bytes(f"{hdfs}/text/b.txt", sentences(9000)[4000:].encode())
+    places = {f"{tmp_path}/text.txt": f"{tmp_path}/prepared", f"{hdfs}/text": f"{hdfs}/text-prepared"}
+    for source, output in places.items():
+        call(PREPROCESS, {"input.format": "text", "input.path": source, "test": 0.2, "output": output})
+    one, two = (PreparedDataSet.open(output) for output in places.values())
+    assert one.digest == two.digest and one.manifest.splits == two.manifest.splits
+    for split in one.manifest.splits.values():
+        for file in split.files:
+            same = filesystem.read_bytes(f"{two.path}/{file.path}")
+            assert Path(one.path, file.path).read_bytes() == same and len(same) == file.bytes

@@ -108,6 +108,26 @@ def test_several_tensors_text_classes_numbers_and_no_labels(tmp_path: Path) -> N
     assert data.manifest.label is None and read_all(data, "train")[0][1].label is None
 
 
+def test_labels_at_several_places(tmp_path: Path) -> None:
+    x = np.arange(40, dtype=np.uint16).reshape(20, 2)
+    y = np.arange(60).reshape(20, 3) % 4
+    data = from_arrays(f"{tmp_path}/classes", {"train": (x, y), "test": (x[:3], y[:3])}, lanes=3, block_size=1024)
+    label = data.manifest.label
+    assert label is not None and (label.dtype, label.shape, label.classes) == ("int64", [3], ["0", "1", "2", "3"])
+    assert data.manifest.splits["train"].label_counts == [15] * 4
+    blocks = [block for _, block in read_all(data, "train")]
+    for block in blocks:
+        assert (block.label == y[block.tensors["x"][:, 0] // 2]).all() and block.label.shape[1:] == (3,)
+    content = np.concatenate([x[:1].view(np.uint8), y[:1].astype("<i8").view(np.uint8)], axis=1)
+    assert row_ids.content_hash(content)[0, 0] in np.concatenate([block.row_ids for block in blocks])
+    fortran = from_arrays(f"{tmp_path}/fortran", {"train": (x, np.asfortranarray(y)), "test": (x[:3], y[:3])}, lanes=3)
+    assert fortran.manifest.splits["train"].checksum == data.manifest.splits["train"].checksum
+    numbers = from_arrays(f"{tmp_path}/numbers", {"train": (x, y / 2)}, lanes=3)
+    assert numbers.manifest.label is not None and numbers.manifest.label.shape == [3]
+    for _, block in read_all(numbers, "train"):
+        assert block.label.dtype == np.float32 and (block.label == y[block.tensors["x"][:, 0] // 2] / 2).all()
+
+
 def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     x, y = arrays(10)
     for splits in ({"test": (x, y)}, {"train": (x, y), "more": (x, y)}, {"train": (x, y[:5])}):
@@ -115,6 +135,10 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
             from_arrays(f"{tmp_path}/data", splits)
     with pytest.raises(ValueError, match="is not a class"):
         from_arrays(f"{tmp_path}/data", {"train": (x, y * 0), "test": (x, y * 0 + 1)})
+    with pytest.raises(ValueError, match=r"test: labels of a row have the shape \[1\], \[\] in train"):
+        from_arrays(f"{tmp_path}/data", {"train": (x, y), "test": (x, y[:, None])})
+    with pytest.raises(ValueError, match="text labels must be one a row"):
+        from_arrays(f"{tmp_path}/data", {"train": (x, np.full((10, 2), "a"))})
     with pytest.raises(ValueError, match="must be uint8"):
         from_arrays(f"{tmp_path}/data", {"train": (x, y), "test": (x.astype(np.float32), y)})
     assert list(tmp_path.iterdir()) == []

@@ -61,3 +61,13 @@ def test_sums_do_not_depend_on_how_rows_are_shared(rows, cut):
 @pytest.mark.parametrize("score", [_classes([0, 1], [[0.9, 0.1], [0.2, 0.8]]), NumberScores(3, 1.25, 0.1)])
 def test_json_loses_nothing(score):
     assert scores.from_json(scores.to_json(score)) == score
+
+
+def test_labels_at_several_places_count_each_and_rows_once():
+    label, probabilities = [[0, 1], [1, 1], [0, 0]], np.zeros((3, 2, 2))
+    probabilities[..., 0], probabilities[..., 1] = 0.75, 0.25
+    score = ClassScores()
+    score.update(np.array(label), np.zeros((3, 2), np.int64), probabilities)
+    logs = 3 * math.log(0.75) + 3 * math.log(0.25)
+    assert score.summary() == {"rows": 3, "accuracy": 0.5, "log_loss": pytest.approx(-logs / 6, rel=1e-12)}
+    assert score.by_class(["a", "b"])[0] == {"class": "a", "rows": 3, "predicted": 6, "correct": 3}

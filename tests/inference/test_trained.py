@@ -102,3 +102,14 @@ def test_one_logit_is_the_difference_of_two(value):
     one = probabilities(np.array([[value]], np.float32), 2, logits=True)
     two = probabilities(np.array([[0, value]], np.float32), 2, logits=True)
     np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-15)
+
+
+def test_outputs_at_each_of_several_places():
+    outputs = np.log(np.array([[[1, 3], [1, 1]], [[3, 1], [1, 7]]], np.float32))
+    found = probabilities(outputs, 2, logits=True, places=[2])
+    np.testing.assert_allclose(found, [[[0.25, 0.75], [0.5, 0.5]], [[0.75, 0.25], [0.125, 0.875]]], rtol=1e-6)
+    assert probabilities(np.array([[[0.75], [0.5]]]), 2, logits=False, places=[2]).tolist() == [
+        [[0.25, 0.75], [0.5] * 2]
+    ]
+    with pytest.raises(ValueError, match=r"outputs are \[2\] a row, for 2 classes at each of \[2\]"):
+        probabilities(np.zeros((3, 2)), 2, logits=False, places=[2])

@@ -45,6 +45,16 @@ def test_several_numbers_a_row_are_a_list():
     assert Columns(None, False, ()).table(IDS, "test", {}, found)["prediction"].to_pylist() == [[0, 1], [2, 3]]
 
 
+def test_classes_at_several_places_are_lists_without_probabilities():
+    found = Predictions(np.array([[1, 0], [0, 0]]), np.zeros((2, 2, 2)))
+    assert Columns(_label("cat", "dog"), False, ()).table(IDS, "test", {}, found).to_pylist() == [
+        {"row_id": 3, "prediction": [1, 0], "prediction_name": ["dog", "cat"]},
+        {"row_id": -1, "prediction": [0, 0], "prediction_name": ["cat", "cat"]},
+    ]
+    none = Predictions(np.zeros((0, 2), np.int64), np.zeros((0, 2, 2)))
+    assert Columns(_label("cat", "dog"), False, ()).table(IDS[:0], "test", {}, none).num_rows == 0
+
+
 def test_a_file_is_written_in_bounded_row_groups(tmp_path, monkeypatch):
     monkeypatch.setattr(writer, "_GROUP_BYTES", 24)
     file = PartFile(str(tmp_path), "part")

@@ -351,7 +351,7 @@ class TestBeforeSparkStarts:
         assert (tmp_path / "out" / "thesis").read_text() == "x"
 
 
-@pytest.mark.parametrize("name", ["preprocess-mnist", "preprocess-mnist-csv"])
+@pytest.mark.parametrize("name", ["preprocess-mnist", "preprocess-mnist-csv", "preprocess-text"])
 def test_shipped_configurations_are_valid(name: str) -> None:
     from hdfs_io.config import PreprocessConfig
     from sparksplit.config import load, shipped

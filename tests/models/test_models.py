@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from models import cnn, mlp
+from models import cnn, lstm, mlp
 from models.description import DataDescription
 
 TEN = tuple(map(str, range(10)))
@@ -59,6 +59,67 @@ def test_the_cnn_wants_images(shape):
 def test_images_too_small_for_the_cnn():
     with pytest.raises(ValueError, match=r"(negative|zero)"):
         cnn.build(images(8, 8))
+
+
+def sequences(*shape, label=(), classes=TEN):
+    return DataDescription(inputs={"x": shape}, classes=classes, label_shape=label, rows=100)
+
+
+@pytest.mark.parametrize(("units", "embedding"), [((8,), 0), ((8, 6), 0), ((8,), 5)])
+def test_the_lstm_predicts_the_next_token_at_each_position(units, embedding):
+    model = lstm.build(sequences(7, label=(7,)), units, embedding)
+    tokens = np.arange(21).reshape(3, 7) % 10
+    outputs = np.asarray(model(tokens.astype(np.float32)))
+    assert outputs.shape == (3, 7, 10)
+    np.testing.assert_allclose(outputs.sum(axis=-1), 1, rtol=1e-5)
+    inner = [embedding or 10, *units]
+    weights = sum(4 * (before + after + 1) * after for before, after in itertools.pairwise(inner))
+    weights += (units[-1] + 1) * 10 + 10 * embedding
+    assert sum(int(np.prod(variable.shape)) for variable in model.trainable_variables) == weights
+    # What comes later changes nothing that was said before.
+    tokens[:, 4:] = (tokens[:, 4:] + 1) % 10
+    again = np.asarray(model(tokens.astype(np.float32)))
+    np.testing.assert_array_equal(outputs[:, :4], again[:, :4])
+    assert (outputs[:, 4] != again[:, 4]).any()
+
+
+def test_one_hot_vectors_are_the_same_for_every_seed_and_dtype():
+    model = lstm.build(sequences(4, label=(4,)))
+    table = model.layers[0]
+    np.testing.assert_array_equal(np.asarray(table(np.array([[3.0, 0.0, 9.0, 1.0]]))), [np.eye(10)[[3, 0, 9, 1]]])
+    assert len(table.variables) == 1 and table.trainable_variables == []
+
+
+@pytest.mark.parametrize(
+    ("data", "params", "shape"),
+    [
+        (sequences(7), {}, (3, 10)),
+        (sequences(7, 5), {}, (3, 10)),
+        (sequences(7), {"tokens": 4, "embedding": 3}, (3, 10)),
+        (sequences(7, classes=None), {"units": (4, 4)}, (3, 1)),
+        (sequences(7, label=(7,), classes=None), {}, (3, 7, 1)),
+        (sequences(7, 5, label=(7,)), {}, (3, 7, 10)),
+    ],
+)
+def test_the_lstm_predicts_a_class_or_a_number_from_tokens_or_numbers(data, params, shape):
+    assert lstm.build(data, **params)(np.ones((3, *data.input_shape), np.float32)).shape == shape
+
+
+@pytest.mark.parametrize(
+    ("data", "params", "message"),
+    [
+        (
+            sequences(2, 3, 4),
+            {},
+            r"models\.lstm needs sequences \[length\(, features\)\], not rows of shape \[2, 3, 4\]",
+        ),
+        (sequences(7, label=(6,)), {}, r"a label of shape \[6\] has not one value for each of 7 positions"),
+        (sequences(7), {"embedding": 5}, "an embedding needs to know how many tokens there are"),
+    ],
+)
+def test_what_the_lstm_will_not_take(data, params, message):
+    with pytest.raises(ValueError, match=message):
+        lstm.build(data, **params)
 
 
 def test_what_a_builder_is_told():

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from hdfs_io import row_ids
-from hdfs_io.lane_files import LABEL, ROW_ID, tensor_of, values_of
+from hdfs_io.lane_files import LABEL, ROW_ID, label_of, tensor_of, values_of
 from training import order
 from training.chunks import Assembler, Chunk, Piece, Rows
 from training.feed import Feed, Stops, never
@@ -144,5 +144,5 @@ class ArrivingFeed:
         return Rows(
             row_ids.unsigned(values_of(table.column(ROW_ID), np.dtype(np.int64))),
             [tensor_of(table.column(spec.name), spec) for spec in self._assembler.specs],
-            None if label is None else values_of(table.column(LABEL), np.dtype(label.dtype)),
+            None if label is None else label_of(table.column(LABEL), label),
         )

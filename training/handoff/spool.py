@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hdfs_io import row_ids
-from hdfs_io.lane_files import LABEL, ROW_ID, tensor_of, values_of
+from hdfs_io.lane_files import LABEL, ROW_ID, label_of, tensor_of, values_of
 from hdfs_io.prepared import Block
 from hdfs_io.preprocessing import Description
 from sparksplit.errors import InputError, RunError
@@ -44,11 +44,7 @@ class Spool:
         ]
         ids = [row_ids.unsigned(values_of(table.column(ROW_ID), np.dtype(np.int64))) for table in tables]
         self._tensors = [[tensor_of(table.column(spec.name), spec) for table in tables] for spec in self.tensors]
-        self._labels = (
-            None
-            if self.label is None
-            else [values_of(table.column(LABEL), np.dtype(self.label.dtype)) for table in tables]
-        )
+        self._labels = None if self.label is None else [label_of(table.column(LABEL), self.label) for table in tables]
         self._index(ids, own)
 
     def _index(self, ids: list[row_ids.U64], own: Ints) -> None:
@@ -85,7 +81,7 @@ class Spool:
             raise IndexError(f"lane {lane} has no block {block}")
         index = np.arange(start, stop)
         tensors = {spec.name: np.empty((len(index), *spec.shape), spec.numpy_dtype) for spec in self.tensors}
-        label = None if self.label is None else np.empty(len(index), self.label.dtype)
+        label = None if self.label is None else np.empty((len(index), *self.label.shape), self.label.dtype)
         self._gather(index, list(tensors.values()), label)
         return Block(self._ids[start:stop], tensors, label)
 
