@@ -20,7 +20,12 @@ from sparksplit.config import shipped
 from tests.inference.runs import make_run
 from tests.jobs.texts import sentences
 
-WAYS = {"single": ("split=single", "nodes=1")}
+WAYS = {
+    "single": ("split=single", "nodes=1"),
+    "batch": ("split=batch", "nodes=2"),
+    "epoch": ("split=epoch", "nodes=2"),
+    "epoch-delayed": ("split=epoch-delayed", "nodes=2"),
+}
 """Settings of conf/train-lstm.yaml by the way's name."""
 
 

@@ -149,6 +149,7 @@ def test_rows_that_spark_hands_over_give_the_same_bits(spark, digits, tmp_path, 
     assert (fed["passes"], fed["ledger"]["exact"], fed["ledger"]["rows"]) == (passes, True, passes * 1300)
 
 
+@pytest.mark.slow
 def test_resuming_epoch_within_a_round_gives_the_same_bits(spark, digits, tmp_path):
     settings = {
         "split": "epoch", "nodes": 2, "epochs": 4, "optimizer": MOMENTUM, "model": {"build": f"{MODELS}:with_state"},
@@ -162,6 +163,7 @@ def test_resuming_epoch_within_a_round_gives_the_same_bits(spark, digits, tmp_pa
     assert resumed["ledger"] == straight["ledger"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("split", "epochs", "more"), [("epoch-delayed", 6, {}), ("local", 4, {"sync": {"every": 8, "outer": "nesterov"}})]
 )
@@ -184,6 +186,7 @@ def test_resuming_nodes_that_differ_gives_the_same_bits(spark, digits, tmp_path,
     assert (other["passes"], other["ledger"]["exact"]) == (epochs, True)
 
 
+@pytest.mark.slow
 def test_other_nodes_go_on_with_epoch_where_a_round_has_ended_only(spark, digits, tmp_path):
     """Three nodes have run the epochs 0 to 2; two go on with 3 and 4, and so pass as often as asked."""
     settings = {"split": "epoch", "epochs": 5, "optimizer": MOMENTUM, "checkpoint": {"every": 21, "keep": 99}}
