@@ -27,7 +27,7 @@ def resolve(path: str) -> tuple[fs.FileSystem, str]:
     """The file system of `path` and the path within it: plain paths and file:// are local, hdfs:// is HDFS.
 
     `hdfs://host:port/x` names a NameNode (port 8020 where there is none), `hdfs://service/x` a name service of
-    HADOOP_CONF_DIR, `hdfs:///x` the default file system there. HDFS is not yet spoken to.
+    HADOOP_CONF_DIR, `hdfs:///x` the default file system there. No NameNode is asked yet.
 
     Raises InputError for an empty path, for a scheme that is not known, and where HADOOP_CONF_DIR is needed.
     """
