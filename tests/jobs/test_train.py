@@ -49,7 +49,10 @@ BEFORE_SPARK = {
         {"optimizer": {"learning_rate": -0.1}},
         "/train.yaml:2: optimizer.learning_rate: must be above 0 (is -0.1)",
     ),
-    "unknown way": ({"split": "bach"}, "/train.yaml:2: split: must be one of 'single' or 'batch' (is \"bach\")"),
+    "unknown way": (
+        {"split": "bach"},
+        "/train.yaml:2: split: must be one of 'single', 'batch', 'epoch', 'epoch-delayed' or 'local' (is \"bach\")",
+    ),
     "single on two nodes": ({"nodes": 2}, "nodes must be 1 with split: single (is 2)"),
     "more nodes than lanes": (
         {"nodes": 5, "split": "batch"},

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -114,35 +116,30 @@ def test_a_transform_that_fails_after_the_feed_ends_the_run_with_its_own_message
         run(digits, tmp_path / "run", **settings)
 
 
-@pytest.mark.parametrize("order", ["exact", "arrival"])
-def test_ctrl_c_while_rows_are_fed_ends_the_run_and_the_spark_job(spark, digits, tmp_path, order):
-    def endlessly(batches):
-        for batch in batches:
-            while True:
-                yield batch
-                time.sleep(0.1)
-
-    rows = spark.read.parquet(f"{digits}/train")
-    frame = rows.mapInArrow(endlessly, rows.schema)
-    pressed = []
-
-    def press():
-        tracker = spark.sparkContext.statusTracker()
-        deadline = time.monotonic() + 60
-        # The nodes' job, and the feeding one.
-        while len(tracker.getActiveJobsIds()) < 2 and time.monotonic() < deadline:
+@pytest.mark.parametrize("order", ["exact", pytest.param("arrival", marks=pytest.mark.slow)])
+def test_ctrl_c_while_rows_are_fed_ends_the_run_and_the_spark_job(digits, tmp_path, order):
+    """In a process of its own, as users press it."""
+    mark = tmp_path / "fed"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.training.handoff.driver", str(digits), str(tmp_path / "run"), order, str(mark)],
+        cwd=Path(__file__).parents[2],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not mark.exists():
+            assert time.monotonic() < deadline and process.poll() is None
             time.sleep(0.1)
-        time.sleep(1)
-        pressed.append(time.monotonic())
-        os.kill(os.getpid(), signal.SIGINT)
-
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(press)
-        with pytest.raises(KeyboardInterrupt):
-            run(digits, tmp_path / "run", frame, input_mode="spark", order=order, nodes=2)
-    assert time.monotonic() - pressed[0] < 15
-    assert not spark.sparkContext.statusTracker().getActiveJobsIds()
-    assert run(digits, tmp_path / "again", input_mode="spark", nodes=2, epochs=1)["ledger"]["exact"] is True
+        pressed = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130, errors
+    assert errors.splitlines()[-1] == "interrupted"
+    assert "Traceback" not in errors and "Py4J" not in errors
+    assert time.monotonic() - pressed < 30
 
 
 @pytest.mark.parametrize("order", ["exact", "arrival"])
