@@ -7,6 +7,7 @@ import pytest
 from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
 from tests.nodes import in_threads
 from training.chunks import Chunk
+from training.config import SyncConfig
 from training.inputs import Inputs
 from training.ledger import Entry
 from training.step import Step
@@ -42,7 +43,9 @@ def chunk_of(x, y, offsets, totals=None, share=None):
 
 
 def step_of(model, optimizer, transport, metrics=()):
-    return Step(model, optimizer, squared_error, dict(metrics), inputs_of(), StepSync(transport), transport)
+    return Step(
+        model, optimizer, squared_error, dict(metrics), inputs_of(), StepSync(transport, SyncConfig()), transport
+    )
 
 
 def run_nodes(shares, rate=0.1, extra=list, momentum=0.0):
