@@ -20,7 +20,7 @@ import time
 import types
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from training.cluster.faults import describe
@@ -257,8 +257,8 @@ def _reservation_server(modules: types.SimpleNamespace, nodes: int, host: str, w
         def close(self) -> None:
             if not self.done and hasattr(self, "listening"):
                 self.done = True
-                # Its thread waits in select for up to 60 s: a connection wakes it.
-                with socket.create_connection(self.listening, 2):
+                # Its thread waits in select for up to 60 s: a connection wakes it, unless it is ending by itself.
+                with suppress(ConnectionError), socket.create_connection(self.listening, 2):
                     pass
 
     return Server(nodes)
