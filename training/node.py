@@ -251,6 +251,9 @@ class _Session:
         """By rank, the epochs of the rounds that are left; ConfigError for other nodes within a round."""
         config, progress, size = self._config, self._progress, self._member.size
         before = progress.resumed[-1]["nodes_before"] if progress.resumed else size
+        if self._split.dealt_apart:
+            # A round has as many updates as the longest node: with other nodes another number.
+            progress = self._progress = replace(progress, update=len(progress.history) * self._round_steps)
         steps = self._round_steps or train.updates if not self._split.shared else 1
         if before != size and progress.update % steps:
             raise config.error(

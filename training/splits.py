@@ -73,18 +73,11 @@ class EpochSplit:
         return batch_size
 
 
-class LaneSplit:
+class LaneSplit(BatchSplit):
     """Each node owns lanes, runs all epochs over them alone, with mini-batches of its own of max(1, B div N) rows."""
 
     shared = False
     dealt_apart = True
-    every_row = False
-
-    def lanes(self, lanes: int, rank: int, nodes: int) -> npt.NDArray[np.int64]:
-        return order.owned_lanes(lanes, rank, nodes)
-
-    def epochs(self, done: int, epochs: int, rank: int, nodes: int) -> range:
-        return range(done, epochs)
 
     def batch_size(self, batch_size: int, nodes: int) -> int:
         return max(1, batch_size // nodes)

@@ -198,3 +198,18 @@ def test_other_nodes_go_on_with_epoch_where_a_round_has_ended_only(spark, digits
     assert resumed["ledger"] == {**resumed["ledger"], "exact": True, "rows": 5 * 1300}
     # Complete, and the two nodes' own by now.
     assert run(digits, tmp_path / "resumed", nodes=2, **settings) == resumed
+
+
+@pytest.mark.slow
+def test_local_goes_on_with_other_nodes_whose_rounds_have_another_length(spark, data, tmp_path):
+    """Two nodes have eight updates a round, one has seven."""
+    settings = {
+        "split": "local", "epochs": 4, "batch_size": 15, "checkpoint": {"keep": 99},
+        "model": {"build": f"{MODELS}:linear"},
+    }  # fmt: skip
+    run(data.path, tmp_path / "straight", nodes=2, **settings)
+    without_end(tmp_path / "straight", tmp_path / "resumed", keep=2)
+    resumed = run(data.path, tmp_path / "resumed", Options(resume=True), nodes=1, **settings)
+    assert resumed["resumed"] == [{"update": 16, "nodes_before": 2, "nodes": 1, "optimizer": "reset"}]
+    assert resumed["updates"] == 4 * 7
+    assert resumed["ledger"] == {**resumed["ledger"], "exact": True, "rows": 4 * ROWS}
