@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+
+from tests.caches import Unavailable, caches, locked
 
 CONSTRAINTS = Path(__file__).resolve().parent.parent.parent / "dags" / "constraints-airflow.txt"
 _PACKAGES = ("apache-airflow", "apache-airflow-providers-apache-spark")
 _INSTALL_SECONDS = 900.0
-
-
-class Unavailable(Exception):
-    """Airflow could not be installed; the text is one line with the reason."""
 
 
 def airflow_python() -> Path:
@@ -29,12 +22,12 @@ def airflow_python() -> Path:
     pins = CONSTRAINTS.read_text()
     version = next(line.partition("==")[2] for line in pins.splitlines() if line.startswith("apache-airflow=="))
     made_from = hashlib.sha256(f"{sys.base_prefix} {sys.version} {pins}".encode()).hexdigest()[:12]
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparksplit"
-    folder = caches / f"airflow-{version}-{made_from}"
+    cache = caches()
+    folder = cache / f"airflow-{version}-{made_from}"
     complete = folder / "complete"  # written last
     if not complete.is_file():
-        caches.mkdir(parents=True, exist_ok=True)
-        with _locked(caches / f"{folder.name}.lock"):
+        cache.mkdir(parents=True, exist_ok=True)
+        with locked(cache / f"{folder.name}.lock", _INSTALL_SECONDS):
             if not complete.is_file():  # another process may have made it meanwhile
                 _install(folder)
                 complete.touch()
@@ -52,19 +45,3 @@ def _install(folder: Path) -> None:
         if done.returncode != 0:
             lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
             raise Unavailable(f"Airflow could not be installed (is there a network?): {lines[-1]}")
-
-
-@contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    """Alone among all processes of this user; the lock goes with its process."""
-    end = time.monotonic() + _INSTALL_SECONDS
-    with file.open("w") as lock:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    raise Unavailable(f"another process has held {file} for {_INSTALL_SECONDS:.0f} s") from None
-                time.sleep(0.2)
-        yield

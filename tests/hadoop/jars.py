@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
 
+from tests.caches import Unavailable, caches, locked
 from tests.hadoop.processes import Kept
 
 VERSION = "3.4.2"
@@ -28,24 +25,20 @@ _ARTIFACTS = (
 _FETCH_SECONDS = 900.0  # 171 jars, 89 MB, one after the other
 
 
-class Unavailable(Exception):
-    """This machine lacks what a Hadoop needs; the text is one line with the remedy."""
-
-
 def fetch(java_home: str) -> Path:
     """The folder with the jars of Hadoop and all that they need, fetched if this user has not got it.
 
     Raises Unavailable where they cannot be fetched.
     """
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparksplit"
-    folder = caches / f"hadoop-{VERSION}"
+    cache = caches()
+    folder = cache / f"hadoop-{VERSION}"
     if folder.is_dir():
         return folder
-    caches.mkdir(parents=True, exist_ok=True)
-    with _locked(caches / f"hadoop-{VERSION}.lock"):
+    cache.mkdir(parents=True, exist_ok=True)
+    with locked(cache / f"hadoop-{VERSION}.lock", _FETCH_SECONDS):
         if not folder.is_dir():  # another process may have fetched them meanwhile
             # Ivy's own cache stays after an interrupted fetch: the next one goes on from there.
-            unfinished, ivy = caches / f"hadoop-{VERSION}.unfinished", caches / f"hadoop-{VERSION}.ivy"
+            unfinished, ivy = cache / f"hadoop-{VERSION}.unfinished", cache / f"hadoop-{VERSION}.ivy"
             shutil.rmtree(unfinished, ignore_errors=True)
             unfinished.mkdir()
             _retrieve(java_home, unfinished, ivy)
@@ -53,22 +46,6 @@ def fetch(java_home: str) -> Path:
             shutil.rmtree(unfinished)
             shutil.rmtree(ivy)
     return folder
-
-
-@contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    """Alone among all processes of this user; the lock goes with its process."""
-    end = time.monotonic() + _FETCH_SECONDS
-    with file.open("w") as lock:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    raise Unavailable(f"another process has held {file} for {_FETCH_SECONDS:.0f} s") from None
-                time.sleep(0.2)
-        yield
 
 
 def _retrieve(java_home: str, folder: Path, cache: Path) -> None:
