@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,11 +17,26 @@ _Handler = Callable[[int, FrameType | None], Any]
 
 
 @contextmanager
+def starting() -> Iterator[None]:
+    """Keep pyspark from setting its handler of SIGINT while it starts.
+
+    It would call the JVM on the very connection of the call that it interrupts, and that call then fails with an error
+    of another kind in place of the KeyboardInterrupt.
+    """
+    from pyspark import context
+
+    context.signal = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda *_: None)  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        context.signal = signal  # type: ignore[attr-defined]
+
+
+@contextmanager
 def interruptible(handlers: dict[signal.Signals, Any], spark: SparkSession) -> Iterator[None]:
     """Let SIGINT and SIGTERM end a call into the JVM, and keep the JVM usable for what cleans up after them.
 
-    handlers: what the signals did before pyspark set its own, which calls the JVM on the very connection on which
-        the interrupted call still waits.
+    handlers: what the signals do otherwise.
     """
     client = spark.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparksplit.config import shipped
 from sparksplit.errors import RunError, UsageError
-from sparksplit.interrupts import interruptible, py4j_quiet, stopping_handlers, undisturbed
+from sparksplit.interrupts import interruptible, py4j_quiet, starting, stopping_handlers, undisturbed
 from sparksplit.java import java_home
 from sparksplit.progress import say
 from sparksplit.requirements import mebibytes, raise_first, start_problems
@@ -270,7 +270,7 @@ def _start(settings: dict[str, str]) -> SparkSession:
         conf = SparkConf()
         for key, value in settings.items():
             conf.set(key, value)
-        with warnings.catch_warnings():
+        with starting(), warnings.catch_warnings():
             # In YARN's cluster mode pyspark looks for --py-files where the submitting host had them; YARN brings them.
             warnings.filterwarnings("ignore", message="Failed to add file")
             return SparkSession.builder.config(conf=conf).getOrCreate()

@@ -161,11 +161,13 @@ sys.exit(Command("try", "Tries.", Keys, run, default_config=lambda: "/dev/null")
 class Driver:
     """A driver in a process and a session of its own, as a shell starts it."""
 
-    def __init__(self, folder: Path, *arguments: str, program: tuple[str, ...] = (sys.executable,)) -> None:
+    def __init__(
+        self, folder: Path, *arguments: str, program: tuple[str, ...] = (sys.executable,), before: str = ""
+    ) -> None:
         self.folder = folder
         self.temporary = folder / "temporary"
         self.temporary.mkdir()
-        (folder / "run.py").write_text(RUN)
+        (folder / "run.py").write_text(before + RUN)
         self.process = subprocess.Popen(
             [*program, "run.py", *arguments],
             cwd=folder,
@@ -249,6 +251,27 @@ def test_a_driver_stopped_while_spark_starts_leaves_nothing(tmp_path: Path) -> N
         status, _, err = driver.end()
         assert status == 130 or "KeyboardInterrupt" in err[-1]  # that is Python's, before the command began
         assert driver.left() == []
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_ctrl_c_between_sparks_context_and_its_session(tmp_path: Path) -> None:
+    """Where a handler of pyspark's would call the JVM within the call that it interrupts."""
+    press = """
+import os, signal, sys
+from pyspark import SparkContext
+made = SparkContext._do_init
+def do_init(self, *arguments):
+    made(self, *arguments)
+    self._jvm.java.lang.Thread
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    self._jvm.java.lang.Thread.sleep(5000)
+SparkContext._do_init = do_init
+signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+"""
+    driver = Driver(tmp_path, before=press)
+    assert driver.end() == (130, [], [STARTING, "sparksplit try: stopped by SIGINT"])
+    assert driver.left() == []
 
 
 @pytest.mark.cluster
