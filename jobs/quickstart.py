@@ -77,7 +77,7 @@ def digits() -> str:
 
 def run(config: QuickstartConfig, options: Options) -> None:
     """Run the commands one after the other, in one Spark session, and print where everything is."""
-    nodes, last = config.train.nodes, filesystem.join(config.predict.output, SUCCESS)
+    nodes, last = config.train.processes, filesystem.join(config.predict.output, SUCCESS)
     steps: tuple[tuple[str, Callable[[], None]], ...] = (
         ("preprocess: the digits to a prepared data set", lambda: preprocess.run(config.preprocess, options)),
         (f"train: {nodes} nodes, split: {config.train.split}", lambda: train.run(config.train, options)),

@@ -25,7 +25,7 @@ def starting() -> Iterator[None]:
     """
     from pyspark import context
 
-    context.signal = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda *_: None)  # type: ignore[attr-defined]
+    context.signal = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda *_: None)  # type: ignore[assignment,attr-defined]
     try:
         yield
     finally:

@@ -17,7 +17,7 @@ from models.description import DataDescription
 from training.config import OptimizerConfig, TrainConfig
 from training.functions import FunctionError, load
 from training.inputs import Inputs
-from training.rates import WarmedUp
+from training.ways.rates import WarmedUp
 
 
 def describe(description: Description, rows: int) -> DataDescription:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Annotated, Any, Literal
 
 import pydantic
 
 from sparksplit.config import Config
-from training.ways import WAYS
+from training.ways import WAYS, Way, is_own
+
+
+def _known_way(name: str) -> str:
+    if name not in WAYS and not is_own(name):
+        near = difflib.get_close_matches(name, WAYS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"must be one of {', '.join(WAYS)}, or a function that returns a way (is {name!r}){hint}")
+    return name
 
 
 class ModelConfig(Config):
@@ -50,6 +59,16 @@ class SyncConfig(Config):
     """Of the outer optimiser; null: 1 for momentum, 0.7 for nesterov."""
     outer_momentum: Annotated[float, pydantic.Field(ge=0, lt=1)] | None = None
     """Of the outer optimiser; null: 0.7 for momentum, 0.9 for nesterov."""
+    after: pydantic.NonNegativeInt = 0
+    """Updates of split: batch before the local ones begin (post-local SGD), up to the end of the epoch in which the
+    last of them falls."""
+
+
+class VirtualNodes(Config):
+    """Nodes that one process plays one after the other, with the arithmetic of the real thing."""
+
+    virtual: pydantic.PositiveInt
+    """How many."""
 
 
 class HandoffConfig(Config):
@@ -78,13 +97,15 @@ class TrainConfig(Config):
     """Rows of one global mini-batch (B)."""
     epochs: pydantic.PositiveInt = 10
     """Passes over the training split (E)."""
-    nodes: pydantic.PositiveInt = 1
-    """TensorFlow processes, one per Spark executor (N); `single` has one."""
-    split: Literal["single", "batch", "epoch", "epoch-delayed", "local"] = "single"
+    nodes: pydantic.PositiveInt | VirtualNodes = 1
+    """TensorFlow processes, one per Spark executor (N); `single` has one. {virtual: N}: one process that plays N nodes
+    one after the other, to see what they would learn; it takes the time of all of them."""
+    split: Annotated[str, pydantic.AfterValidator(_known_way)] = "single"
     """The way: single (one node), batch (the nodes share every mini-batch), epoch (each node runs every N-th epoch over
     all rows; gradients are averaged at every step, and the learning rate is N times the given one, warmed up over the
     first epoch), epoch-delayed (as epoch, each node with its own gradients and the given rate; weights are averaged
-    at an epoch's end), or local (each node trains on rows of its own; weights are averaged now and then)."""
+    at an epoch's end), or local (each node trains on rows of its own; weights are averaged now and then). A way of
+    your own: `package.module:function` or `path/to/file.py:function`, which returns a training.ways.Way."""
     sync: SyncConfig = SyncConfig()
     input_mode: Literal["spark", "tensorflow"] = "tensorflow"
     """tensorflow: each node reads its lanes of the prepared data set itself; spark: Spark reads the training split and
@@ -118,22 +139,46 @@ class TrainConfig(Config):
     stall_timeout: pydantic.PositiveFloat | None = None
     """Seconds without an update after which a node counts as hanging; null: the larger of 60 s and 20 median steps."""
 
+    @property
+    def virtual(self) -> bool:
+        """Whether one process plays the nodes."""
+        return isinstance(self.nodes, VirtualNodes)
+
+    @property
+    def node_count(self) -> int:
+        """N, virtual or not."""
+        return self.nodes.virtual if isinstance(self.nodes, VirtualNodes) else self.nodes
+
+    @property
+    def processes(self) -> int:
+        """TensorFlow processes."""
+        return 1 if isinstance(self.nodes, VirtualNodes) else self.nodes
+
     @pydantic.model_validator(mode="after")
     def _keys_fit(self) -> TrainConfig:
-        if WAYS[self.split].alone and self.nodes != 1:
-            raise ValueError(f"nodes must be 1 with split: single (is {self.nodes}); split: batch shares the work")
-        if self.split in ("epoch-delayed", "local") and self.checkpoint.every != "epoch":
-            raise ValueError(
-                f"checkpoint.every must be epoch with split: {self.split} (is {self.checkpoint.every}): "
-                "within an epoch the nodes differ"
-            )
-        if self.split != "local" and self.sync != SyncConfig():
-            raise ValueError(f"sync needs split: local; with split: {self.split} it is settled when nodes agree")
-        if self.order == "arrival" and not WAYS[self.split].split.shared:
-            raise ValueError(f"order: arrival needs nodes that share mini-batches, and split: {self.split} does not")
         if self.order == "arrival" and self.input_mode != "spark":
             raise ValueError("order: arrival needs input_mode: spark; what is read from files has an order already")
+        if self.order == "arrival" and self.virtual:
+            raise ValueError("order: arrival needs real nodes")
+        if not is_own(self.split) and (problem := misfit(self, WAYS[self.split])):
+            raise ValueError(problem)
         return self
+
+
+def misfit(config: TrainConfig, way: Way) -> str | None:
+    """What in `config` does not go with its way; None where all does."""
+    if way.alone and config.nodes != 1:
+        return f"nodes must be 1 with split: {config.split} (is {config.node_count}); split: batch shares the work"
+    if not way.sync.every_step and config.checkpoint.every != "epoch":
+        return (
+            f"checkpoint.every must be epoch with split: {config.split} (is {config.checkpoint.every}): "
+            "within an epoch the nodes differ"
+        )
+    if not way.settings and config.sync != SyncConfig():
+        return f"sync needs split: local; with split: {config.split} it is settled when nodes agree"
+    if config.order == "arrival" and not way.split.shared:
+        return f"order: arrival needs nodes that share mini-batches, and split: {config.split} does not"
+    return None
 
 
 NOT_IN_HASH = frozenset(

@@ -59,8 +59,16 @@ class RowSource(Protocol):
     def reader(self) -> RowReader:
         """A reader of its own for each thread."""
 
-    def at_hand(self) -> RandomRows | None:
-        """All rows of the node's lanes, one lane after the other, where no order costs more than another; else None."""
+    def at_hand(self) -> AtHand | None:
+        """All rows that a node may ask for, where no order costs more than another; else None."""
+
+
+@dataclass(frozen=True)
+class AtHand:
+    """Rows that can be had in any order. starts: by lane, the place in `rows` of its first row; int64 [lanes]."""
+
+    rows: RandomRows
+    starts: npt.NDArray[np.int64]
 
 
 class LanesOf:
@@ -122,7 +130,7 @@ class Feed:
         self._lock = threading.Lock()
         self._spare: list[Rows] = []
         self._keep = int(self._own_rows.sum()) * self._assembler.row_bytes <= cache
-        self._whole: RandomRows | None = None if self._keep else source.at_hand()
+        self._whole: AtHand | None = None if self._keep else source.at_hand()
 
     @property
     def exact(self) -> bool:
@@ -231,7 +239,9 @@ class Feed:
         """Begin to read window `number`; its `order` says which row of the arrays is at each depth of each lane."""
         if self._keep and self._whole is None:
             everything = [list(range(-(-int(rows) // self._block_rows))) for rows in self._own_rows]
-            self._whole = self._read(everything).finish()
+            starts = np.zeros_like(self._lane_rows)
+            starts[self._lanes] = np.cumsum(self._own_rows) - self._own_rows
+            self._whole = AtHand(self._read(everything).finish(), starts)
         orders, blocks, base = [], [], 0
         for lane, rows in zip(self._lanes.tolist(), self._own_rows.tolist(), strict=True):
             first = min(number * shuffle.window_rows, rows)
@@ -244,14 +254,13 @@ class Feed:
                 within = np.arange(count, dtype=np.int64)
             if self._whole is not None:
                 stored = chosen[within // self._block_rows] * self._block_rows + within % self._block_rows
-                orders.append(base + stored)
-                base += rows
+                orders.append(self._whole.starts[lane] + stored)
             else:
                 orders.append(base + within)
                 blocks.append(chosen.tolist())
                 base += count
         if self._whole is not None:
-            return _Loading(orders, [], self._whole)
+            return _Loading(orders, [], self._whole.rows)
         loading = self._read(blocks)
         loading.order = orders
         return loading

@@ -16,8 +16,8 @@ from training.chunks import Chunk
 from training.feed import Feed
 from training.ledger import Entry, Ledger
 from training.step import Evaluation, Step
-from training.syncs import Sync
 from training.transport import Transport
+from training.ways.syncs import Sync
 
 if TYPE_CHECKING:
     from training.handoff.arrival import ArrivingFeed
@@ -65,7 +65,8 @@ class Loop:
     """Runs what is left of `epochs` from where `progress` is.
 
     epochs: by rank, the epochs of the rounds that are not finished, as Split.epochs gives them. every: updates between
-    checkpoints, None for one at each round's end. steps: the updates of a round, those of the node with the most.
+    checkpoints, None for one at each round's end. first: the run's updates before the first round.
+    steps: the updates of a round, those of the node with the most.
     validation: None without validation rows.
     """
 
@@ -81,12 +82,14 @@ class Loop:
         epochs: Sequence[range],
         every: int | None,
         sync: Sync,
+        first: int,
         steps: Callable[[], int],
         progress: Progress,
     ) -> None:
         self._step, self._feed, self._validation = step, feed, validation
         self._transport, self._reporter, self._hooks = transport, reporter, hooks
-        self._epochs, self._every, self._sync, self._steps = epochs, every, sync, steps
+        self._epochs, self._every, self._sync = epochs, every, sync
+        self._first, self._steps = first, steps
         self._passes = max((own[-1] + 1 for own in epochs if own), default=0)
         self._round: list[int] = []
         self._begun_with = progress
@@ -103,11 +106,11 @@ class Loop:
         """Train to the end. Raises RunError where the loss is no longer finite."""
         self._reporter.state(update=self._update, epochs=self._passes)
         self._report_length()
-        finished = self._update // self._steps() if self._update else 0
+        finished = (self._update - self._first) // self._steps() if self._update else 0
         for number, epochs in enumerate(zip(*self._epochs, strict=True), finished):
             self._round = list(epochs)
             # A feed of rows that arrive knows its length only when its first epoch has ended.
-            base = number * self._steps() if number or self._feed.exact else 0
+            base = self._first + number * self._steps() if number or self._feed.exact else 0
             began = time.perf_counter()
             trained = self._train_epoch(self._round[self._transport.rank], base)
             self._report_length()
@@ -116,8 +119,8 @@ class Loop:
 
     def _report_length(self) -> None:
         if self._feed.exact:
-            rounds = self._begun_with.update // self._steps() + len(self._epochs[0])
-            self._reporter.state(updates=rounds * self._steps())
+            rounds = (self._begun_with.update - self._first) // self._steps() + len(self._epochs[0])
+            self._reporter.state(updates=self._first + rounds * self._steps())
 
     def _train_epoch(self, epoch: int, base: int) -> float:
         """The rest of one epoch; the seconds it took, without its first chunk, checkpoints and waiting to begin."""
@@ -147,7 +150,7 @@ class Loop:
             if self._sync.every and (self._update - base) % self._sync.every == 0:
                 self._agree(base, self._update - base)
             # At a round's end its record belongs into the checkpoint, too.
-            within = self._feed.exact and self._update % self._steps()
+            within = self._feed.exact and (self._update - self._first) % self._steps()
             if within and self._every and self._update % self._every == 0:
                 self._save()
             waited = time.perf_counter()
@@ -232,7 +235,7 @@ class Loop:
 
     def _progress(self) -> Progress:
         ledger = Ledger(self._ledger.entries)
-        if self._update % self._steps():
+        if (self._update - self._first) % self._steps():
             ledger.entries.update(self._agreed())
         return replace(
             self._begun_with,

@@ -17,10 +17,10 @@ from sparksplit.errors import NodeFailed, RunError, UsageError
 from sparksplit.progress import Progress, say
 from sparksplit.session import spark_session
 from training import checkpoints, node, report
-from training.config import NOT_IN_HASH, TrainConfig
+from training.config import NOT_IN_HASH, TrainConfig, misfit
 from training.functions import FunctionError, source_of
 from training.ledger import Entry, Ledger
-from training.ways import WAYS
+from training.ways import Way, find, is_own
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,9 +48,14 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
 
         check_columns(frame, data)
     sources = _sources(config)
-    config_hash = _hash(config, data, sources, frame is not None)
+    way = _way(config, sources)
+    config_hash = _hash(config, way, data, sources, frame is not None)
     output = Output(config.output, config_hash)
-    others = {_hash(config, data, sources, frame is not None, nodes) for nodes in range(1, data.manifest.lanes + 1)}
+    numbers = range(1, data.manifest.lanes + 1)
+    others = {
+        _hash(config, way, data, sources, frame is not None, nodes)
+        for nodes in (*numbers, *({"virtual": number} for number in numbers))
+    }
     decision = output.decide(options.overwrite, options.resume, others)
     if decision == "done":
         say(f"{output.path}: is complete and was made with this configuration; nothing to do")
@@ -60,11 +65,11 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
     checkpoint = checkpoints.latest(output.path) if decision == "resume" else None
     if checkpoint is not None:
         say(f"resuming from {checkpoint}")
-    with spark_session("sparksplit train", config.nodes + _feeders(config)) as spark:
+    with spark_session("sparksplit train", config.processes + _feeders(config)) as spark:
         if checkpoint is None:
             output.begin()
         try:
-            run = _Run(spark, config, data, output, sources, frame)
+            run = _Run(spark, config, way, data, output, sources, frame)
             result = run.to_end(checkpoint, began)
         except UsageError:
             if checkpoints.latest(output.path) is None:
@@ -83,9 +88,10 @@ def _open(config: TrainConfig) -> PreparedDataSet:
         raise config.error("data", f"{data.path}: the training split has no rows")
     if manifest.label is None:
         raise config.error("data", f"{data.path}: has no label; prepare it with input.label")
-    if config.nodes > manifest.lanes:
+    if config.node_count > manifest.lanes:
         raise config.error(
-            "nodes", f"{config.nodes} nodes are more than the data set's {manifest.lanes} lanes; prepare it with more"
+            "nodes",
+            f"{config.node_count} nodes are more than the data set's {manifest.lanes} lanes; prepare it with more",
         )
     return data
 
@@ -93,7 +99,8 @@ def _open(config: TrainConfig) -> PreparedDataSet:
 def _sources(config: TrainConfig) -> dict[str, str]:
     """The text of users' functions that are files, by the key that names them."""
     found = {}
-    for key, name in (("model.build", config.model.build), ("transform", config.transform)):
+    own = config.split if is_own(config.split) else None
+    for key, name in (("model.build", config.model.build), ("transform", config.transform), ("split", own)):
         if name is not None:
             try:
                 text = source_of(name)
@@ -104,17 +111,32 @@ def _sources(config: TrainConfig) -> dict[str, str]:
     return found
 
 
+def _way(config: TrainConfig, sources: dict[str, str]) -> Way:
+    try:
+        way = find(config.split, sources.get("split"))
+    except FunctionError as error:
+        raise config.error("split", str(error)) from error
+    if problem := misfit(config, way):
+        raise config.error("split", problem)
+    return way
+
+
 def _feeders(config: TrainConfig) -> int:
     """Executors that are needed beside the nodes'."""
     return 1 if config.input_mode == "spark" else 0
 
 
 def _hash(
-    config: TrainConfig, data: PreparedDataSet, sources: dict[str, str], has_frame: bool, nodes: int | None = None
+    config: TrainConfig,
+    way: Way,
+    data: PreparedDataSet,
+    sources: dict[str, str],
+    has_frame: bool,
+    nodes: int | dict[str, int] | None = None,
 ) -> str:
     """nodes: in the configuration's place."""
     values = {key: value for key, value in config.model_dump(mode="json").items() if key not in NOT_IN_HASH}
-    if WAYS[config.split].any_nodes:
+    if way.any_nodes:
         del values["nodes"]
     elif nodes is not None:
         values["nodes"] = nodes
@@ -139,6 +161,7 @@ def _threads(config: TrainConfig, spark: SparkSession) -> int:
 class _Run:
     spark: SparkSession
     config: TrainConfig
+    way: Way
     data: PreparedDataSet
     output: Output
     sources: dict[str, str]
@@ -186,14 +209,14 @@ class _Run:
         from training.cluster import NodeCluster
 
         config = self.config
-        with _Watch(config.nodes) as watch:
+        with _Watch(config.processes) as watch:
             if config.input_mode == "spark" and self.frame is None:
-                copies = config.nodes if WAYS[config.split].split.every_row else 1
+                copies = config.processes if self.way.split.every_row else 1
                 watch.rows_to_feed = copies * self.data.manifest.splits["train"].rows
             launching = time.monotonic()
             with NodeCluster(
                 self.spark,
-                config.nodes,
+                config.processes,
                 "training.node:work",
                 payload,
                 start_timeout=config.start_timeout,
@@ -208,7 +231,7 @@ class _Run:
                 if config.input_mode == "spark":
                     from training.handoff.feeding import Feeding
 
-                    to_all = WAYS[config.split].split.every_row
+                    to_all = self.way.split.every_row
                     with Feeding(self.spark, self.data, self.frame, cluster, watch.states, to_all) as feeding:
                         results = cluster.run(feeding.go_on)
                         trained_on = feeding.fed()
@@ -231,9 +254,11 @@ class _Run:
             "split": config.split,
             "sync": {
                 "every": first["sync_every"],
-                "outer": config.sync.outer if config.split == "local" and config.sync.outer != "none" else None,
+                "outer": config.sync.outer if self.way.settings and config.sync.outer != "none" else None,
+                "after": config.sync.after,
             },
-            "nodes": config.nodes,
+            "nodes": config.node_count,
+            "virtual": config.virtual,
             "input_mode": config.input_mode,
             "rows": trained_on.rows,
             "batch_size": config.batch_size,
@@ -249,7 +274,7 @@ class _Run:
             },
             "seconds": {
                 name: round(sum(result["seconds"].get(name, 0.0) for result in results) / len(results), 3)
-                for name in ("feed", "train", "sync", "validation", "checkpoint")
+                for name in ("feed", "train", "sync", "waiting", "validation", "checkpoint")
             },
             "rows_per_second": round(sum(record["rows"] for record in history) / max(1e-9, sum(seconds)), 1),
             "metrics": {**report.metrics_by_name(history), "test": first["test"] or {}},

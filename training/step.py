@@ -7,6 +7,7 @@ more than its arithmetic.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,11 +21,12 @@ import tensorflow as tf
 from training.chunks import Chunk
 from training.inputs import Inputs
 from training.memory import is_aligned
-from training.syncs import Sync
 from training.transport import Transport
+from training.ways.syncs import Sync
 
 Array = npt.NDArray[Any]
 _COUNTS = tf.TensorSpec((None,), tf.int64)
+_TOTAL = tf.TensorSpec((), tf.int64)
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ class Step:
         optimizer.build(model.trainable_variables)
         self._build_metrics()
         self._signature = [*inputs.signature(), _COUNTS]
-        self._train: dict[int | None, Any] = {}
+        self._train: dict[tuple[int | None, type[Sync]], Any] = {}
+        self._part = tf.function(self._forward_part, input_signature=[*self._signature[:-1], _TOTAL], autograph=False)
         self._evaluate = tf.function(self._evaluate_chunk, input_signature=self._signature, autograph=False)
         self._loss_sum = tf.Variable(0.0, dtype=self._float, trainable=False)
 
@@ -68,15 +71,27 @@ class Step:
 
         Raises the transport's own error where an exchange failed.
         """
+        if self._sync.every_step and not self._transport.in_graphs:
+            return self._train_by_updates(chunk)
         share = None if self._transport.same_graphs else chunk.share
-        function = self._train.get(share)
+        function = self._train.get((share, type(self._sync)))
         if function is None:
-            function = self._train[share] = tf.function(
+            function = self._train[share, type(self._sync)] = tf.function(
                 partial(self._train_chunk, share), input_signature=[*self._signature, _COUNTS], autograph=False
             )
         losses: Array = self._call(function, chunk, chunk.rows)
         self._transport.account(chunk.updates)
         return losses
+
+    def with_sync(self, sync: Sync, transport: Transport) -> Step:
+        """The same model and graphs, with another sync or as another virtual node."""
+        other = copy.copy(self)
+        other._sync, other._transport = sync, transport
+        return other
+
+    def variables(self) -> list[Any]:
+        """All that training and evaluation change."""
+        return [*self._model.variables, *self._optimizer.variables, *self._metric_variables(), self._loss_sum]
 
     def agree(self, rows: int) -> None:
         """Make the nodes agree. rows: that this node has trained on since they did. Every node must call it."""
@@ -153,6 +168,20 @@ class Step:
         losses = tf.TensorArray(self._float, updates, element_shape=())
         _, losses = tf.while_loop(lambda index, _: index < updates, update, (0, losses), parallel_iterations=1)
         return losses.stack()
+
+    def _train_by_updates(self, chunk: Chunk) -> Array:
+        """As `train`, with every exchange outside the graphs."""
+        columns = chunk.tensors if chunk.label is None else [*chunk.tensors, chunk.label]
+        losses = []
+        for begin, end, total in zip(chunk.offsets[:-1], chunk.offsets[1:], chunk.rows, strict=True):
+            values = self._part(*(column[begin:end] for column in columns), total)
+            losses.append(float(self._sync.update(values, self._model, self._optimizer)))
+        return np.array(losses)
+
+    def _forward_part(self, *arguments: Any) -> list[Any]:
+        *share, rows = arguments
+        total = tf.cast(rows, self._float)
+        return list(tf.cond(tf.shape(share[0])[0] > 0, lambda: self._forward(share, total), self._nothing))
 
     def _forward(self, share: Sequence[Any], total: Any) -> list[Any]:
         """This node's part of the means over the mini-batch's `total` rows: gradients, averaged state, loss."""

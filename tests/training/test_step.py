@@ -11,9 +11,9 @@ from training.config import SyncConfig
 from training.inputs import Inputs
 from training.ledger import Entry
 from training.step import Step
-from training.syncs import StepSync
 from training.transport import Alone
 from training.transport.ring import Ring
+from training.ways.syncs import StepSync
 
 FEATURES = 4
 

@@ -115,7 +115,7 @@ def test_local_is_what_numpy_says(spark, data, tmp_path, nodes, every, outer):
     rows = np.array(data.split("train").lane_rows)
     longest = max(-(-rows[rank::nodes].sum() // max(1, BATCH // nodes)) for rank in range(nodes))
     assert result["syncs"] == (EPOCHS * -(-longest // every) if nodes > 1 else 0)
-    assert result["sync"] == {"every": every, "outer": None if outer == "none" else outer}
+    assert result["sync"] == {"every": every, "outer": None if outer == "none" else outer, "after": 0}
     assert result["ledger"] == {**result["ledger"], "exact": True, "rows": EPOCHS * ROWS}
 
 
@@ -213,3 +213,31 @@ def test_local_goes_on_with_other_nodes_whose_rounds_have_another_length(spark, 
     assert resumed["resumed"] == [{"update": 16, "nodes_before": 2, "nodes": 1, "optimizer": "reset"}]
     assert resumed["updates"] == 4 * 7
     assert resumed["ledger"] == {**resumed["ledger"], "exact": True, "rows": 4 * ROWS}
+
+
+EVERY_WAY = [
+    ("batch", {}),
+    ("epoch", {}),
+    ("epoch-delayed", {}),
+    ("local", {"sync": {"every": 8, "outer": "momentum"}}),
+    ("local", {"sync": {"every": 8, "outer": "nesterov", "after": 30}}),
+]
+
+
+@pytest.mark.parametrize(("split", "more"), EVERY_WAY)
+def test_virtual_nodes_are_real_ones(spark, digits, tmp_path, split, more):
+    """The inner optimizer's momentum, BatchNorm's statistics, each node's own masks of Dropout, uneven lanes."""
+    settings = {
+        "split": split, "epochs": 4, "optimizer": MOMENTUM, "model": {"build": f"{MODELS}:with_state"}, **more,
+    }  # fmt: skip
+    real = run(digits, tmp_path / "real", nodes=2, **settings)
+    virtual = run(digits, tmp_path / "virtual", nodes={"virtual": 2}, **settings)
+    for found, wanted in zip(weights(tmp_path / "virtual"), weights(tmp_path / "real"), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-4, rtol=0)
+    for name in ("train", "validation"):
+        for key, values in real["metrics"][name].items():
+            np.testing.assert_allclose(virtual["metrics"][name][key], values, atol=1e-3)
+    same = ("nodes", "passes", "updates", "syncs", "sync", "ledger")
+    assert {key: virtual[key] for key in same} == {key: real[key] for key in same}
+    assert (virtual["virtual"], real["virtual"]) == (True, False)
+    assert virtual["sync_bytes_per_node"] == pytest.approx(real["sync_bytes_per_node"], rel=0.02)

@@ -16,6 +16,7 @@ from hdfs_io.prepared import Block
 from hdfs_io.preprocessing import Description
 from sparksplit.errors import InputError, RunError
 from training.chunks import Rows
+from training.feed import AtHand
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
@@ -85,9 +86,9 @@ class Spool:
         self._gather(index, list(tensors.values()), label)
         return Block(self._ids[start:stop], tensors, label)
 
-    def at_hand(self) -> Spool:
-        """All rows, lane by lane: they are where they arrived, so that no order is better than another."""
-        return self
+    def at_hand(self) -> AtHand:
+        """All rows: they are where they arrived, so that no order is better than another."""
+        return AtHand(self, self._starts[:-1])
 
     def take(self, index: Ints, target: Rows, start: int) -> None:
         """Copy the rows `index` to `target`, from its row `start` on."""

@@ -21,16 +21,19 @@ class PeerTimeout(PeerLost):
 class Transport(ABC):
     """Sums arrays over the nodes in a fixed order, so that every rank gets the same bits.
 
-    bytes_sent: bytes that this node sent so far. seconds: time spent in sums so far, waiting for peers included.
-    same_graphs: whether all nodes must run the same graphs.
+    bytes_sent: bytes that this node sent so far. seconds: time spent in sums so far; waited: of it, before a
+    peer had sent anything.
+    same_graphs: whether all nodes must run the same graphs. in_graphs: whether `sum_tensors` works inside a
+    tf.function; else it is called with eager tensors.
     """
 
     same_graphs = False
+    in_graphs = True
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
         self.bytes_sent = 0
-        self.seconds = 0.0
+        self.seconds = self.waited = 0.0
 
     @abstractmethod
     def sum(self, arrays: Sequence[Array]) -> list[Array]:
@@ -42,7 +45,7 @@ class Transport(ABC):
 
     @abstractmethod
     def sum_tensors(self, tensors: Sequence[Any]) -> list[Any]:
-        """As `sum`, for tensors inside a tf.function: one exchange for all of them. Copy what is to be kept."""
+        """As `sum`, for tensors: one exchange for all of them. Copy what is to be kept."""
 
     def account(self, calls: int) -> None:
         """Add the traffic of `calls` runs of the traced `sum_tensors`, where they are not counted as they happen."""

@@ -48,6 +48,7 @@ class Ring(Transport):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._layouts: dict[tuple[Any, ...], _Layout] = {}
         self._failure: BaseException | None = None
+        self._began = 0.0
 
     @classmethod
     def connect(
@@ -80,7 +81,7 @@ class Ring(Transport):
                 raise
 
     def sum(self, arrays: Sequence[Array]) -> list[Array]:
-        began = time.perf_counter()
+        began = self._began = time.perf_counter()
         signature = tuple((array.shape, array.dtype.str) for array in arrays)
         layout = self._layouts.get(signature)
         if layout is None:
@@ -133,7 +134,12 @@ class Ring(Transport):
         while to_send.left or to_receive.left:
             moved = self._send(to_send) if to_send.left else 0
             if to_receive.left:
-                moved += self._receive(to_receive)
+                received = self._receive(to_receive)
+                moved += received
+                if received and self._began:
+                    # The sum's first bytes: the peer has come.
+                    self.waited += time.perf_counter() - self._began
+                    self._began = 0.0
             if moved:
                 spin_until = 0.0
                 continue

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from training.outer import Outer
 from training.transport import Transport
+from training.ways.outer import Outer
 
 if TYPE_CHECKING:
     from training.config import SyncConfig
@@ -26,6 +26,9 @@ class Sync(Protocol):
 
     every_step: bool
     every: int | None
+
+    def __init__(self, transport: Transport, settings: SyncConfig) -> None:
+        """settings: the configuration's `sync`."""
 
     def update(self, values: Sequence[Any], model: Any, optimizer: Any) -> Any:
         """Apply one update, inside a tf.function; the mean loss of the mini-batch, over all nodes if `every_step`.
@@ -92,7 +95,7 @@ class LocalSync:
     rows, and an outer optimiser applies them. Non-trainable floats are averaged by rows.
 
     The inner optimizer's state stays with its node. Local SGD: Stich, "Local SGD Converges Fast and Communicates
-    Little" (2018); the outer optimisers: training.outer.
+    Little" (2018); the outer optimisers: training.ways.outer.
     """
 
     every_step = False
