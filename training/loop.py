@@ -96,6 +96,7 @@ class Loop:
         self._ledger = Ledger.from_json(progress.ledger)
         self._history = list(progress.history)
         self._update = progress.update
+        self._sent_before = transport.bytes_sent
         self._loss_sum, self._loss_rows = progress.loss_sum, progress.loss_rows
         self._own = Entry()
         self._since = 0
@@ -245,7 +246,7 @@ class Loop:
             loss_sum=self._loss_sum,
             loss_rows=self._loss_rows,
             train_seconds=self._begun_with.train_seconds + self.clock.seconds.get("train", 0.0),
-            sync_bytes=self._begun_with.sync_bytes + self._transport.bytes_sent,
+            sync_bytes=self._begun_with.sync_bytes + self._transport.bytes_sent - self._sent_before,
         )
 
 

@@ -163,7 +163,9 @@ class Step:
                 # A share may be empty, and some layers have no gradient for no rows.
                 share = [column[begin:end] for column in columns]
                 values = tf.cond(end > begin, lambda: self._forward(share, total), self._nothing)
-            return index + 1, losses.write(index, self._sync.update(values, self._model, self._optimizer))
+            loss = self._sync.update(values, self._model, self._optimizer)
+            # It may lie in the transport's buffers, which the next sums overwrite.
+            return index + 1, losses.write(index, tf.raw_ops.DeepCopy(x=loss))
 
         losses = tf.TensorArray(self._float, updates, element_shape=())
         _, losses = tf.while_loop(lambda index, _: index < updates, update, (0, losses), parallel_iterations=1)

@@ -94,7 +94,7 @@ class Worker:
         arriving = self._arriving_feed() if rows is None else None
         started = time.perf_counter() - began
         seconds: dict[str, float] = {}
-        syncs = own_rows = 0
+        own_rows = 0
         total_rows = 0 if rows is None else sum(rows.lane_rows)
         for stretch in self._stretches(total_rows):
             feed = arriving if rows is None else self._feed_of(rows, stretch)
@@ -114,11 +114,11 @@ class Worker:
                 steps=lambda stretch=stretch, feed=feed: stretch.steps or feed.updates,  # type: ignore[misc]
                 progress=self._progress,
             )
+            loop.own_rows = own_rows
             stretch.sync.begin(self._model)
             self._progress = loop.run()
             stretch.steps = stretch.steps or feed.updates
-            syncs += stretch.syncs(self._progress.update - stretch.first)
-            own_rows += loop.own_rows
+            own_rows = loop.own_rows
             for name, value in loop.clock.seconds.items():
                 seconds[name] = round(seconds.get(name, 0.0) + value, 4)
             if feed in self._feeds:
@@ -137,7 +137,7 @@ class Worker:
         seconds["sync"] = round(self._transport.seconds, 4)
         seconds["waiting"] = round(self._transport.waited, 4)
         self.close()
-        return self._result(stretch, syncs, tested) | {
+        return self._result(stretch, tested) | {
             "start_seconds": round(started, 4),
             "seconds": seconds,
             "own_rows": own_rows,
@@ -145,8 +145,10 @@ class Worker:
             "weights": digest,
         }
 
-    def _result(self, last: Stretch, syncs: int, tested: Evaluation | None) -> dict[str, Any]:
+    def _result(self, last: Stretch, tested: Evaluation | None) -> dict[str, Any]:
         progress, together = self._progress, self._member.size > 1
+        # Before the last stretch the nodes agreed at every update.
+        syncs = last.first + last.syncs(progress.update - last.first)
         apart = not self._sync.every_step
         return {
             "ledger": progress.ledger,

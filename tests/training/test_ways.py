@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from hdfs_io.arrays import from_arrays
 from sparksplit.command import Options
+from sparksplit.errors import UsageError
 from tests.training.test_run import MODELS, MOMENTUM, run, weights, without_end
 from training.feed import Feed, LanesOf
 
+OWN = str(Path(__file__).with_name("ways_of_ones_own.py"))
 ROWS, BATCH, RATE, EPOCHS = 103, 16, 0.05, 5
 
 
@@ -25,7 +30,12 @@ def data(tmp_path_factory):
 def mini_batches(data, epoch, batch_size=BATCH, lanes=None):
     """[(x, y)] of every mini-batch of `epoch` over all lanes, or over `lanes` alone."""
     source = data.split("train") if lanes is None else LanesOf(data.split("train"), lanes)
-    feed = Feed(source, np.arange(31) if lanes is None else lanes, batch_size=batch_size, seed=1)
+    return shares_of(source, epoch, np.arange(31) if lanes is None else lanes, batch_size)
+
+
+def shares_of(source, epoch, lanes, batch_size=BATCH):
+    """[(x, y)] of what a node with those lanes has of every mini-batch of `epoch`."""
+    feed = Feed(source, lanes, batch_size=batch_size, seed=1)
     found = []
     for chunk in feed.epoch(epoch):
         for begin, end in zip(chunk.offsets[:-1], chunk.offsets[1:], strict=True):
@@ -73,10 +83,19 @@ def epochs_apart(data, nodes):
     return w, b, losses
 
 
-def rows_split(data, nodes, every, outer):
-    """Each node trains on its own lanes; every so many of its updates the changes are averaged by rows."""
+def rows_split(data, nodes, every, outer, epochs_before=0):
+    """Each node trains on its own lanes; every so many of its updates the changes are averaged by rows.
+
+    Before that, `epochs_before` epochs in which they share every mini-batch.
+    """
     w, velocity, losses = np.zeros(4), np.zeros(4), []
-    for epoch in range(EPOCHS):
+    for epoch in range(epochs_before):
+        loss = 0.0
+        for x, y in mini_batches(data, epoch):
+            change, shift, error = gradient(w[:3], w[3], x, y)
+            w, loss = w - RATE * np.append(change, shift), loss + error * len(y)
+        losses.append(loss / ROWS)
+    for epoch in range(epochs_before, EPOCHS):
         lanes = [np.arange(rank, 31, nodes) for rank in range(nodes)]
         queues = [mini_batches(data, epoch, max(1, BATCH // nodes), own) for own in lanes]
         loss = 0.0
@@ -117,6 +136,75 @@ def test_local_is_what_numpy_says(spark, data, tmp_path, nodes, every, outer):
     assert result["syncs"] == (EPOCHS * -(-longest // every) if nodes > 1 else 0)
     assert result["sync"] == {"every": every, "outer": None if outer == "none" else outer, "after": 0}
     assert result["ledger"] == {**result["ledger"], "exact": True, "rows": EPOCHS * ROWS}
+
+
+def test_local_goes_on_from_batch(spark, data, tmp_path):
+    """Post-local SGD: ten updates fall into two epochs of seven."""
+    settings = {
+        "split": "local", "nodes": 2, "epochs": EPOCHS, "batch_size": BATCH, "dtype": "float64",
+        "optimizer": {"name": "sgd", "learning_rate": RATE}, "model": {"build": f"{MODELS}:linear"},
+        "sync": {"every": 4, "outer": "nesterov", "after": 10}, "checkpoint": {"keep": 99},
+    }  # fmt: skip
+    result = run(data.path, tmp_path / "run", **settings)
+    w, b, losses = rows_split(data, 2, 4, "nesterov", epochs_before=2)
+    kernel, bias = weights(tmp_path / "run")[:2]
+    np.testing.assert_allclose(kernel[:, 0], w, atol=1e-9, rtol=0)
+    np.testing.assert_allclose(bias, b, atol=1e-9, rtol=0)
+    np.testing.assert_allclose(result["metrics"]["train"]["loss"], losses, atol=1e-9, rtol=0)
+    assert result["sync"] == {"every": 4, "outer": "nesterov", "after": 10}
+    rows = np.array(data.split("train").lane_rows)
+    longest = max(-(-rows[rank::2].sum() // (BATCH // 2)) for rank in range(2))
+    assert result["syncs"] == result["updates"] == 2 * 7 + 3 * -(-longest // 4)
+    assert result["ledger"] == {**result["ledger"], "exact": True, "rows": EPOCHS * ROWS}
+    for epochs_done in (1, 2, 3):
+        without_end(tmp_path / "run", tmp_path / f"resumed-{epochs_done}", keep=epochs_done)
+        resumed = run(data.path, tmp_path / f"resumed-{epochs_done}", Options(resume=True), **settings)
+        assert resumed["resumed"] == [{**resumed["resumed"][0], "nodes_before": 2, "nodes": 2}]
+        assert (resumed["weights"], resumed["syncs"]) == (result["weights"], result["syncs"])
+
+
+def majority_vote(data, nodes):
+    """Each node's part of a mini-batch's gradient has one vote for each weight's direction."""
+    w, b, losses = np.zeros(3), 0.0, []
+    for epoch in range(EPOCHS):
+        loss = 0.0
+        shares = [shares_of(data.split("train"), epoch, np.arange(rank, 31, nodes)) for rank in range(nodes)]
+        for parts in zip(*shares, strict=True):
+            found = [gradient(w, b, x, y) for x, y in parts if len(y)]
+            loss += sum(one[2] * len(y) for one, (_, y) in zip(found, [p for p in parts if len(p[1])], strict=True))
+            w = w - RATE * np.sign(np.sum([np.sign(one[0]) for one in found], axis=0))
+            b = b - RATE * np.sign(np.sum([np.sign(one[1]) for one in found]))
+        losses.append(loss / ROWS)
+    return w, b, losses
+
+
+@pytest.mark.parametrize("nodes", [1, 3, {"virtual": 3}])
+def test_a_way_of_ones_own_is_one_small_class(spark, data, tmp_path, nodes):
+    settings = {
+        "split": f"{OWN}:majority_vote", "nodes": nodes, "epochs": EPOCHS, "batch_size": BATCH, "dtype": "float64",
+        "optimizer": {"name": "sgd", "learning_rate": RATE}, "model": {"build": f"{MODELS}:linear"},
+    }  # fmt: skip
+    result = run(data.path, tmp_path / "run", **settings)
+    w, b, losses = majority_vote(data, nodes if isinstance(nodes, int) else nodes["virtual"])
+    kernel, bias = weights(tmp_path / "run")[:2]
+    np.testing.assert_allclose(kernel[:, 0], w, atol=1e-9, rtol=0)
+    np.testing.assert_allclose(bias, b, atol=1e-9, rtol=0)
+    np.testing.assert_allclose(result["metrics"]["train"]["loss"], losses, atol=1e-9, rtol=0)
+    assert (result["split"], result["ledger"]["exact"]) == (f"{OWN}:majority_vote", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        (f"{OWN}:nothing", "nothing returned NoneType, not a training.ways.Way"),
+        (f"{OWN}:majority_vot", "has no function 'majority_vot'; did you mean 'majority_vote'?"),
+        ("bacth", "must be one of single, batch, epoch, epoch-delayed, local, or a function that returns a way"),
+    ],
+)
+def test_a_way_that_is_none(data, tmp_path, name, problem):
+    with pytest.raises(UsageError, match=re.escape(problem)):
+        run(data.path, tmp_path / "run", split=name)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 3])

@@ -73,9 +73,9 @@ class StepSync:
         optimizer.apply(sums[: len(trainable)], trainable)
         if self._transport.size > 1:
             for variable, average in zip(state, sums[len(trainable) :], strict=True):
+                # A variable keeps the very tensor, which may lie in buffers that the next sums overwrite.
                 variable.assign(tf.raw_ops.DeepCopy(x=average))
-        # What is kept must not lie in the transport's buffers, which the next sums overwrite.
-        return tf.raw_ops.DeepCopy(x=loss)
+        return loss
 
     def begin(self, model: Any) -> None:
         return

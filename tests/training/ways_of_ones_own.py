@@ -1,0 +1,25 @@
+"""A way that sparksplit does not have, as a user would add it; the README shows it."""
+
+import tensorflow as tf
+
+from training.ways import Way
+from training.ways.splits import BatchSplit
+from training.ways.syncs import StepSync
+
+
+class MajorityVote(StepSync):
+    """signSGD with majority vote (Bernstein et al. 2018): each node votes with its gradients' signs."""
+
+    def update(self, values, model, optimizer):
+        trainable = len(model.trainable_variables)
+        votes = self._transport.sum_tensors([tf.sign(value) for value in values[:trainable]])
+        optimizer.apply([tf.sign(vote) for vote in votes], model.trainable_variables)
+        return self._transport.sum_tensors(values[trainable:])[-1]
+
+
+def majority_vote():
+    return Way(BatchSplit(), MajorityVote)
+
+
+def nothing():
+    return None
