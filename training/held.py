@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,11 +55,12 @@ class Held:
 
 
 def _mapped(like: Rows, count: int, folder: Path) -> Rows:
-    """Room for `count` rows of the columns of `like`, in files of `folder`."""
+    """Room for `count` rows of the columns of `like`, in files of a new folder in `folder`."""
+    own = Path(tempfile.mkdtemp(prefix="held-", dir=folder))
 
     def room(name: str, column: np.ndarray) -> np.ndarray:
-        return np.lib.format.open_memmap(folder / f"{name}.npy", "w+", column.dtype, (count, *column.shape[1:]))
+        return np.lib.format.open_memmap(own / f"{name}.npy", "w+", column.dtype, (count, *column.shape[1:]))
 
-    tensors = [room(f"held-tensor-{place}", tensor) for place, tensor in enumerate(like.tensors)]
-    label = None if like.label is None else room("held-label", like.label)
-    return Rows(room("held-row-ids", like.row_ids), tensors, label)
+    tensors = [room(f"tensor-{place}", tensor) for place, tensor in enumerate(like.tensors)]
+    label = None if like.label is None else room("label", like.label)
+    return Rows(room("row-ids", like.row_ids), tensors, label)

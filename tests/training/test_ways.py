@@ -10,7 +10,7 @@ import pytest
 
 from hdfs_io.arrays import from_arrays
 from sparksplit.command import Options
-from sparksplit.errors import UsageError
+from sparksplit.errors import RunError, UsageError
 from tests.training.test_run import MODELS, MOMENTUM, run, weights, without_end
 from training.feed import Feed, LanesOf
 
@@ -312,6 +312,12 @@ EVERY_WAY = [
 ]
 
 
+def random_states(folder):
+    """The state of Dropout's generator on each node, in the last checkpoint."""
+    last = max((folder / "checkpoints").iterdir())
+    return [np.load(last / f"node-{rank}.npz")["r0000"].tobytes() for rank in range(2)]
+
+
 @pytest.mark.parametrize(("split", "more"), EVERY_WAY)
 def test_virtual_nodes_are_real_ones(spark, digits, tmp_path, split, more):
     """The inner optimizer's momentum, BatchNorm's statistics, each node's own masks of Dropout, uneven lanes."""
@@ -325,7 +331,42 @@ def test_virtual_nodes_are_real_ones(spark, digits, tmp_path, split, more):
     for name in ("train", "validation"):
         for key, values in real["metrics"][name].items():
             np.testing.assert_allclose(virtual["metrics"][name][key], values, atol=1e-3)
+    states = [random_states(tmp_path / name) for name in ("real", "virtual")]
+    assert states[0] == states[1] and len(set(states[0])) == 2
     same = ("nodes", "passes", "updates", "syncs", "sync", "ledger")
     assert {key: virtual[key] for key in same} == {key: real[key] for key in same}
     assert (virtual["virtual"], real["virtual"]) == (True, False)
     assert virtual["sync_bytes_per_node"] == pytest.approx(real["sync_bytes_per_node"], rel=0.02)
+
+
+@pytest.mark.parametrize("split", ["epoch-delayed", "local"])
+def test_virtual_nodes_that_spark_feeds(spark, digits, tmp_path, split):
+    """More of them than the test cluster could hold; rows from the spool, and from a file mapped into memory."""
+    settings = {"split": split, "nodes": {"virtual": 16}, "epochs": 16, "optimizer": MOMENTUM}
+    read = run(digits, tmp_path / "read", **settings)
+    fed = run(digits, tmp_path / "fed", input_mode="spark", **settings)
+    mapped = run(digits, tmp_path / "mapped", cache_mb=0, **settings)
+    for other in (fed, mapped):
+        assert [other[key] for key in ("weights", "metrics", "ledger")] == [
+            read[key] for key in ("weights", "metrics", "ledger")
+        ]
+    assert (read["passes"], read["nodes"], read["ledger"]["exact"]) == (16, 16, True)
+
+
+@pytest.mark.slow
+def test_virtual_nodes_go_on_from_a_checkpoint(spark, digits, tmp_path):
+    settings = {
+        "split": "local", "nodes": {"virtual": 5}, "epochs": 4, "optimizer": MOMENTUM, "checkpoint": {"keep": 99},
+        "model": {"build": f"{MODELS}:with_state"}, "sync": {"every": 4, "outer": "nesterov"},
+    }  # fmt: skip
+    straight = run(digits, tmp_path / "straight", **settings)
+    without_end(tmp_path / "straight", tmp_path / "resumed", keep=2)
+    resumed = run(digits, tmp_path / "resumed", Options(resume=True), **settings)
+    assert (resumed["weights"], resumed["metrics"]) == (straight["weights"], straight["metrics"])
+    assert resumed["resumed"][0]["nodes"] == 5
+
+
+def test_a_virtual_node_that_fails_ends_the_run(spark, digits, tmp_path):
+    settings = {"split": "local", "nodes": {"virtual": 3}, "optimizer": {"name": "sgd", "learning_rate": 1e9}}
+    with pytest.raises(RunError, match="the loss is"):
+        run(digits, tmp_path / "run", epochs=2, **settings)

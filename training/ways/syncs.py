@@ -54,7 +54,7 @@ class StepSync:
     """Gradients at every step, summed over the nodes and applied by every node alike.
 
     Each node's part is a sum over its rows divided by the rows of the whole mini-batch: so weighted, N nodes equal one
-    (the mean over a mini-batch does not know who computed it).
+    (the mean over a mini-batch does not know who computed it). Non-trainable integers come from rank 0.
     """
 
     every_step = True
@@ -66,16 +66,19 @@ class StepSync:
     def update(self, values: Sequence[Any], model: Any, optimizer: Any) -> Any:
         import tensorflow as tf
 
-        from training.step import averaged_state
+        from training.step import averaged_state, counters
 
-        trainable, state = model.trainable_variables, averaged_state(model)
-        *sums, loss = self._transport.sum_tensors(values)
+        trainable, state, whole = model.trainable_variables, averaged_state(model), counters(model)
+        is_first = int(self._transport.rank == 0)
+        firsts = [tf.cast(variable.value, tf.int64) * is_first for variable in whole]
+        sums = self._transport.sum_tensors([*values, *firsts])
         optimizer.apply(sums[: len(trainable)], trainable)
         if self._transport.size > 1:
-            for variable, average in zip(state, sums[len(trainable) :], strict=True):
+            averages, firsts = sums[len(trainable) : len(values) - 1], sums[len(values) :]
+            for variable, value in zip([*state, *whole], [*averages, *firsts], strict=True):
                 # A variable keeps the very tensor, which may lie in buffers that the next sums overwrite.
-                variable.assign(tf.raw_ops.DeepCopy(x=average))
-        return loss
+                variable.assign(tf.raw_ops.DeepCopy(x=tf.cast(value, variable.dtype)))
+        return sums[len(values) - 1]
 
     def begin(self, model: Any) -> None:
         return
@@ -92,7 +95,7 @@ class StepSync:
 
 class LocalSync:
     """Each node applies its own gradients; now and then the changes of the weights since the last sync are averaged by
-    rows, and an outer optimiser applies them. Non-trainable floats are averaged by rows.
+    rows, and an outer optimiser applies them. Non-trainable floats are averaged by rows, integers come from rank 0.
 
     The inner optimizer's state stays with its node. Local SGD: Stich, "Local SGD Converges Fast and Communicates
     Little" (2018); the outer optimisers: training.ways.outer.
@@ -116,24 +119,26 @@ class LocalSync:
         self._agreed = [np.array(variable.numpy()) for variable in model.trainable_variables]
 
     def agree(self, model: Any, rows: int) -> None:
-        from training.step import averaged_state
+        from training.step import averaged_state, counters
 
         if self._transport.size == 1 and self._plain:
             return
-        trainable, state = model.trainable_variables, averaged_state(model)
+        trainable, state, whole = model.trainable_variables, averaged_state(model), counters(model)
         changes = [variable.numpy() - agreed for variable, agreed in zip(trainable, self._agreed, strict=True)]
-        *sums, total = self._transport.sum(
-            [*((np.asarray(part) * rows) for part in (*changes, *(v.numpy() for v in state))), np.array(rows, np.int64)]
-        )
+        parts = [np.asarray(part) * rows for part in (*changes, *(variable.numpy() for variable in state))]
+        is_first = int(self._transport.rank == 0)
+        firsts = [np.asarray(variable.numpy(), np.int64) * is_first for variable in whole]
+        *sums, total = self._transport.sum([*parts, *firsts, np.array(rows, np.int64)])
         if not int(total):
             return
-        averages = [np.asarray(part / int(total), part.dtype) for part in sums]
+        averages = [np.asarray(part / int(total), part.dtype) for part in sums[: len(parts)]]
         applied = self._outer.changes(averages[: len(trainable)])
         for variable, agreed, change in zip(trainable, self._agreed, applied, strict=True):
             variable.assign(agreed + change)
         if self._transport.size > 1:
-            for variable, average in zip(state, averages[len(trainable) :], strict=True):
-                variable.assign(average)
+            values = [*averages[len(trainable) :], *sums[len(parts) :]]
+            for variable, value in zip([*state, *whole], values, strict=True):
+                variable.assign(value)
         self.begin(model)
 
     def state(self) -> dict[str, Array]:
