@@ -150,7 +150,7 @@ def log_axis(axis: Any, write: Callable[[float], str]) -> None:
 
 
 def bar_rows(axes: Any, labels: Sequence[str]) -> None:
-    """Prepare horizontal bars at y = 0, 1, ... downwards, each with its label above it: names are long, phones narrow."""
+    """Prepare bars at y = 0, 1, ... downwards, each with its label above it: names are long, phones narrow."""
     axes.set_ylim(len(labels) - 0.5, -0.85)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
