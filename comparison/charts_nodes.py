@@ -14,7 +14,7 @@ from comparison.numbers import Quantity, count, duration, percent, size, usable
 
 PARTS = ("reading", "hand-off", "compute", "waiting", "synchronising", "other")
 _PART_COLOURS = ("#56B4E9", "#CC79A7", "#0072B2", "#E69F00", "#D55E00", "#bfbfbf")
-_HATCHES = ("", "...", "", "xx", "//", "")
+_HATCHES = ("", "\\\\\\\\", "", "xx", "//", "")
 
 
 def scaling(results: Results) -> Picture:
