@@ -98,7 +98,7 @@ def _learning(results: Results, curves: dict[str, Any], where: str, label: str, 
     target = _target(results)
     banded = False
     key = f"learning-{where}"
-    with canvas(entries=len(curves) + bool(target)) as (figure, axes):
+    with canvas() as (figure, axes):
         entries = []
         for way, (_, points) in curves.items():
             mark = known[way]

@@ -20,21 +20,23 @@ def predictions(results: Results) -> list[Picture]:
         note = "No time to a target was predicted: that takes a target, virtual nodes and a cost model."
         return [Picture("prediction", title, note=note)]
     speeds = sorted({item["gbit_per_s"] for item in found if item["gbit_per_s"] is not None})
-    return [_prediction(results, found, speed, f"{title} at {speed:g} Gbit/s") for speed in speeds]
+    return [_prediction(results, found, speed, f"{title} at {speed:g} Gbit/s") for speed in speeds] or [
+        _prediction(results, found, None, f"{title} on the network at hand")
+    ]
 
 
-def _prediction(results: Results, found: list[dict[str, Any]], speed: float, title: str) -> Picture:
-    key = f"prediction-{speed:g}".replace(".", "-")
+def _prediction(results: Results, found: list[dict[str, Any]], speed: float | None, title: str) -> Picture:
+    key = f"prediction-{speed or 'here'}".replace(".", "-")
     # What was measured on the network at hand has no speed of its own, and belongs in every picture.
     here = [item for item in found if item["gbit_per_s"] in (speed, None)]
     reached = [item for item in here if usable(item["seconds"])]
     cells = [_prediction_cells(item) for item in here]
     columns = ("way", "seconds", "passes", "")
     if not reached:
-        return Picture(key, title, note=f"No way reaches the target at {speed:g} Gbit/s.", columns=columns, rows=cells)
+        return Picture(key, title, note="No way reaches the target.", columns=columns, rows=cells)
     known = way_marks(results)
     names = [way for way in known if any(item["way"] == way for item in reached)]
-    with canvas(entries=len(names) + 2) as (figure, axes):
+    with canvas() as (figure, axes):
         axes.set_yscale("log")
         for way in names:
             _prediction_line(axes, known[way], [item for item in reached if item["way"] == way])
@@ -78,7 +80,7 @@ def checks(results: Results) -> Picture:
             title,
             note="The cost model was not checked against any run." if results.get("cost_model") else _NO_MODEL,
         )
-    with canvas(drawing.bar_height(len(found)), 2) as (figure, axes):
+    with canvas(drawing.bar_height(len(found))) as (figure, axes):
         drawing.bar_rows(axes, [f"{described(item)}: {_error(item['error'])}" for item in found])
         for row, item in enumerate(found):
             ends = [item["measured"], item["predicted"]]
@@ -113,7 +115,7 @@ def sweep(results: Results) -> Picture:
         )
     nodes = sorted({item["nodes"] for item in found})
     known = drawing.marks(f"{count} nodes" for count in nodes)
-    with canvas(entries=len(nodes)) as (figure, axes):
+    with canvas() as (figure, axes):
         axes.set_xscale("log")
         axes.set_yscale("log")
         for count, mark in zip(nodes, known.values(), strict=True):

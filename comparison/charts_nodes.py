@@ -28,7 +28,7 @@ def scaling(results: Results) -> Picture:
     lines: dict[str, list[dict[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: row["nodes"]):
         lines.setdefault(row["way"], []).append(row)
-    with canvas(entries=len(lines) + 1) as (figure, axes):
+    with canvas() as (figure, axes):
         ideal = [base["rows_per_second"] / base["nodes"] * n for n in nodes]
         entries = [("ideal", axes.plot(nodes, ideal, color=GREY, linewidth=1, linestyle="--")[0])]
         for way, found in lines.items():
@@ -65,9 +65,8 @@ def exchange(results: Results) -> Picture:
     if not sending:
         return Picture(key, title, note="No run exchanged anything: all were on one node.")
     known, silent = way_marks(results), [row for row in rows if not row["bytes_per_node"]]
-    names = list(dict.fromkeys(row["way"] for row in rows))
     several = len({row["nodes"] for row in sending}) > 1
-    with canvas(entries=len(names)) as (figure, axes):
+    with canvas() as (figure, axes):
         axes.set_xscale("log")
         entries = {row["way"]: drawing.line(known[row["way"]], dash=False) for row in sending}
         for row in sending:
@@ -114,7 +113,7 @@ def spread(results: Results) -> Picture:
         return Picture(key, title, note="Only one number of nodes was run, and no virtual nodes.")
     known, virtual = way_marks(results), any(row["virtual"] for row in rows)
     names = [way for way in known if any(row["way"] == way for row in rows)]
-    with canvas(entries=len(names) + virtual) as (figure, axes):
+    with canvas() as (figure, axes):
         for way in names:
             mark, found = known[way], [row for row in rows if row["way"] == way]
             xs = [row["nodes"] for row in found]
@@ -150,7 +149,7 @@ def times(results: Results) -> Picture:
     if not rows:
         return Picture(key, title, note="No run measured where its time went.")
     totals = [sum(_part(row, part) for part in PARTS) for row in rows]
-    with canvas(drawing.bar_height(len(rows)), len(PARTS) + 2) as (figure, axes):
+    with canvas(drawing.bar_height(len(rows))) as (figure, axes):
         labels = [f"{described(row)}: {duration(total)}" for row, total in zip(rows, totals, strict=True)]
         drawing.bar_rows(axes, labels)
         for index, row in enumerate(rows):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
@@ -20,8 +20,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-WIDTH, HEIGHT = 4.6, 3.1  # inches; the legend comes on top
+WIDTH, HEIGHT = 4.3, 2.9  # inches; the legend comes on top of the height
 _LEGEND_ROW, _BAR_ROW = 0.21, 0.46
+_LEGEND_LETTERS = 38  # that two columns have room for
 
 INK, GREY, LIGHT = "#1a1a1a", "#595959", "#d9d9d9"
 # Okabe and Ito's colours, which the colour-blind tell apart; without yellow, which is too pale for lines on white.
@@ -93,22 +94,26 @@ class Picture:
 
 
 @contextmanager
-def canvas(height: float = HEIGHT, entries: int = 0) -> Any:
-    """(figure, axes), `height` inches and room for a legend of so many entries; draw and save inside the block."""
+def canvas(height: float = HEIGHT) -> Iterator[tuple[Figure, Any]]:
+    """(figure, axes), `height` inches without the legend; draw and save inside the block."""
     with mpl.rc_context({**mpl.rcParamsDefault, **_STYLE, "svg.hashsalt": "sparksplit"}):
-        figure = Figure(figsize=(WIDTH, height + _LEGEND_ROW * -(-entries // 2)), layout="constrained")
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
         FigureCanvasSVG(figure)
         yield figure, figure.add_subplot()
 
 
 def legend(figure: Figure, entries: Sequence[tuple[str, Any]]) -> None:
-    """A legend below the axes: names and the artists that show them."""
+    """A legend below the axes, for which the figure grows: names and the artists that show them."""
     # matplotlib leaves out names that begin with an underscore: a joiner, which nobody sees, goes before it.
-    names = [shortened("\u2060" + name if name.startswith("_") else name, 26) for name, _ in entries]
-    columns = 2 if len(entries) > 1 else 1
+    names = [shortened("\u2060" + name if name.startswith("_") else name, 42) for name, _ in entries]
+    half = -(-len(names) // 2)
+    widest = [max((len(name) for name in part), default=0) for part in (names[:half], names[half:])]
+    columns = 2 if len(names) > 1 and sum(widest) <= _LEGEND_LETTERS else 1
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + _LEGEND_ROW * -(-len(names) // columns))
     artists = [artist for _, artist in entries]
     figure.legend(
-        artists, names, loc="outside lower center", ncols=columns, handlelength=2.6, columnspacing=1.2, borderpad=0
+        artists, names, loc="outside lower center", ncols=columns, handlelength=2.4, columnspacing=1, borderpad=0
     )
 
 
@@ -139,12 +144,12 @@ def nodes_axis(axes: Any, nodes: Iterable[int], *, log: bool) -> None:
 
 
 def log_axis(axis: Any, write: Callable[[float], str]) -> None:
-    """Make a logarithmic axis write its ticks with `write`; also 2 and 5 where it spans little."""
+    """Make a logarithmic axis write its ticks with `write`; between the powers of ten too where it spans little."""
     low, high = sorted(axis.get_view_interval())
     decades = high / low if low > 0 else 10.0
-    subs = (1.0, 2.0, 5.0) if decades < 300 else (1.0,)
+    subs = (1.0, 2.0, 5.0) if decades < 30 else (1.0, 3.0) if decades < 1000 else (1.0,)
     axis.set_major_locator(LogLocator(10, subs=subs, numticks=8))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: write(value)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: re.sub(r"\.0+ ", " ", write(value))))
     axis.set_minor_formatter(NullFormatter())
     axis.set_minor_locator(NullLocator())
 
@@ -157,7 +162,7 @@ def bar_rows(axes: Any, labels: Sequence[str]) -> None:
     axes.grid(False, axis="y")
     for index, label in enumerate(labels):
         axes.annotate(
-            shortened(label, 52), (0, index - 0.36), xycoords=("axes fraction", "data"), va="bottom", fontsize=9.5
+            shortened(label, 48), (0, index - 0.36), xycoords=("axes fraction", "data"), va="bottom", fontsize=9.5
         )
 
 

@@ -31,6 +31,12 @@ def plain(value: float | None, digits: int = 4) -> str:
     return f"{value:.{digits - 1}e}"
 
 
+def compact(value: float | None) -> str:
+    """At most three significant digits, or the whole number: 150, 82, 2.1"""
+    text = plain(value, 3)
+    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
+
+
 def percent(fraction: float | None, places: int = 0) -> str:
     """0.93 as 93 %"""
     fraction = usable(fraction)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from importlib import resources
 from typing import Any
 
@@ -59,7 +60,7 @@ def _costs(results: Results) -> list[Any]:
 
 def _subtitle(results: Results) -> Iterator[str]:
     yield f"data {results['data']['path']}"
-    yield f"made {results['created']}"
+    yield f"made {datetime.fromisoformat(results['created']):%Y-%m-%d %H:%M %Z}"
     yield f"sparksplit {results['sparksplit']}"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from comparison.numbers import Quantity, count, duration, megabytes, percent, plain, usable
+from comparison.numbers import Quantity, compact, count, duration, megabytes, percent, plain, usable
 
 Results = dict[str, Any]
 PREDICTED = "predicted by virtual nodes: the learning is computed, the time is not measured"
@@ -99,7 +99,7 @@ def ways(results: Results, virtual: bool) -> Table | None:
         ("reached", "runs that reached the target"),
     ]
     rows = [_way(row, quantity) for row in found]
-    left_out = {"seconds", "rows/s", "efficiency", "time to target"} if virtual else set()
+    left_out = {"seconds", "rows/s", "efficiency", "time to target"} if virtual else {"passes to target"}
     if not results.get("target"):
         left_out |= {"time to target", "passes to target", "reached"}
     kept = [index for index, (name, _) in enumerate(columns) if name not in left_out]
@@ -126,7 +126,7 @@ def _way(row: dict[str, Any], quantity: Quantity) -> list[Cell]:
         number(metric["mean"], quantity.value(metric["mean"])),
         number(metric["low"], quantity.interval(metric["low"], metric["high"])),
         number(target["seconds"], duration(target["seconds"])),
-        number(target["passes"], plain(target["passes"], 3)),
+        number(target["passes"], compact(target["passes"])),
         number(reached, f"{reached} of {row['runs']}" if reached is not None else count(None)),
     ]
 
@@ -142,7 +142,7 @@ def hosts(results: Results) -> Table | None:
             number(row["nodes"], count(row["nodes"])),
             number(row["hosts"], count(row["hosts"])),
             text(row["link"]),
-            number(row["seconds"], duration(row["seconds"])),
+            number(row["seconds"], compact(row["seconds"])),
             text("measured" if row["measured"] else "predicted"),
         ]
         for row in found
@@ -156,7 +156,7 @@ def _efficiencies(key: str, caption: str, who: str, found: Iterable[dict[str, An
         [
             text(item[who]),
             number(item["nodes"], count(item["nodes"])),
-            number(item["seconds"], duration(item["seconds"])),
+            number(item["seconds"], compact(item["seconds"])),
             number(item["efficiency"], percent(item["efficiency"])),
         ]
         for item in found

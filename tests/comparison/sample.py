@@ -74,8 +74,8 @@ def results(seeds: int = 5) -> dict[str, Any]:
         "scale": _scale(),
         "answer": {
             "text": [
-                "Split the lanes and synchronise every 32 steps with Nesterov's outer momentum (local, H = 32, nesterov).",
-                "On 2 nodes it reaches 95 % in 0.6 of the time of a single node, and sends a twelfth of what batch sends.",
+                "Split the lanes and synchronise every 32 steps (local, H = 32, nesterov).",
+                "On 2 nodes it reaches 95 % in 0.6 of a single node's time, and sends a twelfth of what batch sends.",
             ],
             "conditions": "MLP 64-128-10, the digits (1,248 rows), 12 passes, 1 and 2 nodes on one host of 2 cores.",
             "certainty": f"{seeds} seeds, paired: the differences' intervals are of 95 %, by Student's t.",
