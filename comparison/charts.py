@@ -143,7 +143,7 @@ def _curve(results: Results, way: str) -> tuple[int, Curve] | None:
                 by_passes.setdefault(point["passes"], []).append((point["seconds"], value))
     if not by_passes:
         return None
-    points = []
+    points: Curve = []
     for passes, found in sorted(by_passes.items()):
         values = [value for _, value in found]
         points.append((float(passes), fmean(s for s, _ in found), fmean(values), min(values), max(values)))

@@ -30,7 +30,10 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p", "*")
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1.2, 1, 1.2, 1, 1.2)))
 
-_STYLE: dict[str, Any] = {
+_STYLE: Any = {
+    # Whatever the user's matplotlibrc says; the backend is not ours to set.
+    **{key: value for key, value in mpl.rcParamsDefault.items() if key != "backend"},
+    "svg.hashsalt": "sparksplit",
     "svg.fonttype": "none",
     "text.parse_math": False,  # names are the user's, and a $ is a $
     "text.usetex": False,
@@ -96,7 +99,7 @@ class Picture:
 @contextmanager
 def canvas(height: float = HEIGHT) -> Iterator[tuple[Figure, Any]]:
     """(figure, axes), `height` inches without the legend; draw and save inside the block."""
-    with mpl.rc_context({**mpl.rcParamsDefault, **_STYLE, "svg.hashsalt": "sparksplit"}):
+    with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         FigureCanvasSVG(figure)
         yield figure, figure.add_subplot()
@@ -119,7 +122,7 @@ def legend(figure: Figure, entries: Sequence[tuple[str, Any]]) -> None:
 
 def line(mark: Mark, *, hollow: bool = False, dash: bool = True) -> Line2D:
     """The legend's sample of a mark."""
-    style = mark.dash if dash else "none"
+    style: Any = mark.dash if dash else "none"
     face = "white" if hollow else mark.colour
     return Line2D([], [], color=mark.colour, marker=mark.marker, linestyle=style, markerfacecolor=face)
 
@@ -192,4 +195,4 @@ def to_svg(figure: Figure, key: str, label: str) -> str:
 def _inline(tag: str, key: str) -> str:
     """A tag with its ids prefixed, and without a font family, which would win over the page's."""
     tag = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{key}-", tag)
-    return re.sub(r"font: ((?:[a-z]+ |\d+ )*)([\d.]+)px [^;\"]*", r"font-size: \2px", tag)
+    return re.sub(r"font-family: [^;\"]*;? ?", "", tag)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 MISSING = "–"
 
@@ -44,8 +45,8 @@ def percent(fraction: float | None, places: int = 0) -> str:
 
 
 def signed(text: str, value: float) -> str:
-    """`text`, the absolute `value`, with its sign."""
-    return text if value == 0 else f"{'+' if value > 0 else '−'}{text}"
+    """`text`, the absolute `value`, with its sign; none where it is written as zero."""
+    return text if not re.search("[1-9]", text) else f"{'+' if value > 0 else '−'}{text}"
 
 
 def duration(seconds: float | None) -> str:

@@ -10,6 +10,7 @@ PASSES = 12
 VIRTUAL = (4, 8, 16, 32)
 SINGLE, BATCH, EPOCH, DELAYED = "single", "batch", "epoch", "epoch-delayed"
 LOCAL, EVERY = "local, H = 32, nesterov", "local, H = 8"
+NASTY = """$x_1$<script>alert(1)</script> & "b" 'c' id="d" url(#e)"""
 # label: split, how fast it learns, where it ends on two nodes, what it loses with each doubling, syncs per pass
 WAYS: dict[str, tuple[str, float, float, float, float]] = {
     SINGLE: ("single", 1.05, 0.9725, 0.0, 0),

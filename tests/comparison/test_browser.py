@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from comparison.report import render
-from tests.comparison.sample import results
+from tests.comparison.sample import DELAYED, LOCAL, NASTY, results
 
 pytestmark = pytest.mark.chromium
 WIDE, PHONE = (1280, 900), (360, 800)
@@ -39,8 +41,14 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=[WIDE, PHONE], ids=["wide", "phone"])
 def page(request: pytest.FixtureRequest, browser: Browser, report: Path) -> Iterator[Page]:
-    """The page, opened from its file; fails where it complains or asks for anything else."""
-    width, height = request.param
+    """The page, opened from its file."""
+    with opened(browser, report, *request.param) as page:
+        yield page
+
+
+@contextmanager
+def opened(browser: Browser, report: Path, width: int, height: int) -> Iterator[Page]:
+    """A window with `report`; fails where that complains or asks for anything but its file."""
     context = browser.new_context(viewport={"width": width, "height": height})
     page = context.new_page()
     complaints: list[str] = []
@@ -133,6 +141,21 @@ def test_paper_keeps_the_pictures(page):
         assert picture.evaluate("it => getComputedStyle(it.closest('figure')).breakInside") == "avoid"
     assert page.locator("thead").first.evaluate("it => getComputedStyle(it).display") == "table-header-group"
     assert page.pdf(format="A4").startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_long_and_hostile_names_stay_in_their_place(browser, tmp_path, size):
+    text = json.dumps(results())
+    for way, name in ((LOCAL, NASTY), (DELAYED, "a-name-without-any-place-to-break-it-" * 3)):
+        text = text.replace(json.dumps(way), json.dumps(name))
+    changed = json.loads(text)
+    changed["data"]["path"] = changed["model"] = "hdfs://name-node.example:8020/" + "a-folder/" * 30
+    file = tmp_path / "report.html"
+    file.write_text(render(changed), encoding="utf-8")
+    with opened(browser, file, *size) as page:
+        page.on("dialog", lambda dialog: pytest.fail(dialog.message))
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        assert page.evaluate(OUTSIDE) == []
 
 
 # Names of the texts of pictures that lie outside their picture.
