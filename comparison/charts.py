@@ -27,9 +27,10 @@ def way_marks(results: Results) -> dict[str, drawing.Mark]:
     return drawing.marks([*ways(results), *further])
 
 
-def described(item: dict[str, Any]) -> str:
-    """A way and its number of nodes: 'batch, N = 2'."""
-    return f"{item['way']}, N = {item['nodes']}"
+def described(item: dict[str, Any], letters: int | None = None) -> str:
+    """A way and its number of nodes: 'batch, N = 2'; the way in at most so many letters."""
+    way = item["way"] if letters is None else drawing.shortened(item["way"], letters)
+    return f"{way}, N = {item['nodes']}"
 
 
 def forests(results: Results) -> list[Picture]:
@@ -47,9 +48,7 @@ def _forest(results: Results, pairs: list[dict[str, Any]], name: str, key: str) 
     is_metric = name == metric["name"]
     title = f"Differences in {quantity.label}"
     with canvas(drawing.bar_height(len(pairs))) as (figure, axes):
-        drawing.bar_rows(
-            axes, [f"{described(pair)} − {pair['against']}, N = {pair['against_nodes']}" for pair in pairs]
-        )
+        drawing.bar_rows(axes, [_versus(pair) for pair in pairs])
         margin = metric.get("margin") if is_metric else None
         if margin:
             axes.axvspan(-margin * quantity.scale, margin * quantity.scale, color="#e3e3e3", zorder=0)
@@ -67,6 +66,8 @@ def _forest(results: Results, pairs: list[dict[str, Any]], name: str, key: str) 
     caption = "Dot: mean over the seeds. Line: its interval."
     if any(usable(pair["low"]) is None for pair in pairs):
         caption = "Dot: mean over the seeds. Without a line: too few seeds for an interval."
+    if "seconds" in name:
+        caption += " Left of zero is faster."
     if is_metric:
         caption += " Right of zero is better." if metric["higher_is_better"] else " Left of zero is better."
         if margin:
@@ -74,6 +75,13 @@ def _forest(results: Results, pairs: list[dict[str, Any]], name: str, key: str) 
                 f" Grey: within the margin of {quantity.difference(margin).lstrip('+')}, which counts as no difference."
             )
     return Picture(key, title, caption, svg)
+
+
+def _versus(pair: dict[str, Any]) -> str:
+    """'local, N = 2 − batch, N = 2'; long names share the width."""
+    against = {"way": pair["against"], "nodes": pair["against_nodes"]}
+    letters = 32 if len(pair["way"]) + len(pair["against"]) <= 32 else 16
+    return f"{described(pair, letters)} − {described(against, letters)}"
 
 
 def _symmetric(axes: Any) -> None:

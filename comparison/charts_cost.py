@@ -7,7 +7,7 @@ from typing import Any
 from comparison import drawing
 from comparison.charts import Results, described, way_marks
 from comparison.drawing import GREY, INK, Picture, canvas, legend
-from comparison.numbers import duration, plain, signed, size, usable
+from comparison.numbers import MISSING, duration, plain, signed, size, usable
 
 _NO_MODEL = "There is no cost model in these results, so nothing is predicted."
 
@@ -74,6 +74,7 @@ def checks(results: Results) -> Picture:
     """The model's prediction against the measurement, for everything that was run."""
     key, title = "checks", "The cost model against measurement"
     found = (results.get("cost_model") or {}).get("checks") or []
+    found = [item for item in found if usable(item["measured"]) and usable(item["predicted"]) is not None]
     if not found:
         return Picture(
             key,
@@ -81,13 +82,13 @@ def checks(results: Results) -> Picture:
             note="The cost model was not checked against any run." if results.get("cost_model") else _NO_MODEL,
         )
     with canvas(drawing.bar_height(len(found))) as (figure, axes):
-        drawing.bar_rows(axes, [f"{described(item)}: {_error(item['error'])}" for item in found])
+        drawing.bar_rows(axes, [f"{described(item, 28)}: {_error(item['error'])}" for item in found])
         for row, item in enumerate(found):
             ends = [item["measured"], item["predicted"]]
             axes.plot(ends, [row, row], color=GREY, linewidth=1.2)
             axes.plot(ends[:1], [row], color=INK, marker="o")
             axes.plot(ends[1:], [row], color=drawing.COLOURS[1], marker="D", markerfacecolor="white")
-        axes.set_xlim(0, max(max(item["measured"], item["predicted"]) for item in found) * 1.05)
+        axes.set_xlim(0, max(max(item["measured"], item["predicted"]) for item in found) * 1.05 or 1)
         axes.set_xlabel("seconds of training")
         measured, predicted = drawing.Mark(INK, "o", "none"), drawing.Mark(drawing.COLOURS[1], "D", "none")
         legend(figure, [("measured", drawing.line(measured)), ("predicted", drawing.line(predicted, hollow=True))])
@@ -100,8 +101,9 @@ def checks(results: Results) -> Picture:
     return Picture(key, title, caption, svg, ("way", "measured", "predicted", "error"), cells)
 
 
-def _error(fraction: float) -> str:
-    return signed(f"{abs(100 * fraction):.1f} %", fraction)
+def _error(fraction: float | None) -> str:
+    fraction = usable(fraction)
+    return MISSING if fraction is None else signed(f"{abs(100 * fraction):.1f} %", fraction)
 
 
 def sweep(results: Results) -> Picture:

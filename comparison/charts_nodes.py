@@ -47,6 +47,7 @@ def scaling(results: Results) -> Picture:
         legend(figure, entries)
         svg = drawing.to_svg(figure, key, f"{title}: a line for each way over the number of nodes")
     caption = f"Ideal is N times {base['way']} on {base['nodes']} node{'s' if base['nodes'] > 1 else ''}."
+    caption += " Lines of ways that were not run on as few nodes begin there."
     cells = [[row["way"], str(row["nodes"]), count(row["rows_per_second"]), percent(row["efficiency"])] for row in rows]
     return Picture(key, title, caption, svg, ("way", "N", "rows/s", "efficiency"), cells)
 
@@ -150,7 +151,7 @@ def times(results: Results) -> Picture:
         return Picture(key, title, note="No run measured where its time went.")
     totals = [sum(_part(row, part) for part in PARTS) for row in rows]
     with canvas(drawing.bar_height(len(rows))) as (figure, axes):
-        labels = [f"{described(row)}: {duration(total)}" for row, total in zip(rows, totals, strict=True)]
+        labels = [f"{described(row, 28)}: {duration(total)}" for row, total in zip(rows, totals, strict=True)]
         drawing.bar_rows(axes, labels)
         for index, row in enumerate(rows):
             left = 0.0

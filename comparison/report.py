@@ -79,7 +79,7 @@ def _notes(results: Results) -> Iterator[str]:
         yield "No target was set, so there is no time to a target."
     wrong = sum(not run["ledger"]["exact"] for run in (results.get("runs") or []) + (results.get("virtual") or []))
     if wrong:
-        yield f"The ledger of {count(wrong)} runs is NOT exact: their numbers are not to be trusted."
+        yield f"Runs whose ledger is NOT exact, and whose numbers are not to be trusted: {count(wrong)}."
 
 
 def _facts(results: Results) -> Iterator[tuple[str, str]]:

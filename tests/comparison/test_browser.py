@@ -72,6 +72,14 @@ def test_it_fits_the_window(page, tmp_path):
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
 
 
+def test_tables_scroll_in_their_own_box_and_on_a_phone_only(page):
+    widths = """[...document.querySelectorAll('section > .scroll, .predicted > .scroll')]
+        .map(it => it.scrollWidth - it.clientWidth)"""
+    inner = page.evaluate(widths)
+    assert len(inner) == 5
+    assert any(inner) == (page.viewport_size["width"] == PHONE[0])
+
+
 def test_every_picture_is_seen_whole(page):
     width = page.viewport_size["width"]
     pictures = page.locator("svg").all()
@@ -140,6 +148,8 @@ def test_paper_keeps_the_pictures(page):
         assert picture.bounding_box()["width"] > 250
         assert picture.evaluate("it => getComputedStyle(it.closest('figure')).breakInside") == "avoid"
     assert page.locator("thead").first.evaluate("it => getComputedStyle(it).display") == "table-header-group"
+    page.set_viewport_size({"width": 680, "height": 960})  # A4 within its margins
+    assert page.evaluate("Math.max(...[...document.querySelectorAll('table')].map(it => it.offsetWidth))") <= 680
     assert page.pdf(format="A4").startswith(b"%PDF")
 
 

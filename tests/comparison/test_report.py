@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from html.parser import HTMLParser
 from xml.etree import ElementTree
@@ -14,6 +17,7 @@ import pytest
 from comparison import numbers
 from comparison.drawing import marks, shortened
 from comparison.report import render
+from operations.archives import project_zip
 from tests.comparison import sample
 
 
@@ -70,6 +74,19 @@ def test_results_survive_json_and_are_left_as_they_are(page):
     before = copy.deepcopy(results)
     assert render(results) == page
     assert results == before
+
+
+def test_the_page_is_made_from_the_zip_too(tmp_path):
+    """What spark-submit ships: there the template is no file."""
+    (tmp_path / "sparksplit.zip").write_bytes(project_zip())
+    (tmp_path / "results.json").write_text(json.dumps(sample.results(seeds=1)))
+    code = (
+        "import json, pathlib, comparison.report as report\n"
+        "assert 'sparksplit.zip' in report.__file__\n"
+        "assert '</html>' in report.render(json.loads(pathlib.Path('results.json').read_text()))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "sparksplit.zip")}
+    subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, check=True, timeout=120)
 
 
 def test_it_is_small_and_fetches_nothing(page):
@@ -229,7 +246,7 @@ def test_a_ledger_that_is_not_exact_is_said_first():
     results = sample.results(seeds=3)
     results["runs"][0]["ledger"]["exact"] = False
     words = visible(render(results))
-    assert "The ledger of 1 runs is NOT exact" in words
+    assert "Runs whose ledger is NOT exact, and whose numbers are not to be trusted: 1." in words
     assert words.index("NOT exact") < words.index("The differences")
 
 
