@@ -23,7 +23,7 @@ from typing import IO
 from sparksplit import __version__
 from sparksplit.errors import InputError, UsageError
 
-PACKAGES = ("sparksplit", "hdfs_io", "models", "training", "inference", "operations", "jobs")
+PACKAGES = ("sparksplit", "hdfs_io", "models", "training", "inference", "operations", "comparison", "jobs")
 ZIP = "sparksplit.zip"
 ENVIRONMENT = "environment.tar.gz"
 STAMP = "environment.txt"
@@ -54,8 +54,9 @@ def _modules() -> Iterator[tuple[str, Path]]:
     """(name in the archive, file) of everything that executors import."""
     root = Path(__file__).resolve().parent.parent
     for package in PACKAGES:
-        for file in (root / package).rglob("*.py"):
-            yield str(file.relative_to(root)), file
+        for pattern in ("*.py", "*.jinja"):
+            for file in (root / package).rglob(pattern):
+                yield str(file.relative_to(root)), file
     for file in configurations():
         yield f"conf/{file.name}", file
 

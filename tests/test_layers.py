@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("sparksplit", "models", "hdfs_io", "training", "inference", "operations", "jobs")
+FOLDERS = ("sparksplit", "models", "hdfs_io", "training", "inference", "operations", "comparison", "jobs")
 
 
 def imports(file: Path) -> set[str]:

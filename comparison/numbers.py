@@ -1,0 +1,123 @@
+"""Numbers as the report writes them: short, with units, the same everywhere."""
+
+from __future__ import annotations
+
+import math
+import re
+
+MISSING = "–"
+
+
+def usable(value: float | None) -> float | None:
+    """`value`, or None where it is missing or no finite number (a run that diverged)."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def count(value: float | None) -> str:
+    """24,960"""
+    value = usable(value)
+    return MISSING if value is None else f"{value:,.0f}"
+
+
+def plain(value: float | None, digits: int = 4) -> str:
+    """A number of any size, to `digits` significant digits."""
+    value = usable(value)
+    if value is None:
+        return MISSING
+    if value == 0:
+        return "0"
+    if 1e-4 <= abs(value) < 1e6:
+        places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+        return f"{value:,.{places}f}"
+    return f"{value:.{digits - 1}e}"
+
+
+def compact(value: float | None) -> str:
+    """At most three significant digits, or the whole number: 150, 82, 2.1"""
+    text = plain(value, 3)
+    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
+
+
+def percent(fraction: float | None, places: int = 0) -> str:
+    """0.93 as 93 %"""
+    fraction = usable(fraction)
+    return MISSING if fraction is None else f"{100 * fraction:.{places}f} %"
+
+
+def signed(text: str, value: float) -> str:
+    """`text`, the absolute `value`, with its sign; none where it is written as zero."""
+    return text if not re.search("[1-9]", text) else f"{'+' if value > 0 else '−'}{text}"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds in the unit that suits them."""
+    seconds = usable(seconds)
+    if seconds is None:
+        return MISSING
+    size = abs(seconds)
+    for limit, unit, name in (
+        (1e-3, 1e-6, "µs"),
+        (1, 1e-3, "ms"),
+        (120, 1, "s"),
+        (7200, 60, "min"),
+        (172800, 3600, "h"),
+    ):
+        if size < limit:
+            return f"{_three(seconds / unit)} {name}"
+    return f"{_three(seconds / 86400)} days"
+
+
+def size(value: float | None) -> str:
+    """Bytes in the unit that suits them."""
+    value = usable(value)
+    if value is None:
+        return MISSING
+    for power, name in ((4, "TB"), (3, "GB"), (2, "MB"), (1, "kB")):
+        if abs(value) >= 1000**power:
+            return f"{_three(value / 1000**power)} {name}"
+    return f"{value:.0f} B"
+
+
+def megabytes(value: float | None) -> str:
+    """Bytes as a number of MB, for a column of them."""
+    value = usable(value)
+    return MISSING if value is None else plain(value / 1e6, 3)
+
+
+class Quantity:
+    """How the values and differences of one metric are written: an accuracy in per cent, all else as it is."""
+
+    def __init__(self, name: str) -> None:
+        self.is_share = name.endswith("accuracy")
+        self.label = name.replace("_", " ")
+        self.axis = f"{self.label}, %" if self.is_share else self.label
+        self.scale = 100.0 if self.is_share else 1.0
+        self.unit = "points" if self.is_share else ""
+
+    def value(self, value: float | None) -> str:
+        """97.76 %"""
+        return percent(value, 2) if self.is_share else plain(value)
+
+    def difference(self, value: float | None) -> str:
+        """+0.31 points"""
+        value = usable(value)
+        if value is None:
+            return MISSING
+        size = f"{abs(100 * value):.2f}" if self.is_share else plain(abs(value), 3)
+        return signed(f"{size} {self.unit}".strip(), value)
+
+    def interval(self, low: float | None, high: float | None) -> str:
+        """97.31 to 98.02, without the unit; the sign of a missing number where there is no interval."""
+        low, high = usable(low), usable(high)
+        if low is None or high is None:
+            return MISSING
+        ends = [f"{100 * end:.2f}" if self.is_share else plain(end) for end in (low, high)]
+        return " to ".join(end.replace("-", "−") for end in ends)
+
+
+def _three(value: float) -> str:
+    """Three significant digits, without an exponent, below a million."""
+    if value == 0:
+        return "0"
+    places = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{min(places, 2)}f}"

@@ -1,0 +1,206 @@
+"""The page in a real Chromium: nothing fetched, nothing cut, and tables that sort."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from comparison.report import render
+from tests.comparison.sample import DELAYED, LOCAL, NASTY, results
+
+pytestmark = pytest.mark.chromium
+WIDE, PHONE = (1280, 900), (360, 800)
+
+
+@pytest.fixture(scope="module")
+def browser(nothing_left_running: None) -> Iterator[Browser]:
+    """Debian's Chromium; Playwright's own is not downloaded."""
+    executable = shutil.which("chromium")
+    if executable is None:
+        _unavailable("chromium is not on the PATH: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("report") / "report.html"
+    file.write_text(render(results()), encoding="utf-8")
+    return file
+
+
+@pytest.fixture(params=[WIDE, PHONE], ids=["wide", "phone"])
+def page(request: pytest.FixtureRequest, browser: Browser, report: Path) -> Iterator[Page]:
+    """The page, opened from its file."""
+    with opened(browser, report, *request.param) as page:
+        yield page
+
+
+@contextmanager
+def opened(browser: Browser, report: Path, width: int, height: int) -> Iterator[Page]:
+    """A window with `report`; fails where that complains or asks for anything but its file."""
+    context = browser.new_context(viewport={"width": width, "height": height})
+    page = context.new_page()
+    complaints: list[str] = []
+    requests: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(report.as_uri())
+    yield page
+    assert complaints == []
+    assert requests == [report.as_uri()]
+    context.close()
+
+
+def test_it_fits_the_window(page, tmp_path):
+    folder = Path(os.environ.get("SPARKSPLIT_SCREENSHOTS") or tmp_path)
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"report-{page.viewport_size['width']}.png"
+    page.screenshot(path=file, full_page=True)
+    assert file.stat().st_size > 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+
+
+def test_tables_scroll_in_their_own_box_and_on_a_phone_only(page):
+    widths = """[...document.querySelectorAll('section > .scroll, .predicted > .scroll')]
+        .map(it => it.scrollWidth - it.clientWidth)"""
+    inner = page.evaluate(widths)
+    assert len(inner) == 5
+    assert any(inner) == (page.viewport_size["width"] == PHONE[0])
+
+
+def test_every_picture_is_seen_whole(page):
+    width = page.viewport_size["width"]
+    pictures = page.locator("svg").all()
+    assert len(pictures) == 12
+    for picture in pictures:
+        assert picture.is_visible()
+        box = picture.bounding_box()
+        assert box["width"] > 250
+        assert box["height"] > 150
+        assert 0 <= box["x"] <= box["x"] + box["width"] <= width
+    assert page.evaluate(OUTSIDE) == []
+
+
+def test_letters_are_large_enough_to_read(page):
+    assert page.evaluate(SMALLEST) >= 8
+
+
+def test_pictures_are_painted(page):
+    """A clip path or marker whose id was lost would leave them empty."""
+    lost = page.evaluate(
+        """() => [...document.querySelectorAll('svg use')]
+        .map(use => use.getAttribute('xlink:href')).filter(href => !document.querySelector(href))"""
+    )
+    assert lost == []
+
+
+def test_a_table_sorts_by_mouse(page):
+    table = page.locator("#table-measured")
+    head = table.locator("th", has=page.get_by_role("button", name="rows/s"))
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "ascending"
+    values = _column(page, "#table-measured", "rows/s")
+    assert values == sorted(values)
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    assert _column(page, "#table-measured", "rows/s") == values[::-1]
+    assert table.locator("[aria-sort]").count() == 1
+
+
+@pytest.mark.parametrize("key", ["Enter", "Space"])
+def test_a_table_sorts_by_keyboard(page, key):
+    page.locator("#table-measured").get_by_role("button", name="way").focus()
+    page.keyboard.press(key)
+    after = _column(page, "#table-measured", "way")
+    assert after == ["batch", "epoch", "epoch-delayed", "local, H = 8", "local, H = 32, nesterov", "single"]
+    page.keyboard.press(key)
+    assert _column(page, "#table-measured", "way") == after[::-1]
+
+
+def test_missing_values_are_last_in_both_directions(page):
+    name = "passes to target"
+    button = page.locator("#table-virtual").get_by_role("button", name=name)
+    for _ in range(2):
+        button.click()
+        values = _column(page, "#table-virtual", name)
+        assert "" in values
+        assert values[: values.index("")] == [value for value in values if value != ""]
+
+
+def test_paper_keeps_the_pictures(page):
+    page.emulate_media(media="print")
+    pictures = page.locator("svg").all()
+    assert len(pictures) == 12
+    for picture in pictures:
+        assert picture.is_visible()
+        assert picture.bounding_box()["width"] > 250
+        assert picture.evaluate("it => getComputedStyle(it.closest('figure')).breakInside") == "avoid"
+    assert page.locator("thead").first.evaluate("it => getComputedStyle(it).display") == "table-header-group"
+    page.set_viewport_size({"width": 680, "height": 960})  # A4 within its margins
+    assert page.evaluate("Math.max(...[...document.querySelectorAll('table')].map(it => it.offsetWidth))") <= 680
+    assert page.pdf(format="A4").startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_long_and_hostile_names_stay_in_their_place(browser, tmp_path, size):
+    text = json.dumps(results())
+    for way, name in ((LOCAL, NASTY), (DELAYED, "a-name-without-any-place-to-break-it-" * 3)):
+        text = text.replace(json.dumps(way), json.dumps(name))
+    changed = json.loads(text)
+    changed["data"]["path"] = changed["model"] = "hdfs://name-node.example:8020/" + "a-folder/" * 30
+    file = tmp_path / "report.html"
+    file.write_text(render(changed), encoding="utf-8")
+    with opened(browser, file, *size) as page:
+        page.on("dialog", lambda dialog: pytest.fail(dialog.message))
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        assert page.evaluate(OUTSIDE) == []
+
+
+# Names of the texts of pictures that lie outside their picture.
+OUTSIDE = """() => [...document.querySelectorAll('svg')].flatMap(svg => {
+  const box = svg.getBoundingClientRect();
+  return [...svg.querySelectorAll('text')].filter(text => {
+    const own = text.getBoundingClientRect();
+    return own.left < box.left - 1 || own.right > box.right + 1 || own.top < box.top - 1 || own.bottom > box.bottom + 1;
+  }).map(text => `${svg.getAttribute('aria-label')}: ${text.textContent}`);
+})"""
+
+# The height in pixels of the smallest letters of any picture, as they are shown.
+SMALLEST = """() => Math.min(...[...document.querySelectorAll('svg text')].map(text =>
+  parseFloat(getComputedStyle(text).fontSize) * Math.hypot(text.getScreenCTM().a, text.getScreenCTM().b)))"""
+
+
+def _column(page: Page, table: str, name: str) -> list[float | str]:
+    """The values of a column in the order shown."""
+    found = page.evaluate(
+        """([table, name]) => {
+          const heads = [...document.querySelectorAll(`${table} thead th`)];
+          const index = heads.findIndex(head => head.textContent.trim() === name);
+          return [...document.querySelectorAll(`${table} tbody tr`)].map(row => row.cells[index].dataset.value);
+        }""",
+        [table, name],
+    )
+    assert found
+    try:
+        return [float(value) if value else "" for value in found]
+    except ValueError:
+        return found
+
+
+def _unavailable(reason: str) -> NoReturn:
+    """Skip, or fail where a skip would go unseen."""
+    if os.environ.get("CI"):
+        pytest.fail(f"no browser for the tests: {reason}", pytrace=False)
+    pytest.skip(f"no browser for the tests: {reason}")
