@@ -63,6 +63,7 @@ class Step:
         self._signature = [*inputs.signature(), _COUNTS]
         self._train: dict[tuple[int | None, type[Sync]], Any] = {}
         self._part = tf.function(self._forward_part, input_signature=[*self._signature[:-1], _TOTAL], autograph=False)
+        self._applying = _Applying(optimizer, model.trainable_variables)
         self._evaluate = tf.function(self._evaluate_chunk, input_signature=self._signature, autograph=False)
         self._loss_sum = tf.Variable(0.0, dtype=self._float, trainable=False)
 
@@ -177,7 +178,7 @@ class Step:
         losses = []
         for begin, end, total in zip(chunk.offsets[:-1], chunk.offsets[1:], chunk.rows, strict=True):
             values = self._part(*(column[begin:end] for column in columns), total)
-            losses.append(float(self._sync.update(values, self._model, self._optimizer)))
+            losses.append(float(self._sync.update(values, self._model, self._applying)))
         return np.array(losses)
 
     def _forward_part(self, *arguments: Any) -> list[Any]:
@@ -241,6 +242,16 @@ class Step:
         for metric in self._metrics.values():
             metric.update_state(labels, outputs)
             metric.reset_state()
+
+
+class _Applying:
+    """An optimizer's `apply`, compiled, for eager gradients of all trainable variables."""
+
+    def __init__(self, optimizer: Any, variables: Sequence[Any]) -> None:
+        self._compiled = tf.function(lambda gradients: optimizer.apply(gradients, variables), autograph=False)
+
+    def apply(self, gradients: Sequence[Any], _: Sequence[Any]) -> None:
+        self._compiled(list(gradients))
 
 
 def as_tensor(array: Array) -> Any:

@@ -29,8 +29,10 @@ class VirtualMember:
     def state(self, **fields: Any) -> None:
         """As Member.state; only rank 0 speaks of what all have alike."""
         counts = self._counts[self.rank]
-        counts.update((name, fields.pop(name)) for name in ("update", "updates", "rows") if name in fields)
+        counts.update((name, fields.pop(name)) for name in ("update", "rows") if name in fields)
         sums = {name: sum(other.get(name, 0) for other in self._counts) for name in counts}
+        if "updates" in fields:
+            sums["updates"] = fields.pop("updates") * self.size
         self._member.state(**sums, **(fields if self.rank == 0 else {}))
 
     @contextmanager

@@ -20,8 +20,8 @@ class Stage:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._turn = 0
-        self._changed = threading.Condition()
+        # One for each node: to wake all of them at each turn would cost more than a small model's step.
+        self._turns = [threading.Semaphore(int(rank == 0)) for rank in range(size)]
         self._failure: BaseException | None = None
         self._total: Any = None
         self._result: Any = None
@@ -53,9 +53,9 @@ class Stage:
                 results[rank] = node(rank)
                 self._pass_on(rank)
             except BaseException as error:
-                with self._changed:
-                    self._failure = self._failure or error
-                    self._changed.notify_all()
+                self._failure = self._failure or error
+                for turn in self._turns:
+                    turn.release()
 
         threads = [threading.Thread(target=run, args=(rank,), name=f"virtual node {rank}") for rank in range(self.size)]
         for thread in threads:
@@ -80,15 +80,12 @@ class Stage:
         following = (rank + 1) % self.size
         if following != rank:
             self._kept[rank] = self._swap(*self._kept[following])
-        with self._changed:
-            self._turn = following
-            self._changed.notify_all()
+        self._turns[following].release()
 
     def _await(self, rank: int) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._turn == rank or self._failure is not None)
-            if self._failure is not None:
-                raise PeerLost("another virtual node failed")
+        self._turns[rank].acquire()
+        if self._failure is not None:
+            raise PeerLost("another virtual node failed")
 
 
 class VirtualTransport(Transport):
