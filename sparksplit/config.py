@@ -145,13 +145,16 @@ def describe(model: type[Config], prefix: str = "") -> Iterator[tuple[str, str, 
         candidates = (field.annotation, *get_args(field.annotation))
         inner = [item for item in candidates if isinstance(item, type) and issubclass(item, Config)]
         text = " ".join((field.description or "").split())
-        if inner:
+        value = field.get_default(call_default_factory=True)
+        if inner and (field.is_required() or value is None or isinstance(value, Config)):
             if text:
                 yield key, _type_name(field.annotation), "", text
             yield from describe(inner[0], key + ".")
             continue
-        default = "required" if field.is_required() else json.dumps(field.get_default(call_default_factory=True))
-        yield key, _type_name(field.annotation), default, text
+        yield key, _type_name(field.annotation), "required" if field.is_required() else json.dumps(value), text
+        for part, kind, default, explanation in describe(inner[0], key + ".") if inner else ():
+            # Another form of the same key: whoever does not use it need not give its parts.
+            yield part, kind, default.replace("required", ""), explanation
 
 
 class _Loader(yaml.SafeLoader):

@@ -106,6 +106,8 @@ class TrainConfig(Config):
     first epoch), epoch-delayed (as epoch, each node with its own gradients and the given rate; weights are averaged
     at an epoch's end), or local (each node trains on rows of its own; weights are averaged now and then). A way of
     your own: `package.module:function` or `path/to/file.py:function`, which returns a training.ways.Way."""
+    local_batch_size: pydantic.PositiveInt | None = None
+    """Rows of each node's own mini-batches with split: local; null: batch_size div nodes."""
     sync: SyncConfig = SyncConfig()
     input_mode: Literal["spark", "tensorflow"] = "tensorflow"
     """tensorflow: each node reads its lanes of the prepared data set itself; spark: Spark reads the training split and
@@ -176,6 +178,8 @@ def misfit(config: TrainConfig, way: Way) -> str | None:
         )
     if not way.settings and config.sync != SyncConfig():
         return f"sync needs split: local; with split: {config.split} it is settled when nodes agree"
+    if not way.split.dealt_apart and config.local_batch_size is not None:
+        return f"local_batch_size needs split: local; with split: {config.split} batch_size says it"
     if config.order == "arrival" and not way.split.shared:
         return f"order: arrival needs nodes that share mini-batches, and split: {config.split} does not"
     return None

@@ -191,6 +191,7 @@ class Worker:
         own = stretch.split.lanes(lanes, self._member.rank, size)
         batch_size = stretch.split.batch_size(self._config.batch_size, size)
         if stretch.split.dealt_apart:
+            batch_size = self._config.local_batch_size or batch_size
             for rank in range(size):
                 count = sum(rows.lane_rows[lane] for lane in stretch.split.lanes(lanes, rank, size))
                 stretch.steps = max(stretch.steps, -(-count // batch_size))

@@ -274,7 +274,7 @@ def test_describe_lists_every_key() -> None:
     assert rows["output"] == ("text", "required", "A folder.")
     assert rows["train.epochs"] == ("whole number", "1", "Passes.")
     assert rows["train.nodes"][0] == "whole number | mapping"
-    assert rows["train.nodes.virtual"][1] == "required"
+    assert rows["train.nodes.virtual"][1] == ""  # another form of a key that has a default
     assert rows["train.seed"] == ("whole number | null", "null", "Of everything.")
     assert rows["train.shuffle"] == ("true | false", "true", "Or not.")
     assert rows["train.ways"][0] == "list of mapping | text"
