@@ -13,6 +13,7 @@ COMMANDS = {
     "quickstart": "everything below on a small real data set, on this machine, without any service",
     "preprocess": "raw data to a prepared data set",
     "train": "train one model on the nodes of a Spark cluster",
+    "compare": "several ways to split the work, side by side: which one to use, with evidence",
     "predict": "batch inference on Spark",
     "check": "is this cluster ready: folders, versions, memory, GPUs, ports, settings",
     "package": "the archives that spark-submit needs",

@@ -86,7 +86,7 @@ def write(
         final = filesystem.join(folder, f"update-{number:09d}")
         filesystem.remove(final)
         filesystem.rename(temporary, final)
-        _prune(folder, keep)
+        _prune(folder, number, keep)
 
 
 def latest(run: str) -> str | None:
@@ -149,10 +149,12 @@ def _unpack(file: str) -> dict[str, Array]:
         raise InputError(f"{file}: is damaged: {error}") from None
 
 
-def _prune(folder: str, keep: int) -> None:
+def _prune(folder: str, newest: int, keep: int) -> None:
     names = list(filesystem.listing(folder))
-    finished = sorted((name for name in names if _NAME.match(name)), key=_number)
-    for name in [*finished[:-keep], *(name for name in names if name.startswith(".update-"))]:
+    # A run that goes on with other nodes may count fewer updates than the checkpoints of before.
+    later = [name for name in names if _NAME.match(name) and _number(name) > newest]
+    finished = sorted((name for name in names if _NAME.match(name) and name not in later), key=_number)
+    for name in [*later, *finished[:-keep], *(name for name in names if name.startswith(".update-"))]:
         filesystem.remove(filesystem.join(folder, name))
 
 

@@ -79,13 +79,11 @@ class HandoffConfig(Config):
     authenticated, not encrypted."""
 
 
-class TrainConfig(Config):
-    """Everything that `train` needs to know."""
+class Training(Config):
+    """What `train` and `compare` have in common."""
 
     data: str
     """The prepared data set: a folder that `preprocess` has left."""
-    output: str
-    """The run's folder: model, checkpoints, run.json, metrics.jsonl, TensorBoard events."""
     model: ModelConfig = ModelConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     loss: str | dict[str, Any] | None = None
@@ -97,27 +95,6 @@ class TrainConfig(Config):
     """Rows of one global mini-batch (B)."""
     epochs: pydantic.PositiveInt = 10
     """Passes over the training split (E)."""
-    nodes: pydantic.PositiveInt | VirtualNodes = 1
-    """TensorFlow processes, one per Spark executor (N); `single` has one. {virtual: N}: one process that plays N nodes
-    one after the other, to see what they would learn; it takes the time of all of them."""
-    split: Annotated[str, pydantic.AfterValidator(_known_way)] = "single"
-    """The way: single (one node), batch (the nodes share every mini-batch), epoch (each node runs every N-th epoch over
-    all rows; gradients are averaged at every step, and the learning rate is N times the given one, warmed up over the
-    first epoch), epoch-delayed (as epoch, each node with its own gradients and the given rate; weights are averaged
-    at an epoch's end), or local (each node trains on rows of its own; weights are averaged now and then). A way of
-    your own: `package.module:function` or `path/to/file.py:function`, which returns a training.ways.Way."""
-    local_batch_size: pydantic.PositiveInt | None = None
-    """Rows of each node's own mini-batches with split: local; null: batch_size div nodes."""
-    sync: SyncConfig = SyncConfig()
-    input_mode: Literal["spark", "tensorflow"] = "tensorflow"
-    """tensorflow: each node reads its lanes of the prepared data set itself; spark: Spark reads the training split and
-    hands it over, once, to the nodes' local disks. That takes an executor beside the nodes, or more to be faster."""
-    order: Literal["exact", "arrival"] = "exact"
-    """exact: training begins when all rows are there; arrival, with input_mode spark: the first epoch trains on rows as
-    they arrive, in any order, and cannot be gone on from in its middle."""
-    handoff: HandoffConfig = HandoffConfig()
-    transport: Literal["ring", "tensorflow"] = "ring"
-    """What sums gradients over the nodes: the TCP ring, or TensorFlow's collectives (NCCL on GPUs)."""
     readers: pydantic.PositiveInt = 1
     """Threads per node that read ahead and assemble mini-batches."""
     transform: str | None = None
@@ -133,13 +110,41 @@ class TrainConfig(Config):
     """TensorFlow threads per operation on each node; 0: the executor's cores."""
     seed: pydantic.NonNegativeInt = 1
     """Of the weights, the order of rows, the transform and Dropout."""
-    checkpoint: CheckpointConfig = CheckpointConfig()
     max_restarts: pydantic.NonNegativeInt = 0
     """How often a run whose node died goes on from its last checkpoint by itself."""
     start_timeout: pydantic.PositiveFloat = 120
     """Seconds that executors and nodes may take to start."""
     stall_timeout: pydantic.PositiveFloat | None = None
     """Seconds without an update after which a node counts as hanging; null: the larger of 60 s and 20 median steps."""
+
+
+class TrainConfig(Training):
+    """Everything that `train` needs to know."""
+
+    output: str
+    """The run's folder: model, checkpoints, run.json, metrics.jsonl, TensorBoard events."""
+    nodes: pydantic.PositiveInt | VirtualNodes = 1
+    """TensorFlow processes, one per Spark executor (N); `single` has one. {virtual: N}: one process that plays N nodes
+    one after the other, to see what they would learn; it takes the time of all of them."""
+    split: Annotated[str, pydantic.AfterValidator(_known_way)] = "single"
+    """The way: single (one node), batch (the nodes share every mini-batch), epoch (each node runs every N-th epoch over
+    all rows; gradients are averaged at every step, and the learning rate is N times the given one, warmed up over the
+    first epoch), epoch-delayed (as epoch, each node with its own gradients and the given rate; weights are averaged
+    at an epoch's end), or local (each node trains on rows of its own; weights are averaged now and then). A way of
+    your own: `package.module:function` or `path/to/file.py:function`, which returns a training.ways.Way."""
+    local_batch_size: pydantic.PositiveInt | None = None
+    """Rows of each node's own mini-batches with split: local; null: batch_size div nodes."""
+    sync: SyncConfig = SyncConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    input_mode: Literal["spark", "tensorflow"] = "tensorflow"
+    """tensorflow: each node reads its lanes of the prepared data set itself; spark: Spark reads the training split and
+    hands it over, once, to the nodes' local disks. That takes an executor beside the nodes, or more to be faster."""
+    order: Literal["exact", "arrival"] = "exact"
+    """exact: training begins when all rows are there; arrival, with input_mode spark: the first epoch trains on rows as
+    they arrive, in any order, and cannot be gone on from in its middle."""
+    handoff: HandoffConfig = HandoffConfig()
+    transport: Literal["ring", "tensorflow"] = "ring"
+    """What sums gradients over the nodes: the TCP ring, or TensorFlow's collectives (NCCL on GPUs)."""
 
     @property
     def virtual(self) -> bool:

@@ -15,6 +15,7 @@ from training.checkpoints import Progress
 from training.chunks import Chunk
 from training.feed import Feed
 from training.ledger import Entry, Ledger
+from training.report import DIVERGED
 from training.step import Evaluation, Step
 from training.transport import Transport
 from training.ways.syncs import Sync
@@ -43,8 +44,8 @@ class Reporter(Protocol):
 
 @dataclass
 class Clock:
-    """Seconds by what they were spent on: feed (waiting for rows), train (updates, exchanges included), sync
-    (exchanges, waiting for peers included), validation, checkpoint."""
+    """Seconds by what they were spent on: feed (waiting for rows), warmup (making graphs), train (updates, exchanges
+    included), sync (exchanges, waiting for peers included), validation, checkpoint."""
 
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -124,7 +125,7 @@ class Loop:
             self._reporter.state(updates=self._first + rounds * self._steps())
 
     def _train_epoch(self, epoch: int, base: int) -> float:
-        """The rest of one epoch; the seconds it took, without its first chunk, checkpoints and waiting to begin."""
+        """The rest of one epoch; the seconds it took, without making graphs, checkpoints and waiting to begin."""
         self._own = Entry()
         seconds = 0.0
 
@@ -139,14 +140,16 @@ class Loop:
         waited = time.perf_counter()
         for chunk in self._feed.epoch(epoch, self._update - base, stops=stops):
             self.clock.add("feed", waited)
-            began = time.perf_counter()
+            began, warmed = time.perf_counter(), self._step.warmup
             losses = self._step.train(chunk)
-            self.clock.add("train", began)
+            warmup = self._step.warmup - warmed
+            self.clock.add("train", began + warmup)
+            self.clock.add("warmup", time.perf_counter() - warmup)
             self._account(epoch, base, chunk, losses)
             if self._reporter.stopping.is_set():
                 raise RunError("stopped by the driver")
             spent = time.perf_counter() - began
-            seconds += time.perf_counter() - waited
+            seconds += time.perf_counter() - waited - warmup
             self._feed.max_updates = max(1, min(4 * chunk.updates, int(_CHUNK_SECONDS * chunk.updates / spent)))
             if self._sync.every and (self._update - base) % self._sync.every == 0:
                 self._agree(base, self._update - base)
@@ -176,7 +179,7 @@ class Loop:
         if not np.isfinite(losses).all():
             bad = int(np.argmin(np.isfinite(losses)))
             raise RunError(
-                f"epoch {epoch + 1}, update {base + chunk.first + bad + 1}: the loss is {losses[bad]}; "
+                f"epoch {epoch + 1}, update {base + chunk.first + bad + 1}: {DIVERGED} {losses[bad]}; "
                 f"a smaller optimizer.learning_rate may help"
             )
         # One by one: chunks depend on the clock, and the sum's bits must not.

@@ -25,26 +25,40 @@ def work(member: Member) -> dict[str, Any]:
     with member.phase("start"):
         payload = member.payload
         config = parse(TrainConfig, payload["config"], Source.from_json(payload["source"]))
-        _configure(config, payload["threads"])
+        configure(config, payload["threads"])
+        transport = connect(member, config)
+    try:
+        return train_once(member, config, transport, began)
+    finally:
+        transport.close()
+
+
+def train_once(member: Member, config: TrainConfig, transport: Transport, began: float) -> dict[str, Any]:
+    """One training run of an already configured process, whose counters begin at zero; `work`'s result.
+
+    transport: between the real nodes. began: when the run did (time.perf_counter).
+    """
+    with member.phase("start"):
         process = Process(member, config)
-        if config.virtual:
-            from training.virtual import play
+        try:
+            if config.virtual:
+                from training.virtual import play
 
-            result = play(process, began)
+                return play(process, began)
+            process.build()
+            worker = Worker(process, member, transport)
+            worker.begin()
+            in_order = config.order == "exact" or bool(worker.updates)
+        except BaseException:
             process.close()
-            return result
-        transport = _connect(member, config)
-        # Keras and all that imports it come after the settings and the collectives.
-        process.build()
-        worker = Worker(process, member, transport)
-        worker.begin()
-    rows = None if config.order == "arrival" and not worker.updates else process.await_rows()
-    result = worker.train(rows, {}, began)
-    process.close()
-    return result
+            raise
+    try:
+        return worker.train(process.await_rows() if in_order else None, {}, began)
+    finally:
+        process.close()
 
 
-def _configure(config: TrainConfig, threads: int) -> None:
+def configure(config: TrainConfig, threads: int) -> None:
     """Settings that must come before anything else in TensorFlow: threads, determinism, float type, seed."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import keras
@@ -59,7 +73,8 @@ def _configure(config: TrainConfig, threads: int) -> None:
     keras.utils.set_random_seed(config.seed)
 
 
-def _connect(member: Member, config: TrainConfig) -> Transport:
+def connect(member: Member, config: TrainConfig) -> Transport:
+    """The transport between the real nodes; before Keras is imported, which comes after the collectives."""
     if member.size == 1:
         return Alone()
     if config.transport == "tensorflow":

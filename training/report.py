@@ -7,12 +7,20 @@ import shutil
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
 from sparksplit import __version__
+from training.ledger import Entry, Ledger
+
+if TYPE_CHECKING:
+    from hdfs_io.prepared import PreparedDataSet
+    from training.config import TrainConfig
+    from training.ways import Way
 
 METRICS, TENSORBOARD, RUN = "metrics.jsonl", "tensorboard", "run.json"
+DIVERGED = "the loss is"
+"""What the error of a run whose loss is no longer finite says."""
 
 
 def publish_metrics(run: str, history: Sequence[dict[str, Any]]) -> None:
@@ -55,6 +63,18 @@ def metrics_by_name(history: Sequence[dict[str, Any]]) -> dict[str, dict[str, li
     return found
 
 
+def learning_curve(history: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What was learnt after how many passes, updates and seconds of training, each since the beginning."""
+    curve: list[dict[str, Any]] = []
+    seconds = 0.0
+    for record in history:
+        seconds += record["seconds"]["train"]
+        point: dict[str, Any] = {"passes": record["epoch"], "updates": record["updates"], "seconds": round(seconds, 4)}
+        point.update((name, record[name]) for name in ("train", "validation") if name in record)
+        curve.append(point)
+    return curve
+
+
 def versions() -> dict[str, str]:
     """Versions of what a result depends on."""
     names = ("tensorflow", "keras", "numpy", "pyspark", "pyarrow", "tensorflowonspark")
@@ -79,3 +99,52 @@ def summary(run: dict[str, Any], output: str) -> Iterator[str]:
     if metrics.get("test"):
         yield f"{'test':<11}" + ", ".join(f"{key} {value:.4f}" for key, value in metrics["test"].items())
     yield f"model: {filesystem.join(output, 'model.keras')} and {filesystem.join(output, 'saved_model')}"
+
+
+def record(
+    config: TrainConfig, way: Way, data: PreparedDataSet, results: Sequence[dict[str, Any]], trained_on: Entry
+) -> dict[str, Any]:
+    """What run.json says of a training run, but for where it ran and what it cost to start.
+
+    results: of the nodes, by rank. trained_on: the rows of a pass, which the ledger must have.
+    """
+    first = results[0]
+    ledger = Ledger.from_json(first["ledger"])
+    total, history = ledger.total(), first["history"]
+    seconds = [each["seconds"]["train"] for each in history]
+    return {
+        "command": "train",
+        "data": {"path": data.path, "digest": data.digest},
+        "config": config.model_dump(mode="json"),
+        "split": config.split,
+        "sync": {
+            "every": first["sync_every"],
+            "outer": config.sync.outer if way.settings and config.sync.outer != "none" else None,
+            "after": config.sync.after,
+        },
+        "nodes": config.node_count,
+        "virtual": config.virtual,
+        "input_mode": config.input_mode,
+        "rows": trained_on.rows,
+        "batch_size": config.batch_size,
+        "epochs": config.epochs,
+        "passes": first["passes"],
+        "updates": first["updates"],
+        "syncs": first["syncs"],
+        "sync_bytes_per_node": first["sync_bytes"],
+        "ledger": {
+            "rows": total.rows,
+            "checksum": str(total.checksum),
+            "exact": ledger.exact(range(first["passes"]), trained_on),
+        },
+        "seconds": {
+            name: round(sum(result["seconds"].get(name, 0.0) for result in results) / len(results), 3)
+            for name in ("feed", "warmup", "train", "sync", "waiting", "validation", "checkpoint")
+        },
+        "rows_per_second": round(sum(each["rows"] for each in history) / max(1e-9, sum(seconds)), 1),
+        "metrics": {**metrics_by_name(history), "test": first["test"] or {}},
+        "resumed": first["resumed"],
+        "weights": first["weights"],
+        "hosts": [result["host"] for result in results],
+        "versions": versions(),
+    }

@@ -19,7 +19,7 @@ from sparksplit.session import spark_session
 from training import checkpoints, node, report
 from training.config import NOT_IN_HASH, TrainConfig, misfit
 from training.functions import FunctionError, source_of
-from training.ledger import Entry, Ledger
+from training.ledger import Entry
 from training.ways import Way, find, is_own
 
 if TYPE_CHECKING:
@@ -40,20 +40,20 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
     where the run fails. What was published before a failure stays, and `--resume` goes on from it.
     """
     began = time.monotonic()
-    data = _open(config)
+    data = open_data(config)
     if frame is not None and config.input_mode != "spark":
         raise config.error("input_mode", "must be spark to train on a DataFrame")
     if frame is not None:
         from training.handoff.feeding import check_columns
 
         check_columns(frame, data)
-    sources = _sources(config)
-    way = _way(config, sources)
-    config_hash = _hash(config, way, data, sources, frame is not None)
+    sources = user_sources(config)
+    way = way_of(config, sources)
+    config_hash = run_hash(config, way, data, sources, frame is not None)
     output = Output(config.output, config_hash)
     numbers = range(1, data.manifest.lanes + 1)
     others = {
-        _hash(config, way, data, sources, frame is not None, nodes)
+        run_hash(config, way, data, sources, frame is not None, nodes)
         for nodes in (*numbers, *({"virtual": number} for number in numbers))
     }
     decision = output.decide(options.overwrite, options.resume, others)
@@ -81,7 +81,8 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
     return result
 
 
-def _open(config: TrainConfig) -> PreparedDataSet:
+def open_data(config: TrainConfig) -> PreparedDataSet:
+    """The data set of a run. Raises UsageError where it cannot be trained on, or not by so many nodes."""
     data = PreparedDataSet.open(config.data)
     manifest = data.manifest
     if not manifest.splits["train"].rows:
@@ -96,7 +97,7 @@ def _open(config: TrainConfig) -> PreparedDataSet:
     return data
 
 
-def _sources(config: TrainConfig) -> dict[str, str]:
+def user_sources(config: TrainConfig) -> dict[str, str]:
     """The text of users' functions that are files, by the key that names them."""
     found = {}
     own = config.split if is_own(config.split) else None
@@ -111,7 +112,8 @@ def _sources(config: TrainConfig) -> dict[str, str]:
     return found
 
 
-def _way(config: TrainConfig, sources: dict[str, str]) -> Way:
+def way_of(config: TrainConfig, sources: dict[str, str]) -> Way:
+    """The way of a run. Raises ConfigError where it does not exist, or other keys do not go with it."""
     try:
         way = find(config.split, sources.get("split"))
     except FunctionError as error:
@@ -126,15 +128,15 @@ def _feeders(config: TrainConfig) -> int:
     return 1 if config.input_mode == "spark" else 0
 
 
-def _hash(
+def run_hash(
     config: TrainConfig,
     way: Way,
     data: PreparedDataSet,
     sources: dict[str, str],
-    has_frame: bool,
+    has_frame: bool = False,
     nodes: int | dict[str, int] | None = None,
 ) -> str:
-    """nodes: in the configuration's place."""
+    """The hash of all that can change the run's result. nodes: in the configuration's place."""
     values = {key: value for key, value in config.model_dump(mode="json").items() if key not in NOT_IN_HASH}
     if way.any_nodes:
         del values["nodes"]
@@ -150,7 +152,8 @@ def _say_how_to_go_on(path: str) -> None:
         say(f"the last checkpoint is {found}; the same command with --resume goes on from it")
 
 
-def _threads(config: TrainConfig, spark: SparkSession) -> int:
+def threads(config: TrainConfig, spark: SparkSession) -> int:
+    """TensorFlow's threads per operation."""
     if config.threads:
         return config.threads
     local = re.match(r"local-cluster\[\d+,\s*(\d+)", spark.sparkContext.master or "")
@@ -177,7 +180,7 @@ class _Run:
             self.sources,
             self.output.config_hash,
             self.output.owner,
-            _threads(config, self.spark),
+            threads(config, self.spark),
         )
         restarts = 0
         while True:
@@ -192,7 +195,13 @@ class _Run:
                 restarts += 1
                 checkpoint = checkpoints.latest(self.output.path)
                 say(f"{error}; restart {restarts} of {config.max_restarts} from {checkpoint or 'the beginning'}")
-        content = self._content(results, restarts, trained_on)
+        content = {
+            "run_id": f"{self.output.config_hash}-{int(time.time())}",
+            "config_hash": self.output.config_hash,
+            **report.record(config, self.way, self.data, results, trained_on),
+            "restarts": restarts,
+            "application_id": self.spark.sparkContext.applicationId,
+        }
         content["seconds"] = {
             "start": round(started - began + results[0]["launch_seconds"] + results[0]["start_seconds"], 3),
             **content["seconds"],
@@ -238,53 +247,6 @@ class _Run:
                 else:
                     results = cluster.run()
         return [{**result, "launch_seconds": launched} for result in results], trained_on
-
-    def _content(self, results: list[dict[str, Any]], restarts: int, trained_on: Entry) -> dict[str, Any]:
-        config, first = self.config, results[0]
-        ledger = Ledger.from_json(first["ledger"])
-        total = ledger.total()
-        history = first["history"]
-        seconds = [record["seconds"]["train"] for record in history]
-        return {
-            "run_id": f"{self.output.config_hash}-{int(time.time())}",
-            "command": "train",
-            "config_hash": self.output.config_hash,
-            "data": {"path": self.data.path, "digest": self.data.digest},
-            "config": config.model_dump(mode="json"),
-            "split": config.split,
-            "sync": {
-                "every": first["sync_every"],
-                "outer": config.sync.outer if self.way.settings and config.sync.outer != "none" else None,
-                "after": config.sync.after,
-            },
-            "nodes": config.node_count,
-            "virtual": config.virtual,
-            "input_mode": config.input_mode,
-            "rows": trained_on.rows,
-            "batch_size": config.batch_size,
-            "epochs": config.epochs,
-            "passes": first["passes"],
-            "updates": first["updates"],
-            "syncs": first["syncs"],
-            "sync_bytes_per_node": first["sync_bytes"],
-            "ledger": {
-                "rows": total.rows,
-                "checksum": str(total.checksum),
-                "exact": ledger.exact(range(first["passes"]), trained_on),
-            },
-            "seconds": {
-                name: round(sum(result["seconds"].get(name, 0.0) for result in results) / len(results), 3)
-                for name in ("feed", "train", "sync", "waiting", "validation", "checkpoint")
-            },
-            "rows_per_second": round(sum(record["rows"] for record in history) / max(1e-9, sum(seconds)), 1),
-            "metrics": {**report.metrics_by_name(history), "test": first["test"] or {}},
-            "restarts": restarts,
-            "resumed": first["resumed"],
-            "weights": first["weights"],
-            "hosts": [result["host"] for result in results],
-            "application_id": self.spark.sparkContext.applicationId,
-            "versions": report.versions(),
-        }
 
 
 class _Watch:

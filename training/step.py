@@ -8,6 +8,7 @@ more than its arithmetic.
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -66,6 +67,8 @@ class Step:
         self._applying = _Applying(optimizer, model.trainable_variables)
         self._evaluate = tf.function(self._evaluate_chunk, input_signature=self._signature, autograph=False)
         self._loss_sum = tf.Variable(0.0, dtype=self._float, trainable=False)
+        self.warmup = 0.0
+        """Seconds spent on making graphs."""
 
     def train(self, chunk: Chunk) -> Array:
         """Run the chunk's updates; the mean loss over all nodes' rows of each, [updates].
@@ -77,9 +80,14 @@ class Step:
         share = None if self._transport.same_graphs else chunk.share
         function = self._train.get((share, type(self._sync)))
         if function is None:
+            began = time.perf_counter()
             function = self._train[share, type(self._sync)] = tf.function(
                 partial(self._train_chunk, share), input_signature=[*self._signature, _COUNTS], autograph=False
             )
+            # No updates: what is compiled now says nothing about the time of updates.
+            nothing = [tf.zeros((0, *spec.shape[1:]), spec.dtype) for spec in self._signature[:-1]]
+            function(*nothing, np.zeros(1, np.int64), np.zeros(0, np.int64))
+            self.warmup += time.perf_counter() - began
         losses: Array = self._call(function, chunk, chunk.rows)
         self._transport.account(chunk.updates)
         return losses

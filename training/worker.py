@@ -62,9 +62,11 @@ class Worker:
         self._process, self._member, self._transport = process, member, transport
         self._config, self._run = process.config, process.run
         self._model, self._optimizer = process.model, process.optimizer
+        transport.reset()
         self._sync = process.way.sync(transport, self._config.sync)
         self.step = like.with_sync(self._sync, transport) if like else process.step(self._sync, transport)
         self._feeds: list[Feed] = []
+        self._record_only = bool(process.member.payload.get("record_only"))
         self._cache = 0 if self._config.virtual else self._config.cache_mb << 20
 
     @property
@@ -128,7 +130,7 @@ class Worker:
         with member.phase("validation"):
             tested = evaluate_once(stretch.step, test)
         digest = self._refuse_unequal("after training")
-        if member.rank == 0:
+        if member.rank == 0 and not self._record_only:
             with member.phase("export"):
                 from training.export import export
 
@@ -163,10 +165,9 @@ class Worker:
         }
 
     def close(self) -> None:
-        """End reading and the connections."""
+        """End reading."""
         for feed in self._feeds:
             feed.close()
-        self._transport.close()
 
     # Rows.
 
@@ -276,6 +277,8 @@ class Worker:
         return [*self._process.random_states(), *([] if self._sync.every_step else self._optimizer.variables)]
 
     def _save(self, progress: Progress) -> None:
+        if self._record_only:
+            return
         metrics = self.step.metric_sums()
         if self._member.rank == 0:
             check_owner(self._run, self._member.payload["owner"])
@@ -314,7 +317,7 @@ class Worker:
     def _epoch_done(self, history: list[dict[str, Any]]) -> None:
         # Several epochs may end between two heartbeats.
         self._member.state(history=history[-20:])
-        if self._member.rank == 0:
+        if self._member.rank == 0 and not self._record_only:
             with self._member.phase("checkpoint"):
                 from training import report
 

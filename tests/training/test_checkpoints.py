@@ -45,11 +45,13 @@ def test_every_node_reads_what_was_written(tmp_path, nodes):
 
 
 def test_the_last_ones_stay_and_the_newest_is_by_number(tmp_path):
-    for update in (5, 999_999_999, 1_000_000_000, 10):
+    for update in (5, 999_999_999, 1_000_000_000):
         write(tmp_path, update, keep=2)
-    # Number 10 was older than both that were there.
     assert names(tmp_path) == ["update-1000000000", "update-999999999"]
     assert checkpoints.latest(str(tmp_path)).endswith("update-1000000000")
+    # A run that has gone on with other nodes counts fewer updates, and is further all the same.
+    write(tmp_path, 10, keep=2)
+    assert names(tmp_path) == ["update-000000010"]
 
 
 def test_none_without_a_run_or_a_checkpoint(tmp_path):

@@ -35,6 +35,10 @@ class Transport(ABC):
         self.bytes_sent = 0
         self.seconds = self.waited = 0.0
 
+    def reset(self) -> None:
+        """Count from zero."""
+        self.bytes_sent, self.seconds, self.waited = 0, 0.0, 0.0
+
     @abstractmethod
     def sum(self, arrays: Sequence[Array]) -> list[Array]:
         """The element-wise sums over all nodes; shapes and dtypes (floats, 64-bit integers) as given, on every rank.

@@ -1,0 +1,174 @@
+"""The cost model: seconds per row, per update and per synchronised byte, and what they predict elsewhere.
+
+The parts are calibrated from the measured runs and the all-reduce sweep: a node's computing is linear in its rows and
+updates, an exchange costs 2 (N - 1) messages of fixed latency and 2 (N - 1) / N times its bytes at the network's rate,
+as a ring does (Patarasuk and Yuan 2009; the alpha-beta model of Hockney 1994).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+Record = Mapping[str, Any]
+
+GBITS = (1.0, 10.0, 100.0)
+ETHERNET_LATENCY = 50e-6
+"""Seconds of one message between two hosts over Ethernet, assumed: two to three times a switched round trip's half."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """latency: seconds of one message. per_byte: seconds of one byte."""
+
+    latency: float
+    per_byte: float
+
+    def seconds(self, nodes: int, syncs: int, sent: float) -> float:
+        """Of `syncs` sums over `nodes` nodes, in which each node sends `sent` bytes."""
+        return 0.0 if nodes < 2 else syncs * 2 * (nodes - 1) * self.latency + sent * self.per_byte
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Seconds per row and per update of one node."""
+
+    per_row: float
+    per_update: float
+
+    def seconds(self, rows: float, updates: float) -> float:
+        """Of a node that trains on so many rows in so many updates of its own."""
+        return rows * self.per_row + updates * self.per_update
+
+
+def work_of(record: Record) -> tuple[float, float]:
+    """(rows, updates) of one node of the run: its own updates, which for `local` are more than those shared."""
+    rows = record["passes"] * record["rows"] / record["nodes"]
+    if record["split"] in ("single", "batch"):
+        return rows, record["passes"] * -(-record["rows"] // record["batch_size"])
+    own = record["batch_size"]
+    if record["split"] == "local":
+        own = record["config"].get("local_batch_size") or max(1, own // record["nodes"])
+    return rows, rows / own
+
+
+def fit_compute(records: Sequence[Record]) -> Compute:
+    """By non-negative least squares on relative errors, over the runs' seconds of computing."""
+    work = np.array([work_of(record) for record in records], float)
+    seconds = np.array([max(1e-9, computing(record)) for record in records])
+    solution, _ = optimize.nnls(work / seconds[:, None], np.ones(len(records)))
+    return Compute(float(solution[0]), float(solution[1]))
+
+
+def computing(record: Record) -> float:
+    """Seconds of training without exchanges."""
+    seconds: float = record["seconds"]["train"] - record["seconds"]["sync"]
+    return seconds
+
+
+def fit_network(sweep: Sequence[Mapping[str, Any]]) -> Network:
+    """By non-negative least squares on relative errors, over the sweep's sums."""
+    nodes = np.array([point["nodes"] for point in sweep], float)
+    sizes = np.array([point["bytes"] for point in sweep], float)
+    seconds = np.array([point["seconds"] for point in sweep], float)
+    terms = np.stack([2 * (nodes - 1), 2 * (nodes - 1) / nodes * sizes], axis=1)
+    solution, _ = optimize.nnls(terms / seconds[:, None], np.ones(len(sweep)))
+    return Network(float(solution[0]), float(solution[1]))
+
+
+def ethernet(gbit_per_s: float) -> Network:
+    """A network of that rate."""
+    return Network(ETHERNET_LATENCY, 8e-9 / gbit_per_s)
+
+
+def predicted(record: Record, compute: Compute, network: Network) -> float:
+    """Seconds of training of a run like `record`, virtual or not, on nodes like those measured."""
+    rows, updates = work_of(record)
+    exchanges = max(record["syncs"], 1) if record["nodes"] > 1 else 0
+    return compute.seconds(rows, updates) + network.seconds(record["nodes"], exchanges, record["sync_bytes_per_node"])
+
+
+def cost_model(
+    table: Sequence[Mapping[str, Any]],
+    real: Sequence[Record],
+    virtual: Sequence[Record],
+    measured: Mapping[str, Any],
+    metric: Mapping[str, Any],
+) -> dict[str, Any] | None:
+    """The `cost_model` of results.json; None where nothing was run."""
+    if not real:
+        return None
+    sweep = [point for sizes in measured.get("sweeps", {}).values() for point in sizes]
+    compute = fit_compute(real)
+    network = fit_network(sweep) if sweep else Network(0.0, 0.0)
+    rows = [row for row in table if not row["virtual"]]
+    first = {(record["way"], record["nodes"]): record for record in real}
+    checks = []
+    for row in rows:
+        guess = predicted(first[row["way"], row["nodes"]], compute, network)
+        mean = row["time"]["compute"] + row["time"]["waiting"] + row["time"]["synchronising"]
+        checks.append(
+            {
+                "way": row["way"],
+                "nodes": row["nodes"],
+                "measured": mean,
+                "predicted": guess,
+                "error": guess / mean - 1 if mean else 0.0,
+            }
+        )
+    return {
+        "seconds_per_row": compute.per_row,
+        "seconds_per_update": compute.per_update,
+        "sweep": sweep,
+        "latency_seconds": network.latency,
+        "seconds_per_byte": network.per_byte,
+        "text": (
+            "Computing is linear in a node's rows and updates, fitted to the measured runs; an exchange costs "
+            "2 (N - 1) messages and 2 (N - 1) / N times its bytes, fitted to the all-reduce sweep. Beyond the nodes at "
+            f"hand a message is assumed to take {ETHERNET_LATENCY * 1e6:.0f} microseconds, and each node to have a "
+            "device of its own like those measured."
+        ),
+        "checks": checks,
+        "predictions": _predictions(table, [*real, *virtual], compute),
+    }
+
+
+def _predictions(
+    table: Sequence[Mapping[str, Any]], records: Sequence[Record], compute: Compute
+) -> list[dict[str, Any]]:
+    """Time to the target at each rate of the network, by the passes that each way took to it."""
+    found: list[dict[str, Any]] = []
+    first = {(record["way"], record["nodes"], record["virtual"]): record for record in records}
+    for row in table:
+        if row["to_target"] is None:
+            continue
+        record = first[row["way"], row["nodes"], row["virtual"]]
+        passes = row["to_target"]["passes"]
+        for gbit in GBITS:
+            whole = predicted(record, compute, ethernet(gbit))
+            found.append(
+                {
+                    "way": row["way"],
+                    "nodes": row["nodes"],
+                    "gbit_per_s": gbit,
+                    "seconds": None if passes is None else whole * passes / record["passes"],
+                    "passes": passes,
+                    "measured": False,
+                }
+            )
+        if not row["virtual"] and row["to_target"]["seconds"] is not None:
+            found.append(
+                {
+                    "way": row["way"],
+                    "nodes": row["nodes"],
+                    "gbit_per_s": None,
+                    "seconds": row["to_target"]["seconds"],
+                    "passes": passes,
+                    "measured": True,
+                }
+            )
+    return found

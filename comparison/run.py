@@ -1,0 +1,213 @@
+"""A comparison as the driver sees it: plan, run what has not been run, analyse, report."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from comparison import results as analysis
+from comparison.config import CompareConfig
+from comparison.plan import Run, plan
+from comparison.progress import Watch, say_estimate
+from comparison.report import render
+from hdfs_io import filesystem
+from hdfs_io.prepared import PreparedDataSet
+from hdfs_io.publish import Output
+from sparksplit.command import Options
+from sparksplit.config import digest
+from sparksplit.errors import NodeFailed, RunError
+from sparksplit.progress import say
+from sparksplit.session import spark_session
+from training import node
+from training.report import DIVERGED
+from training.run import open_data, run_hash, threads, user_sources, way_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+RESULTS, REPORT, RUNS, MEASURED = "results.json", "report.html", "runs", "measured.json"
+
+
+def compare(config: CompareConfig, options: Options) -> dict[str, Any]:
+    """Run what `config` compares, but for what has been run already; the content of results.json.
+
+    Raises UsageError for what the user gave; RunError where a run fails other than by its loss. Finished runs are kept,
+    and the next call goes on from there.
+    """
+    runs = plan(config)
+    data = open_data(max(runs, key=lambda run: run.config.node_count).config)
+    work = [_Work.of(run, data) for run in runs]
+    config_hash = digest(
+        {"command": "compare", "runs": [one.hash for one in work], "margin": config.margin, "metric": config.metric,
+         "target": config.target}
+    )  # fmt: skip
+    output = Output(config.output, config_hash)
+    if output.decide(options.overwrite) == "done":
+        say(f"{output.path}: is complete and was made with this configuration; nothing to do")
+        return dict(filesystem.read_json(filesystem.join(output.path, RESULTS)))
+    if not options.overwrite and filesystem.exists(filesystem.join(output.path, RUNS)):
+        output.claim()
+    else:
+        output.begin()
+    _say_plan(config, runs)
+    comparison = _Comparison(config, data, output, work)
+    if comparison.pending():
+        kept = len(work) - len(comparison.pending())
+        if kept:
+            say(f"{kept} of {len(work)} runs are there already")
+        with spark_session("sparksplit compare", max(one.run.processes for one in comparison.pending())) as spark:
+            comparison.run(spark)
+    results = comparison.results()
+    filesystem.write_json(filesystem.join(output.path, RESULTS), results)
+    filesystem.write_bytes(filesystem.join(output.path, REPORT), render(results).encode())
+    inexact = [run["key"] for run in (*results["runs"], *results["virtual"]) if not run["ledger"]["exact"]]
+    if inexact:
+        raise RunError(f"the ledger is not exact in {', '.join(inexact)}; this is a defect of sparksplit")
+    output.complete()
+    return results
+
+
+def _say_plan(config: CompareConfig, runs: Sequence[Run]) -> None:
+    raised = runs[0].config.epochs
+    if raised != config.epochs:
+        numbers = ", ".join(map(str, sorted({*config.nodes, *config.virtual})))
+        say(f"epochs: {config.epochs} are raised to {raised}, which {numbers} nodes divide: all passes are equal")
+    virtual = sum(run.config.virtual for run in runs)
+    say(f"{len(runs) - virtual} runs on real nodes, {virtual} on virtual ones")
+
+
+@dataclass
+class _Work:
+    """A run and what belongs to it on the way to the nodes."""
+
+    run: Run
+    sources: dict[str, str]
+    hash: str
+    tries: int = 0
+
+    @classmethod
+    def of(cls, run: Run, data: PreparedDataSet) -> _Work:
+        sources = user_sources(run.config)
+        way = way_of(run.config, sources)
+        return cls(run, sources, run_hash(run.config, way, data, sources))
+
+
+@dataclass
+class _Comparison:
+    config: CompareConfig
+    data: PreparedDataSet
+    output: Output
+    work: list[_Work]
+    records: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def pending(self) -> list[_Work]:
+        """The runs without a record, in the order of the plan; reads what there is."""
+        found = []
+        for one in self.work:
+            path = self._path(one)
+            if one.run.key not in self.records and filesystem.exists(path):
+                record = filesystem.read_json(path)
+                if record.get("config_hash") == one.hash:
+                    self.records[one.run.key] = record
+            if one.run.key not in self.records:
+                found.append(one)
+        return found
+
+    def run(self, spark: SparkSession) -> None:
+        """Do what is pending: one cluster for each number of processes, and another after a failure."""
+        with Watch([one.run for one in self.pending()], self.data.manifest.splits["train"].rows) as watch:
+            while pending := self.pending():
+                _, first = next(itertools.groupby(pending, lambda one: one.run.processes))
+                together = list(first)
+                watch.begin([one.run for one in together])
+                try:
+                    self._cluster(spark, together, watch)
+                except NodeFailed as error:
+                    self._failed(together[watch.current], error)
+
+    def _cluster(self, spark: SparkSession, work: list[_Work], watch: Watch) -> None:
+        from training.cluster import NodeCluster
+
+        first = work[0].run.config
+        measured = self._measured()
+        payload = {
+            "runs": [self._payload(one) for one in work],
+            "owner": self.output.owner,
+            "output": self.output.path,
+            "threads": threads(first, spark),
+            "application_id": spark.sparkContext.applicationId,
+            "probe": "probe" not in measured and first.processes == 1,
+            "sweep": str(first.processes) not in measured.get("sweeps", {}),
+        }
+        with NodeCluster(
+            spark,
+            first.processes,
+            "comparison.node:work",
+            payload,
+            start_timeout=first.start_timeout,
+            stall_timeout=first.stall_timeout,
+            on_state=lambda rank, state: self._heard(rank, state, watch),
+        ) as cluster:
+            cluster.run()
+
+    def _heard(self, rank: int, state: dict[str, Any], watch: Watch) -> None:
+        if rank == 0 and state.get("measured"):
+            self._keep(state["measured"], watch)
+        watch.state(rank, state)
+
+    def _keep(self, new: dict[str, Any], watch: Watch) -> None:
+        measured = self._measured()
+        if "probe" in new and "probe" not in measured:
+            measured["probe"] = new["probe"]
+            say_estimate(watch, new["probe"]["rows_per_second"])
+        elif "sweep" in new and str(new["sweep"][0]["nodes"]) not in measured.get("sweeps", {}):
+            measured.setdefault("sweeps", {})[str(new["sweep"][0]["nodes"])] = new["sweep"]
+        else:
+            return
+        filesystem.write_json(filesystem.join(self.output.path, MEASURED), measured)
+
+    def _measured(self) -> dict[str, Any]:
+        path = filesystem.join(self.output.path, MEASURED)
+        return dict(filesystem.read_json(path)) if filesystem.exists(path) else {}
+
+    def _payload(self, one: _Work) -> dict[str, Any]:
+        config = one.run.config
+        common = node.payload(config, config.source, self.output.path, one.sources, one.hash, self.output.owner, 0)
+        return {
+            **common,
+            "record_only": True,
+            "record": self._path(one),
+            "key": one.run.key,
+            "way": one.run.way,
+            "config_hash": one.hash,
+        }
+
+    def _failed(self, one: _Work, error: NodeFailed) -> None:
+        """Record a loss that is no number; try anything else again, as often as the configuration allows."""
+        one.tries += 1
+        if DIVERGED in str(error):
+            say(f"{one.run.key}: {error}; it counts as diverged")
+            failed = {"key": one.run.key, "way": one.run.way, "config_hash": one.hash, "diverged": str(error)}
+            nodes = {"nodes": one.run.config.node_count, "virtual": one.run.config.virtual}
+            filesystem.write_json(self._path(one), {**failed, **nodes, "seed": one.run.config.seed})
+        elif one.tries > self.config.max_restarts:
+            say("finished runs are kept; the same command goes on from there")
+            raise error
+        else:
+            say(f"{one.run.key}: {error}; try {one.tries} of {self.config.max_restarts} to mend it")
+
+    def _path(self, one: _Work) -> str:
+        return filesystem.join(self.output.path, RUNS, f"{one.run.key}.json")
+
+    def results(self) -> dict[str, Any]:
+        """The content of results.json."""
+        self.pending()
+        records = [self.records[one.run.key] for one in self.work]
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        return analysis.results(self.config, self.work[0].run.config, self.data, records, self._measured(), created)

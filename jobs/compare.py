@@ -1,0 +1,62 @@
+"""`sparksplit compare`, and `spark-submit jobs/compare.py`: ways to split the work, side by side, with evidence."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from comparison.config import CompareConfig
+from comparison.numbers import Quantity, compact, duration, megabytes, percent
+from comparison.run import REPORT, RESULTS, compare
+from hdfs_io import filesystem
+from sparksplit.command import Command, Options
+
+
+def run(config: CompareConfig, options: Options) -> None:
+    """Compare, and print the table and the answer on standard output."""
+    results = compare(config, options)
+    quantity = Quantity(results["metric"]["name"])
+    table = Table(box=None, pad_edge=False)
+    for name in ("way", "N", "passes", "syncs", "MB/node", "time", "efficiency", quantity.label, "to target"):
+        table.add_column(name, justify="left" if name == "way" else "right", no_wrap=True)
+    for row in results["table"]:
+        to = row["to_target"] or {}
+        table.add_row(
+            row["way"] + (" (virtual)" if row["virtual"] else ""),
+            str(row["nodes"]),
+            str(row["passes"]),
+            str(row["syncs"]),
+            megabytes(row["bytes_per_node"]),
+            duration(row["seconds"]),
+            percent(row["efficiency"]),
+            quantity.value(row["metric"]["mean"]),
+            duration(to.get("seconds")) if to.get("seconds") is not None else f"{compact(to.get('passes'))} passes",
+        )
+    Console(width=max(100, Console().width), highlight=False).print(table)
+    for record in results["diverged"]:
+        print(f"{record['key']}: diverged: {record['diverged']}")
+    print()
+    for sentence in results["answer"]["text"]:
+        print(sentence)
+    print(results["answer"]["certainty"])
+    print(f"report: {filesystem.join(config.output, REPORT)}, figures: {filesystem.join(config.output, RESULTS)}")
+
+
+COMMAND = Command(
+    name="compare",
+    summary="Run several ways to split the work side by side, and say with evidence which to use.",
+    config=CompareConfig,
+    run=run,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run with the command line's arguments; the exit status."""
+    return COMMAND.main(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
