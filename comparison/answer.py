@@ -51,14 +51,24 @@ def _which(results: Results, single: Row, several: Sequence[Row], quantity: Quan
     if alone is None or not times:
         target = _target(results, quantity)
         return f"Stay on one node: no way on several reached the target of {target} in every run."
-    good = [(seconds, row) for seconds, row in times if _as_good(results, row)]
-    seconds, best = min(good or times, key=lambda item: item[0])
-    facts = f"{duration(seconds)} {goal}, where one node takes {duration(alone)}"
+    seconds, fastest = min(times, key=lambda item: item[0])
     if seconds >= alone:
-        return f"Stay on one node: the fastest way on several, `{best['way']}` on {best['nodes']}, takes {facts}."
+        return (
+            f"Stay on one node: the fastest way on several, `{fastest['way']}` on {fastest['nodes']}, takes "
+            f"{duration(seconds)} {goal}, where one node takes {duration(alone)}."
+        )
+    good = [(seconds, row) for seconds, row in times if seconds < alone and _as_good(results, row)]
+    if not good:
+        return (
+            f"Stay on one node, or see whether `{fastest['way']}` on {fastest['nodes']} is good enough: it takes "
+            f"{duration(seconds)} {goal}, where one node takes {duration(alone)}, but "
+            f"{_quality(results, fastest, 'single', quantity)}."
+        )
+    seconds, best = min(good, key=lambda item: item[0])
     return (
-        f"Split the work by `{best['way']}` on {best['nodes']} nodes: it takes {facts} "
-        f"({compact(alone / seconds)} times as fast), and {_quality(results, best, 'single', quantity)}."
+        f"Split the work by `{best['way']}` on {best['nodes']} nodes: it takes {duration(seconds)} {goal}, where one "
+        f"node takes {duration(alone)} ({compact(alone / seconds)} times as fast), and "
+        f"{_quality(results, best, 'single', quantity)}."
     )
 
 

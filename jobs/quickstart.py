@@ -1,4 +1,4 @@
-"""`sparksplit quickstart`: preprocess, train and predict on a small real data set, on this machine."""
+"""`sparksplit quickstart`: preprocess, train, predict and compare on a small real data set, on this machine."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from typing import Any
 
 import pydantic
 
+from comparison.config import CompareConfig
+from comparison.run import REPORT
 from hdfs_io import filesystem
 from hdfs_io.config import PreprocessConfig
 from hdfs_io.publish import SUCCESS
 from inference.config import PredictConfig
 from inference.run import METRICS
 from inference.writer import FOLDER
-from jobs import predict, preprocess, train
+from jobs import compare, predict, preprocess, train
 from sparksplit.command import Command, Options
 from sparksplit.config import Config, shipped
 from sparksplit.errors import InputError
@@ -28,16 +30,18 @@ from training.report import RUN
 
 
 class QuickstartConfig(Config):
-    """The three commands' configurations, in one file; the paths between them are filled in."""
+    """The four commands' configurations, in one file; the paths between them are filled in."""
 
     output: str = "quickstart-output"
-    """The folder in which prepared/, run/ and predictions/ appear."""
+    """The folder in which prepared/, run/, predictions/ and comparison/ appear."""
     preprocess: PreprocessConfig
     """As for `sparksplit preprocess`; input.path is scikit-learn's digits, output is prepared/."""
     train: TrainConfig
     """As for `sparksplit train`; data is prepared/, output is run/."""
     predict: PredictConfig
     """As for `sparksplit predict`; model is run/, input is prepared/, output is predictions/."""
+    compare: CompareConfig
+    """As for `sparksplit compare`; data is prepared/, output is comparison/."""
 
     @pydantic.model_validator(mode="before")
     @classmethod
@@ -45,11 +49,14 @@ class QuickstartConfig(Config):
         output = values.get("output", cls.model_fields["output"].default) if isinstance(values, dict) else None
         if not isinstance(output, str):
             return values
-        prepared, run, predictions = (filesystem.join(output, name) for name in ("prepared", "run", "predictions"))
+        prepared, run, predictions, comparison = (
+            filesystem.join(output, name) for name in ("prepared", "run", "predictions", "comparison")
+        )
         paths = {
             "preprocess": {"input": {"path": digits()}, "output": prepared},
             "train": {"data": prepared, "output": run},
             "predict": {"model": run, "input": prepared, "output": predictions},
+            "compare": {"data": prepared, "output": comparison},
         }
         return _merge(paths, values)
 
@@ -77,13 +84,14 @@ def digits() -> str:
 
 def run(config: QuickstartConfig, options: Options) -> None:
     """Run the commands one after the other, in one Spark session, and print where everything is."""
-    nodes, last = config.train.processes, filesystem.join(config.predict.output, SUCCESS)
+    nodes, last = config.train.processes, filesystem.join(config.compare.output, SUCCESS)
     steps: tuple[tuple[str, Callable[[], None]], ...] = (
         ("preprocess: the digits to a prepared data set", lambda: preprocess.run(config.preprocess, options)),
         (f"train: {nodes} nodes, split: {config.train.split}", lambda: train.run(config.train, options)),
         ("predict: the test split", lambda: predict.run(config.predict, options)),
+        ("compare: the ways to split the work", lambda: compare.run(config.compare, options)),
     )
-    executors = max(nodes, config.preprocess.executors, config.predict.executors)
+    executors = max(nodes, *config.compare.nodes, config.preprocess.executors, config.predict.executors)
     # Where everything is there already, no command will ask for Spark.
     with (
         nullcontext()
@@ -108,6 +116,7 @@ def _summary(config: QuickstartConfig) -> Iterator[str]:
     yield f"               {filesystem.join(run, 'saved_model')} (for TensorFlow Serving)"
     yield f"metrics        {filesystem.join(run, RUN)}, {filesystem.join(predictions, METRICS)}"
     yield f"predictions    {filesystem.join(predictions, FOLDER)}"
+    yield f"report         {filesystem.join(config.compare.output, REPORT)}: which way to split the work; open it"
     yield ""
     yield "To go on:"
     yield f"  {_program('tensorboard')} --logdir {filesystem.join(run, 'tensorboard')}"
@@ -126,7 +135,8 @@ def _program(name: str) -> str:
 
 COMMAND = Command(
     name="quickstart",
-    summary="Preprocess, train and predict on scikit-learn's handwritten digits, on this machine, without any service.",
+    summary="Preprocess, train, predict and compare on scikit-learn's handwritten digits, on this machine, without any "
+    "service.",
     config=QuickstartConfig,
     run=run,
     default_config=lambda: shipped("quickstart.yaml"),
