@@ -12,14 +12,14 @@ from comparison.config import CompareConfig
 from sparksplit.config import Source, parse
 from sparksplit.errors import ConfigError
 from training.config import SyncConfig, TrainConfig, Training
-from training.ways import WAYS, is_own
+from training.ways import WAYS
 
 SINGLE = "single"
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training run. key: its folder's name. way: how reports call it. place: of its way in the configuration."""
+    """One training run. key: its record's name. way: how reports call it."""
 
     key: str
     way: str
@@ -105,9 +105,6 @@ def _config(config: CompareConfig, place: int, values: dict[str, Any]) -> TrainC
         name: value for name, value in config.model_dump(mode="json", exclude_unset=True).items()
         if name in Training.model_fields
     }  # fmt: skip
-    split = str(values["split"])
-    if is_own(split) or not WAYS.get(split, WAYS[SINGLE]).settings:
-        common.pop("sync", None)
     try:
         merged = _merged(common, {**values, "output": config.output})
         return parse(TrainConfig, merged, Source(config.source.file))

@@ -1,0 +1,140 @@
+"""Intervals, verdicts, the cost model: arithmetic on plain numbers."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from comparison.costs import Compute, Network, cost_model, ethernet, fit_compute, fit_network, predicted, work_of
+from comparison.intervals import interval
+from comparison.results import reached, verdict
+from comparison.scale import scale
+
+
+def test_an_interval_is_students():
+    """By hand: mean 3, s = 1.5811, t(0.975, 4) = 2.7764, half = 1.9633."""
+    mean, low, high = interval([1, 2, 3, 4, 5])
+    assert mean == 3
+    assert (low, high) == (pytest.approx(1.0368, abs=1e-3), pytest.approx(4.9632, abs=1e-3))
+    assert interval([7.0]) == (7.0, None, None)
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say():
+    generator = np.random.default_rng(1)
+    hits = 0
+    for _ in range(2000):
+        _, low, high = interval(generator.normal(10, 3, 5).tolist())
+        hits += low <= 10 <= high
+    assert 0.93 < hits / 2000 < 0.97
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (-0.002, 0.001, "no difference"),
+        (0.001, 0.002, "no difference"),
+        (0.001, 0.02, "better"),
+        (-0.02, -0.001, "worse"),
+        (-0.02, 0.001, "undecided"),
+        (None, None, "undecided"),
+    ],
+)
+def test_no_difference_only_within_the_margin(low, high, expected):
+    assert verdict(low, high, 0.003) == expected
+
+
+positive = st.floats(1e-9, 1e-3)
+
+
+@given(positive, positive)
+def test_the_network_is_found_again_from_its_sums(latency, per_byte):
+    truth = Network(latency, per_byte)
+    sweep = [
+        {"nodes": nodes, "bytes": size, "seconds": truth.seconds(nodes, 1, 2 * (nodes - 1) / nodes * size)}
+        for nodes in (2, 4)
+        for size in (1024, 65536, 1 << 24)
+    ]
+    found = fit_network(sweep)
+    for nodes, size in ((2, 1 << 20), (8, 1 << 26)):
+        sent = 2 * (nodes - 1) / nodes * size
+        assert found.seconds(nodes, 3, sent) == pytest.approx(truth.seconds(nodes, 3, sent), rel=1e-3)
+
+
+def record(split="single", nodes=1, batch_size=64, seconds=1.0, sync=0.0, **more):
+    return {
+        "way": split, "split": split, "nodes": nodes, "virtual": False, "rows": 6400, "passes": 4,
+        "batch_size": batch_size, "config": {}, "syncs": 0 if nodes == 1 else 400,
+        "sync_bytes_per_node": 0 if nodes == 1 else 4e7,
+        "seconds": {"train": seconds, "sync": sync}, **more,
+    }  # fmt: skip
+
+
+@given(st.floats(1e-7, 1e-4), st.floats(1e-6, 1e-2))
+def test_computing_is_found_again_from_its_runs(per_row, per_update):
+    truth = Compute(per_row, per_update)
+    runs = [record(batch_size=size) for size in (16, 64, 256)]
+    runs = [{**run, "seconds": {"train": truth.seconds(*work_of(run)), "sync": 0.0}} for run in runs]
+    found = fit_compute(runs)
+    assume(math.isfinite(found.per_row))
+    assert found.seconds(1e6, 1e3) == pytest.approx(truth.seconds(1e6, 1e3), rel=1e-3)
+
+
+def test_the_work_of_a_node():
+    assert work_of(record()) == (25600, 400)
+    assert work_of(record("batch", 2)) == (12800, 400)  # a part of every mini-batch
+    assert work_of(record("epoch", 2)) == (12800, 200)
+    assert work_of(record("local", 2)) == (12800, 400)  # half as many rows in as many mini-batches
+    assert work_of(record("local", 2, config={"local_batch_size": 64})) == (12800, 200)
+
+
+def test_a_slower_network_costs_what_sends_more():
+    compute = Compute(1e-6, 1e-4)
+    batch, local = record("batch", 2), record("local", 2, syncs=16, sync_bytes_per_node=1.6e6)
+    slow, fast = ethernet(0.1), ethernet(100)
+    assert predicted(batch, compute, slow) - predicted(batch, compute, fast) > 3
+    assert predicted(local, compute, slow) - predicted(local, compute, fast) < 0.2
+
+
+def row(record, **more):
+    return {
+        **{name: record[name] for name in ("way", "split", "nodes", "virtual", "passes", "syncs")},
+        "runs": 1, "seconds": record["seconds"]["train"], "bytes_per_node": record["sync_bytes_per_node"],
+        "efficiency": 1.0,
+        "to_target": {"seconds": 0.5, "passes": 2.0, "reached": 1},
+        "time": {"compute": record["seconds"]["train"] - record["seconds"]["sync"], "waiting": 0.0,
+                 "synchronising": record["seconds"]["sync"]}, **more,
+    }  # fmt: skip
+
+
+def test_the_model_is_checked_against_every_measured_run_and_predicts_beyond():
+    runs = [record(), record("batch", 2, seconds=0.8, sync=0.3)]
+    far = {**record("epoch", 8), "virtual": True}
+    table = [*map(row, runs), row(far, to_target={"seconds": None, "passes": 3.0, "reached": 1})]
+    sweep = [{"nodes": 2, "bytes": 1 << power, "seconds": 1e-4 + 2**power * 1e-10} for power in range(10, 27)]
+    model = cost_model(table, runs, [far], {"sweeps": {"2": sweep}}, {})
+    assert [(check["way"], check["measured"]) for check in model["checks"]] == [("single", 1.0), ("batch", 0.8)]
+    assert model["checks"][0]["error"] == pytest.approx(model["checks"][0]["predicted"] - 1)
+    found = [(item["way"], item["nodes"], item["gbit_per_s"]) for item in model["predictions"] if not item["measured"]]
+    assert found == [
+        (way, nodes, gbit) for way, nodes in (("single", 1), ("batch", 2), ("epoch", 8)) for gbit in (1, 10, 100)
+    ]
+    never = {**row(far), "to_target": {"seconds": None, "passes": None, "reached": 0}}
+    assert all(item["seconds"] is None for item in cost_model([never], runs, [far], {}, {})["predictions"])
+
+
+def test_the_originals_efficiencies():
+    """46 % and 47 % on four, as the question has it."""
+    found = {(item["who"].split(",")[0], item["nodes"]): item["efficiency"] for item in scale([], None)["original"]}
+    assert found["Keras", 4] == pytest.approx(0.457, abs=1e-3)
+    assert found["Horovod", 4] == pytest.approx(0.466, abs=1e-3)
+
+
+def test_the_target_is_reached_at_an_epochs_end():
+    run = {
+        "history": [{"passes": n, "seconds": 0.1 * n, "validation": {"accuracy": 0.8 + 0.03 * n}} for n in (1, 2, 3)]
+    }
+    assert reached(run, {"metric": "accuracy", "value": 0.85}, True) == (2, pytest.approx(0.2))
+    assert reached(run, {"metric": "accuracy", "value": 0.95}, True) is None
+    assert reached(run, {"metric": "accuracy", "value": 0.84}, False) == (1, pytest.approx(0.1))

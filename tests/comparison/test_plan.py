@@ -1,0 +1,100 @@
+"""Which runs a comparison has."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from comparison.config import CompareConfig
+from comparison.plan import epochs, label, plan
+from sparksplit.config import load, parse
+from sparksplit.errors import ConfigError
+
+LOCAL = {"split": "local", "sync": {"every": 8, "outer": "nesterov"}}
+
+
+def planned(**keys):
+    return plan(parse(CompareConfig, {"data": "d", "output": "o", **keys}))
+
+
+def test_ways_times_nodes_times_seeds_with_the_same_seeds():
+    runs = planned(ways=["single", "batch", "epoch", LOCAL], nodes=[1, 2], seeds=3, seed=7, epochs=4)
+    assert len({run.key for run in runs}) == len(runs) == 3 * (1 + 3)
+    for way, nodes in (("single", 1), ("batch", 2), ("epoch", 2), ("local, H = 8, nesterov", 2)):
+        found = [run.config.seed for run in runs if (run.way, run.config.node_count) == (way, nodes)]
+        assert found == [7, 8, 9]
+    # Those of one node first, so that each number of processes needs one cluster.
+    assert [run.processes for run in runs] == [1] * 3 + [2] * 9
+    assert runs[0].key == "single-n1-s7" and runs[-1].key == "local-h-8-nesterov-n2-s9"
+
+
+def test_on_one_node_all_ways_are_one_run():
+    runs = planned(ways=["batch", "epoch", "epoch-delayed", LOCAL], nodes=[1], seeds=2)
+    assert [(run.way, run.config.split) for run in runs] == [("single", "single")] * 2
+
+
+def test_virtual_batch_is_single_and_does_not_run():
+    runs = planned(ways=["single", "batch", "epoch"], nodes=[1, 2], virtual=[4], seeds=1)
+    assert [run.key for run in runs if run.config.virtual] == ["epoch-n4-virtual-s1"]
+    assert runs[-1].config.virtual and runs[-1].processes == 1
+
+
+@pytest.mark.parametrize(("ways", "expected"), [(["batch", LOCAL], 10), (["batch", "epoch-delayed"], 12)])
+def test_epochs_are_raised_where_nodes_share_epochs(ways, expected):
+    runs = planned(ways=ways, nodes=[1, 2, 3], virtual=[4], epochs=10)
+    assert {run.config.epochs for run in runs} == {expected}
+
+
+@given(st.integers(1, 500), st.lists(st.integers(1, 12), min_size=1, max_size=4))
+def test_every_number_of_nodes_divides_the_epochs(asked, numbers):
+    found = epochs(asked, numbers)
+    assert all(found % number == 0 for number in numbers)
+    assert asked <= found < asked + math.lcm(*numbers)
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ({"split": "batch"}, "batch"),
+        ({"split": "local"}, "local, H = 32"),
+        ({"split": "local", "sync": {"every": 4, "after": 9}}, "local, H = 4, after 9 updates"),
+        ({"split": "epoch", "batch_size": 128}, "epoch, batch_size = 128"),
+        ({"split": "folder/mine.py:majority_vote"}, "majority_vote"),
+    ],
+)  # fmt: skip
+def test_a_way_is_called_by_what_it_says(values, name):
+    assert label(values) == name
+
+
+def test_what_all_runs_share_and_what_a_way_says():
+    runs = planned(
+        ways=["batch", {**LOCAL, "optimizer": {"momentum": 0.5}}], nodes=[2], seeds=1,
+        optimizer={"name": "sgd", "learning_rate": 0.1}, metrics=["accuracy"],
+    )  # fmt: skip
+    batch, local = (run.config for run in runs)
+    assert batch.optimizer.model_dump() == {"name": "sgd", "learning_rate": 0.1}
+    assert local.optimizer.model_dump() == {"name": "sgd", "learning_rate": 0.1, "momentum": 0.5}
+    assert (local.sync.every, local.metrics) == (8, ["accuracy"])
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("ways: [bacth]", "ways.0: split: must be one of single, batch, epoch, epoch-delayed, local"),
+        ("ways:\n  - batch\n  - {split: local, sync: {evry: 3}}", ":5: ways.1: sync.evry: unknown key"),
+        ("ways: [{sync: {every: 3}}]", "ways.0: must name its split"),
+        ("ways: [{split: batch, nodes: 3}]", "ways.0.nodes: is the same for all ways"),
+        ("ways: [{split: batch, sync: {every: 3}}]", "sync needs split: local"),
+        ("nodes: [2, 2]", "nodes has a number twice"),
+        ("seeds: 0", "seeds: must be"),
+        ("input_mode: spark", "input_mode"),
+    ],
+)
+def test_a_mistake_is_one_line_with_its_place(tmp_path, text, problem):
+    file = tmp_path / "compare.yaml"
+    file.write_text(f"data: d\noutput: o\n{text}\n")
+    with pytest.raises(ConfigError) as caught:
+        plan(load(CompareConfig, str(file)))
+    assert str(file) in str(caught.value) and problem in str(caught.value), str(caught.value)
+    assert "\n" not in str(caught.value)

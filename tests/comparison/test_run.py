@@ -1,0 +1,125 @@
+"""Whole comparisons on real nodes of a local cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from comparison.config import CompareConfig
+from comparison.run import compare
+from sparksplit.command import Options
+from sparksplit.config import parse
+from sparksplit.errors import NodeFailed, UsageError
+from tests.training.test_run import run
+
+WAYS = ["single", "batch", "epoch", "epoch-delayed", {"split": "local", "sync": {"every": 8, "outer": "nesterov"}}]
+SETTINGS = {"batch_size": 64, "optimizer": {"name": "sgd", "learning_rate": 0.1}, "epochs": 2}
+
+
+def compared(digits, output, options=Options(), **more):  # noqa: B008
+    keys = {"data": str(digits), "output": str(output), "ways": WAYS, "nodes": [1, 2], "seeds": 2, **SETTINGS, **more}
+    return compare(parse(CompareConfig, keys), options)
+
+
+@pytest.fixture(scope="module")
+def done(spark, digits, tmp_path_factory):
+    """A finished comparison: (its folder, what it found)."""
+    output = tmp_path_factory.mktemp("compare") / "out"
+    return output, compared(digits, output, virtual=[4], epochs=4)
+
+
+def test_every_way_runs_on_every_number_of_nodes_and_seed(done, digits):
+    output, results = done
+    assert json.loads((output / "results.json").read_text()) == results
+    assert len(results["runs"]) == 2 * 5 and len(results["virtual"]) == 3
+    for record in (*results["runs"], *results["virtual"]):
+        assert record["ledger"]["exact"] and record["passes"] == 4 and record["ledger"]["rows"] == 4 * 1300
+    assert [(row["way"], row["nodes"], row["virtual"], row["runs"]) for row in results["table"]] == [
+        ("single", 1, False, 2),
+        *((way, 2, False, 2) for way in ("batch", "epoch", "epoch-delayed", "local, H = 8, nesterov")),
+        *((way, 4, True, 1) for way in ("epoch", "epoch-delayed", "local, H = 8, nesterov")),
+    ]
+    page = (output / "report.html").read_text()
+    assert all(part in page for part in ("epoch-delayed", "local, H = 8, nesterov", results["config_hash"]))
+    assert len(results["answer"]["text"]) == 2
+    # Every sum's seconds at every size, on the only number of nodes above one.
+    assert [point["bytes"] for point in results["cost_model"]["sweep"]] == [1 << power for power in range(10, 27)]
+    assert {check["way"] for check in results["cost_model"]["checks"]} == {row["way"] for row in results["table"][:5]}
+
+
+@pytest.mark.parametrize("split", ["batch", "epoch-delayed"])
+def test_a_run_of_a_comparison_is_what_train_does(done, digits, tmp_path, split):
+    """Also after others in the same process."""
+    _, results = done
+    record = [found for found in results["runs"] if found["split"] == split][1]
+    alone = run(
+        digits, tmp_path / "run", split=record["split"], nodes=2, seed=record["seed"], **{**SETTINGS, "epochs": 4}
+    )
+    assert (alone["weights"], alone["metrics"]) == (record["weights"], record["metrics"])
+
+
+def test_the_same_call_again_does_nothing(done, digits, capsys):
+    output, results = done
+    assert compared(digits, output, virtual=[4], epochs=4) == results
+    assert "nothing to do" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="made with another configuration; --overwrite replaces it"):
+        compared(digits, output, virtual=[4], epochs=8)
+
+
+def test_a_loss_that_is_no_number_counts_as_diverged_and_the_others_go_on(spark, digits, tmp_path, capsys):
+    wild = {"split": "batch", "optimizer": {"name": "sgd", "learning_rate": 1e9}}
+    results = compared(digits, tmp_path / "out", ways=["single", wild, "epoch"], seeds=1)
+    assert [(record["nodes"], record["seed"]) for record in results["diverged"]] == [(2, 1)]
+    assert [record["split"] for record in results["runs"]] == ["single", "epoch"]
+    assert "counts as diverged" in capsys.readouterr().err
+    assert "the loss is" in results["diverged"][0]["diverged"]
+
+
+def test_a_failing_run_keeps_those_that_have_finished(spark, digits, tmp_path):
+    """Here the last run's transform fails; the mended comparison does not repeat the others."""
+    mine = tmp_path / "mine.py"
+    broken = {"split": "epoch", "transform": f"{mine}:broken"}
+    mine.write_text("def broken(tensors, label, seeds):\n    raise KeyError('out')\n")
+    with pytest.raises(NodeFailed, match="KeyError: 'out'"):
+        compared(digits, tmp_path / "out", ways=["single", "batch", broken], seeds=1)
+    kept = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out" / "runs").iterdir()}
+    assert sorted(kept) == ["batch-n2-s1.json", "single-n1-s1.json"]
+    assert not (tmp_path / "out" / "report.html").exists()
+    results = compared(digits, tmp_path / "out", ways=["single", "batch", "epoch"], seeds=1)
+    assert {name: (tmp_path / "out" / "runs" / name).stat().st_mtime_ns for name in kept} == kept
+    assert [record["split"] for record in results["runs"]] == ["single", "batch", "epoch"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGKILL])
+def test_killed_half_way_it_goes_on_where_it_was(digits, tmp_path, signum):
+    """In a process of its own, as an operator would see it."""
+    output = tmp_path / "out"
+    program = f"""
+import sys
+from tests.comparison.test_run import compared
+try:
+    compared({str(digits)!r}, {str(output)!r}, seeds=1, epochs=8)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])}
+    process = subprocess.Popen([sys.executable, "-c", program], env=environment, start_new_session=True)
+    give_up = time.monotonic() + 120
+    while len(list((output / "runs").glob("*.json")) if (output / "runs").exists() else []) < 3:
+        assert time.monotonic() < give_up and process.poll() is None
+        time.sleep(0.05)
+    (os.killpg if signum == signal.SIGINT else os.kill)(process.pid, signum)
+    assert process.wait(60) == (130 if signum == signal.SIGINT else -signal.SIGKILL)
+    kept = {path.name: path.stat().st_mtime_ns for path in (output / "runs").glob("*.json")}
+    assert 3 <= len(kept) < 5 and not (output / "results.json").exists()
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=200)
+    assert {name: (output / "runs" / name).stat().st_mtime_ns for name in kept} == kept
+    assert len(json.loads((output / "results.json").read_text())["runs"]) == 5
