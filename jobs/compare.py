@@ -35,7 +35,7 @@ def run(config: CompareConfig, options: Options) -> None:
             quantity.value(row["metric"]["mean"]),
             duration(to.get("seconds")) if to.get("seconds") is not None else f"{compact(to.get('passes'))} passes",
         )
-    Console(width=max(100, Console().width), highlight=False).print(table)
+    Console(width=max(120, Console().width), highlight=False).print(table)
     for record in results["diverged"]:
         print(f"{record['key']}: diverged: {record['diverged']}")
     print()

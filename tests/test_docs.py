@@ -24,6 +24,7 @@ def table(command: str) -> str:
 PAGES = {
     "preprocess": "preprocess",
     "train": "train",
+    "compare": "compare",
     "predict": "predict",
     "check": "operations",
     "package": "operations",

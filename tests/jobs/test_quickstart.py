@@ -57,7 +57,7 @@ def test_two_nodes_learn_the_digits_and_once_is_enough(
     monkeypatch.chdir(tmp_path)
     assert quickstart.main([]) == 0
     printed = capsys.readouterr()
-    assert "1 of 3, preprocess" in printed.err and "3 of 3, predict" in printed.err
+    assert "1 of 4, preprocess" in printed.err and "4 of 4, compare" in printed.err
 
     output = tmp_path / "quickstart-output"
     run = json.loads((output / "run" / "run.json").read_text())
@@ -68,6 +68,13 @@ def test_two_nodes_learn_the_digits_and_once_is_enough(
     metrics = json.loads((output / "predictions" / "metrics.json").read_text())
     assert metrics["rows"] == rows["test"] and metrics["accuracy"] >= 0.95
     assert f"test accuracy  {metrics['accuracy']:.2%}" in printed.out
+    results = json.loads((output / "comparison" / "results.json").read_text())
+    ways = {"batch", "epoch", "epoch-delayed", "local, H = 32, nesterov"}
+    assert {row["way"] for row in results["table"] if not row["virtual"]} == {"single", *ways}
+    assert {(row["way"], row["nodes"]) for row in results["table"] if row["virtual"]} == {
+        (way, nodes) for way in ways - {"batch"} for nodes in (4, 8)
+    }
+    assert all(found["ledger"]["exact"] for found in (*results["runs"], *results["virtual"]))
     assert pq.read_table(output / "predictions" / "predictions").num_rows == rows["test"]
     # What it says to be there is there.
     for line in printed.out.splitlines():
