@@ -114,7 +114,11 @@ def _record(member: Member, run: dict[str, Any], config: TrainConfig, results: l
 
 
 def _measure(member: Member, own: RunMember, config: TrainConfig, transport: Transport) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    names = [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name) for gpu in gpus]
+    found: dict[str, Any] = {"gpus": names}
     if member.payload["probe"]:
         found["probe"] = probe(own, config)
         _forget(config)

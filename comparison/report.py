@@ -7,6 +7,7 @@ from a disk. Every number comes from the results; where a part is missing, its s
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from importlib import resources
@@ -14,6 +15,7 @@ from typing import Any
 
 import yaml
 from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup, escape
 
 from comparison import charts, charts_cost, charts_nodes, tables
 from comparison.numbers import Quantity, count, plain, size
@@ -25,6 +27,7 @@ _TEMPLATE = "report.html.jinja"
 def render(results: Results) -> str:
     """The page. The same results give the same bytes."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["names"] = _names
     # Through importlib, since the package may be imported from a .zip.
     template = environment.from_string(resources.files("comparison").joinpath(_TEMPLATE).read_text(encoding="utf-8"))
     return template.render(
@@ -47,6 +50,11 @@ def render(results: Results) -> str:
         facts=list(_facts(results)),
         runs=tables.runs(results),
     )
+
+
+def _names(text: str) -> Markup:
+    """Text in which what stands between backticks is a name."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _pictures(results: Results) -> list[Any]:
@@ -77,6 +85,8 @@ def _notes(results: Results) -> Iterator[str]:
         yield f"The target is {quantity.label} {quantity.value(target['value'])} of the validation rows."
     else:
         yield "No target was set, so there is no time to a target."
+    if diverged := results.get("diverged"):
+        yield f"Left out, because the loss was no longer a number: {', '.join(run['key'] for run in diverged)}."
     wrong = sum(not run["ledger"]["exact"] for run in (results.get("runs") or []) + (results.get("virtual") or []))
     if wrong:
         yield f"Runs whose ledger is NOT exact, and whose numbers are not to be trusted: {count(wrong)}."

@@ -69,7 +69,7 @@ def results(
         "seeds": [config.seed + place for place in range(config.seeds)],
         "nodes": config.nodes,
         "target": target,
-        "machine": machine(),
+        "machine": machine() | {"gpus": measured.get("gpus", [])},
         "versions": report.versions(),
         "runs": real,
         "virtual": [record for record in trained if record["virtual"]],
@@ -83,14 +83,13 @@ def results(
 
 
 def machine() -> dict[str, Any]:
-    """What the driver's host is."""
+    """What the driver's host is; `gpus` are those of a node."""
     return {
         "cores": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "processor": _processor(),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "gpus": [],
     }
 
 

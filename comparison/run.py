@@ -163,6 +163,7 @@ class _Comparison:
 
     def _keep(self, new: dict[str, Any], watch: Watch) -> None:
         measured = self._measured()
+        measured.setdefault("gpus", new["gpus"])
         if "probe" in new and "probe" not in measured:
             measured["probe"] = new["probe"]
             say_estimate(watch, new["probe"]["rows_per_second"])

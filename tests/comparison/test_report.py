@@ -306,3 +306,10 @@ def test_marks_differ_in_each_of_colour_marker_and_dashes():
 )
 def test_numbers_are_written_short(written, expected):
     assert written == expected
+
+
+def test_names_in_the_answer_are_set_apart_and_harmless():
+    answer = {**sample.results()["answer"], "text": ["Take `local` on `<b>2</b>` nodes.", "Or not."]}
+    page = render(changed(answer=answer, diverged=[{"key": "epoch-n2-s1"}]))
+    assert "Take <code>local</code> on <code>&lt;b&gt;2&lt;/b&gt;</code> nodes." in page
+    assert "no longer a number: epoch-n2-s1." in visible(page)
