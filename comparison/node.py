@@ -101,6 +101,7 @@ def _record(member: Member, run: dict[str, Any], config: TrainConfig, results: l
     )
     record["seconds"] |= {"start": results[0]["start_seconds"], "total": round(time.perf_counter() - began, 3)}
     more = {name: run[name] for name in ("key", "way", "config_hash")} | {
+        "run_id": f"{run['config_hash']}-{run['key']}",
         "seed": config.seed,
         "history": report.learning_curve(results[0]["history"]),
         "application_id": payload["application_id"],

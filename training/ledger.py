@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 _MASK = 2**64 - 1
 
 
@@ -23,19 +20,10 @@ class Entry:
 
 
 class Ledger:
-    """Entries per epoch number; what each node adds is summed over the nodes by `array` and `from_array`."""
+    """Entries per epoch number."""
 
     def __init__(self, entries: dict[int, Entry] | None = None) -> None:
         self.entries = dict(entries or {})
-
-    def add(self, epoch: int, entry: Entry) -> None:
-        """Rows of `epoch` went into an update."""
-        self.entries[epoch] = self.entries.get(epoch, Entry()) + entry
-
-    def array(self, epoch: int) -> npt.NDArray[np.uint64]:
-        """The entry of `epoch` as uint64 [2], ready to be summed over nodes modulo 2^64."""
-        entry = self.entries.get(epoch, Entry())
-        return np.array([entry.rows, entry.checksum], np.uint64)
 
     def exact(self, epochs: range, expected: Entry) -> bool:
         """Whether each of `epochs`, and no other, has seen exactly the expected rows."""
