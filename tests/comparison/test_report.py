@@ -15,8 +15,8 @@ from xml.etree import ElementTree
 import pytest
 
 from comparison import numbers
-from comparison.drawing import marks, shortened
 from comparison.report import render
+from comparison.report.drawing import marks, shortened
 from operations.archives import project_zip
 from tests.comparison import sample
 

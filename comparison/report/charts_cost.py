@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from comparison import drawing
-from comparison.charts import Results, described, way_marks
-from comparison.drawing import GREY, INK, Picture, canvas, legend
 from comparison.numbers import MISSING, duration, plain, signed, size, usable
+from comparison.report import drawing
+from comparison.report.charts import Results, described, way_marks
+from comparison.report.drawing import GREY, INK, Picture, canvas, legend
 
 _NO_MODEL = "There is no cost model in these results, so nothing is predicted."
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from matplotlib.patches import Patch
 
-from comparison import drawing
-from comparison.charts import Results, described, way_marks
-from comparison.drawing import GREY, INK, Picture, canvas, legend
 from comparison.numbers import Quantity, count, duration, percent, size, usable
+from comparison.report import drawing
+from comparison.report.charts import Results, described, way_marks
+from comparison.report.drawing import GREY, INK, Picture, canvas, legend
 
 PARTS = ("reading", "hand-off", "compute", "waiting", "synchronising", "other")
 _PART_COLOURS = ("#56B4E9", "#CC79A7", "#0072B2", "#E69F00", "#D55E00", "#bfbfbf")

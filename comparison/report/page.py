@@ -17,8 +17,8 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-from comparison import charts, charts_cost, charts_nodes, tables
 from comparison.numbers import Quantity, count, plain, size
+from comparison.report import charts, charts_cost, charts_nodes, tables
 
 Results = dict[str, Any]
 _TEMPLATE = "report.html.jinja"
@@ -29,7 +29,9 @@ def render(results: Results) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["names"] = _names
     # Through importlib, since the package may be imported from a .zip.
-    template = environment.from_string(resources.files("comparison").joinpath(_TEMPLATE).read_text(encoding="utf-8"))
+    template = environment.from_string(
+        resources.files("comparison.report").joinpath(_TEMPLATE).read_text(encoding="utf-8")
+    )
     return template.render(
         title=f"Which way to split the work: {results['model']}",
         subtitle=list(_subtitle(results)),

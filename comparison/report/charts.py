@@ -5,9 +5,9 @@ from __future__ import annotations
 from statistics import fmean
 from typing import Any
 
-from comparison import drawing
-from comparison.drawing import GREY, INK, Picture, canvas, legend
 from comparison.numbers import Quantity, duration, plain, usable
+from comparison.report import drawing
+from comparison.report.drawing import GREY, INK, Picture, canvas, legend
 
 Results = dict[str, Any]
 Curve = list[tuple[float, ...]]
