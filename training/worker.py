@@ -176,7 +176,7 @@ class Worker:
         config, way = self._config, self._process.way
         per_epoch = order.updates_per_epoch(rows, config.batch_size)
         before = min(config.epochs, -(-config.sync.after // per_epoch)) if config.sync.after else 0
-        if self._epochs_done() < before:
+        if self._epochs_done() < before or before == config.epochs:
             batch = WAYS["batch"]
             sync = batch.sync(self._transport, config.sync)
             yield Stretch(batch.split, sync, self.step.with_sync(sync, self._transport), before)

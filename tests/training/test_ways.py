@@ -156,7 +156,7 @@ def test_local_goes_on_from_batch(spark, data, tmp_path):
     longest = max(-(-rows[rank::2].sum() // (BATCH // 2)) for rank in range(2))
     assert result["syncs"] == result["updates"] == 2 * 7 + 3 * -(-longest // 4)
     assert result["ledger"] == {**result["ledger"], "exact": True, "rows": EPOCHS * ROWS}
-    for epochs_done in (1, 2, 3):
+    for epochs_done in (1, 2, 3, 5):
         without_end(tmp_path / "run", tmp_path / f"resumed-{epochs_done}", keep=epochs_done)
         resumed = run(data.path, tmp_path / f"resumed-{epochs_done}", Options(resume=True), **settings)
         assert resumed["resumed"] == [{**resumed["resumed"][0], "nodes_before": 2, "nodes": 2}]
