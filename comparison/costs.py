@@ -2,7 +2,8 @@
 
 The parts are calibrated from the measured runs and the all-reduce sweep: a node's computing is linear in its rows and
 updates, an exchange costs 2 (N - 1) messages of fixed latency and 2 (N - 1) / N times its bytes at the network's rate,
-as a ring does (Patarasuk and Yuan 2009; the alpha-beta model of Hockney 1994).
+as a ring does (Patarasuk and Yuan 2009; the alpha-beta model of Hockney 1994), and something fixed beside: to come
+together, and to leave and enter the compiled step. Nodes that share this host's cores compute slower by a factor.
 """
 
 from __future__ import annotations
@@ -17,28 +18,36 @@ from scipy import optimize
 Record = Mapping[str, Any]
 
 GBITS = (1.0, 10.0, 100.0)
+_FACTORS = 121
 ETHERNET_LATENCY = 50e-6
 """Seconds of one message between two hosts over Ethernet, assumed: two to three times a switched round trip's half."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """latency: seconds of one message. per_byte: seconds of one byte."""
+    """latency: seconds of one message. per_byte: seconds of one byte. per_sync: seconds of an exchange beside them."""
 
     latency: float
     per_byte: float
+    per_sync: float = 0.0
 
     def seconds(self, nodes: int, syncs: int, sent: float) -> float:
         """Of `syncs` sums over `nodes` nodes, in which each node sends `sent` bytes."""
-        return 0.0 if nodes < 2 else syncs * 2 * (nodes - 1) * self.latency + sent * self.per_byte
+        if nodes < 2:
+            return 0.0
+        return syncs * (2 * (nodes - 1) * self.latency + self.per_sync) + sent * self.per_byte
 
 
 @dataclass(frozen=True)
 class Compute:
-    """Seconds per row and per update of one node."""
+    """Seconds per row and per update of one node.
+
+    contention: the factor by which nodes that share a host are slower.
+    """
 
     per_row: float
     per_update: float
+    contention: float = 1.0
 
     def seconds(self, rows: float, updates: float) -> float:
         """Of a node that trains on so many rows in so many updates of its own."""
@@ -60,8 +69,14 @@ def fit_compute(records: Sequence[Record]) -> Compute:
     """By non-negative least squares on relative errors, over the runs' seconds of computing."""
     work = np.array([work_of(record) for record in records], float)
     seconds = np.array([max(1e-9, computing(record)) for record in records])
-    solution, _ = optimize.nnls(work / seconds[:, None], np.ones(len(records)))
-    return Compute(float(solution[0]), float(solution[1]))
+    nodes = np.array([record["nodes"] for record in records])
+    best, found = np.inf, Compute(0.0, 0.0)
+    for factor in np.linspace(1, 2 * nodes.max(), _FACTORS) if (nodes == 1).any() and (nodes > 1).any() else [1.0]:
+        slower = np.where(nodes > 1, factor, 1.0) / seconds
+        solution, error = optimize.nnls(work * slower[:, None], np.ones(len(records)))
+        if error < best:
+            best, found = error, Compute(float(solution[0]), float(solution[1]), float(factor))
+    return found
 
 
 def computing(record: Record) -> float:
@@ -80,16 +95,30 @@ def fit_network(sweep: Sequence[Mapping[str, Any]]) -> Network:
     return Network(float(solution[0]), float(solution[1]))
 
 
-def ethernet(gbit_per_s: float) -> Network:
+def fit_exchanges(network: Network, records: Sequence[Record]) -> Network:
+    """`network` with the fixed cost of an exchange that the runs on several nodes had beside what the sweep says."""
+    together = [record for record in records if record["nodes"] > 1]
+    beside = sum(
+        record["seconds"]["sync"] - network.seconds(record["nodes"], record["syncs"], record["sync_bytes_per_node"])
+        for record in together
+    )
+    syncs = sum(record["syncs"] for record in together)
+    return Network(network.latency, network.per_byte, max(0.0, beside / syncs)) if syncs else network
+
+
+def ethernet(gbit_per_s: float, per_sync: float = 0.0) -> Network:
     """A network of that rate."""
-    return Network(ETHERNET_LATENCY, 8e-9 / gbit_per_s)
+    return Network(ETHERNET_LATENCY, 8e-9 / gbit_per_s, per_sync)
 
 
-def predicted(record: Record, compute: Compute, network: Network) -> float:
-    """Seconds of training of a run like `record`, virtual or not, on nodes like those measured."""
+def predicted(record: Record, compute: Compute, network: Network, *, shared: bool = False) -> float:
+    """Seconds of training of a run like `record`, virtual or not. shared: its nodes share a host as those measured."""
     rows, updates = work_of(record)
     exchanges = max(record["syncs"], 1) if record["nodes"] > 1 else 0
-    return compute.seconds(rows, updates) + network.seconds(record["nodes"], exchanges, record["sync_bytes_per_node"])
+    factor = compute.contention if shared and record["nodes"] > 1 else 1.0
+    return factor * compute.seconds(rows, updates) + network.seconds(
+        record["nodes"], exchanges, record["sync_bytes_per_node"]
+    )
 
 
 def cost_model(
@@ -104,12 +133,12 @@ def cost_model(
         return None
     sweep = [point for sizes in measured.get("sweeps", {}).values() for point in sizes]
     compute = fit_compute(real)
-    network = fit_network(sweep) if sweep else Network(0.0, 0.0)
+    network = fit_exchanges(fit_network(sweep) if sweep else Network(0.0, 0.0), real)
     rows = [row for row in table if not row["virtual"]]
     first = {(record["way"], record["nodes"]): record for record in real}
     checks = []
     for row in rows:
-        guess = predicted(first[row["way"], row["nodes"]], compute, network)
+        guess = predicted(first[row["way"], row["nodes"]], compute, network, shared=True)
         mean = row["time"]["compute"] + row["time"]["waiting"] + row["time"]["synchronising"]
         checks.append(
             {
@@ -126,19 +155,22 @@ def cost_model(
         "sweep": sweep,
         "latency_seconds": network.latency,
         "seconds_per_byte": network.per_byte,
+        "seconds_per_exchange": network.per_sync,
+        "contention": compute.contention,
         "text": (
             "Computing is linear in a node's rows and updates, fitted to the measured runs; an exchange costs "
-            "2 (N - 1) messages and 2 (N - 1) / N times its bytes, fitted to the all-reduce sweep. Beyond the nodes at "
-            f"hand a message is assumed to take {ETHERNET_LATENCY * 1e6:.0f} microseconds, and each node to have a "
-            "device of its own like those measured."
+            "2 (N - 1) messages and 2 (N - 1) / N times its bytes, fitted to the all-reduce sweep, and "
+            f"{network.per_sync * 1e6:.0f} microseconds beside, fitted to the runs; nodes that share the host compute "
+            f"{compute.contention:.2g} times as slowly as one alone. Beyond the nodes at hand a message is assumed to "
+            f"take {ETHERNET_LATENCY * 1e6:.0f} microseconds, and each node to have a device of its own."
         ),
         "checks": checks,
-        "predictions": _predictions(table, [*real, *virtual], compute),
+        "predictions": _predictions(table, [*real, *virtual], compute, network.per_sync),
     }
 
 
 def _predictions(
-    table: Sequence[Mapping[str, Any]], records: Sequence[Record], compute: Compute
+    table: Sequence[Mapping[str, Any]], records: Sequence[Record], compute: Compute, per_sync: float
 ) -> list[dict[str, Any]]:
     """Time to the target at each rate of the network, by the passes that each way took to it."""
     found: list[dict[str, Any]] = []
@@ -149,7 +181,7 @@ def _predictions(
         record = first[row["way"], row["nodes"], row["virtual"]]
         passes = row["to_target"]["passes"]
         for gbit in GBITS:
-            whole = predicted(record, compute, ethernet(gbit))
+            whole = predicted(record, compute, ethernet(gbit, per_sync))
             found.append(
                 {
                     "way": row["way"],

@@ -185,9 +185,7 @@ def misfit(config: TrainConfig, way: Way) -> str | None:
         return f"sync needs split: local; with split: {config.split} it is settled when nodes agree"
     if not way.split.dealt_apart and config.local_batch_size is not None:
         return f"local_batch_size needs split: local; with split: {config.split} batch_size says it"
-    if config.order == "arrival" and config.sync.after:
-        return "sync.after needs order: exact, in which it is known how many updates an epoch has"
-    if config.order == "arrival" and not way.split.shared:
+    if config.order == "arrival" and (config.sync.after or not way.split.shared):
         return f"order: arrival needs nodes that share mini-batches, and split: {config.split} does not"
     return None
 
