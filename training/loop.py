@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -45,13 +46,17 @@ class Reporter(Protocol):
 @dataclass
 class Clock:
     """Seconds by what they were spent on: feed (waiting for rows), warmup (making graphs), train (updates, exchanges
-    included), sync (exchanges, waiting for peers included), validation, checkpoint."""
+    included), of it sync (exchanges) and of that waiting (for peers), validation, checkpoint."""
 
     seconds: dict[str, float] = field(default_factory=dict)
 
     def add(self, name: str, began: float) -> None:
         """Add the time since `began` (time.perf_counter)."""
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
+        self.spent(name, time.perf_counter() - began)
+
+    def spent(self, name: str, seconds: float) -> None:
+        """Add so many seconds."""
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,8 @@ class Loop:
         self._loss_sum, self._loss_rows = progress.loss_sum, progress.loss_rows
         self._own = Entry()
         self._since = 0
+        self._seconds = 0.0
+        """Of the round so far: updates, exchanges, and waiting for rows."""
         self.own_rows = 0
         self.clock = Clock()
 
@@ -114,9 +121,9 @@ class Loop:
             # A feed of rows that arrive knows its length only when its first epoch has ended.
             base = self._first + number * self._steps() if number or self._feed.exact else 0
             began = time.perf_counter()
-            trained = self._train_epoch(self._round[self._transport.rank], base)
+            self._train_epoch(self._round[self._transport.rank], base)
             self._report_length()
-            self._finish_round(trained, began)
+            self._finish_round(began)
         return self._progress()
 
     def _report_length(self) -> None:
@@ -124,10 +131,23 @@ class Loop:
             rounds = (self._begun_with.update - self._first) // self._steps() + len(self._epochs[0])
             self._reporter.state(updates=self._first + rounds * self._steps())
 
-    def _train_epoch(self, epoch: int, base: int) -> float:
-        """The rest of one epoch; the seconds it took, without making graphs, checkpoints and waiting to begin."""
-        self._own = Entry()
-        seconds = 0.0
+    @contextmanager
+    def _training(self) -> Iterator[None]:
+        """Time that the block spends on updates and exchanges, without making graphs."""
+        step, transport = self._step, self._transport
+        began, warmup, sync, waited = time.perf_counter(), step.warmup, transport.seconds, transport.waited
+        yield
+        warmup = step.warmup - warmup
+        trained = time.perf_counter() - began - warmup
+        self._seconds += trained
+        self.clock.spent("train", trained)
+        self.clock.spent("warmup", warmup)
+        self.clock.spent("sync", transport.seconds - sync)
+        self.clock.spent("waiting", transport.waited - waited)
+
+    def _train_epoch(self, epoch: int, base: int) -> None:
+        """The rest of one epoch."""
+        self._own, self._seconds = Entry(), 0.0
 
         def stops(update: int) -> int:
             ends = [update + (1 << 62)]
@@ -140,16 +160,14 @@ class Loop:
         waited = time.perf_counter()
         for chunk in self._feed.epoch(epoch, self._update - base, stops=stops):
             self.clock.add("feed", waited)
-            began, warmed = time.perf_counter(), self._step.warmup
-            losses = self._step.train(chunk)
-            warmup = self._step.warmup - warmed
-            self.clock.add("train", began + warmup)
-            self.clock.add("warmup", time.perf_counter() - warmup)
+            self._seconds += time.perf_counter() - waited
+            began = time.perf_counter()
+            with self._training():
+                losses = self._step.train(chunk)
             self._account(epoch, base, chunk, losses)
             if self._reporter.stopping.is_set():
                 raise RunError("stopped by the driver")
             spent = time.perf_counter() - began
-            seconds += time.perf_counter() - waited - warmup
             self._feed.max_updates = max(1, min(4 * chunk.updates, int(_CHUNK_SECONDS * chunk.updates / spent)))
             if self._sync.every and (self._update - base) % self._sync.every == 0:
                 self._agree(base, self._update - base)
@@ -165,13 +183,13 @@ class Loop:
                 self._agree(base, done)
         if self._feed.exact:
             self._update = base + self._steps()
-        return seconds
 
     def _agree(self, base: int, done: int) -> None:
         """A sync after `done` updates of the round; the one at its end is `_finish_round`'s."""
         if done < self._steps():
             self._update = base + done
-            self._step.agree(self._since)
+            with self._training():
+                self._step.agree(self._since)
             self._since = 0
             self._reporter.state(update=self._update)
 
@@ -198,8 +216,9 @@ class Loop:
             sync_seconds=self._transport.seconds,
         )
 
-    def _finish_round(self, seconds: float, began: float) -> None:
-        self._step.agree(self._since)
+    def _finish_round(self, began: float) -> None:
+        with self._training():
+            self._step.agree(self._since)
         self._since = 0
         self._ledger.entries.update(self._agreed())
         if not self._sync.every_step:
@@ -214,8 +233,8 @@ class Loop:
                 self.clock.add("validation", since)
             record["validation"] = {"loss": evaluation.loss, **evaluation.metrics}
         record["rows"] = self._loss_rows
-        record["rows_per_second"] = round(self._loss_rows / seconds, 1) if seconds else None
-        record["seconds"] = {"train": round(seconds, 4), "total": round(time.perf_counter() - began, 4)}
+        record["rows_per_second"] = round(self._loss_rows / self._seconds, 1) if self._seconds else None
+        record["seconds"] = {"train": round(self._seconds, 4), "total": round(time.perf_counter() - began, 4)}
         self._history.append(record)
         self._loss_sum, self._loss_rows, self._own = 0.0, 0, Entry()
         self._hooks.epoch_done(self._history)

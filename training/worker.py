@@ -136,8 +136,6 @@ class Worker:
 
                 self._process.data.description.write(self._run)
                 export(self._model, self._process.inputs, self._run, member.local_dir)
-        seconds["sync"] = round(self._transport.seconds, 4)
-        seconds["waiting"] = round(self._transport.waited, 4)
         self.close()
         return self._result(stretch, tested) | {
             "start_seconds": round(started, 4),
