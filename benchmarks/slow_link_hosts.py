@@ -177,7 +177,6 @@ def spark(hosts: Hosts, places: Sequence[str], folder: Path) -> Iterator[dict[st
         "spark.executor.extraJavaOptions": java,
         "spark.executorEnv.PYTHONPATH": str(ROOT),
         "spark.local.dir": str(folder / "local"),
-        "spark.pyspark.python": sys.executable,
         "spark.speculation": "false",
         "spark.task.cpus": "1",
         "spark.ui.enabled": "false",
@@ -185,14 +184,18 @@ def spark(hosts: Hosts, places: Sequence[str], folder: Path) -> Iterator[dict[st
     lines = "".join(f"{key} {value}\n" for key, value in settings.items())
     (folder / "conf" / "spark-defaults.conf").write_text(lines)
     with ExitStack() as stack:
-        master = _daemon(hosts, NEAR, folder, "master.Master", ["--port", str(MASTER_PORT)])
+        master = _daemon(hosts, NEAR, folder, java, "master.Master", ["--port", str(MASTER_PORT)])
         stack.callback(_end, master)
         _await_port(master, folder)
         for number, place in enumerate(places):
             options = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work{number}")]
-            worker = _daemon(hosts, place, folder, "worker.Worker", [*options, f"spark://{NEAR}:{MASTER_PORT}"])
+            worker = _daemon(hosts, place, folder, java, "worker.Worker", [*options, f"spark://{NEAR}:{MASTER_PORT}"])
             stack.callback(_end, worker)
-        yield {"SPARK_CONF_DIR": str(folder / "conf"), "SPARK_LOCAL_IP": NEAR}
+        yield {
+            "SPARK_CONF_DIR": str(folder / "conf"),
+            "SPARK_LOCAL_IP": NEAR,
+            "PYSPARK_PYTHON": sys.executable,  # spark.pyspark.python is for spark-submit alone
+        }
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -203,21 +206,27 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, **quiet, "PYTHONPATH": str(ROOT), **more}
 
 
-def _daemon(hosts: Hosts, host: str, folder: Path, name: str, options: list[str]) -> subprocess.Popen[bytes]:
+def _daemon(hosts: Hosts, host: str, folder: Path, java: str, name: str, options: list[str]) -> subprocess.Popen[bytes]:
     import pyspark
 
     from sparksplit.java import java_home
 
     home = Path(pyspark.__file__).parent
-    java = [str(Path(java_home()) / "bin" / "java"), "-Xmx256m", "-XX:-UsePerfData", "-XX:TieredStopAtLevel=1"]
-    java += [f"-Djava.io.tmpdir={folder / 'tmp'}", "-cp", str(home / "jars" / "*"), f"org.apache.spark.deploy.{name}"]
+    # Not java itself: the script also says which Scala this is, without which a worker starts no executor.
+    command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
     with (folder / "daemons.log").open("ab") as log:
         return subprocess.Popen(
-            [*hosts.enter(host), *java, "--host", host, "--webui-port", "0", *options],
+            [*hosts.enter(host), *command, "--host", host, "--webui-port", "0", *options],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            env=environment(SPARK_HOME=str(home), SPARK_LOCAL_IP=host),
+            env=environment(
+                JAVA_HOME=java_home(),
+                SPARK_HOME=str(home),
+                SPARK_LOCAL_IP=host,
+                SPARK_DAEMON_MEMORY="256m",
+                SPARK_DAEMON_JAVA_OPTS=java,
+            ),
         )
 
 
