@@ -5,16 +5,17 @@
 Two network namespaces are the hosts: their only connection is a veth pair that tc limits to so many Mbit/s in each
 direction. Each runs a Spark standalone worker of one core; the master and the driver are on the first. Every way is
 trained there by `sparksplit train`, with two nodes, and before that with both workers on the first host, whose nodes
-exchange over loopback; `single` runs there, too. MLP 784-128-10 (102,000 weights), mini-batches of 128, SGD, the same
-seed, one measurement of each.
+exchange over loopback; `single` runs there, too. Each place is one Spark application, and each run has new nodes. MLP
+784-128-10 (102,000 weights), mini-batches of 128, SGD, the same seed, one measurement of each.
 
 Data: a prepared data set (--data), else MNIST where SPARKSPLIT_DATA names it, else scikit-learn's digits.
 
 seconds is the wall-clock time of the epochs on rank 0 without their validation, exchanges included for all ways;
 rows_per_second is what was trained in it. (In run.json seconds.train and rows_per_second hold the exchanges of `batch`
 and `epoch`, which are part of a step, but not those of `epoch-delayed` and `local`, which are between steps: they
-cannot be compared across ways. They are in the JSON as run_train_seconds and run_rows_per_second.) The time to trace
-and compile is in it, about a second, so that what is short looks slower than it is.
+cannot be compared across ways. They are in the JSON as run_train_seconds and run_rows_per_second.) Tracing is in it,
+some tenths of a second, so that what is short looks slower than it is: more --epochs tell more about loopback.
+sync_seconds is the mean over the nodes of what exchanges took, waiting_seconds the part in which a peer was late.
 
 The last line is one JSON object: mbit; link_mb_per_second, measured with a plain socket in both directions at once;
 rows, one for each way and place; ratio_local_to_batch, rows/s of local H=32 to batch's on two hosts.
@@ -30,6 +31,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +100,10 @@ def _at_least(least: int) -> Any:
 
 def _measure(arguments: argparse.Namespace) -> int:
     """All of it, inside the namespaces."""
-    from benchmarks.slow_link_hosts import FAR, NEAR, Hosts, spark
+    from benchmarks.slow_link_hosts import FAR, NEAR, Hosts, clean_environment, spark
+    from sparksplit.session import spark_session
 
+    clean_environment()
     work, rows = arguments.inside, []
     hosts = Hosts(arguments.mbit)
     rate = hosts.measured()
@@ -107,10 +111,10 @@ def _measure(arguments: argparse.Namespace) -> int:
     data = arguments.data.resolve() if arguments.data else _prepare(work)
     for places, ways in (((NEAR, NEAR), list(WAYS)), ((NEAR, FAR), [way for way in WAYS if way != "single"])):
         count = len(set(places))
-        with spark(hosts, places, work / f"spark{count}") as variables:
+        with spark(hosts, places, work / f"spark{count}"), spark_session("slow_link", 2):
             for way in ways:
                 output = work / f"run{count}" / way
-                _train(way, data, output, arguments.epochs, variables)
+                _train(way, data, output, arguments.epochs)
                 run, epochs = _read(output)
                 row = figures(way, run, epochs, link_name(count, arguments.mbit))
                 expected = 1 if row["nodes"] == 1 else count
@@ -137,11 +141,14 @@ def _prepare(work: Path) -> Path:
     else:
         config = yaml.safe_load((ROOT / "conf" / "quickstart.yaml").read_text())["preprocess"]
         config["input"]["path"] = digits()
-    _sparksplit("preprocess", {**config, "output": str(output)}, work / "preprocess.json", {})
+    _preprocess({**config, "output": str(output)}, work / "preprocess.json")
     return output
 
 
-def _train(way: str, data: Path, output: Path, epochs: int, variables: Mapping[str, str]) -> None:
+def _train(way: str, data: Path, output: Path, epochs: int) -> None:
+    """`sparksplit train` in the Spark session of the place: a new one each time would take longer than the training."""
+    from jobs.train import COMMAND
+
     config = {
         "data": str(data),
         "output": str(output),
@@ -154,26 +161,28 @@ def _train(way: str, data: Path, output: Path, epochs: int, variables: Mapping[s
         **WAYS[way],
     }
     output.parent.mkdir(exist_ok=True)
-    _sparksplit("train", config, output.with_suffix(".json"), variables)
+    file = output.with_suffix(".json")
+    file.write_text(json.dumps(config))
+    with redirect_stdout(sys.stderr):
+        status = COMMAND.main(["--config", str(file)])
+    if status:
+        raise RuntimeError(f"sparksplit train, {way}: ended with {status}")
 
 
-def _sparksplit(command: str, config: dict[str, Any], file: Path, variables: Mapping[str, str]) -> None:
-    """Run the command as a user would. RuntimeError with what it said where it fails."""
-    from benchmarks.slow_link_hosts import environment
-
+def _preprocess(config: dict[str, Any], file: Path) -> None:
+    """`sparksplit preprocess`, as a user would run it. RuntimeError with what it said where it fails."""
     file.write_text(json.dumps(config))
     done = subprocess.run(
-        [sys.executable, "-m", "sparksplit.cli", command, "--config", str(file)],
+        [sys.executable, "-m", "sparksplit.cli", "preprocess", "--config", str(file)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=environment(**variables),
         timeout=TIME_LIMIT,
         check=False,
     )
     if done.returncode:
-        raise RuntimeError(f"sparksplit {command} with {file.name} ended with {done.returncode}:\n{done.stdout}")
+        raise RuntimeError(f"sparksplit preprocess ended with {done.returncode}:\n{done.stdout[-3000:]}")
 
 
 def _read(output: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -114,41 +114,40 @@ class Hosts:
 
         Raises RuntimeError where that is more than the limit.
         """
-        size = self.mbit * 1_000_000 // 8 if self.mbit else 500_000_000
+        size = 3 * self.mbit * 1_000_000 // 8 if self.mbit else 500_000_000
         with socket.create_server((NEAR, 0)) as server, ThreadPoolExecutor(1) as far:
             there = far.submit(self._call, server.getsockname()[1], size)
             server.settimeout(_START_SECONDS)
             connection, _ = server.accept()
-            began = time.perf_counter()
-            _exchange(connection, size)
-            there.result()
-            rate = size / (time.perf_counter() - began) / 1e6
+            rate = min(_exchange(connection, size), there.result()) / 1e6
         if self.mbit and rate > 1.1 * self.mbit / 8:
             raise RuntimeError(f"the link carries {rate:.1f} MB/s, and its limit is {self.mbit} Mbit/s")
         return rate
 
-    def _call(self, port: int, size: int) -> None:
+    def _call(self, port: int, size: int) -> float:
         # Sockets belong to the network of the thread that makes them.
         libc = ctypes.CDLL(None, use_errno=True)
         with Path(f"/proc/{self._far.pid}/ns/net").open() as network:
             if libc.setns(network.fileno(), _CLONE_NEWNET):
                 raise OSError(ctypes.get_errno(), "setns")
-        _exchange(socket.create_connection((NEAR, port), _START_SECONDS), size)
+        return _exchange(socket.create_connection((NEAR, port), _START_SECONDS), size)
 
 
-def _exchange(connection: socket.socket, size: int) -> None:
-    """Send `size` bytes and receive as many, at the same time."""
+def _exchange(connection: socket.socket, size: int) -> float:
+    """Send `size` bytes and receive as many, at the same time; bytes/s received."""
     with connection:
         connection.settimeout(_START_SECONDS)
         sending = Thread(target=connection.sendall, args=(bytes(size),))
         sending.start()
-        left, buffer = size, bytearray(1 << 20)
+        left, buffer, began = size, bytearray(1 << 20), time.perf_counter()
         while left:
             received = connection.recv_into(buffer, min(left, len(buffer)))
             if not received:
                 raise RuntimeError("the link's measurement was cut")
             left -= received
+        seconds = time.perf_counter() - began
         sending.join()
+    return size / seconds
 
 
 def _do(command: list[str]) -> None:
@@ -158,10 +157,10 @@ def _do(command: list[str]) -> None:
 
 
 @contextmanager
-def spark(hosts: Hosts, places: Sequence[str], folder: Path) -> Iterator[dict[str, str]]:
+def spark(hosts: Hosts, places: Sequence[str], folder: Path) -> Iterator[None]:
     """A Spark standalone cluster: a master on the near host, and a worker of one core on each of `places`.
 
-    folder: for Spark's files; is made. Gives the environment in which `sparksplit` uses the cluster.
+    folder: for Spark's files; is made. Meanwhile a `spark_session` of this process uses the cluster.
     """
     for name in ("conf", "tmp"):
         (folder / name).mkdir(parents=True)
@@ -183,6 +182,8 @@ def spark(hosts: Hosts, places: Sequence[str], folder: Path) -> Iterator[dict[st
     }
     lines = "".join(f"{key} {value}\n" for key, value in settings.items())
     (folder / "conf" / "spark-defaults.conf").write_text(lines)
+    # spark.pyspark.python is for spark-submit alone.
+    os.environ.update(SPARK_CONF_DIR=str(folder / "conf"), SPARK_LOCAL_IP=NEAR, PYSPARK_PYTHON=sys.executable)
     with ExitStack() as stack:
         master = _daemon(hosts, NEAR, folder, java, "master.Master", ["--port", str(MASTER_PORT)])
         stack.callback(_end, master)
@@ -191,19 +192,15 @@ def spark(hosts: Hosts, places: Sequence[str], folder: Path) -> Iterator[dict[st
             options = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work{number}")]
             worker = _daemon(hosts, place, folder, java, "worker.Worker", [*options, f"spark://{NEAR}:{MASTER_PORT}"])
             stack.callback(_end, worker)
-        yield {
-            "SPARK_CONF_DIR": str(folder / "conf"),
-            "SPARK_LOCAL_IP": NEAR,
-            "PYSPARK_PYTHON": sys.executable,  # spark.pyspark.python is for spark-submit alone
-        }
+        yield
 
 
-def environment(**more: str) -> dict[str, str]:
-    """This process's variables without what it says about another Spark, with this checkout on Python's path."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_", "HADOOP_"))}
-    kept.pop("MASTER", None)
-    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-    return {**kept, **quiet, "PYTHONPATH": str(ROOT), **more}
+def clean_environment() -> None:
+    """Drop what this process's variables say about another Spark, and put this checkout on the path of all Pythons."""
+    for name in list(os.environ):
+        if name == "MASTER" or name.startswith(("SPARK_", "PYSPARK_", "HADOOP_")):
+            del os.environ[name]
+    os.environ.update(PYTHONPATH=str(ROOT), TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
 
 
 def _daemon(hosts: Hosts, host: str, folder: Path, java: str, name: str, options: list[str]) -> subprocess.Popen[bytes]:
@@ -220,13 +217,14 @@ def _daemon(hosts: Hosts, host: str, folder: Path, java: str, name: str, options
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            env=environment(
-                JAVA_HOME=java_home(),
-                SPARK_HOME=str(home),
-                SPARK_LOCAL_IP=host,
-                SPARK_DAEMON_MEMORY="256m",
-                SPARK_DAEMON_JAVA_OPTS=java,
-            ),
+            env={
+                **os.environ,
+                "JAVA_HOME": java_home(),
+                "SPARK_HOME": str(home),
+                "SPARK_LOCAL_IP": host,
+                "SPARK_DAEMON_MEMORY": "256m",
+                "SPARK_DAEMON_JAVA_OPTS": java,
+            },
         )
 
 
