@@ -1,0 +1,251 @@
+"""Two hosts on one machine, for slow_link.py: network namespaces, the limited link between them, and Spark on both.
+
+Everything lives in a PID namespace and in network namespaces without names, which the kernel ends with their
+processes: `isolated` kills the first process of them, and nothing is left, however the benchmark ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Thread
+
+ROOT = Path(__file__).resolve().parent.parent
+NEAR, FAR = "10.77.0.1", "10.77.0.2"
+"""The hosts' addresses. The driver and Spark's master are on the near one."""
+MASTER_PORT = 7077
+"""Free for certain: the namespace is new."""
+_ISOLATE = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
+_CLONE_NEWNET = 0x40000000  # linux/sched.h
+_START_SECONDS = 60.0
+
+
+def missing(mbit: int) -> str | None:
+    """What two hosts need and this machine lacks, in a line; None where they can be made."""
+    if os.geteuid() != 0:
+        return "needs root, to make network namespaces"
+    for program, package in (
+        ("ip", "iproute2"),
+        ("tc", "iproute2"),
+        ("unshare", "util-linux"),
+        ("nsenter", "util-linux"),
+    ):
+        if shutil.which(program) is None and (program != "tc" or mbit):
+            return f"needs the program {program} (Debian's package {package})"
+    link = "ip link add dev probe type veth peer name other"
+    limit = f" && tc qdisc add dev probe root {' '.join(limits(mbit))}" if mbit else ""
+    tried = subprocess.run([*_ISOLATE, "sh", "-c", link + limit], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        return f"cannot make network namespaces with a limited link here: {' '.join(tried.stderr.split())[:300]}"
+    return None
+
+
+def limits(mbit: int) -> list[str]:
+    """tc's words for a token bucket of `mbit` Mbit/s that holds 5 ms of it, more than a tick of the kernel's clock."""
+    burst = max(32 << 10, mbit * 1_000_000 // 8 // 200)
+    return ["tbf", "rate", f"{mbit}mbit", "burst", str(burst), "latency", "50ms"]
+
+
+def isolated(command: Sequence[str], temporary: Path) -> int:
+    """Run `command` in namespaces of its own; its exit status. Nothing of it is left when this returns or raises.
+
+    temporary: where it keeps its temporary files.
+    """
+    from training.cluster.wire import die_with_parent
+
+    # The shell is the namespace's first process: it collects the orphans.
+    process = subprocess.Popen(
+        [*_ISOLATE, "sh", "-c", '"$@"; exit $?', "sh", *command],
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        start_new_session=True,  # Ctrl-C is for this process, which then ends that one
+        preexec_fn=die_with_parent,  # noqa: PLW1509 (no thread runs yet)
+    )
+    try:
+        return process.wait()
+    finally:
+        _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill the first process of the namespace, and with it all others; `unshare` returns when they are gone."""
+    if process.poll() is None:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for child in children:
+            os.kill(int(child), 9)
+        if not children:
+            process.kill()
+        process.wait()
+
+
+class Hosts:
+    """The near host, which is this process's network, and the far one, joined by a link. Only inside `isolated`."""
+
+    def __init__(self, mbit: int) -> None:
+        """mbit: the most that the link carries in each direction, in Mbit/s; 0: no limit."""
+        self.mbit = mbit
+        holding = ["unshare", "--net", "sh", "-c", "echo; exec sleep infinity"]
+        self._far = subprocess.Popen(holding, stdout=subprocess.PIPE)
+        assert self._far.stdout is not None
+        self._far.stdout.readline()
+        _do(["ip", "link", "add", "dev", "link", "type", "veth", "peer", "name", "link", "netns", str(self._far.pid)])
+        for enter, address in (([], NEAR), (self.enter(FAR), FAR)):
+            _do([*enter, "ip", "address", "add", f"{address}/24", "dev", "link"])
+            for device in ("lo", "link"):
+                _do([*enter, "ip", "link", "set", "dev", device, "up"])
+            if mbit:
+                _do([*enter, "tc", "qdisc", "add", "dev", "link", "root", *limits(mbit)])
+
+    def enter(self, host: str) -> list[str]:
+        """What to put before a command that is to run on `host`."""
+        return ["nsenter", f"--net=/proc/{self._far.pid}/ns/net"] if host == FAR else []
+
+    def measured(self) -> float:
+        """MB/s of the link in each direction, with both in use, as a ring uses it.
+
+        Raises RuntimeError where that is more than the limit.
+        """
+        size = 3 * self.mbit * 1_000_000 // 8 if self.mbit else 500_000_000
+        with socket.create_server((NEAR, 0)) as server, ThreadPoolExecutor(1) as far:
+            there = far.submit(self._call, server.getsockname()[1], size)
+            server.settimeout(_START_SECONDS)
+            connection, _ = server.accept()
+            rate = min(_exchange(connection, size), there.result()) / 1e6
+        if self.mbit and rate > 1.1 * self.mbit / 8:
+            raise RuntimeError(f"the link carries {rate:.1f} MB/s, and its limit is {self.mbit} Mbit/s")
+        return rate
+
+    def _call(self, port: int, size: int) -> float:
+        # Sockets belong to the network of the thread that makes them.
+        libc = ctypes.CDLL(None, use_errno=True)
+        with Path(f"/proc/{self._far.pid}/ns/net").open() as network:
+            if libc.setns(network.fileno(), _CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), "setns")
+        return _exchange(socket.create_connection((NEAR, port), _START_SECONDS), size)
+
+
+def _exchange(connection: socket.socket, size: int) -> float:
+    """Send `size` bytes and receive as many, at the same time; bytes/s received."""
+    with connection:
+        connection.settimeout(_START_SECONDS)
+        sending = Thread(target=connection.sendall, args=(bytes(size),))
+        sending.start()
+        left, buffer, began = size, bytearray(1 << 20), time.perf_counter()
+        while left:
+            received = connection.recv_into(buffer, min(left, len(buffer)))
+            if not received:
+                raise RuntimeError("the link's measurement was cut")
+            left -= received
+        seconds = time.perf_counter() - began
+        sending.join()
+    return size / seconds
+
+
+def _do(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {' '.join(done.stderr.split())}")
+
+
+@contextmanager
+def spark(hosts: Hosts, places: Sequence[str], folder: Path) -> Iterator[None]:
+    """A Spark standalone cluster: a master on the near host, and a worker of one core on each of `places`.
+
+    folder: for Spark's files; is made. Meanwhile a `spark_session` of this process uses the cluster.
+    """
+    for name in ("conf", "tmp"):
+        (folder / name).mkdir(parents=True)
+    java = f"-XX:-UsePerfData -XX:TieredStopAtLevel=1 -Djava.io.tmpdir={folder / 'tmp'}"
+    settings = {
+        "spark.master": f"spark://{NEAR}:{MASTER_PORT}",
+        "spark.driver.host": NEAR,
+        "spark.driver.bindAddress": NEAR,
+        "spark.driver.extraJavaOptions": java,
+        "spark.dynamicAllocation.enabled": "false",
+        "spark.executor.cores": "1",
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": java,
+        "spark.executorEnv.PYTHONPATH": str(ROOT),
+        "spark.local.dir": str(folder / "local"),
+        "spark.speculation": "false",
+        "spark.task.cpus": "1",
+        "spark.ui.enabled": "false",
+    }
+    lines = "".join(f"{key} {value}\n" for key, value in settings.items())
+    (folder / "conf" / "spark-defaults.conf").write_text(lines)
+    # spark.pyspark.python is for spark-submit alone.
+    os.environ.update(SPARK_CONF_DIR=str(folder / "conf"), SPARK_LOCAL_IP=NEAR, PYSPARK_PYTHON=sys.executable)
+    with ExitStack() as stack:
+        master = _daemon(hosts, NEAR, folder, java, "master.Master", ["--port", str(MASTER_PORT)])
+        stack.callback(_end, master)
+        _await_port(master, folder)
+        for number, place in enumerate(places):
+            options = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work{number}")]
+            worker = _daemon(hosts, place, folder, java, "worker.Worker", [*options, f"spark://{NEAR}:{MASTER_PORT}"])
+            stack.callback(_end, worker)
+        yield
+
+
+def clean_environment() -> None:
+    """Drop what this process's variables say about another Spark, and put this checkout on the path of all Pythons."""
+    for name in list(os.environ):
+        if name == "MASTER" or name.startswith(("SPARK_", "PYSPARK_", "HADOOP_")):
+            del os.environ[name]
+    os.environ.update(PYTHONPATH=str(ROOT), TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
+
+
+def _daemon(hosts: Hosts, host: str, folder: Path, java: str, name: str, options: list[str]) -> subprocess.Popen[bytes]:
+    import pyspark
+
+    from sparksplit.java import java_home
+
+    home = Path(pyspark.__file__).parent
+    # Not java itself: the script also says which Scala this is, without which a worker starts no executor.
+    command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
+    with (folder / "daemons.log").open("ab") as log:
+        return subprocess.Popen(
+            [*hosts.enter(host), *command, "--host", host, "--webui-port", "0", *options],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={
+                **os.environ,
+                "JAVA_HOME": java_home(),
+                "SPARK_HOME": str(home),
+                "SPARK_LOCAL_IP": host,
+                "SPARK_DAEMON_MEMORY": "256m",
+                "SPARK_DAEMON_JAVA_OPTS": java,
+            },
+        )
+
+
+def _await_port(master: subprocess.Popen[bytes], folder: Path) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
+        try:
+            socket.create_connection((NEAR, MASTER_PORT), 1).close()
+        except OSError:
+            if master.poll() is not None or time.monotonic() > deadline:
+                said = (folder / "daemons.log").read_text()[-2000:]
+                raise RuntimeError(f"Spark's master did not start:\n{said}") from None
+            time.sleep(0.1)
+        else:
+            return
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
