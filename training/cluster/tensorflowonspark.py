@@ -155,11 +155,11 @@ class NodeTask:
         if task.attemptNumber() > 0:
             # The first attempt has reserved its place: a second one would reserve twice.
             raise RuntimeError("the tasks that hold nodes are not retried; the first attempt's error is the cause")
-        environment = dict(os.environ)
-        modules = import_tensorflowonspark()
-        modules.util.get_ip_address = lambda: own_address_towards(self.post.driver)
-        modules.node.TFSparkNode.mgr = None
+        environment, modules = dict(os.environ), None
         try:
+            modules = import_tensorflowonspark()
+            modules.util.get_ip_address = lambda: own_address_towards(self.post.driver)
+            modules.node.TFSparkNode.mgr = None
             cloudpickle.loads(self.pickled)(rows)
         except NodeEnded:
             raise
@@ -170,7 +170,8 @@ class NodeTask:
             line.close()
             raise
         finally:
-            modules.node.TFSparkNode.mgr = None
+            if modules is not None:
+                modules.node.TFSparkNode.mgr = None
             os.environ.clear()
             os.environ.update(environment)
         return ()

@@ -13,8 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import TaskContext
 
-from training.cluster.tensorflowonspark import _first_cause, _reservation_server, import_tensorflowonspark
+from training.cluster import tensorflowonspark
+from training.cluster.channel import Channel
+from training.cluster.line import Post
+from training.cluster.tensorflowonspark import NodeTask, _first_cause, _reservation_server, import_tensorflowonspark
 
 
 @pytest.fixture
@@ -90,3 +94,28 @@ def test_the_import_brings_no_tensorflow_and_leaves_logging_alone() -> None:
 )
 def test_sparks_errors_become_one_line(text: str, line: str) -> None:
     assert _first_cause(text) == line
+
+
+def test_an_executor_without_a_package_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark would show the last attempt's error only, which names none."""
+
+    class Task:
+        attemptNumber = partitionId = staticmethod(lambda: 0)  # noqa: N815
+
+    def missing() -> None:
+        raise ModuleNotFoundError("No module named 'tensorflowonspark'")
+
+    monkeypatch.setattr(TaskContext, "get", Task)
+    monkeypatch.setattr(tensorflowonspark, "import_tensorflowonspark", missing)
+    channel = Channel("127.0.0.1", 1)
+    try:
+        with pytest.raises(ModuleNotFoundError):
+            NodeTask(b"", Post(channel.address, channel.secret, -1, "task"))([0])
+        give_up = time.monotonic() + 10
+        while channel.records[0].error is None:
+            assert time.monotonic() < give_up
+            time.sleep(0.01)
+        wanted = "before its start: ModuleNotFoundError: No module named 'tensorflowonspark'"
+        assert channel.records[0].error[1:] == ("own", wanted)
+    finally:
+        channel.close()
