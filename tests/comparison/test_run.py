@@ -73,6 +73,7 @@ def test_the_same_call_again_does_nothing(done, digits, capsys):
         compared(digits, output, virtual=[4], epochs=8)
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_no_number_counts_as_diverged_and_the_others_go_on(spark, digits, tmp_path, capsys):
     wild = {"split": "batch", "optimizer": {"name": "sgd", "learning_rate": 1e9}}
     results = compared(digits, tmp_path / "out", ways=["single", wild, "epoch"], seeds=1)
@@ -82,6 +83,7 @@ def test_a_loss_that_is_no_number_counts_as_diverged_and_the_others_go_on(spark,
     assert "the loss is" in results["diverged"][0]["diverged"]
 
 
+@pytest.mark.slow
 def test_a_failing_run_keeps_those_that_have_finished(spark, digits, tmp_path):
     """Here the last run's transform fails; the mended comparison does not repeat the others."""
     mine = tmp_path / "mine.py"

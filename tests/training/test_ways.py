@@ -138,6 +138,7 @@ def test_local_is_what_numpy_says(spark, data, tmp_path, nodes, every, outer):
     assert result["ledger"] == {**result["ledger"], "exact": True, "rows": EPOCHS * ROWS}
 
 
+@pytest.mark.slow
 def test_local_goes_on_from_batch(spark, data, tmp_path):
     """Post-local SGD: ten updates fall into two epochs of seven."""
     settings = {
@@ -339,6 +340,7 @@ def test_virtual_nodes_are_real_ones(spark, digits, tmp_path, split, more):
     assert virtual["sync_bytes_per_node"] == pytest.approx(real["sync_bytes_per_node"], rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", ["epoch-delayed", "local"])
 def test_virtual_nodes_that_spark_feeds(spark, digits, tmp_path, split):
     """More of them than the test cluster could hold; rows from the spool, and from a file mapped into memory."""
