@@ -218,7 +218,7 @@ print(json.dumps({
     "catchup": dag.catchup,
     "max_active_runs": dag.max_active_runs,
     "doc": dag.doc_md[:40],
-    "schedule": f"{type(dag.timetable).__name__} {dag.timetable.summary}",
+    "schedule": str(dag.schedule),
     "tasks": {task.task_id: {
         "inlets": [asset.uri for asset in task.inlets],
         "outlets": [asset.uri for asset in task.outlets],

@@ -1,6 +1,6 @@
 """Runs in Airflow's environment: one run of a DAG for a date (`airflow dags test` knows no `run_after` but now).
 
-python run_dag.py DAG DATE: the run has no logical date, as if an asset had triggered it. Exits as `airflow dags test` does.
+python run_dag.py DAG DATE: the run has no logical date, as if an asset had triggered it. Exits as `dags test` does.
 """
 
 from __future__ import annotations
