@@ -172,6 +172,12 @@ class Site:
         with sqlite3.connect(self.folder / "home" / "airflow.db") as database:
             return database.execute(sql).fetchall()
 
+    def events(self) -> list[tuple[str, dict[str, str]]]:
+        """The assets' events: (address, extra)."""
+        joined = "asset_event join asset on asset.id = asset_id"
+        found = self.query(f"select asset.uri, asset_event.extra from {joined} order by asset_event.id")
+        return [(uri, json.loads(extra)) for uri, extra in found]
+
     def tasks(self) -> dict[str, tuple[str, int]]:
         """State and tries of the last run's tasks."""
         last = "(select run_id from dag_run order by id desc limit 1)"

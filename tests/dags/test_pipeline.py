@@ -96,13 +96,8 @@ def test_a_run_leaves_everything_and_the_same_date_again_changes_nothing(site: S
     metrics = json.loads((site.out / "predictions" / DATE / "metrics.json").read_text())
     assert run["ledger"]["exact"] and metrics["accuracy"] > 0.9 and metrics["model"]["run_id"] == run["run_id"]
 
-    events = (
-        "select asset.uri, asset_event.extra from asset_event join asset on asset.id = asset_id order by asset_event.id"
-    )
     written = [(str(site.out / name), str(site.out / name / DATE)) for name in ("prepared", "runs", "predictions")]
-    assert [(uri, json.loads(extra)) for uri, extra in site.query(events)] == [
-        (uri, {"path": path, "date": DATE}) for uri, path in written
-    ]
+    assert site.events() == [(uri, {"path": path, "date": DATE}) for uri, path in written]
     # What a scheduler would now start.
     assert site.query("select target_dag_id from asset_dag_run_queue") == [("after_predictions",)]
 
