@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 _FOLDER = Path(__file__).parent
 _SECONDS = 2400  # the first test may have to install Airflow; two busy cores
 _RUN_SECONDS = 700.0  # idle: one minute
+COMMANDS = ("preprocess", "train", "predict", "compare")
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +56,8 @@ class Site:
         self.out = folder / "out"
         self.dags = folder / "dags"
         self.dags.mkdir()
-        shutil.copy(ROOT / "dags" / "sparksplit_pipeline.py", self.dags)
+        for file in (ROOT / "dags").glob("*.py"):
+            shutil.copy(file, self.dags)
         self.settings: dict[str, Any] = self._settings()
         kept = {
             name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "SPARK_", "PYTHON"))
@@ -78,8 +80,11 @@ class Site:
             "preprocess": ["output"],
             "train": ["data", "output"],
             "predict": ["model", "input", "output"],
+            "compare": ["data", "output"],
         }.items():
             content = configs[command] | dict.fromkeys(keys, "filled in")
+            if command == "compare":  # seconds, beside those that the nodes take to start
+                content |= {"ways": ["single", "batch", "epoch"], "virtual": [], "epochs": 2}
             (folder / f"{command}.yaml").write_text(yaml.safe_dump(content))
         # A local cluster writes into $SPARK_HOME/work, and sparksplit's environment may be shared.
         (folder / "spark").mkdir()
@@ -91,9 +96,10 @@ class Site:
         shutil.copy(digits(), folder / "raw" / "digits.csv.gz")
         return {
             "schedule": "@daily",
+            "compare_schedule": "@weekly",
             "raw": str(folder / "raw"),
             "base": str(self.out),
-            "config": {name: str(folder / f"{name}.yaml") for name in ("preprocess", "train", "predict")},
+            "config": {name: str(folder / f"{name}.yaml") for name in COMMANDS},
             "home": str(ROOT),
             "spark_submit": str(Path(sys.executable).with_name("spark-submit")),
             "python": sys.executable,
@@ -112,7 +118,7 @@ class Site:
             },
             "retries": 3,
             "retry_minutes": 0.02,
-            "timeout_hours": {"preprocess": 1, "train": 1, "predict": 1},
+            "timeout_hours": dict.fromkeys(COMMANDS, 1),
         }
 
     def train_for(self, epochs: int, **keys: str) -> None:
@@ -157,14 +163,20 @@ class Site:
         """The exit status of the command `airflow`."""
         return self.call("-m", "airflow", *arguments)
 
-    def run(self, date: str) -> int:
+    def run(self, date: str, dag: str = "sparksplit_pipeline") -> int:
         """One run of the DAG for `date`."""
-        return self.call(str(_FOLDER / "run_dag.py"), date)
+        return self.call(str(_FOLDER / "run_dag.py"), dag, date)
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Rows of Airflow's database."""
         with sqlite3.connect(self.folder / "home" / "airflow.db") as database:
             return database.execute(sql).fetchall()
+
+    def events(self) -> list[tuple[str, dict[str, str]]]:
+        """The assets' events: (address, extra)."""
+        joined = "asset_event join asset on asset.id = asset_id"
+        found = self.query(f"select asset.uri, asset_event.extra from {joined} order by asset_event.id")
+        return [(uri, json.loads(extra)) for uri, extra in found]
 
     def tasks(self) -> dict[str, tuple[str, int]]:
         """State and tries of the last run's tasks."""
@@ -199,6 +211,41 @@ class Site:
             for process in left:
                 process.kill()
             psutil.wait_procs(left, timeout=5)
+
+
+IMPORT = """
+import json, pathlib, runpy, sys
+sys.path.append(str(pathlib.Path(sys.argv[1]).parent))  # as Airflow does
+dag = runpy.run_path(sys.argv[1])["DAG_OBJECT"]
+foreign = {"pyspark", "tensorflow", "sparksplit", "hdfs_io", "training", "numpy", "pandas"}
+print(json.dumps({
+    "foreign": sorted(foreign & set(sys.modules)),
+    "order": [task.task_id for task in dag.topological_sort()],
+    "catchup": dag.catchup,
+    "max_active_runs": dag.max_active_runs,
+    "doc": dag.doc_md[:40],
+    "schedule": str(dag.schedule),
+    "tasks": {task.task_id: {
+        "inlets": [asset.uri for asset in task.inlets],
+        "outlets": [asset.uri for asset in task.outlets],
+        "retries": task.retries,
+        "retry_delay": task.retry_delay.total_seconds(),
+        "timeout": task.execution_timeout.total_seconds(),
+        "conf": task.conf,
+        "arguments": task.application_args,
+        "files": task.files,
+    } for task in dag.tasks},
+}))
+"""
+
+
+def imported(
+    python: Path, home: Path, dag: str = "sparksplit_pipeline", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """The DAG as a bare Python of Airflow's environment imports it, with an empty folder for Airflow's home."""
+    command = [str(python), "-c", IMPORT, str(ROOT / "dags" / f"{dag}.py")]
+    environment = {"PATH": "/usr/bin:/bin", "AIRFLOW_HOME": str(home), **environment}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
 
 
 @pytest.fixture

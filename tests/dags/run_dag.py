@@ -1,6 +1,6 @@
-"""Runs in Airflow's environment: one run of the DAG for a date (`airflow dags test` knows no `run_after` but now).
+"""Runs in Airflow's environment: one run of a DAG for a date (`airflow dags test` knows no `run_after` but now).
 
-python run_dag.py DATE: the run has no logical date, as if an asset had triggered it. Exits as `airflow dags test` does.
+python run_dag.py DAG DATE: the run has no logical date, as if an asset had triggered it. Exits as `dags test` does.
 """
 
 from __future__ import annotations
@@ -11,6 +11,6 @@ from datetime import UTC, datetime
 from airflow.utils.cli import get_bagged_dag
 
 if __name__ == "__main__":
-    after = datetime.fromisoformat(sys.argv[1]).replace(tzinfo=UTC)
-    run = get_bagged_dag(None, "sparksplit_pipeline").test(run_after=after, logical_date=None)
+    after = datetime.fromisoformat(sys.argv[2]).replace(tzinfo=UTC)
+    run = get_bagged_dag(None, sys.argv[1]).test(run_after=after, logical_date=None)
     sys.exit(0 if run.state == "success" else 1)

@@ -6,45 +6,13 @@ import gzip
 import json
 import re
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.dags.conftest import ROOT, Site, eventually
+from tests.dags.conftest import ROOT, Site, eventually, imported
 
 DATE = "2026-01-02"
-
-IMPORT = """
-import json, runpy, sys
-dag = runpy.run_path(sys.argv[1])["DAG_OBJECT"]
-foreign = {"pyspark", "tensorflow", "sparksplit", "hdfs_io", "training", "numpy", "pandas"}
-print(json.dumps({
-    "foreign": sorted(foreign & set(sys.modules)),
-    "order": [task.task_id for task in dag.topological_sort()],
-    "catchup": dag.catchup,
-    "max_active_runs": dag.max_active_runs,
-    "doc": dag.doc_md[:40],
-    "schedule": type(dag.timetable).__name__,
-    "tasks": {task.task_id: {
-        "inlets": [asset.uri for asset in task.inlets],
-        "outlets": [asset.uri for asset in task.outlets],
-        "retries": task.retries,
-        "retry_delay": task.retry_delay.total_seconds(),
-        "timeout": task.execution_timeout.total_seconds(),
-        "conf": task.conf,
-        "arguments": task.application_args,
-        "files": task.files,
-    } for task in dag.tasks},
-}))
-"""
-
-
-def imported(python: Path, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The DAG as a bare Python of Airflow's environment imports it, with an empty folder for Airflow's home."""
-    command = [str(python), "-c", IMPORT, str(ROOT / "dags" / "sparksplit_pipeline.py")]
-    environment = {"PATH": "/usr/bin:/bin", "AIRFLOW_HOME": str(home), **environment}
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
 
 
 def test_the_shipped_settings_make_the_dag_without_spark(python: Path, tmp_path: Path) -> None:
@@ -91,6 +59,9 @@ def test_cluster_mode_and_a_schedule_by_asset(python: Path, tmp_path: Path) -> N
         ("retries: 3", "retry: 3", "retries: is missing"),
         ("retries: 3", "retries: 3\nqueue: default", "queue: unknown key"),
         ("  train: 12", "  trian: 12", "timeout_hours.train: is missing"),
+        ("compare_schedule:", "compare_scheduled:", "compare_schedule: is missing"),
+        ("  compare: conf/compare-mlp.yaml\n", "", "config.compare: is missing"),
+        ("  compare: 12", "  compare: 12\n  check: 1", "timeout_hours.check: unknown key"),
         ("deploy_mode: client", "deploy_mode: yarn", "deploy_mode: must be client or cluster (is yarn)"),
     ],
 )
@@ -125,13 +96,8 @@ def test_a_run_leaves_everything_and_the_same_date_again_changes_nothing(site: S
     metrics = json.loads((site.out / "predictions" / DATE / "metrics.json").read_text())
     assert run["ledger"]["exact"] and metrics["accuracy"] > 0.9 and metrics["model"]["run_id"] == run["run_id"]
 
-    events = (
-        "select asset.uri, asset_event.extra from asset_event join asset on asset.id = asset_id order by asset_event.id"
-    )
     written = [(str(site.out / name), str(site.out / name / DATE)) for name in ("prepared", "runs", "predictions")]
-    assert [(uri, json.loads(extra)) for uri, extra in site.query(events)] == [
-        (uri, {"path": path, "date": DATE}) for uri, path in written
-    ]
+    assert site.events() == [(uri, {"path": path, "date": DATE}) for uri, path in written]
     # What a scheduler would now start.
     assert site.query("select target_dag_id from asset_dag_run_queue") == [("after_predictions",)]
 
@@ -188,14 +154,14 @@ def test_a_killed_spark_submit_is_retried_and_resumes(site: Site) -> None:
 def test_a_run_whose_predecessor_still_trains_takes_over(site: Site) -> None:
     """Airflow's task is killed, its spark-submit is not: nobody watches it any more, and nobody ends it."""
     slow = site.train_slowly(60)
-    running = site.start(str(Path(__file__).with_name("run_dag.py")), DATE)
+    running = site.start(str(Path(__file__).with_name("run_dag.py")), "sparksplit_pipeline", DATE)
     eventually(lambda: running.poll() is not None or list(site.out.glob("runs/*/checkpoints/update-*")))
     running.kill()
     running.wait()
     (orphan,) = site.processes("java", "jobs/train.py")
     (owner,) = site.out.glob("runs/*/_OWNER")
     first = owner.read_text()
-    successor = site.start(str(Path(__file__).with_name("run_dag.py")), DATE)
+    successor = site.start(str(Path(__file__).with_name("run_dag.py")), "sparksplit_pipeline", DATE)
     eventually(lambda: successor.poll() is not None or owner.read_text() != first)
     assert orphan.is_running()
     slow.unlink()

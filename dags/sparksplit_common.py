@@ -1,0 +1,148 @@
+"""What sparksplit's DAGs share: the site's settings, and tasks that submit a command and tell what it has written.
+
+Not a DAG file, and it must not become one: a DAG that another file imports would be registered as that file's, too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import yaml
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import DAG, Asset
+from airflow.sdk.exceptions import AirflowFailException
+
+DATE = "{{ dag_run.run_after | ds }}"  # `ds` itself is undefined where an asset started the run
+KEYS = {
+    *("schedule", "compare_schedule", "raw", "base", "config", "home", "spark_submit", "python", "environment"),
+    *("deploy_mode", "spark", "retries", "retry_minutes", "timeout_hours"),
+}
+COMMANDS = {"preprocess", "train", "predict", "compare"}
+
+# The status of a command that was given something wrong, as spark-submit (client) and YARN (cluster mode) report it.
+_WRONG = re.compile(r"Error code is: 2\.|User application exited with (?:status )?2\b")
+
+
+class SparksplitOperator(SparkSubmitOperator):
+    """spark-submit, where exit status 2 fails without a retry, and the outlets' events tell what was written.
+
+    folder: the command's output (templated)
+    report: the name of a page in that folder, whose address the events have, too
+    """
+
+    template_fields = (*SparkSubmitOperator.template_fields, "folder")
+
+    def __init__(self, *, folder: str, report: str | None = None, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.folder = folder
+        self.report = report
+
+    def execute(self, context: Any) -> None:
+        """Submit, and wait. Raises AirflowFailException where the configuration or the input is wrong."""
+        try:
+            super().execute(context)
+        except Exception as error:
+            if _WRONG.search(str(error)):
+                raise AirflowFailException(
+                    f"{self.task_id}: the configuration or the input is wrong (see the last line of sparksplit above);"
+                    " a retry would fail alike"
+                ) from error
+            raise
+        extra = {"path": self.folder, "date": context["dag_run"].run_after.strftime("%Y-%m-%d")}
+        if self.report:
+            extra["report"] = f"{self.folder}/{self.report}"
+        for asset in self.outlets:
+            context["outlet_events"][asset].extra = extra
+
+
+def settings() -> dict[str, Any]:
+    """The content of conf/airflow.yaml, or of the file that SPARKSPLIT_PIPELINE names.
+
+    Raises ValueError, which Airflow shows as the DAG's import error, for keys that are unknown or missing.
+    """
+    file = Path(
+        os.environ.get("SPARKSPLIT_PIPELINE") or Path(__file__).resolve().parent.parent / "conf" / "airflow.yaml"
+    )
+    found = yaml.safe_load(file.read_text(encoding="utf-8"))
+    if not isinstance(found, dict):
+        raise ValueError(f"{file}: must be a mapping of keys to values")
+    sections = (
+        (found, KEYS, ""),
+        (found.get("config"), COMMANDS, "config."),
+        (found.get("timeout_hours"), COMMANDS, "timeout_hours."),
+    )
+    for section, keys, prefix in sections:
+        for key in sorted(keys ^ set(section or ())):
+            raise ValueError(f"{file}: {prefix}{key}: {'is missing' if key in keys else 'unknown key'}")
+    if found["deploy_mode"] not in ("client", "cluster"):
+        raise ValueError(f"{file}: deploy_mode: must be client or cluster (is {found['deploy_mode']})")
+    found["base"] = found["base"].rstrip("/")
+    found["home"] = Path(found["home"] or Path(__file__).resolve().parent.parent)
+    return found
+
+
+def triggers(schedule: str | None) -> list[Asset]:
+    """The asset that a schedule of the settings names, if it does."""
+    return [Asset(schedule)] if "://" in (schedule or "") else []
+
+
+def new_dag(site: dict[str, Any], dag_id: str, schedule: str | None, description: str, doc: str | None) -> DAG:
+    """A DAG without tasks, whose tasks are submitted as the site's settings say."""
+    on_cluster = site["deploy_mode"] == "cluster"
+    return DAG(
+        dag_id,
+        description=description,
+        doc_md=doc,
+        schedule=triggers(schedule) or schedule,
+        start_date=datetime(2026, 1, 1, tzinfo=UTC),
+        catchup=False,
+        max_active_runs=1,
+        tags=["sparksplit"],
+        default_args={
+            "conn_id": "spark_default",
+            "spark_binary": str(site["home"] / site["spark_submit"]),
+            "env_vars": {"PYSPARK_PYTHON": str(site["home"] / site["python"]), **site["environment"]},
+            # Airflow tries again; YARN doing so by itself would be a second layer.
+            "conf": {"spark.yarn.maxAppAttempts": "1", **{key: str(value) for key, value in site["spark"].items()}},
+            "deploy_mode": site["deploy_mode"],
+            # In cluster mode a retry finds the application that is still running, and watches that.
+            "yarn_track_via_rm_api": on_cluster,
+            "retries": site["retries"],
+            "retry_delay": timedelta(minutes=site["retry_minutes"]),
+        },
+    )
+
+
+def command(
+    site: dict[str, Any],
+    name: str,
+    reads: list[Asset],
+    writes: Asset,
+    *switches: str,
+    report: str | None = None,
+    **paths: str,
+) -> SparksplitOperator:
+    """The task that runs the command `name` into the folder DATE of the asset that it writes.
+
+    paths: other keys of its configuration to be filled in
+    """
+    on_cluster, config = site["deploy_mode"] == "cluster", site["home"] / site["config"][name]
+    folder = f"{site['base']}/{writes.name.rpartition('/')[2]}/{DATE}"
+    sets = [text for key, path in {**paths, "output": folder}.items() for text in ("--set", f"{key}={path}")]
+    return SparksplitOperator(
+        task_id=name,
+        folder=folder,
+        report=report,
+        application=str(site["home"] / "jobs" / f"{name}.py"),
+        # On YARN the driver has no checkout, but the files that were sent along.
+        files=str(config) if on_cluster else None,
+        application_args=["--config", config.name if on_cluster else str(config), *sets, *switches],
+        name=f"sparksplit-{name}-{DATE}",
+        inlets=reads,
+        outlets=[writes],
+        execution_timeout=timedelta(hours=site["timeout_hours"][name]),
+    )
