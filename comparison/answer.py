@@ -24,12 +24,10 @@ def answer(results: Results) -> dict[str, Any]:
     return {"text": text, "conditions": _conditions(results, rows), "certainty": _certainty(results, quantity)}
 
 
-def _seconds(row: Row) -> float | None:
-    """To the target, where every run reached it, else of the whole training."""
+def _to_target(row: Row) -> float | None:
+    """Seconds to the target, where every run reached it."""
     to = row["to_target"]
-    if to is None:
-        return float(row["seconds"])
-    return to["seconds"] if to["reached"] == row["runs"] else None
+    return to["seconds"] if to is not None and to["reached"] == row["runs"] else None
 
 
 def _pair(results: Results, row: Row, against: str) -> Mapping[str, Any] | None:
@@ -45,10 +43,13 @@ def _as_good(results: Results, row: Row) -> bool:
 
 
 def _which(results: Results, single: Row, several: Sequence[Row], quantity: Quantity) -> str:
-    alone = _seconds(single)
-    goal = "to the target" if single["to_target"] is not None else "in all"
-    times = [(seconds, row) for row in several if (seconds := _seconds(row)) is not None]
-    if alone is None or not times:
+    # A target that one node itself misses says nothing about the others: then the whole training counts.
+    to_target = _to_target(single)
+    alone = float(single["seconds"]) if to_target is None else to_target
+    goal = "in all" if to_target is None else "to the target"
+    found = [(float(row["seconds"]) if to_target is None else _to_target(row), row) for row in several]
+    times = [(seconds, row) for seconds, row in found if seconds is not None]
+    if not times:
         target = _target(results, quantity)
         return f"Stay on one node: no way on several reached the target of {target} in every run."
     seconds, fastest = min(times, key=lambda item: item[0])

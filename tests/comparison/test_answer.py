@@ -82,6 +82,12 @@ def test_a_target_that_not_every_run_reaches_is_not_reached():
     )
 
 
+def test_a_target_that_one_node_misses_is_no_measure():
+    table = [row("single", 1, 10.0, 0.97, reached=4), row("batch", 2, 6.0, 0.97, reached=3)]
+    first = answered(table, [pair("batch", "single", "no difference")])["text"][0]
+    assert first.startswith("Split the work by `batch` on 2 nodes: it takes 12.0 s in all, where one node takes 20.0 s")
+
+
 def test_how_sure_it_is():
     table = [SINGLE, row("batch", 2, 6.0, 0.97)]
     pairs = [pair("batch", "single", "no difference"), pair("epoch", "single", "undecided")]
