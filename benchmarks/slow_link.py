@@ -10,11 +10,8 @@ exchange over loopback; `single` runs there, too. Each place is one Spark applic
 
 Data: a prepared data set (--data), else MNIST where SPARKSPLIT_DATA names it, else scikit-learn's digits.
 
-seconds is the wall-clock time of the epochs on rank 0 without their validation, exchanges included for all ways;
-rows_per_second is what was trained in it. (In run.json seconds.train and rows_per_second hold the exchanges of `batch`
-and `epoch`, which are part of a step, but not those of `epoch-delayed` and `local`, which are between steps: they
-cannot be compared across ways. They are in the JSON as run_train_seconds and run_rows_per_second.) Tracing is in it,
-some tenths of a second, so that what is short looks slower than it is: more --epochs tell more about loopback.
+seconds (train and feed) and rows_per_second are run.json's: exchanges are part of them for all ways, making graphs and
+validation are not.
 sync_seconds is the mean over the nodes of what exchanges took, waiting_seconds the part in which a peer was late.
 
 The last line is one JSON object: mbit; link_mb_per_second, measured with a plain socket in both directions at once;
@@ -115,8 +112,8 @@ def _measure(arguments: argparse.Namespace) -> int:
             for way in ways:
                 output = work / f"run{count}" / way
                 _train(way, data, output, arguments.epochs)
-                run, epochs = _read(output)
-                row = figures(way, run, epochs, link_name(count, arguments.mbit))
+                run = _read(output)
+                row = figures(way, run, link_name(count, arguments.mbit))
                 expected = 1 if row["nodes"] == 1 else count
                 if row["hosts"] != expected:
                     raise RuntimeError(f"{way} ran on {row['hosts']} hosts, not {expected}: {run['hosts']}")
@@ -185,12 +182,12 @@ def _preprocess(config: dict[str, Any], file: Path) -> None:
         raise RuntimeError(f"sparksplit preprocess ended with {done.returncode}:\n{done.stdout[-3000:]}")
 
 
-def _read(output: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """run.json, and the records of metrics.jsonl."""
-    run = json.loads((output / "run.json").read_text())
+def _read(output: Path) -> dict[str, Any]:
+    """run.json."""
+    run: dict[str, Any] = json.loads((output / "run.json").read_text())
     if not run["ledger"]["exact"]:
         raise RuntimeError(f"the ledger is not exact: {run['ledger']}")
-    return run, [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    return run
 
 
 def link_name(hosts: int, mbit: int) -> str:
@@ -200,24 +197,21 @@ def link_name(hosts: int, mbit: int) -> str:
     return f"{mbit} Mbit/s" if mbit else "not limited"
 
 
-def figures(way: str, run: Mapping[str, Any], epochs: Sequence[Mapping[str, Any]], link: str) -> dict[str, Any]:
-    """A row of the JSON line, from run.json and metrics.jsonl. accuracy: of the test split, else of validation."""
+def figures(way: str, run: Mapping[str, Any], link: str) -> dict[str, Any]:
+    """A row of the JSON line, from run.json. accuracy: of the test split, else of validation."""
     spent = run["seconds"]
-    seconds = sum(epoch["seconds"]["total"] for epoch in epochs) - spent["validation"]
     metrics = run["metrics"]
     return {
         "way": way,
         "nodes": run["nodes"],
         "hosts": len(set(run["hosts"])),
         "link": link,
-        "seconds": round(seconds, 3),
-        "rows_per_second": round(sum(epoch["rows"] for epoch in epochs) / seconds, 1),
+        "seconds": round(spent["train"] + spent["feed"], 3),
+        "rows_per_second": run["rows_per_second"],
         "sync_seconds": spent["sync"],
         "waiting_seconds": spent["waiting"],
         "bytes_per_node": run["sync_bytes_per_node"],
         "accuracy": metrics["test"].get("accuracy") or metrics.get("validation", {}).get("accuracy", [None])[-1],
-        "run_train_seconds": spent["train"],
-        "run_rows_per_second": run["rows_per_second"],
     }
 
 
