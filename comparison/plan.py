@@ -72,11 +72,17 @@ def plan(config: CompareConfig) -> list[Run]:
             continue
         if isinstance(nodes, dict) and values["split"] == "batch":
             continue  # is `single`, whatever the number of nodes
-        own = {"split": SINGLE, "nodes": 1} if alone else {**values, "nodes": nodes}
-        name = SINGLE if alone else label(values)
+        own = _alone(values) if alone else {**values, "nodes": nodes}
+        name = label({key: value for key, value in own.items() if key != "nodes"})
         key = _key(name, number, isinstance(nodes, dict), seed)
         runs.setdefault(key, Run(key, name, _config(config, place, {**own, "seed": seed, "epochs": total})))
     return sorted(runs.values(), key=lambda run: (run.config.virtual, run.config.node_count))
+
+
+def _alone(values: dict[str, Any]) -> dict[str, Any]:
+    """What a way is on one node: `single`, with what is said of other things than the nodes' agreement."""
+    rest = {key: value for key, value in values.items() if key not in ("split", "sync", "local_batch_size")}
+    return {"split": SINGLE, **rest, "nodes": 1}
 
 
 def _points(config: CompareConfig) -> Iterator[tuple[int | dict[str, int], int, int]]:

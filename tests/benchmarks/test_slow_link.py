@@ -74,7 +74,19 @@ def test_the_table_has_a_line_for_each_row_and_the_rate_on_the_wire(slow_link: M
     head, *lines = slow_link.table(rows)
     assert len(lines) == 2 and {len(line) for line in lines} == {len(head)}
     # 30 MB in 4 s.
-    assert lines[0].split() == ["batch", "2", "100", "Mbit/s", "4.00", "2,000", "2.50", "0.50", "30.0", "7.50", "0.9000"]
+    assert lines[0].split() == [
+        "batch",
+        "2",
+        "100",
+        "Mbit/s",
+        "4.00",
+        "2,000",
+        "2.50",
+        "0.50",
+        "30.0",
+        "7.50",
+        "0.9000",
+    ]
 
 
 def test_links_are_named_by_their_limit(slow_link: ModuleType) -> None:

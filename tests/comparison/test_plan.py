@@ -34,6 +34,15 @@ def test_on_one_node_all_ways_are_one_run():
     assert [(run.way, run.config.split) for run in runs] == [("single", "single")] * 2
 
 
+def test_a_way_with_keys_of_its_own_keeps_them_on_one_node():
+    runs = planned(
+        ways=["single", {**LOCAL, "batch_size": 16}, {"split": "single", "batch_size": 8}], nodes=[1], seeds=1
+    )
+    assert [(run.way, run.config.batch_size) for run in runs] == [
+        ("single", 64), ("single, batch_size = 16", 16), ("single, batch_size = 8", 8)
+    ]  # fmt: skip
+
+
 def test_virtual_batch_is_single_and_does_not_run():
     runs = planned(ways=["single", "batch", "epoch"], nodes=[1, 2], virtual=[4], seeds=1)
     assert [run.key for run in runs if run.config.virtual] == ["epoch-n4-virtual-s1"]
