@@ -105,8 +105,6 @@ def _processor() -> str:
 def _metric(config: CompareConfig, records: Sequence[Record]) -> dict[str, Any]:
     known = records[0]["metrics"]["test"] or records[0]["metrics"].get("validation", {}) if records else {}
     name = config.metric or ("accuracy" if "accuracy" in known else "loss")
-    if name not in known and known:
-        raise config.error("metric", f"must be one of {', '.join(known)} (is {name!r})")
     lower = any(word in name for word in ("loss", "error", "entropy", "divergence"))
     return {"name": name, "higher_is_better": not lower, "margin": config.margin}
 

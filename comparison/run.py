@@ -41,7 +41,8 @@ def compare(config: CompareConfig, options: Options) -> dict[str, Any]:
     and the next call goes on from there.
     """
     runs = plan(config)
-    data = open_data(max(runs, key=lambda run: run.config.node_count).config)
+    data = open_data(runs[0].config)
+    _check(config, data)
     work = [_Work.of(run, data) for run in runs]
     config_hash = digest(
         {"command": "compare", "runs": [one.hash for one in work], "margin": config.margin, "metric": config.metric,
@@ -71,6 +72,23 @@ def compare(config: CompareConfig, options: Options) -> dict[str, Any]:
         raise RunError(f"the ledger is not exact in {', '.join(inexact)}; this is a defect of sparksplit")
     output.complete()
     return results
+
+
+def _check(config: CompareConfig, data: PreparedDataSet) -> None:
+    """Raise ConfigError for what only the data set can tell, before anything runs."""
+    manifest = data.manifest
+    for key in ("nodes", "virtual"):
+        most = max(getattr(config, key), default=0)
+        if most > manifest.lanes:
+            raise config.error(
+                key, f"{most} nodes are more than the data set's {manifest.lanes} lanes; prepare it with more"
+            )
+    assert manifest.label is not None
+    known = ["loss", *(config.metrics or ["accuracy" if manifest.label.classes else "mean_absolute_error"])]
+    if config.metric is not None and config.metric not in known:
+        raise config.error("metric", f"must be one of {', '.join(known)} (is {config.metric!r})")
+    if not manifest.splits["test"].rows and not manifest.splits["validation"].rows:
+        raise config.error("data", f"{data.path}: has neither validation nor test rows, by which ways could differ")
 
 
 def _say_plan(config: CompareConfig, runs: Sequence[Run]) -> None:

@@ -38,11 +38,14 @@ def test_the_page_lists_every_key(command, page):
 
 
 def test_every_shipped_configuration_is_valid():
+    from comparison.plan import plan
     from sparksplit.config import load
 
-    commands = {"preprocess": 3, "train": 3, "predict": 1, "quickstart": 1}
+    commands = {"preprocess": 3, "train": 3, "compare": 3, "predict": 1, "quickstart": 1}
     for command, count in commands.items():
         files = sorted((ROOT / "conf").glob(f"{command}*.yaml"))
         assert len(files) == count
         for file in files:
-            load(importlib.import_module(f"jobs.{command}").COMMAND.config, str(file))
+            config = load(importlib.import_module(f"jobs.{command}").COMMAND.config, str(file))
+            if command == "compare":
+                assert len({run.way for run in plan(config)}) == 5

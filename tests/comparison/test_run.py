@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from comparison.config import CompareConfig
 from comparison.run import compare
 from sparksplit.command import Options
 from sparksplit.config import parse
-from sparksplit.errors import NodeFailed, UsageError
+from sparksplit.errors import ConfigError, NodeFailed, UsageError
 from tests.training.test_run import run
 
 WAYS = ["single", "batch", "epoch", "epoch-delayed", {"split": "local", "sync": {"every": 8, "outer": "nesterov"}}]
@@ -125,3 +126,17 @@ except KeyboardInterrupt:
     subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=200)
     assert {name: (output / "runs" / name).stat().st_mtime_ns for name in kept} == kept
     assert len(json.loads((output / "results.json").read_text())["runs"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ({"metric": "acuracy"}, "metric: must be one of loss, accuracy (is 'acuracy')"),
+        ({"nodes": [1, 97]}, "nodes: 97 nodes are more than the data set's 96 lanes; prepare it with more"),
+        ({"virtual": [128]}, "virtual: 128 nodes are more than the data set's 96 lanes"),
+    ],
+)
+def test_what_the_data_set_tells_is_known_before_anything_runs(digits, tmp_path, keys, problem):
+    with pytest.raises(ConfigError, match=re.escape(problem)):
+        compared(digits, tmp_path / "out", **keys)
+    assert not (tmp_path / "out").exists()
