@@ -114,7 +114,7 @@ def _facts(results: Results) -> Iterator[tuple[str, str]]:
     yield "versions", ", ".join(f"{name} {version}" for name, version in results["versions"].items())
     model = results.get("cost_model")
     if model:
-        names = ("seconds_per_row", "seconds_per_update", "contention", "latency_seconds", "seconds_per_byte")
+        names = [name for name, value in model.items() if isinstance(value, float)]
         yield "cost model", ", ".join(f"{name.replace('_', ' ')} {plain(model[name], 3)}" for name in names)
 
 

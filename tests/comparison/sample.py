@@ -263,6 +263,8 @@ def _cost_model() -> dict[str, Any]:
         ],
         "latency_seconds": 9e-5,
         "seconds_per_byte": 9.1e-10,
+        "seconds_per_exchange": 2e-4,
+        "contention": 1.3,
         "text": "An update costs 0.31 ms and 0.22 ms a row; a synchronisation 0.09 ms and 0.91 ns a byte.",
         "checks": checks,
         "predictions": predictions,
