@@ -65,6 +65,8 @@ class Watch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is None:
+            self._progress.update(float(sum(map(passes, self.runs))))
         self._progress.__exit__(kind, error, trace)
 
     def begin(self, runs: Sequence[Run]) -> None:
@@ -82,7 +84,7 @@ class Watch:
         part = state["update"] / state["updates"] if state.get("updates") else 0.0
         finished = self._before + sum(passes(one) for one in self._now[: self.current])
         self._done = max(self._done, finished + min(1.0, part) * passes(run))
-        self._progress.update(self._done, self._text(run))
+        self._progress.update(round(self._done, 1), self._text(run))
 
     def _text(self, run: Run) -> str:
         number = [one.key for one in self.runs].index(run.key) + 1
