@@ -123,6 +123,12 @@ class _Comparison:
     output: Output
     work: list[_Work]
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
+    measured: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        path = filesystem.join(self.output.path, MEASURED)
+        if filesystem.exists(path):
+            self.measured = dict(filesystem.read_json(path))
 
     def pending(self) -> list[_Work]:
         """The runs without a record, in the order of the plan; reads what there is."""
@@ -153,15 +159,14 @@ class _Comparison:
         from training.cluster import NodeCluster
 
         first = work[0].run.config
-        measured = self._measured()
         payload = {
             "runs": [self._payload(one) for one in work],
             "owner": self.output.owner,
             "output": self.output.path,
             "threads": threads(first, spark),
             "application_id": spark.sparkContext.applicationId,
-            "probe": "probe" not in measured and first.processes == 1,
-            "sweep": str(first.processes) not in measured.get("sweeps", {}),
+            "probe": "probe" not in self.measured and first.processes == 1,
+            "sweep": str(first.processes) not in self.measured.get("sweeps", {}),
         }
         with NodeCluster(
             spark,
@@ -180,7 +185,7 @@ class _Comparison:
         watch.state(rank, state)
 
     def _keep(self, new: dict[str, Any], watch: Watch) -> None:
-        measured = self._measured()
+        measured = self.measured
         measured.setdefault("gpus", new["gpus"])
         if "probe" in new and "probe" not in measured:
             measured["probe"] = new["probe"]
@@ -190,10 +195,6 @@ class _Comparison:
         else:
             return
         filesystem.write_json(filesystem.join(self.output.path, MEASURED), measured)
-
-    def _measured(self) -> dict[str, Any]:
-        path = filesystem.join(self.output.path, MEASURED)
-        return dict(filesystem.read_json(path)) if filesystem.exists(path) else {}
 
     def _payload(self, one: _Work) -> dict[str, Any]:
         config = one.run.config
@@ -229,4 +230,4 @@ class _Comparison:
         self.pending()
         records = [self.records[one.run.key] for one in self.work]
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        return analysis.results(self.config, self.work[0].run.config, self.data, records, self._measured(), created)
+        return analysis.results(self.config, self.work[0].run.config, self.data, records, self.measured, created)
