@@ -168,7 +168,7 @@ def _row(
 ) -> Row:
     way, nodes, virtual = group
     first, seconds = members[0], fmean(map(training_seconds, members))
-    alone = [member for other, found in groups.items() if other[1:] == (1, False) for member in found]
+    alone = groups.get(("single", 1, False), [])
     efficiency = fmean(map(training_seconds, alone)) / (nodes * seconds) if alone and seconds and not virtual else None
     mean, low, high = interval([value_of(member, metric) for member in members])
     row: Row = {
@@ -215,13 +215,13 @@ def _times(members: Sequence[Record]) -> dict[str, float]:
 
 
 def _pairs(groups: Mapping[Group, Sequence[Record]], metric: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Each way on several nodes against `single`, and against `batch` on as many; paired by seed."""
+    """Each way against `single`, and against `batch` on as many nodes; paired by seed."""
     found = []
     single: Group = ("single", 1, False)
     for group in groups:
         _, nodes, virtual = group
         for other in dict.fromkeys((single, ("batch", nodes, virtual))):
-            if other in groups and group != other and nodes > 1:
+            if other in groups and group != other:
                 found.append(_pair(group, other, groups, metric))
     return [pair for pair in found if pair["seeds"]]
 

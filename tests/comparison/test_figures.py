@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from comparison.costs import Compute, Network, cost_model, ethernet, fit_compute, fit_network, predicted, work_of
 from comparison.intervals import interval
-from comparison.results import reached, verdict
+from comparison.results import _groups, _pairs, _row, reached, verdict
 from comparison.scale import scale
 
 
@@ -138,3 +138,39 @@ def test_the_target_is_reached_at_an_epochs_end():
     assert reached(run, {"metric": "accuracy", "value": 0.85}, True) == (2, pytest.approx(0.2))
     assert reached(run, {"metric": "accuracy", "value": 0.95}, True) is None
     assert reached(run, {"metric": "accuracy", "value": 0.84}, False) == (1, pytest.approx(0.1))
+
+
+def finished(way, nodes, seed, value, seconds):
+    curve = [{"passes": 2, "seconds": seconds, "updates": 9, "validation": {"accuracy": value}}]
+    return {
+        **record(way.partition(",")[0], nodes, seconds=seconds), "way": way, "seed": seed, "updates": 9,
+        "history": curve, "metrics": {"test": {"accuracy": value}},
+    }  # fmt: skip
+
+
+def test_every_way_is_compared_with_single_and_with_batch_by_seed():
+    records = [
+        finished(way, nodes, seed, value + 0.01 * seed, seconds)
+        for way, nodes, value, seconds in (
+            ("single", 1, 0.90, 8.0), ("single, batch_size = 16", 1, 0.91, 16.0),
+            ("batch", 2, 0.90, 5.0), ("epoch", 2, 0.88, 4.0),
+        )
+        for seed in (1, 2, 3)
+    ]  # fmt: skip
+    metric = {"name": "accuracy", "higher_is_better": True, "margin": 0.003}
+    groups = _groups(records)
+    found = {
+        (pair["way"], pair["against"]): (round(pair["mean"], 6), pair["verdict"]) for pair in _pairs(groups, metric)
+    }
+    assert found == {
+        ("single, batch_size = 16", "single"): (0.01, "better"),
+        ("batch", "single"): (0.0, "no difference"),
+        ("epoch", "single"): (-0.02, "worse"),
+        ("epoch", "batch"): (-0.02, "worse"),
+    }
+    target = {"metric": "accuracy", "value": 0.905}
+    rows = [_row(group, members, groups, metric, target) for group, members in groups.items()]
+    assert [(one["way"], one["efficiency"]) for one in rows] == [
+        ("single", 1.0), ("single, batch_size = 16", 0.5), ("batch", 0.8), ("epoch", 1.0)
+    ]  # fmt: skip
+    assert [one["to_target"]["reached"] for one in rows] == [3, 3, 3, 1]
