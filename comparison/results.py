@@ -177,6 +177,7 @@ def _row(
         "nodes": nodes,
         "virtual": virtual,
         "runs": len(members),
+        "hosts": len(set(first["hosts"])),
         **{name: first[name] for name in ("passes", "updates", "syncs")},
         "bytes_per_node": fmean(member["sync_bytes_per_node"] for member in members),
         "seconds": None if virtual else seconds,

@@ -22,15 +22,16 @@ ORIGINAL = (
 
 
 def scale(table: Sequence[Mapping[str, Any]], model: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The `scale` of results.json: each way on one host as measured, and on as many hosts with a slow link, predicted
-    by exchanging the measured time of exchanges for the link's."""
+    """The `scale` of results.json: each way on the hosts at hand as measured, and on as many hosts as nodes with a slow
+    link, predicted by exchanging the measured time of exchanges for the link's."""
     rows: list[dict[str, Any]] = []
     link = Network(ETHERNET_LATENCY, 8e-9 / LINK_GBIT)
     for row in table:
         if row["virtual"]:
             continue
         common = {"way": row["way"], "nodes": row["nodes"]}
-        rows.append({**common, "hosts": 1, "link": "loopback", "seconds": row["seconds"], "measured": True})
+        link_here = "loopback" if row["hosts"] == 1 else "this cluster's"
+        rows.append({**common, "hosts": row["hosts"], "link": link_here, "seconds": row["seconds"], "measured": True})
         if row["nodes"] > 1 and model is not None:
             exchanges = link.seconds(row["nodes"], row["syncs"], row["bytes_per_node"])
             seconds = row["seconds"] - row["time"]["synchronising"] + exchanges
