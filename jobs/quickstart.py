@@ -116,7 +116,7 @@ def _summary(config: QuickstartConfig) -> Iterator[str]:
     yield f"               {filesystem.join(run, 'saved_model')} (for TensorFlow Serving)"
     yield f"metrics        {filesystem.join(run, RUN)}, {filesystem.join(predictions, METRICS)}"
     yield f"predictions    {filesystem.join(predictions, FOLDER)}"
-    yield f"report         {filesystem.join(config.compare.output, REPORT)}: which way to split the work; open it"
+    yield f"report         {filesystem.join(config.compare.output, REPORT)} (open it: which way to split the work)"
     yield ""
     yield "To go on:"
     yield f"  {_program('tensorboard')} --logdir {filesystem.join(run, 'tensorboard')}"
