@@ -51,8 +51,8 @@ BEFORE_SPARK = {
     ),
     "unknown way": (
         {"split": "bach"},
-        "/train.yaml:2: split: must be one of single, batch, epoch, epoch-delayed, local, or a function that returns a way "
-        "(is 'bach'); did you mean 'batch'?",
+        "/train.yaml:2: split: must be one of single, batch, epoch, epoch-delayed, local, or a function that returns a "
+        "way (is 'bach'); did you mean 'batch'?",
     ),
     "single on two nodes": ({"nodes": 2}, "nodes must be 1 with split: single (is 2)"),
     "more nodes than lanes": (
