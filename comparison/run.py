@@ -153,7 +153,12 @@ class _Comparison:
                 try:
                     self._cluster(spark, together, watch)
                 except NodeFailed as error:
-                    self._failed(together[watch.current], error)
+                    # The first without a record: the last heartbeat may be older than the failure.
+                    self.pending()
+                    for one in together:
+                        if one.run.key not in self.records:
+                            self._failed(one, error)
+                            break
 
     def _cluster(self, spark: SparkSession, work: list[_Work], watch: Watch) -> None:
         from training.cluster import NodeCluster
