@@ -13,7 +13,6 @@ from comparison.config import CompareConfig
 from comparison.intervals import interval
 from hdfs_io.prepared import PreparedDataSet
 from sparksplit import __version__
-from sparksplit.config import digest
 from training import report
 from training.config import TrainConfig
 
@@ -32,11 +31,12 @@ def results(
     data: PreparedDataSet,
     records: Sequence[Record],
     measured: Mapping[str, Any],
-    created: str,
+    made: Mapping[str, str],
 ) -> dict[str, Any]:
     """The content of results.json.
 
     run: any run's configuration. records: of all runs, those that diverged among them. measured: probe and sweeps.
+    made: created (when) and config_hash (of the output).
     """
     trained = [record for record in records if "diverged" not in record]
     metric = _metric(config, trained)
@@ -51,9 +51,8 @@ def results(
         "format_version": 1,
         "command": "compare",
         "sparksplit": __version__,
-        "created": created,
+        **made,
         "config": config.model_dump(mode="json"),
-        "config_hash": digest(config.model_dump(mode="json")),
         "data": {
             "path": data.path,
             "digest": data.digest,

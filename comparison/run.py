@@ -58,11 +58,10 @@ def compare(config: CompareConfig, options: Options) -> dict[str, Any]:
         output.begin()
     _say_plan(config, runs)
     comparison = _Comparison(config, data, output, work)
-    if comparison.pending():
-        kept = len(work) - len(comparison.pending())
-        if kept:
-            say(f"{kept} of {len(work)} runs are there already")
-        with spark_session("sparksplit compare", max(one.run.processes for one in comparison.pending())) as spark:
+    if pending := comparison.pending():
+        if len(pending) < len(work):
+            say(f"{len(work) - len(pending)} of {len(work)} runs are there already")
+        with spark_session("sparksplit compare", max(one.run.processes for one in pending)) as spark:
             comparison.run(spark)
     results = comparison.results()
     filesystem.write_json(filesystem.join(output.path, RESULTS), results)
@@ -235,4 +234,5 @@ class _Comparison:
         self.pending()
         records = [self.records[one.run.key] for one in self.work]
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        return analysis.results(self.config, self.work[0].run.config, self.data, records, self.measured, created)
+        made = {"created": created, "config_hash": self.output.config_hash}
+        return analysis.results(self.config, self.work[0].run.config, self.data, records, self.measured, made)
