@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -23,7 +24,6 @@ def run(config: CompareConfig, options: Options) -> None:
     for name in ("way", "N", "passes", "syncs", "MB/node", "time", "efficiency", quantity.label, "to target"):
         table.add_column(name, justify="left" if name == "way" else "right", no_wrap=True)
     for row in results["table"]:
-        to = row["to_target"] or {}
         table.add_row(
             row["way"] + (" (virtual)" if row["virtual"] else ""),
             str(row["nodes"]),
@@ -33,7 +33,7 @@ def run(config: CompareConfig, options: Options) -> None:
             duration(row["seconds"]),
             percent(row["efficiency"]),
             quantity.value(row["metric"]["mean"]),
-            duration(to.get("seconds")) if to.get("seconds") is not None else f"{compact(to.get('passes'))} passes",
+            _to_target(row["to_target"]),
         )
     Console(width=max(120, Console().width), highlight=False).print(table)
     for record in results["diverged"]:
@@ -43,6 +43,13 @@ def run(config: CompareConfig, options: Options) -> None:
         print(sentence)
     print(results["answer"]["certainty"])
     print(f"report: {filesystem.join(config.output, REPORT)}, figures: {filesystem.join(config.output, RESULTS)}")
+
+
+def _to_target(to: dict[str, Any] | None) -> str:
+    """How long it took to the target: in passes, where time was not measured."""
+    if to is None or to["passes"] is None:
+        return "" if to is None else "not reached"
+    return f"{compact(to['passes'])} passes" if to["seconds"] is None else duration(to["seconds"])
 
 
 COMMAND = Command(
