@@ -29,6 +29,8 @@ class CompareConfig(Training):
     """Runs of each way and number of nodes, with the seeds `seed`, `seed` + 1, ...: the same for all ways."""
     metric: str | None = None
     """What decides: one of the metrics, or loss; null: accuracy for classes, else the loss."""
+    metric_better: Literal["lower", "higher"] | None = None
+    """Which values of the metric are better; null: what the metric is tells it. Needed where that cannot be told."""
     margin: pydantic.PositiveFloat = 0.003
     """Differences of the metric within it count as none."""
     target: float | None = None

@@ -56,13 +56,7 @@ class Compute:
 
 def work_of(record: Record) -> tuple[float, float]:
     """(rows, updates) of one node of the run: its own updates, which for `local` are more than those shared."""
-    rows = record["passes"] * record["rows"] / record["nodes"]
-    if record["split"] in ("single", "batch"):
-        return rows, record["passes"] * -(-record["rows"] // record["batch_size"])
-    own = record["batch_size"]
-    if record["split"] == "local":
-        own = record["config"].get("local_batch_size") or max(1, own // record["nodes"])
-    return rows, rows / own
+    return record["passes"] * record["rows"] / record["nodes"], record["node_updates"]
 
 
 def fit_compute(records: Sequence[Record]) -> Compute:
@@ -134,7 +128,7 @@ def cost_model(
     sweep = [point for sizes in measured.get("sweeps", {}).values() for point in sizes]
     compute = fit_compute(real)
     network = fit_exchanges(fit_network(sweep) if sweep else Network(0.0, 0.0), real)
-    rows = [row for row in table if not row["virtual"]]
+    rows = [row for row in table if not row["virtual"] and row["runs"]]
     first = {(record["way"], record["nodes"]): record for record in real}
     checks = []
     for row in rows:
@@ -172,35 +166,30 @@ def cost_model(
 def _predictions(
     table: Sequence[Mapping[str, Any]], records: Sequence[Record], compute: Compute, per_sync: float
 ) -> list[dict[str, Any]]:
-    """Time to the target at each rate of the network, by the passes that each way took to it."""
+    """Time to the target at each rate of the network, by the passes that each way took to it.
+
+    None where not every run reached it: the mean over those that did would flatter a way that often fails.
+    """
     found: list[dict[str, Any]] = []
     first = {(record["way"], record["nodes"], record["virtual"]): record for record in records}
     for row in table:
-        if row["to_target"] is None:
+        to = row["to_target"]
+        if to is None or not row["runs"]:
             continue
         record = first[row["way"], row["nodes"], row["virtual"]]
-        passes = row["to_target"]["passes"]
+        every = to["reached"] == to["of"]
+        passes = to["passes"] if every else None
+        common = {"way": row["way"], "nodes": row["nodes"], "passes": passes, "reached": to["reached"], "of": to["of"]}
         for gbit in GBITS:
             whole = predicted(record, compute, ethernet(gbit, per_sync))
             found.append(
                 {
-                    "way": row["way"],
-                    "nodes": row["nodes"],
+                    **common,
                     "gbit_per_s": gbit,
                     "seconds": None if passes is None else whole * passes / record["passes"],
-                    "passes": passes,
                     "measured": False,
                 }
             )
-        if not row["virtual"] and row["to_target"]["seconds"] is not None:
-            found.append(
-                {
-                    "way": row["way"],
-                    "nodes": row["nodes"],
-                    "gbit_per_s": None,
-                    "seconds": row["to_target"]["seconds"],
-                    "passes": passes,
-                    "measured": True,
-                }
-            )
+        if not row["virtual"] and every and to["seconds"] is not None:
+            found.append({**common, "gbit_per_s": None, "seconds": to["seconds"], "measured": True})
     return found

@@ -11,13 +11,18 @@ from scipy import stats
 LEVEL = 0.95
 
 
-def interval(values: Sequence[float]) -> tuple[float, float | None, float | None]:
+def interval(values: Sequence[float], resolution: float | None = None) -> tuple[float, float | None, float | None]:
     """(mean, low, high): the mean and its 95 % interval by Student's t; (mean, None, None) of fewer than two values.
 
     Of values that are differences of pairs it is the paired t-interval (Student, "The Probable Error of a Mean", 1908).
+    resolution: the step in which the values are known, such as 1 / rows of a share of rows. Values that were rounded to
+    a step can look more alike than they are, even equal: so their standard deviation counts as at least that of
+    rounding, step / sqrt(12) (Sheppard 1898), and the interval reaches at least one step to each side.
     """
     mean = fmean(values) if values else 0.0
     if len(values) < 2:
         return mean, None, None
-    half = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)) * stdev(values) / sqrt(len(values))
+    step = resolution or 0.0
+    deviation = max(stdev(values), step / sqrt(12))
+    half = max(step, float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)) * deviation / sqrt(len(values)))
     return mean, mean - half, mean + half

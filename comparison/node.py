@@ -96,13 +96,20 @@ def _record(member: Member, run: dict[str, Any], config: TrainConfig, results: l
     payload = member.payload
     data = PreparedDataSet.open(config.data, verify=False)
     split = data.manifest.splits["train"]
-    record = report.record(
-        config, find(config.split, run["sources"].get("split")), data, results, Entry(split.rows, split.checksum)
-    )
+    way = find(config.split, run["sources"].get("split"))
+    record = report.record(config, way, data, results, Entry(split.rows, split.checksum))
     record["seconds"] |= {"start": results[0]["start_seconds"], "total": round(time.perf_counter() - began, 3)}
     more = {name: run[name] for name in ("key", "way", "config_hash")} | {
         "run_id": f"{run['config_hash']}-{run['key']}",
         "seed": config.seed,
+        "node_updates": way.node_updates(
+            split.lane_rows,
+            config.batch_size,
+            config.epochs,
+            config.node_count,
+            config.local_batch_size,
+            config.sync.after,
+        ),
         "history": report.learning_curve(results[0]["history"]),
         "application_id": payload["application_id"],
         "restarts": 0,

@@ -38,6 +38,11 @@ def compact(value: float | None) -> str:
     return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
 
 
+def part(some: int, of: int) -> str:
+    """5, or `2 of 5` where some are missing."""
+    return count(of) if some == of else f"{count(some)} of {count(of)}"
+
+
 def percent(fraction: float | None, places: int = 0) -> str:
     """0.93 as 93 %"""
     fraction = usable(fraction)
@@ -88,7 +93,7 @@ class Quantity:
     """How the values and differences of one metric are written: an accuracy in per cent, all else as it is."""
 
     def __init__(self, name: str) -> None:
-        self.is_share = name.endswith("accuracy")
+        self.is_share = name.lower().endswith("accuracy")
         self.label = name.replace("_", " ")
         self.axis = f"{self.label}, %" if self.is_share else self.label
         self.scale = 100.0 if self.is_share else 1.0

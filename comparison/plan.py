@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from comparison.config import CompareConfig
-from sparksplit.config import Source, parse
+from sparksplit.config import Source, digest, parse
 from sparksplit.errors import ConfigError
-from training.config import SyncConfig, TrainConfig, Training
-from training.ways import WAYS
+from training.config import SyncConfig, TrainConfig, Training, misfit
+from training.functions import FunctionError, source_of
+from training.ways import WAYS, Way, find, is_own
 
 SINGLE = "single"
 
@@ -31,10 +33,16 @@ class Run:
         return self.config.processes
 
 
-def label(values: dict[str, Any]) -> str:
-    """What a way is called: its name, and whatever is said beside it, such as `local, H = 32, nesterov`."""
+def label(values: dict[str, Any], whole: bool = False) -> str:
+    """What a way is called: its name, and whatever is said beside it, such as `local, H = 32, nesterov`.
+
+    One of a user's own is called by its function; by its file, too, if `whole`, or if the function's name is one of the
+    product's ways.
+    """
     more = {key: value for key, value in values.items() if key != "split"}
-    parts = [str(values["split"]).rpartition(":")[2]]
+    name = str(values["split"])
+    function = name.rpartition(":")[2]
+    parts = [name if whole or (is_own(name) and function in WAYS) else function]
     sync = dict(more.pop("sync", None) or {})
     if "every" in sync:
         parts.append(f"H = {sync.pop('every')}")
@@ -58,31 +66,59 @@ def epochs(asked: int, numbers: Sequence[int]) -> int:
 def plan(config: CompareConfig) -> list[Run]:
     """All runs, in the order in which they are best run: by processes, the real ones before the virtual ones.
 
-    Raises ConfigError that names the way that is wrong.
+    Reads the files of users' own ways. Raises ConfigError that names the way that is wrong.
     """
-    ways = [_values(config, place) for place in range(len(config.ways))]
-    splits_epochs = any(WAYS[values["split"]].split.every_row for values in ways if values["split"] in WAYS)
+    values = [_values(config, place) for place in range(len(config.ways))]
+    ways = [_way(config, place, own) for place, own in enumerate(values)]
+    splits_epochs = any(way.split.every_row for way in ways)
     total = epochs(config.epochs, [*config.nodes, *config.virtual]) if splits_epochs else config.epochs
-    runs: dict[str, Run] = {}
+    found: dict[str, tuple[dict[str, Any], TrainConfig]] = {}
     for nodes, seed, place in _points(config):
-        values = ways[place]
         number = nodes["virtual"] if isinstance(nodes, dict) else nodes
-        alone = values["split"] == SINGLE or number == 1
-        if values["split"] == SINGLE and number > 1:
+        if ways[place].alone and number > 1:
             continue
-        if isinstance(nodes, dict) and values["split"] == "batch":
+        if isinstance(nodes, dict) and values[place]["split"] == "batch":
             continue  # is `single`, whatever the number of nodes
-        own = _alone(values) if alone else {**values, "nodes": nodes}
-        name = label({key: value for key, value in own.items() if key != "nodes"})
-        key = _key(name, number, isinstance(nodes, dict), seed)
-        runs.setdefault(key, Run(key, name, _config(config, place, {**own, "seed": seed, "epochs": total})))
-    return sorted(runs.values(), key=lambda run: (run.config.virtual, run.config.node_count))
+        said = values[place] if ways[place].alone or number > 1 else _alone(values[place])
+        run = _config(config, place, {**said, "nodes": nodes, "seed": seed, "epochs": total})
+        # What is the same configuration is one run, called by the least that is said of it.
+        identity = digest(run.model_dump(mode="json"))
+        if identity not in found or len(label(said)) < len(label(found[identity][0])):
+            found[identity] = said, run
+    if not found:
+        raise config.error("nodes", f"no way of {', '.join(own['split'] for own in values)} runs on so many: add 1")
+    names = _names([said for said, _ in found.values()])
+    runs = []
+    for said, run in found.values():
+        name, slug = names[digest(said)]
+        runs.append(Run(_key(slug, run.node_count, run.virtual, run.seed), name, run))
+    return sorted(runs, key=lambda run: (run.config.virtual, run.config.node_count))
+
+
+def _names(ways: Sequence[dict[str, Any]]) -> dict[str, tuple[str, str]]:
+    """By the digest of what is said of a way: (what it is called, its part of a record's name), neither given twice.
+
+    Two functions of one name in two files are told apart by their files; what even so reads alike, by a digest.
+    """
+    different = {digest(way): way for way in ways}
+    shared = _alike({way["split"]: way["split"].rpartition(":")[2] for way in ways})
+    names = {key: label(way, whole=way["split"] in shared) for key, way in different.items()}
+    names |= {key: f"{names[key]} ({key[:8]})" for key in _alike(names)}
+    slugs = {key: _slug(name) for key, name in names.items()}
+    slugs |= {key: f"{slugs[key]}-{key[:8]}" for key in _alike(slugs)}
+    return {key: (names[key], slugs[key]) for key in different}
+
+
+def _alike(names: dict[str, str]) -> list[str]:
+    """The keys whose names other keys have, too."""
+    times = Counter(names.values())
+    return [key for key, name in names.items() if times[name] > 1]
 
 
 def _alone(values: dict[str, Any]) -> dict[str, Any]:
     """What a way is on one node: `single`, with what is said of other things than the nodes' agreement."""
     rest = {key: value for key, value in values.items() if key not in ("split", "sync", "local_batch_size")}
-    return {"split": SINGLE, **rest, "nodes": 1}
+    return {"split": SINGLE, **rest}
 
 
 def _points(config: CompareConfig) -> Iterator[tuple[int | dict[str, int], int, int]]:
@@ -104,6 +140,20 @@ def _values(config: CompareConfig, place: int) -> dict[str, Any]:
             raise config.error(f"ways.{place}.{key}", "is the same for all ways; give it beside `ways`")
     _config(config, place, {**values, "nodes": 1 if values["split"] == SINGLE else 2})  # is it right?
     return values
+
+
+def _way(config: CompareConfig, place: int, values: dict[str, Any]) -> Way:
+    """The way itself. Raises ConfigError where it cannot be had, or other keys do not go with it."""
+    name = values["split"]
+    if not is_own(name):
+        return WAYS[name]
+    try:
+        way = find(name, source_of(name))
+    except FunctionError as error:
+        raise config.error(f"ways.{place}.split", str(error)) from error
+    if problem := misfit(_config(config, place, {**values, "nodes": 1 if way.alone else 2}), way):
+        raise config.error(f"ways.{place}.split", problem)
+    return way
 
 
 def _config(config: CompareConfig, place: int, values: dict[str, Any]) -> TrainConfig:
@@ -130,6 +180,9 @@ def _without_file(text: str, config: CompareConfig) -> str:
     return text.removeprefix(f"{config.source.file}: ")
 
 
-def _key(name: str, nodes: int, virtual: bool, seed: int) -> str:
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def _key(slug: str, nodes: int, virtual: bool, seed: int) -> str:
     return f"{slug}-n{nodes}{'-virtual' if virtual else ''}-s{seed}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from comparison import metrics
 from comparison import results as analysis
 from comparison.config import CompareConfig
 from comparison.plan import Run, plan
@@ -42,11 +43,11 @@ def compare(config: CompareConfig, options: Options) -> dict[str, Any]:
     """
     runs = plan(config)
     data = open_data(runs[0].config)
-    _check(config, data)
+    _check(config, runs, data)
     work = [_Work.of(run, data) for run in runs]
     config_hash = digest(
         {"command": "compare", "runs": [one.hash for one in work], "margin": config.margin, "metric": config.metric,
-         "target": config.target}
+         "metric_better": config.metric_better, "target": config.target}
     )  # fmt: skip
     output = Output(config.output, config_hash)
     if output.decide(options.overwrite) == "done":
@@ -73,7 +74,7 @@ def compare(config: CompareConfig, options: Options) -> dict[str, Any]:
     return results
 
 
-def _check(config: CompareConfig, data: PreparedDataSet) -> None:
+def _check(config: CompareConfig, runs: Sequence[Run], data: PreparedDataSet) -> None:
     """Raise ConfigError for what only the data set can tell, before anything runs."""
     manifest = data.manifest
     for key in ("nodes", "virtual"):
@@ -82,12 +83,16 @@ def _check(config: CompareConfig, data: PreparedDataSet) -> None:
             raise config.error(
                 key, f"{most} nodes are more than the data set's {manifest.lanes} lanes; prepare it with more"
             )
-    assert manifest.label is not None
-    known = ["loss", *(config.metrics or ["accuracy" if manifest.label.classes else "mean_absolute_error"])]
-    if config.metric is not None and config.metric not in known:
-        raise config.error("metric", f"must be one of {', '.join(known)} (is {config.metric!r})")
     if not manifest.splits["test"].rows and not manifest.splits["validation"].rows:
         raise config.error("data", f"{data.path}: has neither validation nor test rows, by which ways could differ")
+    metric = analysis.metric_of(config, manifest)["name"]
+    for run in runs:
+        if metric not in (metrics.LOSS, *analysis.metric_names(run.config.metrics, manifest)):
+            raise config.error("metric", f"is {metric}, which {run.way} does not measure: add it to its `metrics`")
+        if metric == metrics.LOSS and run.config.loss != runs[0].config.loss:
+            raise config.error(
+                "metric", f"is loss, and {run.way} has another loss than {runs[0].way}: compare by one of the metrics"
+            )
 
 
 def _say_plan(config: CompareConfig, runs: Sequence[Run]) -> None:
@@ -112,7 +117,8 @@ class _Work:
     def of(cls, run: Run, data: PreparedDataSet) -> _Work:
         sources = user_sources(run.config)
         way = way_of(run.config, sources)
-        return cls(run, sources, run_hash(run.config, way, data, sources))
+        values = {"run": run_hash(run.config, way, data, sources), "format_version": analysis.FORMAT_VERSION}
+        return cls(run, sources, digest(values))
 
 
 @dataclass

@@ -27,9 +27,9 @@ def scale(table: Sequence[Mapping[str, Any]], model: Mapping[str, Any] | None) -
     rows: list[dict[str, Any]] = []
     link = Network(ETHERNET_LATENCY, 8e-9 / LINK_GBIT)
     for row in table:
-        if row["virtual"]:
+        if row["virtual"] or not row["runs"]:
             continue
-        common = {"way": row["way"], "nodes": row["nodes"]}
+        common = {name: row[name] for name in ("way", "nodes", "runs", "diverged")}
         link_here = "loopback" if row["hosts"] == 1 else "this cluster's"
         rows.append({**common, "hosts": row["hosts"], "link": link_here, "seconds": row["seconds"], "measured": True})
         if row["nodes"] > 1 and model is not None:
@@ -44,7 +44,7 @@ def scale(table: Sequence[Mapping[str, Any]], model: Mapping[str, Any] | None) -
             for who, nodes, seconds in ORIGINAL
         ],
         "ours": [
-            {name: row[name] for name in ("way", "nodes", "seconds", "efficiency")}
+            {name: row[name] for name in ("way", "nodes", "runs", "diverged", "seconds", "efficiency")}
             for row in table
             if not row["virtual"] and row["efficiency"] is not None
         ],

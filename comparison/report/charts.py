@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from statistics import fmean
 from typing import Any
 
@@ -31,6 +32,17 @@ def described(item: dict[str, Any], letters: int | None = None) -> str:
     """A way and its number of nodes: 'batch, N = 2'; the way in at most so many letters."""
     way = item["way"] if letters is None else drawing.shortened(item["way"], letters)
     return f"{way}, N = {item['nodes']}"
+
+
+def survivors(rows: Iterable[dict[str, Any]]) -> str:
+    """Of which of the table's rows a picture shows the runs that finished only; '' where none diverged."""
+    found = [
+        f"{row['way']}, N = {row['nodes']}{' virtual' if row['virtual'] else ''} "
+        f"({row['runs']} of {row['runs'] + row['diverged']})"
+        for row in rows
+        if row["diverged"]
+    ]
+    return f"Only runs that finished: {'; '.join(found)}." if found else ""
 
 
 def forests(results: Results) -> list[Picture]:
@@ -68,6 +80,8 @@ def _forest(results: Results, pairs: list[dict[str, Any]], name: str, key: str) 
         caption = "Dot: mean over the seeds. Without a line: too few seeds for an interval."
     if "seconds" in name:
         caption += " Left of zero is faster."
+    if any(pair["seeds"] < pair["of"] for pair in pairs):
+        caption += " Over the seeds with which both finished."
     if is_metric:
         caption += " Right of zero is better." if metric["higher_is_better"] else " Left of zero is better."
         if margin:
@@ -81,7 +95,8 @@ def _versus(pair: dict[str, Any]) -> str:
     """'local, N = 2 − batch, N = 2'; long names share the width."""
     against = {"way": pair["against"], "nodes": pair["against_nodes"]}
     letters = 32 if len(pair["way"]) + len(pair["against"]) <= 32 else 16
-    return f"{described(pair, letters)} − {described(against, letters)}"
+    way = described(pair, letters) + (" virtual" if pair["virtual"] else "")
+    return f"{way} − {described(against, letters)}"
 
 
 def _symmetric(axes: Any) -> None:
@@ -131,6 +146,9 @@ def _learning(results: Results, curves: dict[str, Any], where: str, label: str, 
     caption = "Each way on its largest number of nodes: the mean over the seeds"
     caption += ", and a band from the least to the greatest." if banded else "."
     caption += " The first passes lie outside the picture." if zoomed else ""
+    shown = {(way, nodes) for way, (nodes, _) in curves.items()}
+    rows_shown = [row for row in results["table"] if (row["way"], row["nodes"]) in shown and not row["virtual"]]
+    caption = f"{caption} {survivors(rows_shown)}".strip()
     rows = [
         [way, str(nodes), plain(points[-1][0]), duration(points[-1][1]), quantity.value(points[-1][2])]
         for way, (nodes, points) in curves.items()

@@ -33,7 +33,7 @@ def _prediction(results: Results, found: list[dict[str, Any]], speed: float | No
     cells = [_prediction_cells(item) for item in here]
     columns = ("way", "seconds", "passes", "")
     if not reached:
-        return Picture(key, title, note="No way reaches the target.", columns=columns, rows=cells)
+        return Picture(key, title, note="No way reaches the target in every run.", columns=columns, rows=cells)
     known = way_marks(results)
     names = [way for way in known if any(item["way"] == way for item in reached)]
     with canvas() as (figure, axes):
@@ -51,7 +51,7 @@ def _prediction(results: Results, found: list[dict[str, Any]], speed: float | No
         legend(figure, entries)
         svg = drawing.to_svg(figure, key, f"{title}: a line for each way over the number of nodes")
     never = list(dict.fromkeys(item["way"] for item in here if not usable(item["seconds"])))
-    caption = f"No point where the target is not reached ({'; '.join(never)})." if never else ""
+    caption = f"No point where not every run reaches the target ({'; '.join(never)})." if never else ""
     return Picture(key, title, caption, svg, columns, cells)
 
 
@@ -66,7 +66,8 @@ def _prediction_line(axes: Any, mark: drawing.Mark, items: list[dict[str, Any]])
 
 
 def _prediction_cells(item: dict[str, Any]) -> list[str]:
-    seconds = duration(item["seconds"]) if usable(item["seconds"]) else "not reached"
+    missed = f"reached by {item['reached']} of {item['of']}" if item["reached"] else "not reached"
+    seconds = duration(item["seconds"]) if usable(item["seconds"]) else missed
     return [described(item), seconds, plain(item["passes"], 3), "measured" if item["measured"] else "predicted"]
 
 

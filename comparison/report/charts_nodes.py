@@ -8,8 +8,9 @@ from typing import Any
 from matplotlib.patches import Patch
 
 from comparison.numbers import Quantity, count, duration, percent, size, usable
+from comparison.plan import SINGLE
 from comparison.report import drawing
-from comparison.report.charts import Results, described, way_marks
+from comparison.report.charts import Results, described, survivors, way_marks
 from comparison.report.drawing import GREY, INK, Picture, canvas, legend
 
 PARTS = ("reading", "hand-off", "compute", "waiting", "synchronising", "other")
@@ -48,19 +49,20 @@ def scaling(results: Results) -> Picture:
         svg = drawing.to_svg(figure, key, f"{title}: a line for each way over the number of nodes")
     caption = f"Ideal is N times {base['way']} on {base['nodes']} node{'s' if base['nodes'] > 1 else ''}."
     caption += " Lines of ways that were not run on as few nodes begin there."
+    caption = f"{caption} {survivors(rows)}".strip()
     cells = [[row["way"], str(row["nodes"]), count(row["rows_per_second"]), percent(row["efficiency"])] for row in rows]
     return Picture(key, title, caption, svg, ("way", "N", "rows/s", "efficiency"), cells)
 
 
 def _base(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """What ideal scaling starts from: `single`, or the fastest row on the fewest nodes."""
-    return min(rows, key=lambda row: (row["nodes"], row["split"] != "single", -row["rows_per_second"]))
+    """What ideal scaling starts from: `single` with the comparison's own keys, or the fastest on the fewest nodes."""
+    return min(rows, key=lambda row: (row["nodes"], row["way"] != SINGLE, -row["rows_per_second"]))
 
 
 def exchange(results: Results) -> Picture:
-    """The test metric against the bytes that a node sends."""
+    """The metric against the bytes that a node sends."""
     quantity, key = Quantity(results["metric"]["name"]), "exchange"
-    title = f"Test {quantity.label} against bytes sent"
+    title = f"{_where(results)} {quantity.label} against bytes sent"
     rows = [row for row in _measured(results) if not row["virtual"]]
     sending = [row for row in rows if row["bytes_per_node"]]
     if not sending:
@@ -89,8 +91,14 @@ def exchange(results: Results) -> Picture:
     caption = "Dashed line: a run on one node, which sends nothing." if silent else ""
     if any(usable(row["metric"]["low"]) is not None for row in rows):
         caption = f"Bars: the interval of the mean. {caption}".strip()
+    caption = f"{caption} {survivors(rows)}".strip()
     cells = [[described(row), size(row["bytes_per_node"]), quantity.value(row["metric"]["mean"])] for row in rows]
     return Picture(key, title, caption, svg, ("way", "bytes per node", quantity.label), cells)
+
+
+def _where(results: Results) -> str:
+    """Of which rows the metric is: Test or Validation."""
+    return str(results["metric"]["split"]).capitalize()
 
 
 def _measured(results: Results) -> list[dict[str, Any]]:
@@ -106,9 +114,9 @@ def _errors(row: dict[str, Any], quantity: Quantity) -> list[list[float]] | None
 
 
 def spread(results: Results) -> Picture:
-    """The test metric against N: nodes at hand, and virtual ones."""
+    """The metric against N: nodes at hand, and virtual ones."""
     quantity, key = Quantity(results["metric"]["name"]), "nodes"
-    title = f"Test {quantity.label} against the number of nodes"
+    title = f"{_where(results)} {quantity.label} against the number of nodes"
     rows = sorted(_measured(results), key=lambda row: row["nodes"])
     if len({row["nodes"] for row in rows}) < 2:
         return Picture(key, title, note="Only one number of nodes was run, and no virtual nodes.")
@@ -137,6 +145,7 @@ def spread(results: Results) -> Picture:
         if virtual
         else "No virtual nodes were run."
     )
+    caption = f"{caption} {survivors(rows)}".strip()
     cells = [
         [described(row), "virtual" if row["virtual"] else "real", quantity.value(row["metric"]["mean"])] for row in rows
     ]
@@ -165,6 +174,7 @@ def times(results: Results) -> Picture:
         legend(figure, [(part, Patch(facecolor=c, hatch=h, edgecolor="white")) for part, c, h in samples])
         svg = drawing.to_svg(figure, key, f"{title}: a stacked bar for each way and number of nodes")
     caption = "Seconds of training, by what they were spent on: the mean over the seeds."
+    caption = f"{caption} {survivors(rows)}".strip()
     cells = [[described(row), *(duration(_part(row, part)) for part in PARTS)] for row in rows]
     return Picture(key, title, caption, svg, ("way", *PARTS), cells)
 

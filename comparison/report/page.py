@@ -85,10 +85,15 @@ def _notes(results: Results) -> Iterator[str]:
     if target:
         quantity = Quantity(target["metric"])
         yield f"The target is {quantity.label} {quantity.value(target['value'])} of the validation rows."
+        if target["by"] == "all runs":
+            yield "It comes from all runs, since none of `single` with the comparison's own keys finished."
     else:
         yield "No target was set, so there is no time to a target."
+    if results["metric"]["split"] != "test":
+        yield "There are no test rows: what decides are the validation rows, by which the target is told, too."
     if diverged := results.get("diverged"):
-        yield f"Left out, because the loss was no longer a number: {', '.join(run['key'] for run in diverged)}."
+        keys = ", ".join(run["key"] for run in diverged)
+        yield f"Left out of all means, because the loss or the metric was no longer a number: {keys}."
     wrong = sum(not run["ledger"]["exact"] for run in (results.get("runs") or []) + (results.get("virtual") or []))
     if wrong:
         yield f"Runs whose ledger is NOT exact, and whose numbers are not to be trusted: {count(wrong)}."
@@ -104,7 +109,7 @@ def _facts(results: Results) -> Iterator[tuple[str, str]]:
     yield "data", data["path"]
     yield "data's digest", data["digest"]
     yield "rows", ", ".join(f"{count(rows)} {name}" for name, rows in data["rows"].items())
-    yield "metric", f"{quantity.label} of the test rows; {better} is better; no difference within {margin}"
+    yield "metric", f"{quantity.label} of the {metric['split']} rows; {better} is better; no difference within {margin}"
     yield "nodes", ", ".join(str(nodes) for nodes in results["nodes"])
     yield "seeds", ", ".join(str(seed) for seed in results["seeds"])
     yield "config's hash", results["config_hash"]

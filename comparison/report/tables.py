@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from comparison.numbers import Quantity, compact, count, duration, megabytes, percent, plain, usable
+from comparison.numbers import Quantity, compact, count, duration, megabytes, part, percent, plain, usable
 
 Results = dict[str, Any]
 PREDICTED = "predicted by virtual nodes: the learning is computed, the time is not measured"
@@ -51,6 +51,12 @@ def number(value: float | None, written: str) -> Cell:
     return Cell(written, usable(value))
 
 
+def called(item: dict[str, Any]) -> str:
+    """A way, with what of it is not to be overlooked: that its nodes are virtual, or that some of its runs diverged."""
+    diverged, virtual = item.get("diverged", 0), " (virtual)" if item.get("virtual") else ""
+    return f"{item['way']}{virtual}" + (f", {diverged} of {item['runs'] + diverged} diverged" if diverged else "")
+
+
 def pairs(results: Results) -> Table | None:
     """The paired differences."""
     found = results.get("pairs") or []
@@ -61,17 +67,19 @@ def pairs(results: Results) -> Table | None:
         quantity = Quantity(pair["quantity"])
         rows.append(
             [
-                text(f"{pair['way']}, N = {pair['nodes']}"),
+                text(f"{called(pair)}, N = {pair['nodes']}"),
                 text(f"{pair['against']}, N = {pair['against_nodes']}"),
                 text(quantity.label),
                 number(pair["mean"], quantity.difference(pair["mean"])),
                 number(pair["low"], quantity.interval(pair["low"], pair["high"])),
-                number(pair["seeds"], count(pair["seeds"])),
+                number(pair["seeds"], part(pair["seeds"], pair["of"])),
                 text(pair["verdict"]),
             ]
         )
     names = ("way", "against", "in", "difference", "interval", "seeds", "verdict")
-    caption = "Differences between runs of the same seed"
+    caption = f"Differences between runs of the same seed, on the {results['metric']['split']} rows"
+    if any(pair["seeds"] < pair["of"] for pair in found):
+        caption += ". Seeds: those with which both finished, where others diverged"
     return Table("differences", caption, [(name, "") for name in names], rows)
 
 
@@ -80,11 +88,12 @@ def ways(results: Results, virtual: bool) -> Table | None:
     found = [row for row in results.get("table") or [] if row["virtual"] == virtual]
     if not found:
         return None
-    quantity = Quantity(results["metric"]["name"])
+    metric = results["metric"]
+    quantity = Quantity(metric["name"])
     columns = [
         ("way", "how the nodes share the work"),
         ("N", "nodes"),
-        ("runs", "one for each seed"),
+        ("runs", "one for each seed; those that finished, where others diverged"),
         ("passes", "readings of the whole training set, summed over the nodes"),
         ("updates", "changes of the weights that all nodes share"),
         ("syncs", "times that the nodes agreed"),
@@ -92,11 +101,11 @@ def ways(results: Results, virtual: bool) -> Table | None:
         ("seconds", "of training, without start and feed"),
         ("rows/s", "trained, by all nodes together"),
         ("efficiency", "speed-up over one node, divided by N"),
-        (f"test {quantity.label}", "mean over the seeds"),
+        (f"{metric['split']} {quantity.label}", "mean over the runs that finished"),
         ("interval", "of the mean"),
-        ("time to target", "seconds of training until the validation rows reach the target"),
-        ("passes to target", "passes until the validation rows reach the target"),
-        ("reached", "runs that reached the target"),
+        ("time to target", "of training until the validation rows reach the target: mean over the runs that did"),
+        ("passes to target", "until the validation rows reach the target: mean over the runs that did"),
+        ("reached", "runs that reached the target, of all"),
     ]
     rows = [_way(row, quantity) for row in found]
     left_out = {"seconds", "rows/s", "efficiency", "time to target"} if virtual else {"passes to target"}
@@ -114,11 +123,13 @@ def ways(results: Results, virtual: bool) -> Table | None:
 
 
 def _way(row: dict[str, Any], quantity: Quantity) -> list[Cell]:
-    metric, target = row["metric"], row.get("to_target") or {"seconds": None, "passes": None, "reached": None}
+    metric, target = row["metric"], row.get("to_target") or dict.fromkeys(("seconds", "passes", "reached", "of"))
     reached = target["reached"]
     return [
         text(row["way"]),
-        *(number(row[name], count(row[name])) for name in ("nodes", "runs", "passes", "updates", "syncs")),
+        number(row["nodes"], count(row["nodes"])),
+        number(row["runs"], part(row["runs"], row["runs"] + row["diverged"])),
+        *(number(row[name], count(row[name])) for name in ("passes", "updates", "syncs")),
         number(row["bytes_per_node"], megabytes(row["bytes_per_node"])),
         number(row["seconds"], plain(row["seconds"], 3)),
         number(row["rows_per_second"], count(row["rows_per_second"])),
@@ -127,7 +138,7 @@ def _way(row: dict[str, Any], quantity: Quantity) -> list[Cell]:
         number(metric["low"], quantity.interval(metric["low"], metric["high"])),
         number(target["seconds"], duration(target["seconds"])),
         number(target["passes"], compact(target["passes"])),
-        number(reached, f"{reached} of {row['runs']}" if reached is not None else count(None)),
+        number(reached, f"{reached} of {target['of']}" if reached is not None else count(None)),
     ]
 
 
@@ -138,7 +149,7 @@ def hosts(results: Results) -> Table | None:
         return None
     rows = [
         [
-            text(row["way"]),
+            text(called(row)),
             number(row["nodes"], count(row["nodes"])),
             number(row["hosts"], count(row["hosts"])),
             text(row["link"]),
@@ -154,7 +165,7 @@ def hosts(results: Results) -> Table | None:
 def _efficiencies(key: str, caption: str, who: str, found: Iterable[dict[str, Any]]) -> Table | None:
     rows = [
         [
-            text(item[who]),
+            text(item["who"] if who == "who" else called(item)),
             number(item["nodes"], count(item["nodes"])),
             number(item["seconds"], compact(item["seconds"])),
             number(item["efficiency"], percent(item["efficiency"])),
@@ -180,17 +191,17 @@ def ours(results: Results) -> Table | None:
 def runs(results: Results) -> Table | None:
     """Every run."""
     found = [*(results.get("runs") or []), *(results.get("virtual") or [])]
-    if not found:
+    if not found and not results.get("diverged"):
         return None
-    name = results["metric"]["name"]
-    quantity = Quantity(name)
+    metric = results["metric"]
+    quantity = Quantity(metric["name"])
     rows = []
     for run in found:
-        value, seconds = (run["metrics"].get("test") or {}).get(name), run["seconds"]["train"]
+        value, seconds = _decided_by(run, metric), run["seconds"]["train"]
         rows.append(
             [
                 text(run["way"]),
-                number(run["nodes"], f"{run['nodes']} virtual" if run["virtual"] else count(run["nodes"])),
+                _nodes(run),
                 number(run["seed"], str(run["seed"])),
                 text("exact" if run["ledger"]["exact"] else "NOT exact"),
                 text(run["weights"]),
@@ -198,13 +209,27 @@ def runs(results: Results) -> Table | None:
                 number(value, quantity.value(value)),
             ]
         )
+    for run in results.get("diverged") or []:
+        nothing = number(None, count(None))
+        cells = [text(run["way"]), _nodes(run), number(run["seed"], str(run["seed"]))]
+        rows.append([*cells, text("diverged"), text(count(None)), nothing, nothing])
     columns = [
         ("way", ""),
         ("N", "nodes"),
         ("seed", ""),
-        ("ledger", "exact: every row once in each pass"),
+        ("ledger", "exact: every row once in each pass; diverged: the loss was no longer a number"),
         ("weights", "digest of the weights at the end"),
         ("seconds", "of training; those of virtual nodes say nothing about real ones"),
-        (f"test {quantity.label}", ""),
+        (f"{metric['split']} {quantity.label}", ""),
     ]
     return Table("runs", "Every run. Choose a column's name to sort by it.", columns, rows, sortable=True)
+
+
+def _nodes(run: dict[str, Any]) -> Cell:
+    return number(run["nodes"], f"{run['nodes']} virtual" if run["virtual"] else count(run["nodes"]))
+
+
+def _decided_by(run: dict[str, Any], metric: dict[str, Any]) -> float | None:
+    """The run's value of the metric, on the rows that decide."""
+    value = (run["metrics"].get(metric["split"]) or {}).get(metric["name"])
+    return value[-1] if isinstance(value, list) else value

@@ -34,7 +34,7 @@ def results(seeds: int = 5) -> dict[str, Any]:
     for way, nodes in far:
         table.append(_row(way, nodes, [run for run in virtual if (run["way"], run["nodes"]) == (way, nodes)]))
     return {
-        "format_version": 1,
+        "format_version": 2,
         "command": "compare",
         "sparksplit": "0.1.0",
         "created": "2026-11-21T22:00:00+00:00",
@@ -49,7 +49,13 @@ def results(seeds: int = 5) -> dict[str, Any]:
         "config_hash": "5f0c9a7e11d2b384",
         "data": {"path": "prepared/digits", "digest": "9a41c0de77e0b1f2", "rows": dict(ROWS)},
         "model": "models.mlp:build",
-        "metric": {"name": "accuracy", "higher_is_better": True, "margin": 0.003},
+        "metric": {
+            "name": "accuracy",
+            "higher_is_better": True,
+            "margin": 0.003,
+            "split": "test",
+            "resolution": 1 / ROWS["test"],
+        },
         "epochs": {
             "asked": 11,
             "run": 12,
@@ -57,7 +63,7 @@ def results(seeds: int = 5) -> dict[str, Any]:
         },
         "seeds": numbers,
         "nodes": [1, 2],
-        "target": {"metric": "accuracy", "value": 0.95},
+        "target": {"metric": "accuracy", "value": 0.95, "by": "configuration"},
         "machine": {
             "cores": 2,
             "memory_bytes": 24_000_000_000,
@@ -69,6 +75,7 @@ def results(seeds: int = 5) -> dict[str, Any]:
         "versions": {"tensorflow": "2.21.0", "keras": "3.15.1", "numpy": "2.4.6", "pyspark": "3.5.9"},
         "runs": runs,
         "virtual": virtual,
+        "diverged": [],
         "table": table,
         "pairs": _pairs(seeds),
         "cost_model": _cost_model(),
@@ -138,6 +145,7 @@ def _run(way: str, nodes: int, seed: int, virtual: bool) -> dict[str, Any]:
         "key": f"{split}-n{nodes}-s{seed}",
         "passes": PASSES,
         "updates": updates,
+        "node_updates": updates,
         "syncs": round(per_pass * PASSES),
         "sync_bytes_per_node": 0
         if nodes == 1
@@ -182,6 +190,7 @@ def _row(way: str, nodes: int, runs: list[dict[str, Any]]) -> dict[str, Any]:
         "nodes": nodes,
         "virtual": virtual,
         "runs": len(runs),
+        "diverged": 0,
         "passes": PASSES,
         "updates": runs[0]["updates"],
         "syncs": runs[0]["syncs"],
@@ -194,6 +203,7 @@ def _row(way: str, nodes: int, runs: list[dict[str, Any]]) -> dict[str, Any]:
             "seconds": None if virtual or not first else first[0]["seconds"],
             "passes": float(first[0]["passes"]) if first else None,
             "reached": len(runs) if first else 0,
+            "of": len(runs),
         },
         "time": None if virtual else _seconds(way, nodes),
     }
@@ -211,10 +221,12 @@ def _pairs(seeds: int) -> list[dict[str, Any]]:
         {
             "way": way,
             "nodes": nodes,
+            "virtual": False,
             "against": against,
             "against_nodes": against_nodes,
             "quantity": "accuracy",
             "seeds": seeds,
+            "of": seeds,
             "mean": mean,
             "low": mean - half if seeds > 1 else None,
             "high": mean + half if seeds > 1 else None,
@@ -250,6 +262,8 @@ def _cost_model() -> dict[str, Any]:
                         "gbit_per_s": speed_of_link,
                         "seconds": passes * (0.3 / nodes + sync) if reached else None,
                         "passes": passes if reached else None,
+                        "reached": 5 if reached else 0,
+                        "of": 5,
                         "measured": nodes == 2 and speed_of_link == 10,
                     }
                 )
@@ -276,10 +290,46 @@ def _scale() -> dict[str, Any]:
     times = {keras: (150.0, 127.0, 82.0), horovod: (166.0, 143.0, 89.0)}
     return {
         "rows": [
-            {"way": LOCAL, "nodes": 2, "hosts": 1, "link": "loopback", "seconds": 2.1, "measured": True},
-            {"way": LOCAL, "nodes": 2, "hosts": 2, "link": "100 Mbit/s", "seconds": 2.3, "measured": True},
-            {"way": BATCH, "nodes": 2, "hosts": 1, "link": "loopback", "seconds": 3.3, "measured": True},
-            {"way": BATCH, "nodes": 2, "hosts": 2, "link": "100 Mbit/s", "seconds": 5.9, "measured": False},
+            {
+                "way": LOCAL,
+                "nodes": 2,
+                "runs": 5,
+                "diverged": 0,
+                "hosts": 1,
+                "link": "loopback",
+                "seconds": 2.1,
+                "measured": True,
+            },
+            {
+                "way": LOCAL,
+                "nodes": 2,
+                "runs": 5,
+                "diverged": 0,
+                "hosts": 2,
+                "link": "100 Mbit/s",
+                "seconds": 2.3,
+                "measured": True,
+            },
+            {
+                "way": BATCH,
+                "nodes": 2,
+                "runs": 5,
+                "diverged": 0,
+                "hosts": 1,
+                "link": "loopback",
+                "seconds": 3.3,
+                "measured": True,
+            },
+            {
+                "way": BATCH,
+                "nodes": 2,
+                "runs": 5,
+                "diverged": 0,
+                "hosts": 2,
+                "link": "100 Mbit/s",
+                "seconds": 5.9,
+                "measured": False,
+            },
         ],
         "original": [
             {"who": who, "nodes": nodes, "seconds": seconds, "efficiency": of[0] / (nodes * seconds)}
@@ -287,7 +337,7 @@ def _scale() -> dict[str, Any]:
             for nodes, seconds in zip((1, 2, 4), of, strict=True)
         ],
         "ours": [
-            {"way": SINGLE, "nodes": 1, "seconds": 4.0, "efficiency": 1.0},
-            {"way": LOCAL, "nodes": 2, "seconds": 2.1, "efficiency": 0.95},
+            {"way": SINGLE, "nodes": 1, "runs": 5, "diverged": 0, "seconds": 4.0, "efficiency": 1.0},
+            {"way": LOCAL, "nodes": 2, "runs": 5, "diverged": 0, "seconds": 2.1, "efficiency": 0.95},
         ],
     }

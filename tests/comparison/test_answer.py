@@ -5,27 +5,31 @@ import pytest
 from comparison.answer import answer
 
 
-def row(way, nodes, seconds, value, sent=0.0, reached=5):
-    to = {"seconds": seconds if reached == 5 else None, "passes": 3.0, "reached": reached}
+def row(way, nodes, seconds, value, sent=0.0, reached=5, diverged=0):
+    runs = 5 - diverged
+    reached = min(reached, runs)
+    to = {"seconds": seconds if reached else None, "passes": 3.0, "reached": reached, "of": 5}
     return {
-        "way": way, "nodes": nodes, "virtual": False, "runs": 5, "passes": 10, "seconds": 2 * seconds,
-        "bytes_per_node": sent, "metric": {"mean": value}, "to_target": to,
+        "way": way, "nodes": nodes, "virtual": False, "runs": runs, "diverged": diverged,
+        "seconds": 2 * seconds if runs else None, "bytes_per_node": sent if runs else None,
+        "metric": {"mean": value if runs else None}, "to_target": to if runs else None,
     }  # fmt: skip
 
 
-def pair(way, against, verdict, mean=0.001):
+def pair(way, against, verdict, mean=0.001, nodes=2, seeds=5):
     return {
-        "way": way, "nodes": 2, "against": against, "quantity": "accuracy", "seeds": 5, "mean": mean,
-        "low": mean - 0.001, "high": mean + 0.001, "verdict": verdict,
+        "way": way, "nodes": nodes, "virtual": False, "against": against, "quantity": "accuracy", "seeds": seeds,
+        "of": 5, "mean": mean, "low": mean - 0.001, "high": mean + 0.001, "verdict": verdict,
     }  # fmt: skip
 
 
-def answered(table, pairs, seeds=5, name="accuracy"):
+def answered(table, pairs, seeds=5, name="accuracy", split="test"):
+    metric = {"name": name, "higher_is_better": name == "accuracy", "margin": 0.003}
     return answer(
         {
             "table": table, "pairs": pairs, "seeds": list(range(seeds)), "nodes": [1, 2], "model": "m:build",
-            "metric": {"name": name, "higher_is_better": name == "accuracy", "margin": 0.003},
-            "target": {"metric": name, "value": 0.95}, "config": {"batch_size": 64},
+            "metric": {**metric, "split": split, "resolution": 1 / 1000},
+            "target": {"metric": name, "value": 0.95}, "config": {"batch_size": 64}, "epochs": {"run": 10},
             "data": {"path": "d", "rows": {"train": 1000}}, "machine": {"cores": 2},
         }
     )  # fmt: skip
@@ -98,3 +102,89 @@ def test_how_sure_it_is():
 
 def test_one_number_of_nodes_is_no_comparison():
     assert "Nothing was compared" in answered([SINGLE], [])["text"][0]
+
+
+def test_the_slow_network_is_compared_with_batch_on_as_many_nodes():
+    """On 4 nodes `batch` sends 1.5 GB, on 2 nodes 1.0 GB."""
+    table = [
+        SINGLE, row("batch", 2, 6.0, 0.97, 1.0e9), row("batch", 4, 4.0, 0.97, 1.5e9), row("local", 4, 3.0, 0.97, 1.5e8)
+    ]  # fmt: skip
+    pairs = [pair("local", "batch", "no difference", nodes=4), pair("local", "single", "no difference", nodes=4)]
+    second = answered(table, pairs)["text"][1]
+    assert second.startswith("On a slow network `local` sends 10 times fewer bytes than `batch` on 4 nodes, and its")
+    assert "same as `batch`'s within the margin" in second
+
+
+def test_without_batch_on_as_many_nodes_the_slow_network_is_not_compared():
+    table = [SINGLE, row("batch", 2, 6.0, 0.97, 1e9), row("local", 4, 3.0, 0.97, 1.5e9)]
+    assert "on as many nodes" in answered(table, [])["text"][1]
+    assert "was not compared" in answered(table, [])["text"][1]
+
+
+def test_what_sends_more_than_batch_is_no_advice_for_a_slow_network():
+    table = [SINGLE, row("batch", 2, 6.0, 0.97, 1e9), row("mine", 2, 3.0, 0.97, 1.5e9)]
+    second = answered(table, [pair("mine", "batch", "better")])["text"][1]
+    assert second == "On a slow network nothing is gained: no way sends fewer bytes than `batch` on as many nodes."
+
+
+def test_a_way_that_diverges_is_not_recommended_and_the_answer_says_how_often():
+    """`local` is 8 times as fast, and better, with the 2 seeds of 5 that are left of it."""
+    table = [SINGLE, row("batch", 2, 6.0, 0.97, 1e9), row("local", 2, 1.25, 0.98, 1e7, diverged=3)]
+    pairs = [
+        pair("batch", "single", "no difference"),
+        pair("local", "single", "better", 0.01, seeds=2),
+        pair("local", "batch", "better", 0.01, seeds=2),
+    ]
+    found = answered(table, pairs)
+    assert found["text"][0].startswith("Split the work by `batch` on 2 nodes")
+    assert "`local`" not in " ".join(found["text"][:2])
+    assert found["text"][2] == (
+        "Not recommended, because the loss or the metric was no longer a number: `local` on 2 (3 of 5 seeds)."
+    )
+    assert found["certainty"].startswith("5 seeds for each way, the same for all, less 3 that diverged;")
+    alone = answered([SINGLE, table[2]], pairs[1:2])["text"]
+    assert alone[0] == "Stay on one node: every way on several nodes diverged in some of its runs."
+
+
+def test_where_every_single_diverged_that_is_the_answer():
+    table = [row("single", 1, 10.0, 0.97, diverged=5), row("batch", 2, 6.0, 0.97, 1e9, diverged=5)]
+    text = answered([*table, row("local", 2, 4.0, 0.9, 1e7)], [])["text"]
+    assert text[0].startswith("Every run of `single` diverged (5 of 5 seeds), so that no way can be compared")
+    assert text[0].endswith("No run diverged of: `local` on 2.")
+    assert "`single` on 1 (5 of 5 seeds), `batch` on 2 (5 of 5 seeds)" in text[2]
+    assert answered(table, [])["text"][0].endswith("No way was safe.")
+
+
+def test_where_some_of_single_diverged_staying_is_no_advice_and_pairs_say_their_seeds():
+    single, pairs = row("single", 1, 10.0, 0.97, diverged=2), [pair("batch", "single", "no difference", seeds=3)]
+    stay = answered([single, row("batch", 2, 60.0, 0.97, 1e9)], pairs)["text"][0]
+    assert stay.startswith("Nothing is recommended, since `single` diverged, too (2 of 5 seeds): the fastest way")
+    split = answered([single, row("batch", 2, 6.0, 0.97, 1e9)], pairs)["text"][0]
+    assert split.startswith("Split the work by `batch`") and "over the 3 of 5 seeds that both finished" in split
+    assert split.endswith("where `single` diverged with 2 of 5 seeds.")
+
+
+def test_single_with_other_keys_is_no_baseline():
+    """Its batch size is not the comparison's; it comes first."""
+    other = row("single, batch_size = 16", 1, 100.0, 0.99)
+    both = answered([other, SINGLE, row("batch", 2, 6.0, 0.97)], [pair("batch", "single", "no difference")])
+    assert "where one node takes 10.0 s" in both["text"][0]
+    text = answered([other, row("batch", 2, 6.0, 0.97)], [])["text"]
+    assert text[0] == (
+        "Nothing was compared: that takes `single` and a way on several nodes. On one node only "
+        "`single, batch_size = 16` was run, with keys of its own: add `single` to `ways`."
+    )
+
+
+def test_it_says_which_rows_decide():
+    table, pairs = [SINGLE, row("batch", 2, 6.0, 0.97)], [pair("batch", "single", "no difference")]
+    assert "differences in accuracy of the test rows are paired" in answered(table, pairs)["certainty"]
+    assert "reach at least 0.10 points, the least that can differ" in answered(table, pairs)["certainty"]
+    certainty = answered(table, pairs, split="validation")["certainty"]
+    assert "accuracy of the validation rows (there are no test rows, and the target is told by them, too)" in certainty
+
+
+def test_a_way_whose_name_has_virtual_in_it_is_counted():
+    table, mine = [SINGLE, row("virtual_vote", 2, 6.0, 0.97)], pair("virtual_vote", "single", "better")
+    far = {**pair("epoch", "single", "better"), "virtual": True}
+    assert "1 of 1 differences are decided" in answered(table, [mine, far])["certainty"]

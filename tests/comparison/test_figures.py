@@ -1,6 +1,7 @@
 """Intervals, verdicts, the cost model: arithmetic on plain numbers."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,8 +10,11 @@ from hypothesis import strategies as st
 
 from comparison.costs import Compute, Network, cost_model, ethernet, fit_compute, fit_network, predicted, work_of
 from comparison.intervals import interval
-from comparison.results import _groups, _pairs, _row, reached, verdict
+from comparison.results import _groups, _judged, _pairs, _row, _target, reached, value_of, verdict
 from comparison.scale import scale
+from training.ways import WAYS, Way
+from training.ways.splits import BatchSplit, LaneSplit
+from training.ways.syncs import LocalSync, StepSync
 
 
 def test_an_interval_is_students():
@@ -62,10 +66,14 @@ def test_the_network_is_found_again_from_its_sums(latency, per_byte):
         assert found.seconds(nodes, 3, sent) == pytest.approx(truth.seconds(nodes, 3, sent), rel=1e-3)
 
 
+LANE_ROWS = [100] * 64
+
+
 def record(split="single", nodes=1, batch_size=64, seconds=1.0, sync=0.0, **more):
     return {
         "way": split, "split": split, "nodes": nodes, "virtual": False, "rows": 6400, "passes": 4,
-        "batch_size": batch_size, "config": {}, "syncs": 0 if nodes == 1 else 400,
+        "batch_size": batch_size, "node_updates": WAYS[split].node_updates(LANE_ROWS, batch_size, 4, nodes),
+        "syncs": 0 if nodes == 1 else 400,
         "sync_bytes_per_node": 0 if nodes == 1 else 4e7,
         "seconds": {"train": seconds, "sync": sync}, **more,
     }  # fmt: skip
@@ -86,7 +94,35 @@ def test_the_work_of_a_node():
     assert work_of(record("batch", 2)) == (12800, 400)  # a part of every mini-batch
     assert work_of(record("epoch", 2)) == (12800, 200)
     assert work_of(record("local", 2)) == (12800, 400)  # half as many rows in as many mini-batches
-    assert work_of(record("local", 2, config={"local_batch_size": 64})) == (12800, 200)
+
+
+@pytest.mark.parametrize(
+    ("way", "more", "updates"),
+    [
+        ("batch", {}, 200),
+        ("epoch", {}, 60),  # 3 rounds of 4 epochs
+        ("epoch-delayed", {}, 60),
+        ("local", {}, 200),  # 312 rows in mini-batches of 16
+        ("local", {"local_batch_size": 64}, 50),
+        ("local", {"local_batch_size": 64, "after": 21}, 2 * 20 + 8 * 5),  # begins at an epoch's end
+        ("local", {"after": 10_000}, 200),
+    ],
+)
+def test_a_way_says_how_many_updates_a_node_has(way, more, updates):
+    """1,248 rows on 4 nodes: the digits, 10 epochs, mini-batches of 64."""
+    assert WAYS[way].node_updates([13] * 96, 64, 10, 4, **more) == updates
+
+
+def test_a_way_of_ones_own_has_the_updates_of_its_split_whatever_its_name():
+    """README's vote.py: 200, as `batch`, and not 48.75."""
+
+    class Contiguous(LaneSplit):
+        def lanes(self, lanes, rank, nodes):
+            return np.arange(rank * lanes // nodes, (rank + 1) * lanes // nodes)
+
+    assert Way(BatchSplit(), StepSync).node_updates([13] * 96, 64, 10, 4) == 200
+    # The node with the most rows counts: here the last has the 40 rows of the last two lanes.
+    assert Way(Contiguous(), LocalSync).node_updates([1, 1, 1, 1, 20, 20], 30, 1, 3) == 4
 
 
 def test_a_slower_network_costs_what_sends_more():
@@ -100,9 +136,9 @@ def test_a_slower_network_costs_what_sends_more():
 def row(record, **more):
     return {
         **{name: record[name] for name in ("way", "split", "nodes", "virtual", "passes", "syncs")},
-        "runs": 1, "seconds": record["seconds"]["train"], "bytes_per_node": record["sync_bytes_per_node"],
-        "efficiency": 1.0,
-        "to_target": {"seconds": 0.5, "passes": 2.0, "reached": 1},
+        "runs": 1, "diverged": 0, "seconds": record["seconds"]["train"], "efficiency": 1.0,
+        "bytes_per_node": record["sync_bytes_per_node"],
+        "to_target": {"seconds": 0.5, "passes": 2.0, "reached": 1, "of": 1},
         "time": {"compute": record["seconds"]["train"] - record["seconds"]["sync"], "waiting": 0.0,
                  "synchronising": record["seconds"]["sync"]}, **more,
     }  # fmt: skip
@@ -111,7 +147,7 @@ def row(record, **more):
 def test_the_model_is_checked_against_every_measured_run_and_predicts_beyond():
     runs = [record(), record("batch", 2, seconds=0.8, sync=0.3)]
     far = {**record("epoch", 8), "virtual": True}
-    table = [*map(row, runs), row(far, to_target={"seconds": None, "passes": 3.0, "reached": 1})]
+    table = [*map(row, runs), row(far, to_target={"seconds": None, "passes": 3.0, "reached": 1, "of": 1})]
     sweep = [{"nodes": 2, "bytes": 1 << power, "seconds": 1e-4 + 2**power * 1e-10} for power in range(10, 27)]
     model = cost_model(table, runs, [far], {"sweeps": {"2": sweep}}, {})
     assert [(check["way"], check["measured"]) for check in model["checks"]] == [("single", 1.0), ("batch", 0.8)]
@@ -120,8 +156,16 @@ def test_the_model_is_checked_against_every_measured_run_and_predicts_beyond():
     assert found == [
         (way, nodes, gbit) for way, nodes in (("single", 1), ("batch", 2), ("epoch", 8)) for gbit in (1, 10, 100)
     ]
-    never = {**row(far), "to_target": {"seconds": None, "passes": None, "reached": 0}}
-    assert all(item["seconds"] is None for item in cost_model([never], runs, [far], {}, {})["predictions"])
+    for to in (
+        {"seconds": None, "passes": None, "reached": 0, "of": 3},
+        {"seconds": 1.0, "passes": 2.0, "reached": 1, "of": 3},
+    ):
+        found = cost_model([row(runs[1], to_target=to)], runs, [far], {}, {})["predictions"]
+        assert len(found) == 3 and all((item["seconds"], item["passes"]) == (None, None) for item in found)
+        assert {(item["reached"], item["of"]) for item in found} == {(to["reached"], 3)}
+    gone = dict.fromkeys(row(runs[1])) | {"way": "batch", "nodes": 2, "virtual": False, "runs": 0, "diverged": 3}
+    model = cost_model([table[0], gone], runs[:1], [], {}, {})
+    assert {item["way"] for item in (*model["checks"], *model["predictions"])} == {"single"}
 
 
 def test_the_originals_efficiencies():
@@ -138,6 +182,22 @@ def test_the_target_is_reached_at_an_epochs_end():
     assert reached(run, {"metric": "accuracy", "value": 0.85}, True) == (2, pytest.approx(0.2))
     assert reached(run, {"metric": "accuracy", "value": 0.95}, True) is None
     assert reached(run, {"metric": "accuracy", "value": 0.84}, False) == (1, pytest.approx(0.1))
+
+
+def test_a_value_that_is_null_reaches_no_target_and_counts_as_diverged():
+    test, validation = ({**ACCURACY, "name": "auc", "split": split} for split in ("test", "validation"))
+    curve = [{"passes": n, "seconds": 0.1 * n, "validation": {"auc": value}} for n, value in ((1, None), (2, 0.9))]
+    assert reached({"history": curve}, {"metric": "auc", "value": 0.85}, True) == (2, pytest.approx(0.2))
+    whole = {"key": "a", "metrics": {"test": {"auc": 0.9}}}
+    assert _judged(whole, test) == whole
+    for lost, metric in (({"test": {"auc": None}}, test), ({"validation": {"auc": [0.9, None]}}, validation)):
+        judged = _judged({"key": "b", "metrics": lost}, metric)
+        assert judged["diverged"] == "its auc is not finite at the end"
+        with pytest.raises(ValueError, match="b has no finite auc"):
+            value_of(judged, metric)
+
+
+ACCURACY = {"name": "accuracy", "higher_is_better": True, "margin": 0.003, "split": "test", "resolution": 1e-4}
 
 
 def finished(way, nodes, seed, value, seconds):
@@ -158,7 +218,7 @@ def test_every_way_is_compared_with_single_and_with_batch_by_seed():
         )
         for seed in (1, 2, 3)
     ]  # fmt: skip
-    metric = {"name": "accuracy", "higher_is_better": True, "margin": 0.003}
+    metric = ACCURACY
     groups = _groups(records)
     found = {
         (pair["way"], pair["against"]): (round(pair["mean"], 6), pair["verdict"]) for pair in _pairs(groups, metric)
@@ -189,3 +249,76 @@ def test_hosts_are_those_that_the_nodes_were_on():
             (hosts, link, True), (2, "100 Mbit/s", False)
         ]  # fmt: skip
         assert [line["seconds"] for line in found] == [2.0, pytest.approx(1.5 + 3.2 + 0.04)]
+
+
+def diverged(way, nodes, seed):
+    return {"way": way, "nodes": nodes, "virtual": False, "seed": seed, "diverged": "the loss is nan"}
+
+
+def test_seeds_that_diverged_are_counted_and_paired_with_none():
+    records = [
+        *(finished("single", 1, seed, 0.90, 8.0) for seed in (1, 2, 3, 4)), diverged("single", 1, 5),
+        *(finished("local", 2, seed, 0.95, 1.0) for seed in (1, 5)),
+        *(diverged("local", 2, seed) for seed in (2, 3, 4)),
+        *(diverged("epoch", 2, seed) for seed in (1, 2, 3, 4, 5)),
+    ]  # fmt: skip
+    groups, target = _groups(records), {"metric": "accuracy", "value": 0.9}
+    single, local, epoch = (_row(group, members, groups, ACCURACY, target) for group, members in groups.items())
+    assert [(row["runs"], row["diverged"]) for row in (single, local, epoch)] == [(4, 1), (2, 3), (0, 5)]
+    assert (single["to_target"]["reached"], single["to_target"]["of"]) == (4, 5)
+    assert (local["to_target"]["reached"], local["to_target"]["of"]) == (2, 5)
+    assert epoch["metric"]["mean"] is None and epoch["seconds"] is None and epoch["to_target"] is None
+    (pair,) = _pairs(groups, ACCURACY)
+    assert (pair["way"], pair["seeds"], pair["of"], pair["verdict"]) == ("local", 1, 5, "undecided")
+    assert [line["way"] for line in scale([single, local, epoch], {})["rows"]] == ["single", "local", "local"]
+
+
+def test_the_target_is_that_of_single_with_the_comparisons_own_keys():
+    """Other batch sizes and other numbers of nodes say nothing; where `single` diverged, that is said."""
+    small = [finished("single, batch_size = 16", 1, seed, 0.99, 8.0) for seed in (1, 2)]
+    config = SimpleNamespace(target=None)
+    found = _target(config, _groups([*small, finished("single", 1, 1, 0.90, 8.0)]), ACCURACY)
+    assert found == {"metric": "accuracy", "value": 0.9, "by": "single"}
+    assert _target(config, _groups([*small, diverged("single", 1, 1)]), ACCURACY)["by"] == "all runs"
+
+
+def test_validation_rows_decide_where_there_are_no_test_rows():
+    run = finished("single", 1, 1, 0.9, 8.0)
+    run["metrics"] = {"validation": {"accuracy": [0.5, 0.7]}, "test": {}}
+    assert value_of(run, {**ACCURACY, "split": "validation"}) == 0.7
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_equal_differences_on_few_rows_are_not_decided(seeds):
+    """119 test rows, all at 116 of 119: one row is 0.84 points, the margin 0.3."""
+    mean, low, high = interval([0.0] * seeds, 1 / 119)
+    assert mean == 0 and high == -low >= 1 / 119
+    assert verdict(low, high, 0.003) == "undecided"
+
+
+def test_equal_seeds_on_119_rows_decide_nothing():
+    """Was: no difference, 95 % interval 0.00 to 0.00."""
+    both = (("single", 1), ("batch", 2))
+    records = [finished(way, nodes, seed, 116 / 119, 1.0) for way, nodes in both for seed in (1, 2)]
+    (pair,) = _pairs(_groups(records), {**ACCURACY, "resolution": 1 / 119})
+    assert (pair["mean"], pair["verdict"]) == (0, "undecided")
+
+
+def test_an_interval_of_no_width_is_believed_only_at_zero():
+    assert verdict(*interval([0.25, 0.25])[1:], 0.003) == "undecided"
+    assert verdict(*interval([0.0, 0.0])[1:], 0.003) == "no difference"
+    # Two seeds that differ by the same two rows of 119 say little: with rounding the interval reaches 2.6 rows.
+    assert verdict(*interval([2 / 119] * 2, 1 / 119)[1:], 0.003) == "undecided"
+    assert verdict(*interval([0.0] * 2, 1 / 10_000)[1:], 0.003) == "no difference"
+
+
+shares = st.lists(st.integers(-30, 30), min_size=2, max_size=8)
+
+
+@given(shares, st.integers(1, 10_000))
+def test_a_resolution_only_widens_an_interval_to_a_row_at_least(counts, rows):
+    values = [count / rows for count in counts]
+    mean, low, high = interval(values, 1 / rows)
+    plain = interval(values)
+    assert mean == plain[0] and low <= plain[1] and plain[2] <= high
+    assert high - mean >= (1 - 1e-9) / rows

@@ -76,6 +76,56 @@ def test_a_way_is_called_by_what_it_says(values, name):
     assert label(values) == name
 
 
+def own_way(folder, name, function="vote", split="BatchSplit()", more=""):
+    """The name of a way in a file of its own."""
+    file = folder / name / "vote.py"
+    file.parent.mkdir()
+    file.write_text(
+        "from training.ways import Way\nfrom training.ways.splits import BatchSplit, EpochSplit\n"
+        f"from training.ways.syncs import StepSync\n\ndef {function}():\n    return Way({split}, StepSync{more})\n"
+    )
+    return f"{file}:{function}"
+
+
+def test_ways_of_ones_own_with_the_same_function_name_are_two(tmp_path):
+    one, other = own_way(tmp_path, "one"), own_way(tmp_path, "other")
+    runs = planned(ways=[one, other, {"split": one, "batch_size": 16}], nodes=[2], seeds=1)
+    assert [run.config.split for run in runs] == [one, other, one]
+    assert [run.way for run in runs] == [one, other, f"{one}, batch_size = 16"]
+    assert len({run.key for run in runs}) == 3
+    (run,) = planned(ways=[one], nodes=[2], seeds=1)
+    assert (run.way, run.key) == ("vote", "vote-n2-s1")
+
+
+def test_names_that_differ_in_case_only_have_a_record_each(tmp_path):
+    ways = [{"split": "batch", "model": {"params": {"activation": name}}} for name in ("relu", "ReLU")]
+    runs = planned(ways=ways, nodes=[2], seeds=1)
+    assert len({run.key.lower() for run in runs}) == len({run.way for run in runs}) == 2
+
+
+def test_a_way_of_ones_own_is_never_taken_for_the_products(tmp_path):
+    mine = own_way(tmp_path, "mine", "batch")
+    runs = planned(ways=["batch", mine], nodes=[2], seeds=1)
+    assert [(run.way, run.config.split) for run in runs] == [("batch", "batch"), (mine, mine)]
+
+
+def test_epochs_are_raised_for_a_way_of_ones_own_that_splits_them(tmp_path):
+    runs = planned(ways=[own_way(tmp_path, "mine", split="EpochSplit()")], nodes=[1, 3], epochs=10, seeds=1)
+    assert {run.config.epochs for run in runs} == {12}
+
+
+def test_a_way_of_ones_own_for_one_node_runs_there_only(tmp_path):
+    runs = planned(ways=["single", own_way(tmp_path, "mine", more=", alone=True")], nodes=[1, 2], seeds=1)
+    assert [(run.way, run.config.node_count) for run in runs] == [("single", 1), ("vote", 1)]
+
+
+def test_what_says_the_same_is_one_run_by_the_shorter_name():
+    runs = planned(ways=[{"split": "batch", "batch_size": 64}, "single"], nodes=[1, 2], seeds=2, batch_size=64)
+    assert [(run.way, run.config.node_count) for run in runs] == [("single", 1)] * 2 + [
+        ("batch, batch_size = 64", 2)
+    ] * 2
+
+
 def test_what_all_runs_share_and_what_a_way_says():
     runs = planned(
         ways=["batch", {**LOCAL, "optimizer": {"momentum": 0.5}}], nodes=[2], seeds=1,
@@ -95,6 +145,8 @@ def test_what_all_runs_share_and_what_a_way_says():
         ("ways: [{sync: {every: 3}}]", "ways.0: must name its split"),
         ("ways: [{split: batch, nodes: 3}]", "ways.0.nodes: is the same for all ways"),
         ("ways: [{split: batch, sync: {every: 3}}]", "sync needs split: local"),
+        ("ways: [batch, none.py:vote]", ":3: ways.1.split: none.py"),
+        ("ways: [single]\nnodes: [2]", ":4: nodes: no way of single runs on so many: add 1"),
         ("nodes: [2, 2]", "nodes has a number twice"),
         ("seeds: 0", "seeds: must be"),
         ("input_mode: spark", "input_mode"),

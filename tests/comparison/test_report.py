@@ -212,7 +212,7 @@ def test_values_that_are_none_everywhere():
         item.update(seconds=None, passes=None)
     words = visible(render(results))
     assert "No run measured accuracy on the validation rows." in words
-    assert "No way reaches the target." in words
+    assert "No way reaches the target in every run." in words
     assert "No run measured where its time went." in words
 
 
@@ -229,6 +229,7 @@ def test_not_a_number_is_shown_as_missing():
 def test_a_metric_that_is_no_share(higher):
     results = sample.results(seeds=3)
     results["metric"] = {"name": "mean_absolute_error", "higher_is_better": higher, "margin": 0.02}
+    results["metric"] |= {"split": "test", "resolution": None}
     for pair in results["pairs"]:
         pair["quantity"] = "mean_absolute_error"
     for run in results["runs"] + results["virtual"]:
@@ -240,6 +241,75 @@ def test_a_metric_that_is_no_share(higher):
     assert ("Right of zero is better." if higher else "Left of zero is better.") in words
     assert "1,234" in words or "1,235" in words
     assert "points" not in words
+
+
+def test_without_test_rows_the_page_says_validation():
+    results = sample.results(seeds=3)
+    results["metric"]["split"] = "validation"
+    for run in results["runs"] + results["virtual"]:
+        run["metrics"]["test"] = {}
+        run["metrics"]["validation"]["accuracy"][-1] = 0.8765
+    page = render(results)
+    words = visible(page)
+    assert "validation accuracy" in words and "Validation accuracy against bytes sent" in words
+    assert "accuracy of the validation rows; higher is better" in words
+    assert "There are no test rows: what decides are the validation rows" in words
+    assert words.count("87.65 %") == len(results["runs"]) + len(results["virtual"])
+    assert "test accuracy" not in words.lower() and "test rows;" not in words
+
+
+def lost(results, way, count):
+    """`results` as they would be if so many runs of `way` on real nodes had diverged."""
+    gone = [run for run in results["runs"] if run["way"] == way][:count]
+    results["runs"] = [run for run in results["runs"] if run not in gone]
+    names = ("key", "way", "nodes", "virtual", "seed")
+    results["diverged"] = [{**{name: run[name] for name in names}, "diverged": "the loss is nan"} for run in gone]
+    (row,) = (row for row in results["table"] if row["way"] == way and not row["virtual"])
+    row.update(runs=row["runs"] - count, diverged=count)
+    row["to_target"].update(reached=row["runs"])
+    if not row["runs"]:
+        row.update(dict.fromkeys(("passes", "updates", "syncs", "bytes_per_node", "seconds", "rows_per_second")))
+        row.update(efficiency=None, to_target=None, time=None, metric=dict.fromkeys(("mean", "low", "high")))
+        results["pairs"] = [pair for pair in results["pairs"] if way not in (pair["way"], pair["against"])]
+    for pair in results["pairs"]:
+        if way in (pair["way"], pair["against"]):
+            pair["seeds"] = row["runs"]
+    for item in results["cost_model"]["predictions"]:
+        if item["way"] == way and item["nodes"] == 2:
+            item.update(seconds=None, passes=None, reached=row["runs"])
+    return results
+
+
+def test_seeds_that_diverged_are_shown_wherever_the_others_are():
+    words = visible(render(lost(sample.results(), sample.LOCAL, 3)))
+    assert "Differences between runs of the same seed, on the test rows. Seeds: those with which both" in words
+    assert f"{sample.LOCAL}, N = 2 batch, N = 2 accuracy +0.61 points 0.47 to 0.75 2 of 5 better" in words
+    assert words.count(f"Only runs that finished: {sample.LOCAL}, N = 2 (2 of 5).") == 6
+    assert "Over the seeds with which both finished." in words
+    assert f"{sample.LOCAL} 2 2 of 5 12" in words and "2 of 5" in words
+    assert f"{sample.LOCAL} 2 1 diverged" in words
+    assert "Left out of all means, because the loss or the metric was no longer a number: local-n2-s1" in words
+    assert "reached by 2 of 5" in words
+    assert f"No point where not every run reaches the target (epoch-delayed; {sample.LOCAL})." in words
+
+
+def test_a_way_of_which_every_run_diverged_keeps_its_line():
+    words = visible(render(lost(sample.results(), sample.SINGLE, 5)))
+    assert "single 1 0 of 5 – – – –" in words
+
+
+def test_a_virtual_ways_difference_is_marked():
+    results = sample.results()
+    results["pairs"][2]["virtual"] = True
+    assert "epoch (virtual), N = 2 batch, N = 2" in visible(render(results))
+
+
+def test_ideal_scaling_starts_from_single_with_the_comparisons_own_keys():
+    """Not from one with larger mini-batches, which is faster."""
+    results = sample.results(seeds=3)
+    single = results["table"][0]
+    results["table"].append({**single, "way": "single, batch_size = 256", "rows_per_second": 1e6})
+    assert "Ideal is N times single on 1 node." in visible(render(results))
 
 
 def test_a_ledger_that_is_not_exact_is_said_first():
@@ -310,6 +380,7 @@ def test_numbers_are_written_short(written, expected):
 
 def test_names_in_the_answer_are_set_apart_and_harmless():
     answer = {**sample.results()["answer"], "text": ["Take `local` on `<b>2</b>` nodes.", "Or not."]}
-    page = render(changed(answer=answer, diverged=[{"key": "epoch-n2-s1"}]))
+    gone = {"key": "epoch-n2-s1", "way": "epoch", "nodes": 2, "virtual": False, "seed": 1}
+    page = render(changed(answer=answer, diverged=[gone]))
     assert "Take <code>local</code> on <code>&lt;b&gt;2&lt;/b&gt;</code> nodes." in page
     assert "no longer a number: epoch-n2-s1." in visible(page)

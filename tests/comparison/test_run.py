@@ -82,6 +82,11 @@ def test_a_loss_that_is_no_number_counts_as_diverged_and_the_others_go_on(spark,
     assert [record["split"] for record in results["runs"]] == ["single", "epoch"]
     assert "counts as diverged" in capsys.readouterr().err
     assert "the loss is" in results["diverged"][0]["diverged"]
+    wild_rows = [row for row in results["table"] if row["diverged"]]
+    assert [(row["nodes"], row["runs"], row["metric"]["mean"]) for row in wild_rows] == [(1, 0, None), (2, 0, None)]
+    assert results["answer"]["text"][2].startswith(
+        "Not recommended, because the loss or the metric was no longer a number: `"
+    )
 
 
 @pytest.mark.slow
@@ -131,6 +136,18 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize(
     ("keys", "problem"),
     [
+        (
+            {"metrics": ["Mean"], "metric": "Mean"},
+            "metric_better: must be lower or higher: whether a higher Mean is better cannot be told",
+        ),
+        (
+            {"metric": "accuracy", "ways": ["single", {"split": "batch", "metrics": ["auc"]}]},
+            "metric: is accuracy, which single, metrics = ['auc'] does not measure: add it to its `metrics`",
+        ),
+        (
+            {"metric": "loss", "ways": ["single", {"split": "batch", "loss": "poisson"}]},
+            "metric: is loss, and single, loss = poisson has another loss than single: compare by one of the metrics",
+        ),
         ({"metric": "acuracy"}, "metric: must be one of loss, accuracy (is 'acuracy')"),
         ({"nodes": [1, 97]}, "nodes: 97 nodes are more than the data set's 96 lanes; prepare it with more"),
         ({"virtual": [128]}, "virtual: 128 nodes are more than the data set's 96 lanes"),

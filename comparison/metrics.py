@@ -1,0 +1,59 @@
+"""What a metric is: whether higher or lower is better, and how finely it can tell two models apart on so many rows.
+
+By Keras's own names. `keras.metrics.get` takes a class's name as it is, in snake case, or one of a few short forms; the
+table has each once, in small letters without underscores, so that it answers without importing Keras.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+LOSS = "loss"
+"""The metric that every run has: the loss of its configuration."""
+
+_LOWER = (
+    *("mse", "meansquarederror", "rootmeansquarederror", "mae", "meanabsoluteerror", "mape"),
+    *("meanabsolutepercentageerror", "msle", "meansquaredlogarithmicerror", "logcosh", "logcosherror", "huber"),
+    *("bce", "binarycrossentropy", "categoricalcrossentropy", "sparsecategoricalcrossentropy"),
+    *("kld", "kldivergence", "poisson", "hinge", "squaredhinge", "categoricalhinge"),
+)
+_HIGHER = ("cosinesimilarity", "r2score", "concordancecorrelation", "pearsoncorrelation")
+_SHARES = (
+    *("accuracy", "binaryaccuracy", "categoricalaccuracy", "sparsecategoricalaccuracy"),
+    *("topkcategoricalaccuracy", "sparsetopkcategoricalaccuracy", "precision", "recall", "auc"),
+    *("precisionatrecall", "recallatprecision", "sensitivityatspecificity", "specificityatsensitivity"),
+    *("f1score", "fbetascore", "iou", "binaryiou", "meaniou", "onehotiou", "onehotmeaniou"),
+)
+_COUNTS = {"truepositives": True, "truenegatives": True, "falsepositives": False, "falsenegatives": False}
+
+_HIGHER_IS_BETTER = {
+    LOSS: False,
+    **dict.fromkeys(_LOWER, False),
+    **dict.fromkeys((*_HIGHER, *_SHARES), True),
+    **_COUNTS,
+}
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def higher_is_better(name: str) -> bool | None:
+    """Whether a higher value of the metric is better; None where its name does not tell, as of a plain `Mean`."""
+    return _HIGHER_IS_BETTER.get(_plain(name))
+
+
+def resolution(name: str, labels: int) -> float | None:
+    """The least by which the metric over `labels` labels can change; None for what does not count labels.
+
+    One of them: 1 of a number, 1 / labels of a share (at least that; recall is a share of some labels only).
+    """
+    plain = _plain(name)
+    if plain in _COUNTS:
+        return 1.0
+    return 1 / labels if plain in _SHARES and labels else None
+
+
+def deciding(metric: str | None, names: Sequence[str]) -> str:
+    """The metric that decides where the runs measure `names` beside the loss: the one asked for, else the accuracy."""
+    return metric or ("accuracy" if "accuracy" in names else LOSS)
