@@ -1,8 +1,8 @@
 """CSV: one row a line, features as numbers, the label in a column of its own; plain or gzip, with a header or without.
 
 Blocks of lines go through pyarrow's parser; only where it refuses a block, or makes other than one row of each line, is
-the block halved until the bad rows stand alone. A line end within quotes is not supported: it would make files impossible
-to split. Rows and bad rows together are the lines that are not blank.
+the block halved until the bad rows stand alone. A line end within quotes is not supported: it would make files
+impossible to split. Rows and bad rows together are the lines that are not blank.
 """
 
 from __future__ import annotations
