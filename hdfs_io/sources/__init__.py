@@ -54,6 +54,9 @@ def _like(config: InputConfig, description: Description) -> TextSource:
     label = description.label
     if label is None or label.kind not in TOKENS or label.classes is None:
         raise config.error("format", "is text, but the model was not trained on one")
+    known = len(label.classes) - 1
+    if config.vocabulary is not None and config.vocabulary < known:
+        raise config.error("vocabulary", f"must be at least {known}, the tokens of the model (is {config.vocabulary})")
     own = {"unit": label.kind, "length": description.tensors[0].shape[0]}
     for key, value in own.items():
         if key in config.model_fields_set and getattr(config, key) != value:

@@ -329,7 +329,7 @@ class TestBeforeSparkStarts:
             ("input: {path: x}\nvalidation: 0.6\ntest: 0.5\n", ":2: validation: with test leaves no rows to train on"),
             ("input: {path: x, format: csv, test: y}\ntest: 0.5\n", ":2: test: must be 0 where input.test brings"),
             ("input: {path: x}\nscaling_by: feature\n", ":2: scaling_by: means nothing with scaling: none"),
-            ("lanes: 5\n", "input: is required"),
+            ("lanes: 5\n", "input.path: is required"),
         ],
     )
     def test_configuration(self, tmp_path: Path, capsys: pytest.CaptureFixture[str], config: str, message: str) -> None:

@@ -114,7 +114,7 @@ def oracle(line: bytes) -> tuple[str, float, int] | str:
         elif character == '"' and state in ("begin", "closing"):
             text, state = (text + '"' if state == "closing" else text), "quoted"
         elif character == "\r":
-            return "CR" if '"' not in line.decode().rpartition("\r")[2] else "CR or open"
+            return "CR" if b'"' not in line else "CR or open"
         else:
             text, state = text + character, "bare"
     if state == "quoted":
