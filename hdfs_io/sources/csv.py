@@ -157,6 +157,8 @@ class CsvSource(Source):
     def _parse(self, task: Task, first_line: int, content: bytes) -> Iterator[Rows | BadRow]:
         """As many rows and bad rows as `content` has lines that are not blank, in their order."""
         expected = csv_lines.count(content)
+        if not expected:
+            return
         # pyarrow swallows line ends up to the closing quote, which the count shows but for a quote that is still open
         # at the end; and it ends a line at a carriage return, which could hide that.
         if not csv_lines.has_inner_cr(content) and not csv_lines.problem(csv_lines.last(content), self._delimiter):
