@@ -7,8 +7,8 @@ it. Each task is `spark-submit jobs/COMMAND.py --config FILE --set ...`, and wri
 
 * **What to change:** `conf/airflow.yaml` (paths, schedule, queue, resources, retries) and the connection
   `spark_default` (master). No Airflow Variable is read.
-* **A second run of a date** finds complete outputs and changes nothing. With another configuration it fails, and says
-  so.
+* **A second run of a date** finds complete outputs and changes nothing. With another configuration, or where the
+  raw files have changed since, it fails, and says so.
 * **A retry resumes:** `train --resume` goes on from its last checkpoint; what was done stays done. Nothing half-written
   is ever read: an output without `_SUCCESS` is no output.
 * **Exit status 2** (the configuration or the input is wrong) fails at once, because a retry would fail alike. The

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from hdfs_io import filesystem
 from sparksplit.config import Config, digest
@@ -14,6 +16,25 @@ Fraction = Annotated[float, Field(ge=0, lt=1)]
 Dtype = Literal[
     "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64"
 ]
+
+
+_MARKS = {"tab": "\t", "space": " ", "comma": ",", "semicolon": ";", "pipe": "|", r"\t": "\t"}
+_ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})|\\([0-7]{3})|\^([A-_])")
+
+
+def _delimiter(text: str) -> str:
+    """The character that `text` is, names or escapes."""
+    mark = _MARKS.get(text, text)
+    if escape := _ESCAPE.fullmatch(text):
+        hexadecimal, octal, control = escape.groups()
+        mark = chr(int(hexadecimal, 16) if hexadecimal else int(octal, 8) if octal else ord(control) - ord("@"))
+    if len(mark) != 1 or not mark.isascii() or mark in '"\r\n\0':
+        names = ", ".join(name for name in _MARKS if name.isalpha())
+        raise ValueError(
+            "must be one ASCII character that is neither a quote nor a line end, "
+            f"or one of {names}, or like \\t, \\x01, \\001 or ^A (is {text!r})"
+        )
+    return mark
 
 
 class InputConfig(Config):
@@ -27,18 +48,19 @@ class InputConfig(Config):
     test: str | None = None
     """csv, text: the file or folder that stays the test split. An IDX folder brings its own, the t10k files."""
     label: int | str | None = -1
-    """csv: the label's column by name (with a header) or position (0 is the first, -1 the last); null: no labels. The
-    label of a text is the next token at each position."""
+    """csv: the label's column by name (with a header) or position (0 is the first, -1 the last). null, with any format:
+    no labels. The label of a text is the next token at each position."""
     label_type: Literal["auto", "integer", "text", "number"] = "auto"
-    """integer and text labels are classes, a number is predicted as such; auto looks at the first rows."""
+    """idx, csv: integer and text labels are classes, a number is predicted as such; auto looks at the first rows."""
     header: bool = True
     """csv: whether the first line of each file names the columns."""
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
-    """csv: what separates the columns; one character."""
+    delimiter: Annotated[str, AfterValidator(_delimiter)] = ","
+    """csv: what separates the columns: one ASCII character, or its name: tab, space, comma, semicolon, pipe; also as
+    \\t, \\x01, \\001 or ^A."""
     dtype: Dtype | None = None
-    """The type that values are stored in, exactly; null: the IDX file's own, float32 for csv."""
+    """idx, csv: the type that values are stored in, exactly; null: the IDX file's own, float32 for csv."""
     shape: list[Annotated[int, Field(gt=0)]] | None = None
-    """The shape of one row's tensor; null: the IDX file's own, one dimension for csv."""
+    """idx, csv: the shape of one row's tensor; null: the IDX file's own, one dimension for csv."""
     keep: list[int | str] = Field(default_factory=list)
     """csv: columns to carry along as text, by name or position; they are no features."""
     missing: Literal["error", "mean"] = "error"
@@ -56,7 +78,7 @@ class InputConfig(Config):
     """text: keep this many tokens, the most frequent of the training split (ties: the first by code point), and read
     all others as unknown; null: all tokens of the training split."""
     max_bad_rows: Annotated[int, Field(ge=0)] = 0
-    """Bad rows to leave out and keep in bad_rows/ with the reason; one more ends the job."""
+    """csv: bad rows to leave out and keep in bad_rows/ with the reason; one more ends the job."""
 
     def located(self) -> dict[str, Any]:
         """The values, with paths that do not depend on the working folder."""
@@ -76,11 +98,12 @@ class PreprocessConfig(Config):
     test: Fraction = 0.0
     """The same for the test split, where the source brings none; of a text, its end."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
-    """Of the hash that cuts validation and test."""
+    """idx, csv: of the hash that cuts validation and test."""
     scaling: Literal["none", "unit", "standard"] = "none"
     """unit: the training split's minimum to 0 and maximum to 1; standard: its mean to 0 and standard deviation to 1."""
     scaling_by: Literal["tensor", "feature"] = "tensor"
-    """One scale for the whole tensor (pixels), or one for each value (columns of different units)."""
+    """With unit and standard: one scale for the whole tensor (pixels), or one for each value (columns of different
+    units)."""
     lanes: Annotated[int, Field(ge=1, le=100_000)] = 96
     """Fixed row streams that the data set is dealt into; no run can use more nodes."""
     file_size: Annotated[int, Field(ge=1)] = 128 * 1024 * 1024
@@ -100,8 +123,9 @@ class PreprocessConfig(Config):
             raise self.error("validation", f"with test leaves no rows to train on ({self.validation} + {self.test})")
         if self.input.test is not None and self.test > 0:
             raise self.error("test", f"must be 0 where input.test brings the test split (is {self.test})")
-        if self.scaling_by == "feature" and self.scaling == "none":
+        if "scaling_by" in self.model_fields_set and self.scaling == "none":
             raise self.error("scaling_by", "means nothing with scaling: none")
+        check_used(self, {"seed": ("idx", "csv")}, self.input.format)
         if self.input.format == "text":
             if self.scaling != "none":
                 raise self.error(
@@ -112,41 +136,64 @@ class PreprocessConfig(Config):
         check_input(self.input)
 
 
+USED_BY: Mapping[str, tuple[str, ...]] = {
+    "format": ("idx", "csv", "text"),
+    "path": ("idx", "csv", "text"),
+    "test": ("csv", "text"),
+    "label": ("idx", "csv", "text"),
+    "label_type": ("idx", "csv"),
+    "header": ("csv",),
+    "delimiter": ("csv",),
+    "dtype": ("idx", "csv"),
+    "shape": ("idx", "csv"),
+    "keep": ("csv",),
+    "missing": ("csv",),
+    "unit": ("text",),
+    "length": ("text",),
+    "stride": ("text",),
+    "max_sequences": ("text",),
+    "vocabulary": ("text",),
+    "max_bad_rows": ("csv",),
+}
+"""The formats that each key of an input section means something to."""
+
+
+def check_used(config: Config, used_by: Mapping[str, tuple[str, ...]], format_name: str) -> None:
+    """Raise ConfigError for a key of `used_by` that was set, be it to its default, though the format ignores it."""
+    for key, formats in used_by.items():
+        if key in config.model_fields_set and format_name not in formats:
+            error: ConfigError = config.error(key, f"is for {' and '.join(formats)}; the format is {format_name}")
+            raise error
+
+
 def check_input(config: InputConfig) -> None:
-    """Raise ConfigError for values of an input section that contradict each other."""
+    """Raise ConfigError for keys of an input section that its format does not use, or that contradict each other."""
+    check_used(config, USED_BY, config.format)
     is_float = (config.dtype or "float32").startswith("float")
+    is_csv = config.format == "csv"
     problems: list[tuple[bool, str, str]] = [
         (config.missing == "mean" and not is_float, "missing", f"mean needs a float dtype (is {config.dtype})"),
         (
-            isinstance(config.label, str) and config.format == "csv" and not config.header,
+            not is_csv and "label" in config.model_fields_set and config.label is not None,
+            "label",
+            f"names a column, which csv has; for {config.format} it is left out, or null (is {config.label!r})",
+        ),
+        (
+            is_csv and isinstance(config.label, str) and not config.header,
             "label",
             f"must be a position where there is no header (is {config.label!r})",
         ),
         (
-            config.format == "csv" and not config.header and any(isinstance(column, str) for column in config.keep),
+            is_csv and not config.header and any(isinstance(column, str) for column in config.keep),
             "keep",
             "must be positions where there is no header",
         ),
+        (
+            config.format == "idx" and config.label_type == "text",
+            "label_type",
+            "must be integer or number for IDX labels (is text)",
+        ),
     ]
-    if config.format == "idx":
-        problems += [
-            (config.test is not None, "test", "is for csv; an IDX folder brings its own test set, the t10k files"),
-            (bool(config.keep), "keep", "is for csv; IDX files have nothing but images and labels"),
-            (config.label_type == "text", "label_type", "must be integer or number for IDX labels (is text)"),
-            (config.missing == "mean", "missing", "is for csv; IDX files have no empty cells"),
-        ]
-    if config.format == "text":
-        problems += [
-            (bool(config.keep), "keep", "is for csv; a text has no columns"),
-            (config.missing == "mean", "missing", "is for csv; a text has no empty cells"),
-            (config.label_type != "auto", "label_type", f"must be auto for a text (is {config.label_type})"),
-            (
-                config.dtype is not None,
-                "dtype",
-                f"is for csv; tokens have the smallest that holds them ({config.dtype})",
-            ),
-            (config.shape is not None, "shape", f"is for csv; of a text, set input.length (is {config.shape})"),
-        ]
     for wrong, key, message in problems:
         if wrong:
             error: ConfigError = config.error(key, message)

@@ -13,6 +13,7 @@ import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, cast
 
 from pyarrow import fs
@@ -114,23 +115,46 @@ def is_file(path: str) -> bool:
     return bool(_info(path).type == fs.FileType.File)
 
 
+@dataclass(frozen=True)
+class FileFacts:
+    """What is known of a file without opening it."""
+
+    bytes: int
+    modified: int
+    """Nanoseconds since 1970, as precise as its file system is."""
+
+
 def size(path: str) -> int:
     """Bytes of the file at `path`. Raises InputError where there is none."""
+    return facts(path).bytes
+
+
+def facts(path: str) -> FileFacts:
+    """The facts of the file at `path`. Raises InputError where there is none."""
     info = _info(path)
     if info.type != fs.FileType.File:
         raise InputError(f"{path}: {'is a folder' if info.type == fs.FileType.Directory else 'does not exist'}")
-    return int(info.size)
+    return _facts(info)
 
 
 def listing(path: str) -> dict[str, int | None]:
     """Names in the folder `path`, sorted, with their bytes (None for folders); empty where there is no folder."""
+    return {name: None if facts is None else facts.bytes for name, facts in entries(path).items()}
+
+
+def entries(path: str) -> dict[str, FileFacts | None]:
+    """Names in the folder `path`, sorted, with their facts (None for folders); empty where there is no folder."""
     filesystem, inner = resolve(path)
     with _named(path):
         found = filesystem.get_file_info(fs.FileSelector(inner, allow_not_found=True))
     return {
-        info.base_name: None if info.type == fs.FileType.Directory else int(info.size)
+        info.base_name: None if info.type == fs.FileType.Directory else _facts(info)
         for info in sorted(found, key=lambda info: str(info.base_name))
     }
+
+
+def _facts(info: fs.FileInfo) -> FileFacts:
+    return FileFacts(int(info.size), int(info.mtime_ns or 0))
 
 
 def open_input(path: str) -> Any:

@@ -25,11 +25,13 @@ class Output:
 
     path: the folder
     config_hash: of all that can change the result; leaves out the output's own path
+    input_hash: of what the input is now, where the configuration alone does not tell; None: not to be compared
     """
 
-    def __init__(self, path: str, config_hash: str) -> None:
+    def __init__(self, path: str, config_hash: str, input_hash: str | None = None) -> None:
         self.path = filesystem.absolute(path).rstrip("/")
         self.config_hash = config_hash
+        self.input_hash = input_hash
         self.owner = uuid.uuid4().hex
 
     def decide(
@@ -37,13 +39,14 @@ class Output:
     ) -> Literal["done", "fresh", "resume"]:
         """What is to be done, without doing it.
 
-        done: it is complete and was made with the same configuration. fresh: there is nothing, or something incomplete
-        or to be overwritten, that the new output will replace. resume: it is incomplete and may be gone on with.
+        done: it is complete and was made with the same configuration from the same input. fresh: there is nothing, or
+        something incomplete or to be overwritten, that the new output will replace. resume: it is incomplete and may be
+        gone on with.
 
         resumable: hashes of configurations, beside the own, whose unfinished output may be gone on with.
 
-        Raises UsageError where the folder was made with another configuration, or is not sparksplit's: that one is
-        never replaced, not even with `overwrite`.
+        Raises UsageError where the folder was made with another configuration or from other input, or is not
+        sparksplit's: that one is never replaced, not even with `overwrite`.
         """
         if not filesystem.exists(self.path):
             return "fresh"
@@ -56,21 +59,22 @@ class Output:
             raise UsageError(f"{self.path}: exists and is not an output of sparksplit; choose another folder")
         if overwrite:
             return "fresh"
-        recorded = self._recorded_hash()
+        recorded, inputs = (self._recorded(name) for name in ("config_hash", "input_hash"))
         same = recorded == self.config_hash
         if SUCCESS in names:
-            if same:
+            if same and self.input_hash in (None, inputs):
                 return "done"
-            raise UsageError(f"{self.path}: exists, made with another configuration; --overwrite replaces it")
+            other = "made from other input: it has changed since" if same else "made with another configuration"
+            raise UsageError(f"{self.path}: exists, {other}; --overwrite replaces it")
         if not resume:
             return "fresh"
         if same or recorded in resumable:
             return "resume"
         raise UsageError(f"{self.path}: cannot be resumed: it was begun with another configuration")
 
-    def _recorded_hash(self) -> str | None:
+    def _recorded(self, name: str) -> str | None:
         recorded = filesystem.read_json(filesystem.join(self.path, CONFIG))
-        return recorded.get("config_hash") if isinstance(recorded, dict) else None
+        return recorded.get(name) if isinstance(recorded, dict) else None
 
     @contextmanager
     def staging(self) -> Iterator[str]:
@@ -115,10 +119,10 @@ class Output:
         filesystem.write_bytes(filesystem.join(self.path, SUCCESS), b"")
 
     def _mark(self, folder: str) -> None:
-        filesystem.write_bytes(
-            filesystem.join(folder, CONFIG),
-            json.dumps({"config_hash": self.config_hash, "created_by": f"sparksplit {__version__}"}).encode() + b"\n",
-        )
+        made = {"config_hash": self.config_hash, "created_by": f"sparksplit {__version__}"}
+        if self.input_hash is not None:
+            made["input_hash"] = self.input_hash
+        filesystem.write_bytes(filesystem.join(folder, CONFIG), json.dumps(made).encode() + b"\n")
 
     def _beside(self, kind: str) -> str:
         return _hidden(self.path, kind)
@@ -128,6 +132,13 @@ class Output:
         for name in filesystem.listing(folder):
             if name.startswith((f".{last}.staging-", f".{last}.old-")):
                 filesystem.remove(filesystem.join(folder, name))
+
+
+def made_from(path: str) -> dict[str, str]:
+    """What is recorded of how the output `path` was made, and of what; empty where that is not known."""
+    file = filesystem.join(path, CONFIG)
+    recorded = filesystem.read_json(file) if filesystem.exists(file) else {}
+    return {name: recorded[name] for name in ("config_hash", "input_hash") if name in recorded}
 
 
 def check_owner(path: str, owner: str) -> None:

@@ -12,6 +12,7 @@ from hdfs_io import filesystem, sources
 from hdfs_io.config import InputConfig
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
+from hdfs_io.publish import made_from
 from hdfs_io.sources import BadRow
 from inference import tasks
 from inference.config import PredictConfig
@@ -32,14 +33,16 @@ _TASKS_PER_SLOT = 2
 class InputRows(abc.ABC):
     """The rows to be predicted. Making one checks what can be checked without Spark.
 
-    splits: those wanted. label: of the rows, None without. kept: columns that the input keeps. identity: what a change
-    of means other predictions. place: what to call the rows in an error. bad: rows left out; known after `run`.
+    splits: those wanted. label: of the rows, None without. kept: columns that the input keeps. identity: how the rows
+    are read, and content: what they are, where a change means other predictions. place: what to call the rows in an
+    error. bad: rows left out; known after `run`.
     """
 
     splits: list[str]
     label: LabelSpec | None
     kept: Sequence[str]
     identity: Any
+    content: Any
     place: str
 
     def __init__(self) -> None:
@@ -68,7 +71,10 @@ class PreparedRows(InputRows):
             if not manifest.splits[name].rows:
                 counts = ", ".join(f"{split.rows} {other}" for other, split in manifest.splits.items())
                 raise config.error("split", f"{self.place}: has no rows of the {name} split; it has {counts} rows")
-        self.identity = self._data.digest
+        self.identity = "prepared"
+        # Kept columns are no part of the data set's digest, nor of its checksums.
+        keeps = any(name in self.kept for name in (self.kept if config.keep is None else config.keep))
+        self.content = [self._data.digest, made_from(self._data.path) if keeps else None]
         self.expected = {name: (manifest.splits[name].rows, manifest.splits[name].checksum) for name in self.splits}
 
     def run(self, spark: SparkSession, job: Job) -> list[Facts]:
@@ -101,6 +107,7 @@ class RawRows(InputRows):
             own = {"dtype": raw.dtype or tensors[0].dtype, "shape": raw.shape or tensors[0].shape}
             raw = raw.model_copy(update=own)
         self._config, self.place = raw, filesystem.absolute(raw.path)
+        self.identity, self.content = raw.located(), sources.raw_digest(raw)
         source = sources.open_source(raw, trained.description)
         _check_tensors(self.place, source.tensors, trained)
         self.kept = source.keep
@@ -110,8 +117,6 @@ class RawRows(InputRows):
         for name in self.splits:
             if name not in there:
                 raise config.error("split", f"{self.place}: raw rows have {' and '.join(there)} files (is {name})")
-        files = [[file.path, file.bytes] for file in source.files]
-        self.identity = {**raw.located(), "files": files}
 
     def run(self, spark: SparkSession, job: Job) -> list[Facts]:
         """One Spark job for each split."""

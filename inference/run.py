@@ -47,7 +47,7 @@ def predict(config: PredictConfig, options: Options) -> Result:
     rows = PreparedRows(config, trained) if isinstance(config.input, str) else RawRows(config, config.input, trained)
     columns = _columns(config, rows, trained)
     values = {"command": "predict", "model": trained.digest, "input": rows.identity, "splits": rows.splits}
-    output = Output(config.output, digest({**values, "keep": list(columns.keep)}))
+    output = Output(config.output, digest({**values, "keep": list(columns.keep)}), digest(rows.content))
     if output.decide(options.overwrite) == "done":
         return Result(output.path, {}, 0, 0, _metrics_of(output.path), done=True)
     # Published or removed only when Spark has stopped: until then, tasks of an ended job may still write.

@@ -10,7 +10,7 @@ from hdfs_io.prepare import prepare
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.preprocessing import TOKENS
 from hdfs_io.publish import Output
-from hdfs_io.sources import open_source
+from hdfs_io.sources import open_source, raw_digest
 from sparksplit.command import Command, Options
 from sparksplit.progress import spark_progress
 from sparksplit.session import spark_session
@@ -19,7 +19,7 @@ from sparksplit.session import spark_session
 def run(config: PreprocessConfig, options: Options) -> None:
     """Prepare the data set, unless it is there already; print what it holds."""
     config.check()
-    output = Output(config.output, config.config_hash())
+    output = Output(config.output, config.config_hash(), raw_digest(config.input))
     if output.decide(options.overwrite) == "done":
         print(f"{output.path}: is complete, made with the same configuration; nothing was done")
         return

@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _help() -> str:
-    lines = ["usage: sparksplit COMMAND --config FILE [--set key.path=value ...]", "", "commands:"]
+    lines = ["usage: sparksplit COMMAND [--config FILE] [--set key.path=value ...]", "", "commands:"]
     lines += [f"  {name:<12}{summary}" for name, summary in COMMANDS.items()]
     lines += ["", "`sparksplit COMMAND --help` lists the command's configuration keys with their defaults."]
     return "\n".join(lines)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn, get_args
 
+from sparksplit.complaints import all_required, missing_keys
 from sparksplit.config import Config, describe, load
 from sparksplit.errors import ConfigError, Interrupted, SparksplitError
 from sparksplit.progress import LogHandler
@@ -33,9 +34,10 @@ class Command:
     """A command of `sparksplit`, and of `spark-submit jobs/NAME.py`.
 
     run: takes the checked configuration and the options; raises SparksplitError where it fails.
-    default_config: gives the configuration file when the user names none; None makes --config required.
+    default_config: gives the configuration file when the user names none; without it, --set may give all that is
+        required.
     resumable: whether --resume means anything.
-    flags: keys that have a command-line option of their own; no --config is required then, and there is no --overwrite.
+    flags: keys that have a command-line option of their own; there is no --overwrite then.
     """
 
     name: str
@@ -66,7 +68,11 @@ class Command:
         try:
             with _stopping_signals():
                 file = arguments.config or (self.default_config() if self.default_config else None)
-                self.run(load(self.config, file, [*arguments.set, *self._flags_set(arguments)]), options)
+                overrides = [*arguments.set, *self._flags_set(arguments)]
+                required = missing_keys(self.config, {})
+                if file is None and not overrides and required and not self.flags:
+                    raise ConfigError(f"{all_required(required)}: give --config FILE, or --set KEY=VALUE for each")
+                self.run(load(self.config, file, overrides), options)
                 satisfy_yarn()
         except SparksplitError as error:
             if arguments.debug:
@@ -100,8 +106,8 @@ class Command:
         parser.add_argument(
             "--config",
             metavar="FILE",
-            required=self.default_config is None and not self.flags,
-            help="the configuration (YAML)",
+            help="the configuration (YAML)"
+            + ("" if self.default_config else "; not needed where --set gives all required keys"),
         )
         parser.add_argument(
             "--set",

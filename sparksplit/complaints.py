@@ -58,6 +58,24 @@ def first_complaint(
     return key, _message(model, key, found[key])
 
 
+def missing_keys(model: type[Config], values: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The required keys of `model` that `values` lacks, in the order of declaration, those of sections too."""
+    found: list[tuple[str, ...]] = []
+    for name, field in model.model_fields.items():
+        absent = field.is_required() and name not in values
+        given = {} if absent else values.get(name)
+        section = next((kind for kind in _section_types(field.annotation) if kind is field.annotation), None)
+        inner = missing_keys(section, given) if section and isinstance(given, dict) else []
+        found += [(name, *key) for key in inner] or ([(name,)] if absent else [])
+    return found
+
+
+def all_required(missing: Sequence[tuple[str, ...]]) -> str:
+    """The complaint about keys that nobody gives."""
+    names = ", ".join(".".join(key) for key in missing)
+    return f"{names}: {'is' if len(missing) == 1 else 'are'} required"
+
+
 def _message(model: type[Config], key: tuple[str, ...], problems: Sequence[Any]) -> str:
     wrong_types = []
     for problem in problems:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import pydantic
 import yaml
 
-from sparksplit.complaints import first_complaint
+from sparksplit.complaints import all_required, first_complaint, missing_keys
 from sparksplit.errors import ConfigError
 
 Key = tuple[str, ...]
@@ -102,7 +102,7 @@ def load(model: type[ConfigT], file: str | None, overrides: Sequence[str] = ()) 
     """Read `file` (YAML), apply the `key.path=value` overrides in order, and check the result against `model`.
 
     Raises ConfigError for an unreadable file, a syntax error, an unknown key (naming the nearest known one), a
-    wrong type or a value out of range: the first in the file's order.
+    wrong type or a value out of range: the first in the file's order; for required keys that nobody gives, all of them.
     """
     source = Source(file)
     values: dict[str, Any] = {}
@@ -119,7 +119,11 @@ def parse(model: type[ConfigT], values: dict[str, Any], source: Source | None = 
     try:
         config = model.model_validate(values)
     except pydantic.ValidationError as error:
-        raise source.error(*first_complaint(model, values, error, list(source.places))) from None
+        key, message = first_complaint(model, values, error, list(source.places))
+        missing = missing_keys(model, values)
+        if any(name[: len(key)] == key for name in missing):
+            raise source.error((), all_required(missing)) from None
+        raise source.error(key, message) from None
     for section, prefix in _sections(config, ()):
         section._source = source.section(prefix) if prefix else source
     return config
@@ -242,7 +246,9 @@ def _override(values: dict[str, Any], override: str, source: Source) -> None:
     if not equals or not all(key):
         raise ConfigError(f"{place}: must have the form key.path=value")
     try:
-        _, value = _parse_yaml(text)
+        # One mark by itself is meant as it is: a delimiter, which YAML takes for the beginning of something.
+        is_mark = len(text) == 1 and not text.isalnum() and text != "~"
+        value = text if is_mark else _parse_yaml(text)[1]
     except (yaml.YAMLError, ValueError, RecursionError):
         raise ConfigError(f"{place}: the value is not valid YAML") from None
     target: Any = values

@@ -63,6 +63,13 @@ class SyncConfig(Config):
     """Updates of split: batch before the local ones begin (post-local SGD), up to the end of the epoch in which the
     last of them falls."""
 
+    @pydantic.model_validator(mode="after")
+    def _outer_is_used(self) -> SyncConfig:
+        for key in ("outer_learning_rate", "outer_momentum"):
+            if self.outer == "none" and getattr(self, key) is not None:
+                raise ValueError(f"{key} needs outer: momentum or nesterov (is none)")
+        return self
+
 
 class VirtualNodes(Config):
     """Nodes that one process plays one after the other, with the arithmetic of the real thing."""

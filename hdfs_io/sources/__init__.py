@@ -7,15 +7,34 @@ frame           the DataFrame of row_id, tensors and label that preprocess and p
 
 from __future__ import annotations
 
+from hdfs_io import filesystem
 from hdfs_io.config import InputConfig, check_input
 from hdfs_io.preprocessing import TOKENS, Description
-from hdfs_io.sources.base import BadRow, Rows, Source, Task
+from hdfs_io.sources.base import BadRow, Rows, Source, Task, input_facts
 from hdfs_io.sources.csv import CsvSource
-from hdfs_io.sources.idx import IdxSource
+from hdfs_io.sources.idx import IdxSource, idx_facts
 from hdfs_io.sources.text import TextSource
+from sparksplit.config import digest
 from sparksplit.errors import InputError
 
-__all__ = ["BadRow", "Rows", "Source", "Task", "open_source"]
+__all__ = ["BadRow", "Rows", "Source", "Task", "open_source", "raw_digest"]
+
+
+def raw_digest(config: InputConfig) -> str | None:
+    """A hash of what can be seen of the raw files without opening them: names, bytes, times of change.
+
+    None where there are none any more, and so nothing that what was made of them could differ from.
+
+    Raises InputError where the folder holds what cannot be read.
+    """
+    folders = [filesystem.absolute(path) for path in (config.path, config.test) if path is not None]
+    if not all(filesystem.exists(folder) for folder in folders):
+        return None
+    seen = []
+    for folder in folders:
+        found = idx_facts(folder, config.label is not None) if config.format == "idx" else input_facts(folder)
+        seen.append([[path.removeprefix(folder), facts.bytes, facts.modified] for path, facts in found])
+    return digest(seen)
 
 
 def open_source(
@@ -54,6 +73,9 @@ def _like(config: InputConfig, description: Description) -> TextSource:
     label = description.label
     if label is None or label.kind not in TOKENS or label.classes is None:
         raise config.error("format", "is text, but the model was not trained on one")
+    known = len(label.classes) - 1
+    if config.vocabulary is not None and config.vocabulary < known:
+        raise config.error("vocabulary", f"must be at least {known}, the tokens of the model (is {config.vocabulary})")
     own = {"unit": label.kind, "length": description.tensors[0].shape[0]}
     for key, value in own.items():
         if key in config.model_fields_set and getattr(config, key) != value:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy.typing as npt
 
 from hdfs_io import filesystem
+from hdfs_io.filesystem import FileFacts
 from hdfs_io.manifest import SourceFile
 from hdfs_io.preprocessing import TensorSpec
 from sparksplit.errors import InputError
@@ -95,13 +96,27 @@ class Source(abc.ABC):
 def input_files(path: str) -> list[tuple[str, int]]:
     """(path, bytes) of the file `path`, or of all files in that folder, by name; hidden and empty ones left out.
 
-    Raises InputError where there are none.
+    Raises InputError where there are none, and for a folder in the folder.
     """
+    return [(path, facts.bytes) for path, facts in input_facts(path)]
+
+
+def input_facts(path: str) -> list[tuple[str, FileFacts]]:
+    """As `input_files`, with all that is known of the files without opening them."""
     path = filesystem.absolute(path)
     if not filesystem.is_folder(path):
-        return [(path, filesystem.size(path))]
-    names = filesystem.listing(path)
-    found = [(filesystem.join(path, name), size) for name, size in names.items() if size and name[0] not in "._"]
+        return [(path, filesystem.facts(path))]
+    found = []
+    for name, facts in filesystem.entries(path).items():
+        if name[0] in "._":
+            continue
+        if facts is None:
+            raise InputError(
+                f"{filesystem.join(path, name)}: is a folder, and only files in the input's own folder are read: "
+                "name the folder that holds the files, or move this one away"
+            )
+        if facts.bytes:
+            found.append((filesystem.join(path, name), facts))
     if not found:
         raise InputError(f"{path}: the folder holds no files with rows")
     return found

@@ -1,16 +1,17 @@
 """CSV: one row a line, features as numbers, the label in a column of its own; plain or gzip, with a header or without.
 
-Blocks of lines go through pyarrow's parser; only where it refuses a block is the block halved until the bad rows stand
-alone. A line end within quotes is not supported: it would make files impossible to split.
+Blocks of lines go through pyarrow's parser; only where it refuses a block, or makes other than one row of each line, is
+the block halved until the bad rows stand alone. A line end within quotes is not supported: it would make files
+impossible to split. Rows and bad rows together are the lines that are not blank.
 """
 
 from __future__ import annotations
 
-import csv as stdlib_csv
-import io
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from hdfs_io import filesystem
 from hdfs_io.config import InputConfig
 from hdfs_io.manifest import SourceFile
 from hdfs_io.preprocessing import TensorSpec
+from hdfs_io.sources import csv_lines
 from hdfs_io.sources.base import (
     BATCH_BYTES,
     GZIP_ERRORS,
@@ -37,12 +39,18 @@ from hdfs_io.sources.base import (
 from sparksplit.errors import InputError
 
 _BOM = b"\xef\xbb\xbf"
-_LINE_BYTES = 64 * 1024 * 1024
-"""A longer line means that the file is no CSV."""
 _PROBE_BYTES = 1024 * 1024
 _PROBE_ROWS = 200
 _INTEGER = re.compile(r"\s*[+-]?\d+\s*")
 _ROW_TEXT = 200
+
+
+@dataclass(frozen=True)
+class _Line:
+    number: int
+    content: bytes
+    problem: str | None
+    """Why it cannot be a row, found without parsing its columns"""
 
 
 class CsvSource(Source):
@@ -58,7 +66,7 @@ class CsvSource(Source):
         self.files = [SourceFile(path=path, bytes=size) for files in self._files.values() for path, size in files]
 
         lines = self._first_lines(self._files["train"][0][0])
-        self._names = self._fields(lines[0])
+        self._names = self._fields(lines[0][1])
         if self._header:
             self._check_names(self._files["train"][0][0])
         columns = len(self._names)
@@ -81,7 +89,7 @@ class CsvSource(Source):
         if self._label is not None:
             self.label_kind = config.label_type
             if self.label_kind == "auto":
-                self.label_kind = self._guess_label(lines[1 if self._header else 0 :])
+                self.label_kind = self._guess_label([line for _, line in lines[1 if self._header else 0 :]])
         for files in self._files.values():
             self._probe(files[0][0])
 
@@ -121,58 +129,78 @@ class CsvSource(Source):
         if task.start > 0:
             # A line belongs to the range that its first byte is in.
             stream.seek(task.start - 1)
-            position += len(stream.readline()) - 1
+            position += len(csv_lines.read(task.path, stream)) - 1
         elif self._header:
-            header = stream.readline()
+            header = csv_lines.read(task.path, stream)
             position, line = len(header), 2
-            if self._fields(header.removeprefix(_BOM)) != self._names:
-                raise InputError(f"{task.path}: its header is not that of {self.files[0].path}")
+            self._check_header(task.path, header.removeprefix(_BOM))
         rest = b""
         while task.stop is None or position < task.stop:
             wanted = BATCH_BYTES if task.stop is None else min(BATCH_BYTES, task.stop - position)
             part = stream.read(wanted)
             if not part:
                 break
-            if position == 0:
-                part = part.removeprefix(_BOM)
             position += len(part)
             content = rest + part
             if task.stop is not None and position >= task.stop and not content.endswith(b"\n"):
-                content += stream.readline()
+                content += csv_lines.read(task.path, stream)
             end = content.rfind(b"\n") + 1
             content, rest = content[:end], content[end:]
-            if len(rest) > _LINE_BYTES:
-                raise InputError(f"{task.path}: has a line of more than {_LINE_BYTES} bytes; is it a CSV file?")
+            if len(rest) > csv_lines.LINE_BYTES:
+                raise csv_lines.too_long(task.path)
             if content:
-                yield line, content
+                yield line, content if line > 1 or task.start else content.removeprefix(_BOM)
                 line += content.count(b"\n")
         if rest:
-            yield line, rest
+            yield line, rest if line > 1 or task.start else rest.removeprefix(_BOM)
 
     def _parse(self, task: Task, first_line: int, content: bytes) -> Iterator[Rows | BadRow]:
-        try:
-            rows = self._convert(content)
-        except (pa.ArrowException, ValueError):
-            pass
-        else:
-            if len(rows):
-                yield rows
+        """As many rows and bad rows as `content` has lines that are not blank, in their order."""
+        expected = csv_lines.count(content)
+        if not expected:
             return
-        lines = [(number, line) for number, line in enumerate(content.split(b"\n"), first_line) if line.rstrip(b"\r")]
-        if lines:
-            yield from self._halve(task, lines)
-
-    def _halve(self, task: Task, lines: list[tuple[int, bytes]]) -> Iterator[Rows | BadRow]:
-        try:
-            yield self._convert(b"\n".join(line for _, line in lines) + b"\n")
-        except (pa.ArrowException, ValueError) as error:
-            if len(lines) == 1:
-                number, line = lines[0]
-                text = line[:_ROW_TEXT].decode(errors="replace").rstrip("\r")
-                yield BadRow(task.path, number, self._reason(line, error), text, offset=task.start)
+        # pyarrow swallows line ends up to the closing quote, which the count shows but for a quote that is still open
+        # at the end; and it ends a line at a carriage return, which could hide that.
+        if not csv_lines.has_inner_cr(content) and not csv_lines.problem(csv_lines.last(content), self._delimiter):
+            try:
+                rows = self._rows(content, expected)
+            except (pa.ArrowException, ValueError):
+                pass
+            else:
+                yield rows
                 return
+        numbered = enumerate(content.split(b"\n"), first_line)
+        lines = [(number, line) for number, line in numbered if line.rstrip(b"\r")]
+        yield from self._halve(task, self._looked_at(lines))
+
+    def _looked_at(self, lines: Iterable[tuple[int, bytes]]) -> list[_Line]:
+        return [_Line(number, line, csv_lines.problem(line, self._delimiter)) for number, line in lines]
+
+    def _halve(self, task: Task, lines: list[_Line]) -> Iterator[Rows | BadRow]:
+        """One row or bad row for each of the lines, none of them blank."""
+        problem: str | Exception | None = next((line.problem for line in lines if line.problem), None)
+        if problem is None and lines:
+            try:
+                yield self._rows(b"\n".join(line.content for line in lines) + b"\n", len(lines))
+                return
+            except (pa.ArrowException, ValueError) as error:
+                problem = error
+        if len(lines) == 1:
+            line = lines[0]
+            text = line.content[:_ROW_TEXT].decode(errors="replace").rstrip("\r")
+            reason = problem if isinstance(problem, str) else self._reason(line.content, problem)
+            yield BadRow(task.path, line.number, reason, text, offset=task.start)
+        elif lines:
             yield from self._halve(task, lines[: len(lines) // 2])
             yield from self._halve(task, lines[len(lines) // 2 :])
+
+    def _rows(self, content: bytes, expected: int) -> Rows:
+        """As `_convert`; ValueError where it is not as many rows as were expected."""
+        # A byte order mark means nothing within a file; pyarrow drops one where a block happens to begin.
+        rows = self._convert(b"\n" + content)
+        if len(rows) != expected:
+            raise ValueError(f"{expected} lines give {len(rows)} rows")
+        return rows
 
     def _convert(self, content: bytes) -> Rows:
         """All rows of a block; pa.ArrowInvalid or ValueError where one of them is bad."""
@@ -224,7 +252,7 @@ class CsvSource(Source):
             array = np.where(np.isnan(array), np.array(np.nan, dtype=array.dtype), array)
         return array
 
-    def _reason(self, line: bytes, error: Exception) -> str:
+    def _reason(self, line: bytes, error: Exception | None) -> str:
         """What is wrong with a row that could not be converted."""
         try:
             fields = self._fields(line)
@@ -246,43 +274,49 @@ class CsvSource(Source):
         return f"cannot be parsed: {' '.join(str(error).split())[:_ROW_TEXT]}"
 
     def _fields(self, line: bytes) -> list[str]:
-        try:
-            text = line.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise InputError(f"is not UTF-8 text (byte {error.start} of the line)") from None
-        return next(stdlib_csv.reader(io.StringIO(text), delimiter=self._delimiter), [])
+        return csv_lines.split(line, self._delimiter)
 
-    def _first_lines(self, path: str) -> list[bytes]:
-        """Whole lines from the beginning of `path`, empty ones left out."""
+    def _first_lines(self, path: str) -> list[tuple[int, bytes]]:
+        """(number, content) of lines from the beginning of `path`, blank ones left out; the first can be split."""
         try:
             with open_raw(path) as (stream, _):
                 content = stream.read(_PROBE_BYTES)
                 if len(content) == _PROBE_BYTES:
-                    content += stream.readline()
+                    content += csv_lines.read(path, stream)
         except GZIP_ERRORS as error:
             raise InputError(f"{path}: {gzip_problem(error)}") from None
-        lines = [line for line in content.removeprefix(_BOM).split(b"\n") if line.rstrip(b"\r")]
+        numbered = enumerate(content.removeprefix(_BOM).split(b"\n"), 1)
+        lines = [(number, line) for number, line in numbered if line.rstrip(b"\r")]
         if not lines:
             raise InputError(f"{path}: is empty")
+        if self._header and lines[0][0] > 1:
+            raise InputError(f"{path}: row 1: is blank, where the header should be (input.header: true)")
         try:
-            self._fields(lines[0])
+            self._fields(lines[0][1])
         except InputError as error:
-            raise InputError(f"{path}: row 1: {error}") from None
+            raise InputError(f"{path}: row {lines[0][0]}: {error}") from None
         return lines[: _PROBE_ROWS + 1]
 
     def _probe(self, path: str) -> None:
         """Parse the first rows of a file on the driver, so that a wrong configuration fails before Spark starts."""
         if self._limit:
             return
-        lines = list(enumerate(self._first_lines(path), 1))
+        lines = self._first_lines(path)
         if self._header:
-            if self._fields(lines[0][1]) != self._names:
-                raise InputError(f"{path}: its header is not that of {self.files[0].path}")
+            self._check_header(path, lines[0][1])
             lines = lines[1:]
-        for item in self._halve(Task("train", path), lines) if lines else ():
+        for item in self._halve(Task("train", path), self._looked_at(lines)):
             if isinstance(item, BadRow):
                 hint = "; is it a header (input.header: true)?" if item.row == 1 and not self._header else ""
                 raise InputError(f"{item}{hint}")
+
+    def _check_header(self, path: str, line: bytes) -> None:
+        try:
+            names = self._fields(line)
+        except InputError as error:
+            raise InputError(f"{path}: row 1: {error}") from None
+        if names != self._names:
+            raise InputError(f"{path}: its header is not that of {self.files[0].path}")
 
     def _check_names(self, path: str) -> None:
         for name in self._names:
@@ -301,7 +335,13 @@ class CsvSource(Source):
 
     def _guess_label(self, lines: list[bytes]) -> str:
         assert self._label is not None
-        labels = [fields[self._label] for fields in map(self._fields, lines) if len(fields) == len(self._names)]
+        labels = []
+        for line in lines:
+            # Rows that cannot be read are reported, or counted, where rows are parsed.
+            with suppress(InputError):
+                fields = self._fields(line)
+                if len(fields) == len(self._names):
+                    labels.append(fields[self._label])
         if all(_INTEGER.fullmatch(label) for label in labels):
             return "integer"
         return "text" if any(_label_problem(label, "number") for label in labels) else "number"

@@ -12,6 +12,7 @@ import numpy as np
 
 from hdfs_io import filesystem
 from hdfs_io.config import InputConfig
+from hdfs_io.filesystem import FileFacts
 from hdfs_io.manifest import SourceFile
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.sources.base import (
@@ -108,6 +109,15 @@ def _count(stream: Any) -> int:
     while part := stream.read(_SKIP_BYTES):
         count += len(part)
     return count
+
+
+def idx_facts(folder: str, labelled: bool) -> list[tuple[str, FileFacts]]:
+    """(path, facts) of those of the four files that are there."""
+    if not filesystem.is_folder(folder):
+        return []
+    kinds = [("images", "idx3-ubyte"), *([("labels", "idx1-ubyte")] if labelled else [])]
+    found = [_find(folder, f"{prefix}-{name}", kind) for prefix in _PREFIXES.values() for name, kind in kinds]
+    return [(path, filesystem.facts(path)) for path in found if path is not None]
 
 
 class IdxSource(Source):

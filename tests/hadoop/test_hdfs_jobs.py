@@ -49,14 +49,12 @@ def hdfs(hadoop: HadoopCluster) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def call(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
+def call(spark: SparkSession) -> Callable[..., None]:
     """Run a command with keys; it must succeed."""
-    empty = tmp_path_factory.mktemp("conf") / "empty.yaml"
-    empty.write_text("{}")
 
     def run(command: Any, keys: dict[str, Any], *flags: str) -> None:
         sets = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
-        assert command.main(["--config", str(empty), *sets, *flags]) == 0
+        assert command.main([*sets, *flags]) == 0
 
     return run
 

@@ -47,6 +47,10 @@ class FileSystemSuite:
         assert filesystem.size(f"{root}/a/b/file") == 5
         assert filesystem.listing(f"{root}/a") == {"b": None, "empty": None}
         assert filesystem.listing(f"{root}/a/b") == {"file": 5}
+        facts = filesystem.facts(f"{root}/a/b/file")
+        assert facts.bytes == 5 and facts.modified > 10**18  # nanoseconds: after 2001
+        assert filesystem.entries(f"{root}/a") == {"b": None, "empty": None}
+        assert filesystem.entries(f"{root}/a/b") == {"file": facts}
         with pytest.raises(InputError, match="is a folder"):
             filesystem.size(f"{root}/a")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hdfs_io.publish import CONFIG, OWNER, SUCCESS, Output, check_owner, publish_file, publish_folder
+from hdfs_io.publish import CONFIG, OWNER, SUCCESS, Output, check_owner, made_from, publish_file, publish_folder
 from sparksplit.errors import InputError, RunError, UsageError
 
 
@@ -30,6 +30,23 @@ def test_a_complete_output_is_done_for_the_same_hash_only(tmp_path: Path) -> Non
     fill(Output(path, "b"), "new")
     assert Path(path, "data").read_text() == "new"
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_complete_output_is_done_for_the_same_input_only(tmp_path: Path) -> None:
+    path = f"{tmp_path}/out"
+    fill(Output(path, "a", "x"))
+    assert made_from(path) == {"config_hash": "a", "input_hash": "x"}
+    assert Output(path, "a", "x").decide() == "done"
+    assert Output(path, "a").decide() == "done"  # nothing is known of the input by now
+    with pytest.raises(UsageError, match="made from other input: it has changed since; --overwrite replaces it"):
+        Output(path, "a", "y").decide()
+    with pytest.raises(UsageError, match="made with another configuration"):
+        Output(path, "b", "y").decide()
+    assert Output(path, "a", "y").decide(overwrite=True) == "fresh"
+    fill(Output(path, "a"))
+    assert made_from(path) == {"config_hash": "a"} and made_from(f"{tmp_path}/none") == {}
+    with pytest.raises(UsageError, match="made from other input"):
+        Output(path, "a", "x").decide()
 
 
 def test_an_incomplete_output_is_replaced_or_resumed(tmp_path: Path) -> None:

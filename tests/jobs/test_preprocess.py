@@ -19,11 +19,13 @@ from pyspark.sql import SparkSession
 
 from hdfs_io import row_ids
 from hdfs_io.arrays import from_arrays
-from hdfs_io.config import InputConfig
+from hdfs_io.config import InputConfig, PreprocessConfig
 from hdfs_io.prepared import BlockReader, PreparedDataSet
+from hdfs_io.publish import Output
+from hdfs_io.sources import raw_digest
 from hdfs_io.sources.frame import raw_rows
 from jobs import preprocess
-from sparksplit.config import parse
+from sparksplit.config import load, parse
 from sparksplit.errors import InputError
 from tests.hdfs_io.idx_files import digits, write_folder
 
@@ -117,6 +119,33 @@ def test_the_same_again_does_nothing_and_another_configuration_is_refused(
     assert {path.name for path in tmp_path.iterdir()} == {"raw", "out", "preprocess.yaml"}
 
 
+def test_raw_files_that_changed_are_other_input(
+    no_spark: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    (raw / "a.csv").write_text("1,2,0\n")
+    settings = ("input.format=csv", f"input.path={raw}", "input.header=false")
+    config = load(PreprocessConfig, None, [f"output={tmp_path}/out", *settings])
+    with Output(config.output, config.config_hash(), raw_digest(config.input)).staging():
+        pass
+    assert run(tmp_path, *settings) == 0
+    assert "made with the same configuration; nothing was done" in capsys.readouterr().out
+    with (raw / "a.csv").open("a") as file:
+        file.write("3,4,1\n")
+    assert run(tmp_path, *settings) == 2
+    message = f"{tmp_path}/out: exists, made from other input: it has changed since; --overwrite replaces it\n"
+    assert capsys.readouterr().err.endswith(message)
+    (raw / "more").mkdir()
+    assert run(tmp_path, *settings) == 2
+    assert f"{raw}/more: is a folder" in capsys.readouterr().err
+    # What was prepared outlives what it was made of.
+    raw.rename(tmp_path / "archive")
+    assert run(tmp_path, *settings) == 0
+    assert run(tmp_path, *settings, options=("--overwrite",)) == 2
+    assert f"{raw}: does not exist" in capsys.readouterr().err
+
+
 CSV = "id,a,b,kind\nr1,1.5,2,cat\nr2,,4,dog\nr3,3.5,6,cat\n"
 
 
@@ -192,7 +221,7 @@ def test_a_label_that_training_never_had_is_refused(
     assert {path.name for path in tmp_path.iterdir()} == {"raw", "preprocess.yaml"}
 
 
-def test_a_file_damaged_within_is_refused_whatever_the_limit(
+def test_a_file_damaged_within_is_refused(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = write_folder(tmp_path / "raw", digits(60), compressed=True)
@@ -200,7 +229,7 @@ def test_a_file_damaged_within_is_refused_whatever_the_limit(
     content = bytearray(file.read_bytes())
     content[-6] ^= 0xFF
     file.write_bytes(content)
-    assert run(tmp_path, f"input.path={folder}", "input.max_bad_rows=1000") == 2
+    assert run(tmp_path, f"input.path={folder}") == 2
     assert f"{file}: its gzip stream or its labels' is damaged at the end" in capsys.readouterr().err
     (folder / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(bytes.fromhex("0000080100000000")))
     file.write_bytes(gzip.compress(bytes.fromhex("00000803000000000000000400000003")))
@@ -329,7 +358,7 @@ class TestBeforeSparkStarts:
             ("input: {path: x}\nvalidation: 0.6\ntest: 0.5\n", ":2: validation: with test leaves no rows to train on"),
             ("input: {path: x, format: csv, test: y}\ntest: 0.5\n", ":2: test: must be 0 where input.test brings"),
             ("input: {path: x}\nscaling_by: feature\n", ":2: scaling_by: means nothing with scaling: none"),
-            ("lanes: 5\n", "input: is required"),
+            ("lanes: 5\n", "input.path: is required"),
         ],
     )
     def test_configuration(self, tmp_path: Path, capsys: pytest.CaptureFixture[str], config: str, message: str) -> None:
@@ -353,15 +382,12 @@ class TestBeforeSparkStarts:
 
 @pytest.mark.parametrize("name", ["preprocess-mnist", "preprocess-mnist-csv", "preprocess-text"])
 def test_shipped_configurations_are_valid(name: str) -> None:
-    from hdfs_io.config import PreprocessConfig
-    from sparksplit.config import load, shipped
+    from sparksplit.config import shipped
 
     load(PreprocessConfig, shipped(f"{name}.yaml")).check()
 
 
 def test_the_hash_leaves_out_what_changes_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hdfs_io.config import PreprocessConfig
-
     monkeypatch.chdir(tmp_path)
     values: dict[str, Any] = {"input": {"path": "raw"}, "output": "a"}
     known = parse(PreprocessConfig, values).config_hash()

@@ -27,6 +27,13 @@ class Keys(Config):
     """More."""
 
 
+class Way(Config):
+    name: str
+    """Which."""
+    every: int = 1
+    """How often."""
+
+
 Run = Callable[[Keys, Options], None]
 
 
@@ -126,10 +133,34 @@ def test_a_wrong_command_line_is_2(arguments: list[str], capsys: pytest.CaptureF
     assert line.endswith(" (--help lists the arguments)\n") and line.count("\n") == 1
 
 
-def test_a_command_without_a_default_needs_config(capsys: pytest.CaptureFixture[str]) -> None:
-    bare = Command(name="try", summary="Tries.", config=Keys, run=fails_with(AssertionError()))
-    assert bare.main([]) == 2
-    assert "--config" in capsys.readouterr().err
+class Needy(Config):
+    """Keys of which some must be given."""
+
+    data: str
+    """Where from."""
+    way: Way
+    """How."""
+    keys: Keys = Keys()
+    """More."""
+
+
+def test_what_is_required_may_come_from_set_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    ran: list[Needy] = []
+    needy = Command(name="try", summary="Tries.", config=Needy, run=lambda config, _: ran.append(config))
+    assert needy.main([]) == 2
+    line = "sparksplit try: data, way.name: are required: give --config FILE, or --set KEY=VALUE for each\n"
+    assert capsys.readouterr().err == line
+    assert needy.main(["--set", "keys.epochs=3"]) == 2
+    assert capsys.readouterr().err == "sparksplit try: data, way.name: are required\n"
+    assert needy.main(["--set", "data=x"]) == 2
+    assert capsys.readouterr().err == "sparksplit try: way.name: is required\n"
+    assert needy.main(["--set", "data=x", "--set", "way.every=2"]) == 2
+    assert capsys.readouterr().err == "sparksplit try: way.name: is required\n"
+    assert ran == []
+    assert needy.main(["--set", "data=x", "--set", "way.name=local"]) == 0
+    assert ran == [Needy(data="x", way=Way(name="local"))]
+    bare = Command(name="try", summary="Tries.", config=Keys, run=lambda *_: None)
+    assert bare.main([]) == 0
 
 
 def test_help_lists_every_key(capsys: pytest.CaptureFixture[str]) -> None:

@@ -216,6 +216,16 @@ def test_set_overrides_the_file_in_order(write: Callable[[str], str]) -> None:
     assert load(Train, file, ["ways=[{split: local}]"]).ways == [Way(split="local")]
 
 
+@pytest.mark.parametrize("mark", ["\t", "\x01", "|", ";", ",", ":", "#", "*", "&", "-", " ", '"', "\u00a7"])
+def test_set_takes_one_mark_as_it_is(mark: str) -> None:
+    assert load(Train, None, [f"optimizer.name={mark}"]).optimizer.name == mark
+
+
+def test_set_takes_what_is_no_mark_as_yaml() -> None:
+    config = load(Train, None, ["seed=~", "epochs=7", "optimizer.name=x"])
+    assert (config.seed, config.epochs, config.optimizer.name) == (None, 7, "x")
+
+
 def test_set_reaches_an_entry_of_a_list(write: Callable[[str], str]) -> None:
     file = write("ways:\n- split: local\n- batch\n")
     assert load(Train, file, ["ways.0.every=8"]).ways == [Way(split="local", every=8), "batch"]

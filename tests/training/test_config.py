@@ -40,6 +40,8 @@ def test_an_optimizers_own_arguments_are_kept():
         ("optimizer: sgd", 'optimizer: must be a mapping of keys to values (is "sgd")'),
         ("checkpoint: {evry: 3}", "checkpoint.evry: unknown key; did you mean 'every'?"),
         ("checkpoint: {every: 0}", "checkpoint.every: must be"),
+        ("sync: {outer_momentum: 0.5}", "sync: outer_momentum needs outer: momentum or nesterov (is none)"),
+        ("sync: {outer: none, outer_learning_rate: 1}", "sync: outer_learning_rate needs outer: momentum or nesterov"),
         ("model: {build: 3}", "model.build: must be text (is 3)"),
         ("model: {bild: a}", "model.bild: unknown key; did you mean 'build'?"),
         ("epocs: 3", "epocs: unknown key; did you mean 'epochs'?"),

@@ -242,6 +242,8 @@ def test_to_predict_a_text_is_read_as_the_model_was_trained(tmp_path: Path) -> N
     unlabelled = open_source(config(path, label=None), trained())
     assert isinstance(unlabelled, TextSource) and unlabelled.label_kind is None
     assert read(unlabelled) == {"train": [("bc?", ""), ("abc", "")]}
+    with pytest.raises(ConfigError, match=r"vocabulary: must be at least 3, the tokens of the model \(is 2\)"):
+        open_source(config(path, vocabulary=2), trained())
     with pytest.raises(ConfigError, match=r"length: must be 3, as the model was trained \(is 4\)"):
         open_source(config(path, length=4), trained())
     with pytest.raises(ConfigError, match="unit: must be words, as the model was trained"):
@@ -294,11 +296,7 @@ def test_too_much_text_and_too_many_words(tmp_path: Path, monkeypatch: pytest.Mo
         ({"max_sequences": 0}, "max_sequences: must be at least 1"),
         ({"vocabulary": 0}, "vocabulary: must be at least 1"),
         ({"unit": "lines"}, "unit: must be one of 'characters' or 'words'"),
-        ({"keep": [0]}, "keep: is for csv; a text has no columns"),
-        ({"dtype": "uint8"}, "dtype: is for csv"),
-        ({"shape": [40]}, r"shape: is for csv; of a text, set input.length \(is \[40\]\)"),
-        ({"missing": "mean"}, "missing: is for csv"),
-        ({"label_type": "text"}, "label_type: must be auto for a text"),
+        ({"label": 0}, r"label: names a column, which csv has; for text it is left out, or null \(is 0\)"),
     ],
 )
 def test_keys_that_will_not_do(tmp_path: Path, keys: dict[str, Any], message: str) -> None:

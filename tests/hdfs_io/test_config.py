@@ -1,0 +1,106 @@
+"""The configuration of raw input: which keys go with which format, and the names of delimiters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hdfs_io.config import USED_BY, InputConfig, PreprocessConfig, check_input
+from sparksplit.config import load, parse
+from sparksplit.errors import ConfigError
+
+VALUES: dict[str, Any] = {"path": "x", "label": None, "dtype": "float32", "shape": [2]}
+"""Of keys whose default is no value that can be given, or is none that goes with every format."""
+
+
+def test_every_key_says_which_formats_use_it() -> None:
+    assert list(USED_BY) == list(InputConfig.model_fields)
+
+
+@pytest.mark.parametrize("format_name", ["idx", "csv", "text"])
+@pytest.mark.parametrize("key", [key for key in USED_BY if key != "format"])
+def test_a_key_that_the_format_does_not_use_is_refused_even_with_its_default(key: str, format_name: str) -> None:
+    value = VALUES.get(key, InputConfig.model_fields[key].get_default(call_default_factory=True))
+    config = parse(InputConfig, {"path": "x", "format": format_name, key: value})
+    if format_name in USED_BY[key]:
+        check_input(config)
+        return
+    with pytest.raises(ConfigError) as caught:
+        check_input(config)
+    assert str(caught.value) == f"{key}: is for {' and '.join(USED_BY[key])}; the format is {format_name}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("input:\n  path: x\n  delimiter: ;\n", ":3: input.delimiter: is for csv; the format is idx"),
+        ("input:\n  format: csv\n  path: x\n  unit: words\n", ":4: input.unit: is for text; the format is csv"),
+        ("input: {format: idx, path: x}\nscaling_by: tensor\n", ":2: scaling_by: means nothing with scaling: none"),
+        ("input: {format: text, path: x}\nseed: 1\n", ":2: seed: is for idx and csv; the format is text"),
+        ("input:\n  path: x\n  label: -1\n", ":3: input.label: names a column, which csv has; for idx it is left out"),
+    ],
+)
+def test_the_place_of_a_key_that_is_not_used_is_named(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "c.yaml").write_text(f"{text}output: y\n")
+    with pytest.raises(ConfigError) as caught:
+        load(PreprocessConfig, f"{tmp_path}/c.yaml").check()
+    assert str(caught.value).startswith(f"{tmp_path}/c.yaml{message}")
+
+
+def delimiter(text: str) -> str:
+    return load(InputConfig, None, ["format=csv", "path=x", f"delimiter={text}"]).delimiter
+
+
+@pytest.mark.parametrize(
+    ("text", "mark"),
+    [
+        ("tab", "\t"),
+        ("\t", "\t"),
+        ("\\t", "\t"),
+        ('"\\t"', "\t"),
+        ("^I", "\t"),
+        ("space", " "),
+        (" ", " "),
+        ("comma", ","),
+        ("semicolon", ";"),
+        (";", ";"),
+        ("pipe", "|"),
+        ("|", "|"),
+        ("\x01", "\x01"),
+        ("\\x01", "\x01"),
+        ("\\001", "\x01"),
+        ("^A", "\x01"),
+        ("^", "^"),
+    ],
+)
+def test_delimiters_by_name_by_escape_and_as_they_are(text: str, mark: str) -> None:
+    assert delimiter(text) == mark
+    assert parse(InputConfig, {"path": "x", "delimiter": mark}).delimiter == mark
+
+
+@pytest.mark.parametrize(
+    "text", ['"', "'\"'", '""', "quote", "\\n", '"\\n"', '"\\r"', "\\x00", "^@", "\\x0a", "§", "xx", "\\xff"]
+)
+def test_what_separates_no_columns_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        delimiter(text)
+    message = (
+        "delimiter: must be one ASCII character that is neither a quote nor a line end, or one of tab, space, comma"
+    )
+    assert message in str(caught.value)
+
+
+@given(st.text(max_size=5))
+def test_a_delimiter_is_a_mark_that_pyarrow_takes_or_an_error(text: str) -> None:
+    from pyarrow.csv import ParseOptions
+
+    try:
+        found = parse(InputConfig, {"path": "x", "delimiter": text}).delimiter
+    except ConfigError:
+        return
+    assert len(found) == 1
+    ParseOptions(delimiter=found).validate()

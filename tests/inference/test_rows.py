@@ -1,0 +1,68 @@
+"""The rows to be predicted: what tells that they are others than before."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from hdfs_io.arrays import from_arrays
+from hdfs_io.publish import CONFIG
+from inference.config import PredictConfig
+from inference.rows import PreparedRows, RawRows
+from inference.trained import TrainedModel
+from sparksplit.config import parse
+from tests.inference.runs import make_complete
+
+
+@pytest.fixture
+def prepared(tmp_path):
+    x = np.arange(20, dtype=np.float32).reshape(10, 2)
+    return from_arrays(f"{tmp_path}/prepared", {"train": (x, x[:, 0] > 4), "test": (x, x[:, 0] > 4)}, lanes=2)
+
+
+@pytest.fixture
+def trained(tmp_path, prepared):
+    run = tmp_path / "run"
+    (run / "saved_model" / "1").mkdir(parents=True)
+    (run / "saved_model" / "1" / "saved_model.pb").touch()
+    prepared.description.write(str(run))
+    make_complete(run)
+    return TrainedModel.open(str(run))
+
+
+def test_other_kept_columns_are_other_rows(tmp_path, prepared, trained):
+    def content(**keys):
+        values = {"model": "m", "output": "o", "input": prepared.path, **keys}
+        return PreparedRows(parse(PredictConfig, values), trained).content
+
+    def remade(**made):
+        (tmp_path / "prepared" / CONFIG).write_text(json.dumps({"config_hash": "c", **made}))
+
+    before = content()
+    remade(input_hash="one")
+    assert content() == before
+    manifest = tmp_path / "prepared" / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "keep": ["id"]}))
+    kept = content()
+    remade(input_hash="two")
+    assert content() != kept
+    assert content(keep=[]) == content(keep=["label"]) == before
+
+
+def test_raw_files_that_changed_are_other_rows(tmp_path, trained):
+    file = tmp_path / "rows.csv"
+    file.write_text("1,2,0\n3,4,1\n")
+    raw = {"format": "csv", "path": f"{file}", "header": False, "label_type": "integer"}
+
+    def rows():
+        config = parse(PredictConfig, {"model": "m", "output": "o", "input": raw})
+        return RawRows(config, config.input, trained)
+
+    before = rows()
+    assert (rows().identity, rows().content) == (before.identity, before.content)
+    # Replaced by one with as many bytes, which the size does not show.
+    facts = file.stat()
+    file.write_text("5,6,0\n7,8,1\n")
+    os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns + 10**9))
+    assert rows().identity == before.identity and rows().content != before.content
