@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from training.cluster.faults import describe
 from training.cluster.launcher import NodeEnded, map_fun
 from training.cluster.line import Line, Post
-from training.cluster.wire import own_address_towards
+from training.cluster.wire import accept, own_address_towards
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 POLL = 0.02
 """Seconds between two looks at the reservations, here and in TensorFlowOnSpark's client."""
 LONGEST_RESERVATION = 1 << 20
+RESERVATION_SECONDS = 5.0
+"""For one message: TensorFlowOnSpark's server hears one after the other."""
 
 _one_start = threading.Lock()
 
@@ -235,7 +237,9 @@ def _reservation_server(modules: types.SimpleNamespace, nodes: int, host: str, w
         done: bool = False
 
         def start_listening_socket(self) -> socket.socket:
-            listening = socket.create_server((host, 0))
+            listening = _Listening(socket.AF_INET, socket.SOCK_STREAM)
+            listening.bind((host, 0))
+            listening.listen()
             self.listening: tuple[str, int] = listening.getsockname()[:2]
             return listening
 
@@ -243,11 +247,11 @@ def _reservation_server(modules: types.SimpleNamespace, nodes: int, host: str, w
             return host
 
         def receive(self, connection: socket.socket) -> Any:
-            connection.settimeout(10)
-            (length,) = struct.unpack(">I", _exactly(connection, 4))
+            deadline = time.monotonic() + RESERVATION_SECONDS
+            (length,) = struct.unpack(">I", _exactly(connection, 4, deadline))
             if length > LONGEST_RESERVATION:
                 raise ValueError(f"a reservation of {length} bytes")
-            return _PlainUnpickler(io.BytesIO(_exactly(connection, length))).load()
+            return _PlainUnpickler(io.BytesIO(_exactly(connection, length, deadline))).load()
 
         def await_reservations(self, sc: object, status: object = None, timeout: float = 0) -> Any:
             while not self.reservations.done():
@@ -272,9 +276,19 @@ class _PlainUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"a reservation must not hold {module}.{name}")
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
+class _Listening(socket.socket):
+    """TensorFlowOnSpark's thread would end, and nobody could register any more, where `accept` fails."""
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        accepted = accept(super().accept)
+        assert accepted is not None
+        return accepted
+
+
+def _exactly(connection: socket.socket, size: int, deadline: float) -> bytes:
     data = b""
     while len(data) < size:
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
         part = connection.recv(size - len(data))
         if not part:
             raise EOFError("a reservation was cut")

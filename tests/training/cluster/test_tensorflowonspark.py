@@ -7,14 +7,17 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark import TaskContext
 
+from tests.descriptors import no_descriptors
 from training.cluster import tensorflowonspark
 from training.cluster.channel import Channel
 from training.cluster.line import Post
@@ -51,6 +54,36 @@ def test_nothing_that_could_run_code_is_unpickled(server: Any, tmp_path: Path) -
     assert ask(server.address, pickle.dumps({"type": "REG", "data": Evil()})) == b""
     assert not (tmp_path / "evil").exists()
     assert server.reservations.remaining() == 1
+
+
+def test_who_sends_a_reservation_byte_by_byte_holds_nobody_up(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensorflowonspark, "RESERVATION_SECONDS", 0.1)
+    ended = threading.Event()
+    with socket.create_connection(server.address, 5) as stranger:
+
+        def dribble() -> None:
+            with suppress(OSError):
+                stranger.sendall(struct.pack(">I", 1000))
+                while not ended.wait(0.02):
+                    stranger.sendall(b"x")
+
+        thread = threading.Thread(target=dribble)
+        thread.start()
+        assert ask(server.address, pickle.dumps({"type": "QUERY"}))
+        ended.set()
+        thread.join()
+
+
+def test_a_lack_of_descriptors_does_not_end_the_server(server: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket() as late:
+        late.settimeout(10)
+        with no_descriptors():
+            late.connect(server.address)
+            while "Too many open files" not in caplog.text:
+                time.sleep(0.005)
+        message = pickle.dumps({"type": "QUERY"})
+        late.sendall(struct.pack(">I", len(message)) + message)
+        assert late.recv(1000)
 
 
 def test_the_port_is_freed_at_once(server: Any) -> None:
