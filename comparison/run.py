@@ -22,7 +22,7 @@ from sparksplit.config import digest
 from sparksplit.errors import NodeFailed, RunError
 from sparksplit.progress import say
 from sparksplit.session import spark_session
-from training import node
+from training import keras_names, node
 from training.report import DIVERGED
 from training.run import open_data, run_hash, threads, user_sources, way_of
 
@@ -111,6 +111,7 @@ class _Work:
     @classmethod
     def of(cls, run: Run, data: PreparedDataSet) -> _Work:
         sources = user_sources(run.config)
+        keras_names.check(run.config, sources)
         way = way_of(run.config, sources)
         return cls(run, sources, run_hash(run.config, way, data, sources))
 

@@ -185,6 +185,10 @@ _KNOWN_CLASSES = {
 """The numbers of the system's errors that HDFS's are; those of no other are EREMOTEIO."""
 
 
+_IN_THE_WAY = re.compile(r"rename (source|destination) |[Ss]ource .* and destination ")
+"""Of a rename; its class is no other than that of whatever fails in the NameNode."""
+
+
 def translated(error: Exception) -> Exception:
     """An error of hdfs-native as an OSError of one line, or as _Passing."""
     text = str(error)
@@ -199,7 +203,8 @@ def translated(error: Exception) -> Exception:
         line = match[2].split("\\n", maxsplit=1)[0].replace('\\"', '"')
         if name in _PASSING_CLASSES or "could only be written to" in line:
             return _Passing(line)
-        return OSError(_KNOWN_CLASSES.get(name, errno.EREMOTEIO), line)
+        number = errno.EEXIST if _IN_THE_WAY.match(line) else errno.EREMOTEIO
+        return OSError(_KNOWN_CLASSES.get(name, number), line)
     match = _OTHER.match(text)
     line = (match[2] if match else text).split("\\n", maxsplit=1)[0].replace('\\"', '"')
     return _Passing(line) if match and match[1] in ("DataTransferError", "IOError") else OSError(errno.EREMOTEIO, line)
