@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from sparksplit.reasons import spark_reason
 from training.cluster.faults import describe
 from training.cluster.launcher import NodeEnded, map_fun
 from training.cluster.line import Line, Post
@@ -82,7 +83,7 @@ class Job:
         if error is None:
             return None
         hint = "; give executors the package by --py-files or an installation" if "No module named" in error else ""
-        return _first_cause(error) + hint
+        return spark_reason(error) + hint
 
     def close_reservations(self) -> None:
         """Close the reservation server's port; every launcher must have been called before, or the run be over."""
@@ -306,16 +307,3 @@ def _replaced(module: types.ModuleType, **values: Any) -> Iterator[None]:
     finally:
         for name, value in before.items():
             setattr(module, name, value)
-
-
-def _first_cause(text: str) -> str:
-    """The line of Spark's error that says most: the Python exception, else the reason of the first lost task."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    for line in lines:
-        name, colon, _ = line.partition(": ")
-        if colon and name.isidentifier() and name.endswith(("Error", "Exception")):
-            return line[:500]
-    for line in lines:
-        if "Job aborted" in line or "cancelled" in line:
-            return line.lstrip(": ")[:500]
-    return lines[0][:500] if lines else "no reason was given"

@@ -21,7 +21,7 @@ from tests.descriptors import no_descriptors
 from training.cluster import tensorflowonspark
 from training.cluster.channel import Channel
 from training.cluster.line import Post
-from training.cluster.tensorflowonspark import NodeTask, _first_cause, _reservation_server, import_tensorflowonspark
+from training.cluster.tensorflowonspark import NodeTask, _reservation_server, import_tensorflowonspark
 
 
 @pytest.fixture
@@ -110,25 +110,6 @@ def test_the_import_brings_no_tensorflow_and_leaves_logging_alone() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False []"
     assert done.stderr == ""
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        (
-            "An error occurred while calling z:org.apache...\n: org.apache.spark.SparkException: Job aborted due to\n"
-            "Traceback (most recent call last):\n  File 'x.py'\nModuleNotFoundError: No module named 'training'\n",
-            "ModuleNotFoundError: No module named 'training'",
-        ),
-        (
-            "An error occurred\n: org.apache.spark.SparkException: Job 3 cancelled part of group x\n\tat y",
-            "org.apache.spark.SparkException: Job 3 cancelled part of group x",
-        ),
-        ("", "no reason was given"),
-    ],
-)
-def test_sparks_errors_become_one_line(text: str, line: str) -> None:
-    assert _first_cause(text) == line
 
 
 def test_an_executor_without_a_package_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
