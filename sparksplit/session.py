@@ -53,9 +53,9 @@ def spark_session(
     settings: Spark's keys, for a session that this call starts; spark-submit's and the files' win over them.
     nodes: the session is to hold nodes, which some masters and settings cannot.
 
-    Raises ConfigError for such a master or setting, and where no Java is found; RunError where Spark does not start, soon
-    where its standalone master cannot be reached, and in place of the errors of pyspark and py4j that leave the block:
-    they cannot be read without their JVM.
+    Raises ConfigError for such a master or setting, and where no Java is found; RunError where Spark does not start,
+    soon where its standalone master cannot be reached, and in place of the errors of pyspark and py4j that leave the
+    block: they cannot be read without their JVM.
     """
     running = _running_session()
     if running is not None:

@@ -121,7 +121,7 @@ def strings(kind: str) -> frozenset[str]:
             found |= objects | ({_snake(name) for name in objects} if kind == "metrics" else set())
         for part in ast.walk(node):
             if isinstance(part, ast.Dict):
-                found.update(item.value for item in part.keys if isinstance(item, ast.Constant))
+                found.update(str(item.value) for item in part.keys if isinstance(item, ast.Constant))
     return frozenset(found)
 
 

@@ -37,8 +37,8 @@ LOST = (
             "a task failed: what we made of it",
         ),
         (
-            f"{CALLED}org.apache.spark.SparkException: Job 3 cancelled part of group x\n\tat y",
-            "Job 3 cancelled part of group x",
+            f"{CALLED}org.apache.spark.SparkException: Job 3 cancelled part of x\n\tat y",
+            "Job 3 cancelled part of x",
         ),
         (LOST, "executor 2 on 10.0.0.3 was lost: Container killed by YARN for exceeding memory limits"),
         (
@@ -47,8 +47,8 @@ LOST = (
             "it has ended by itself: its master, or its connection to it, was lost",
         ),
         (
-            "[PATH_NOT_FOUND] Path does not exist: file:/nowhere.",
-            "[PATH_NOT_FOUND] Path does not exist: file:/nowhere.",
+            "[PATH_NOT_FOUND] It is not there: file:/nowhere.",
+            "[PATH_NOT_FOUND] It is not there: file:/nowhere.",
         ),
         ("", "no reason was given"),
     ],
