@@ -27,6 +27,7 @@ from sparksplit.reasons import spark_reason
 from training.cluster.faults import describe
 from training.cluster.launcher import NodeEnded, map_fun
 from training.cluster.line import Line, Post
+from training.cluster.requirements import lost_executors
 from training.cluster.wire import accept, own_address_towards
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ POLL = 0.02
 LONGEST_RESERVATION = 1 << 20
 RESERVATION_SECONDS = 5.0
 """For one message: TensorFlowOnSpark's server hears one after the other."""
+
+_NOT_RETRIED = "the tasks that hold nodes are not retried"
 
 _one_start = threading.Lock()
 
@@ -83,7 +86,17 @@ class Job:
         if error is None:
             return None
         hint = "; give executors the package by --py-files or an installation" if "No module named" in error else ""
-        return spark_reason(error) + hint
+        reason = spark_reason(error)
+        return (self._lost_executor() if _NOT_RETRIED in reason else None) or reason + hint
+
+    def _lost_executor(self) -> str | None:
+        """The executor that Spark lost last: what made it try the tasks again, where no task said why."""
+        try:
+            lost = lost_executors(self._sc)
+        except Exception as error:
+            log.debug("Spark does not answer: %s", error)
+            return None
+        return lost[-1] if lost else None
 
     def close_reservations(self) -> None:
         """Close the reservation server's port; every launcher must have been called before, or the run be over."""
@@ -157,7 +170,7 @@ class NodeTask:
         assert task is not None
         if task.attemptNumber() > 0:
             # The first attempt has reserved its place: a second one would reserve twice.
-            raise RuntimeError("the tasks that hold nodes are not retried; the first attempt's error is the cause")
+            raise RuntimeError(f"{_NOT_RETRIED}; the first attempt's error is the cause")
         environment, modules = dict(os.environ), None
         try:
             modules = import_tensorflowonspark()
