@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
 import pytest
 
+from hdfs_io import hdfs
 from hdfs_io.hdfs_client import _Passing, translated
-from sparksplit.errors import InputError, RunError, file_error
+from sparksplit.errors import InputError, RunError, file_error, using
+from tests.disks import small_disk
 
 
 def rpc(name: str, line: str) -> RuntimeError:
@@ -35,3 +41,21 @@ def test_what_the_name_node_refuses_is_the_users_only_where_it_names_the_path(na
 def test_a_name_node_that_is_busy_is_asked_again(name: str) -> None:
     assert isinstance(translated(rpc(name, "wait")), _Passing)
     assert isinstance(translated(RuntimeError('DataTransferError("gone")')), _Passing)
+
+
+def test_a_full_disk_of_this_host_is_not_taken_for_hdfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are collected on the local disk before they are sent; what did not fit is never sent."""
+    sent: list[object] = []
+    monkeypatch.setattr(hdfs, "SPOOL_BYTES", 1)
+    with small_disk(tmp_path / "disk") as disk:
+        monkeypatch.setattr(tempfile, "tempdir", str(disk))
+        full = (
+            rf"^hdfs://a/x: cannot be written: No space left on device in {disk} of this host, where it is collected$"
+        )
+        with (
+            pytest.raises(RunError, match=full),
+            using("hdfs://a/x", "cannot be written"),
+            pa.PythonFile(hdfs._Writer(sent.append), mode="w") as file,
+        ):
+            file.write(bytes(200_000))
+    assert sent == []
