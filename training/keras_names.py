@@ -114,15 +114,17 @@ def classes(module: str) -> dict[str, str]:
 @cache
 def strings(kind: str) -> frozenset[str]:
     """The names that keras.losses.get or keras.metrics.get takes (`kind`); none where unreadable."""
-    found: set[str] = set()
+    objects: set[str] = set()
+    aliases: set[str] = set()
     for node in _statements(f"keras.src.{kind}"):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Set) and _named(node.targets[0], "ALL_OBJECTS"):
-            objects = {item.id for item in node.value.elts if isinstance(item, ast.Name)}
-            found |= objects | ({_snake(name) for name in objects} if kind == "metrics" else set())
+            objects.update(item.id for item in node.value.elts if isinstance(item, ast.Name))
         for part in ast.walk(node):
             if isinstance(part, ast.Dict):
-                found.update(str(item.value) for item in part.keys if isinstance(item, ast.Constant))
-    return frozenset(found)
+                aliases.update(str(item.value) for item in part.keys if isinstance(item, ast.Constant))
+    if not objects:
+        return frozenset()
+    return frozenset(objects | aliases | ({_snake(name) for name in objects} if kind == "metrics" else set()))
 
 
 @cache
@@ -137,6 +139,7 @@ def signature_of(module: str, name: str) -> Signature | None:
                 return None
             names = [argument.arg for argument in made.args.args[1:]]
             needed = names[: len(names) - len(made.args.defaults)]
+            names += [argument.arg for argument in made.args.kwonlyargs]
             if made.args.kwarg is None:
                 return Signature(name, frozenset(names), frozenset(needed))
             if is_base:
