@@ -112,15 +112,20 @@ class LaneFile:
         target, inner = filesystem.resolve(path)
         # LZ4 reads as fast as no compression at all and halves most data; pages of binary rows gain nothing from
         # dictionaries or minima and maxima.
-        self._writer = pq.ParquetWriter(
-            inner,
-            self._schema,
-            filesystem=target,
-            compression="lz4",
-            use_dictionary=list(layout.keep),
-            write_statistics=False,
-            store_schema=True,
-        )
+        try:
+            with using(path, "cannot be written"):
+                self._writer = pq.ParquetWriter(
+                    inner,
+                    self._schema,
+                    filesystem=target,
+                    compression="lz4",
+                    use_dictionary=list(layout.keep),
+                    write_statistics=False,
+                    store_schema=True,
+                )
+        except BaseException:
+            filesystem.remove(path)
+            raise
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
         self._moments = layout.moments()

@@ -130,6 +130,7 @@ class PartFile:
         if self._writer is not None:
             with suppress(OSError):  # its end may not fit onto a full disk either
                 self._writer.close()
+        if self.rows:
             filesystem.remove(self._path)
 
     def _flush(self) -> None:
