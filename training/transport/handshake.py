@@ -25,7 +25,7 @@ from training.transport.base import PeerTimeout
 
 log = logging.getLogger(__name__)
 
-STRANGER_SECONDS = 5.0
+STRANGER_SECONDS = 10.0
 """Who has not proven itself so long after it called is turned away."""
 MOST_STRANGERS = 64
 """Unproven callers at a time; one more turns the oldest away."""
