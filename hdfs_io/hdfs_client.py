@@ -172,6 +172,7 @@ _PASSING_CLASSES = {
 }
 _KNOWN_CLASSES = {
     "AccessControlException": errno.EACCES,
+    "AuthorizationException": errno.EACCES,
     "ParentNotDirectoryException": errno.ENOTDIR,
     "PathIsNotDirectoryException": errno.ENOTDIR,
     "PathIsNotEmptyDirectoryException": errno.ENOTEMPTY,

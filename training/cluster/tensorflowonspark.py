@@ -28,7 +28,7 @@ from training.cluster.faults import describe
 from training.cluster.launcher import NodeEnded, map_fun
 from training.cluster.line import Line, Post
 from training.cluster.requirements import lost_executors
-from training.cluster.wire import accept, own_address_towards
+from training.cluster.wire import accept, limit_until, own_address_towards
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -302,7 +302,7 @@ class _Listening(socket.socket):
 def _exactly(connection: socket.socket, size: int, deadline: float) -> bytes:
     data = b""
     while len(data) < size:
-        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        limit_until(connection, deadline)
         part = connection.recv(size - len(data))
         if not part:
             raise EOFError("a reservation was cut")

@@ -66,7 +66,7 @@ class Wire:
             if searched >= longest:
                 raise ValueError("a line is too long")
             if deadline is not None:
-                self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+                limit_until(self._socket, deadline)
             piece = self._socket.recv(min(_PIECE, longest - searched))
             if not piece:
                 if self._read:
@@ -98,6 +98,14 @@ class Wire:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+
+
+def limit_until(connection: socket.socket, deadline: float) -> None:
+    """Let the next receive fail at `deadline` (monotonic seconds); TimeoutError where it has passed."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("it took too long")
+    connection.settimeout(left)
 
 
 def parsed(text: bytes) -> dict[str, Any]:
