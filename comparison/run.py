@@ -23,7 +23,7 @@ from sparksplit.config import digest
 from sparksplit.errors import NodeFailed, RunError
 from sparksplit.progress import say
 from sparksplit.session import spark_session
-from training import node
+from training import keras_names, node
 from training.report import DIVERGED
 from training.run import open_data, run_hash, threads, user_sources, way_of
 
@@ -116,6 +116,7 @@ class _Work:
     @classmethod
     def of(cls, run: Run, data: PreparedDataSet) -> _Work:
         sources = user_sources(run.config)
+        keras_names.check(run.config, sources)
         way = way_of(run.config, sources)
         values = {"run": run_hash(run.config, way, data, sources), "format_version": analysis.FORMAT_VERSION}
         return cls(run, sources, digest(values))

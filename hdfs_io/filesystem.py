@@ -1,7 +1,8 @@
 """Files by path or URI, over pyarrow's file systems: the one place that knows schemes.
 
 Everything that reads or writes a user's path goes through here, never through `open`, so that a scheme added in
-`resolve` works everywhere. Unlike `os`, writing makes missing parents, and removing what is not there is no error.
+`resolve` works everywhere. Unlike `os`, writing makes missing parents, and removing what is not there is no error. A
+path that is not what it should be raises InputError, what passes (a full disk, a network) RunError.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
+import pyarrow as pa
 from pyarrow import fs
 
 from hdfs_io import hadoop_conf, hdfs
-from sparksplit.errors import InputError
+from sparksplit.errors import InputError, using
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 
@@ -231,11 +233,9 @@ def rename(old: str, new: str) -> None:
 
 @contextmanager
 def _named(path: str, problem: str = "cannot be read") -> Iterator[None]:
-    """Turn an OSError into an InputError that names `path`."""
+    """Turn an OSError into an error that names `path`: InputError or RunError, as `file_error` says."""
     try:
-        yield
-    except FileNotFoundError:
-        raise InputError(f"{path}: does not exist") from None
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else " ".join(str(error).split())
-        raise InputError(f"{path}: {problem}: {reason}") from None
+        with using(path, problem):
+            yield
+    except pa.ArrowInvalid as error:  # a character that no path has
+        raise InputError(f"{path!r}: {problem}: {' '.join(str(error).split())}") from None

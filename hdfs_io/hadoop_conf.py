@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from xml.etree import ElementTree
 
-from sparksplit.errors import InputError
+from sparksplit.errors import InputError, file_error
 
 DEFAULT_PORT = 8020
 """A NameNode's, where a URI names a host alone."""
@@ -50,5 +50,7 @@ def _settings(name: str) -> dict[str, str]:
     try:
         properties = ElementTree.parse(folder / name).getroot().iter("property")
     except (OSError, ElementTree.ParseError) as error:
+        if isinstance(error, OSError):
+            raise file_error(str(folder / name), "cannot be read", error) from None
         raise InputError(f"{folder / name}: cannot be read: {error}") from None
     return {(item.findtext("name") or "").strip(): (item.findtext("value") or "").strip() for item in properties}

@@ -8,11 +8,13 @@ the new one, never a part.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import tempfile
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -223,7 +225,7 @@ class _Reader:
             # It goes on asking the DataNodes that had the blocks when it was opened.
             self._file = self._reopen()
             if len(self._file) != self._size:
-                raise OSError("another file has taken its place while it was read") from None
+                raise OSError(errno.ESTALE, "another file has taken its place while it was read") from None
             raise
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
@@ -252,9 +254,13 @@ class _Writer:
     def write(self, data: Any) -> int:
         try:
             written = self._spool.write(memoryview(data))
-        except BaseException:  # a full disk, say: whoever closes it must not send the part that fitted
+        except BaseException as error:  # a full disk, say: whoever closes it must not send the part that fitted
             self.closed = True
-            self._spool.close()
+            with suppress(OSError):  # what it still held does not fit either
+                self._spool.close()
+            if isinstance(error, OSError):
+                where = f"{error.strerror} in {tempfile.gettempdir()} of this host, where it is collected"
+                raise OSError(error.errno, where) from None
             raise
         self._count += written
         return written

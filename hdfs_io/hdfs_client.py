@@ -7,6 +7,7 @@ NameNode fails after FIRST_CONTACT seconds, so that a wrong address is known at 
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -60,7 +61,9 @@ def client(authority: str) -> Client:
         try:
             opened = Client(f"hdfs://{authority}", _SETTINGS)
         except RuntimeError as error:
-            raise OSError(f"hdfs://{authority}: {translated(error)}") from None
+            known = translated(error)
+            line = known.strerror if isinstance(known, OSError) else str(known)
+            raise OSError(errno.EINVAL, f"hdfs://{authority}: {line}") from None
         _say_hello(authority, opened)
         _clients[key] = opened
     return _clients[key]
@@ -71,8 +74,11 @@ def _say_hello(authority: str, client: Client) -> None:
     try:
         repeat(f"hdfs://{authority}", lambda: client.get_file_info("/"), FIRST_CONTACT)
     except Unavailable as error:
-        hint = " (nor is it a name service of HADOOP_CONF_DIR)" if "lookup" in str(error) else ""
-        raise OSError(f"no NameNode answers at {authority}: {error.__cause__}{hint}") from None
+        reason = str(error.__cause__)
+        hint = " (nor is it a name service of HADOOP_CONF_DIR)" if "lookup" in reason else ""
+        # A NameNode that is down comes back; a name that no server knows does not.
+        number = errno.EINVAL if hint and "Temporary" not in reason else errno.EHOSTUNREACH
+        raise OSError(number, f"no NameNode answers at {authority}: {reason}{hint}") from None
     except PermissionError:
         pass  # whatever it refuses, it answers
 
@@ -164,10 +170,24 @@ _PASSING_CLASSES = {
     "BlockMissingException",
     "LeaseExpiredException",
 }
-_KNOWN_CLASSES: dict[str, type[OSError]] = {
-    "AccessControlException": PermissionError,
-    "ParentNotDirectoryException": NotADirectoryError,
+_KNOWN_CLASSES = {
+    "AccessControlException": errno.EACCES,
+    "AuthorizationException": errno.EACCES,
+    "ParentNotDirectoryException": errno.ENOTDIR,
+    "PathIsNotDirectoryException": errno.ENOTDIR,
+    "PathIsNotEmptyDirectoryException": errno.ENOTEMPTY,
+    "FileAlreadyExistsException": errno.EEXIST,
+    "InvalidPathException": errno.EINVAL,
+    "PathComponentTooLongException": errno.ENAMETOOLONG,
+    "DSQuotaExceededException": errno.EDQUOT,
+    "NSQuotaExceededException": errno.EDQUOT,
+    "QuotaByStorageTypeExceededException": errno.EDQUOT,
 }
+"""The numbers of the system's errors that HDFS's are; those of no other are EREMOTEIO."""
+
+
+_IN_THE_WAY = re.compile(r"rename (source|destination) |[Ss]ource .* and destination ")
+"""Of a rename; its class is no other than that of whatever fails in the NameNode."""
 
 
 def translated(error: Exception) -> Exception:
@@ -180,11 +200,12 @@ def translated(error: Exception) -> Exception:
     if not isinstance(error, RuntimeError):
         return error
     if match := _RPC.match(text):
-        name = match[1].rpartition(".")[2]
+        name = re.split(r"[.$]", match[1])[-1]
         line = match[2].split("\\n", maxsplit=1)[0].replace('\\"', '"')
         if name in _PASSING_CLASSES or "could only be written to" in line:
             return _Passing(line)
-        return _KNOWN_CLASSES.get(name, OSError)(line)
+        number = errno.EEXIST if _IN_THE_WAY.match(line) else errno.EREMOTEIO
+        return OSError(_KNOWN_CLASSES.get(name, number), line)
     match = _OTHER.match(text)
     line = (match[2] if match else text).split("\\n", maxsplit=1)[0].replace('\\"', '"')
-    return _Passing(line) if match and match[1] in ("DataTransferError", "IOError") else OSError(line)
+    return _Passing(line) if match and match[1] in ("DataTransferError", "IOError") else OSError(errno.EREMOTEIO, line)

@@ -6,6 +6,7 @@ The same code runs in Spark's executors and, for arrays in memory, without Spark
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,7 @@ from hdfs_io import filesystem, row_ids
 from hdfs_io.manifest import File, FileLane, Manifest, Split
 from hdfs_io.preprocessing import FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
 from hdfs_io.statistics import Moments
+from sparksplit.errors import using
 
 ROW_ID = "row_id"
 LABEL = "label"
@@ -110,15 +112,20 @@ class LaneFile:
         target, inner = filesystem.resolve(path)
         # LZ4 reads as fast as no compression at all and halves most data; pages of binary rows gain nothing from
         # dictionaries or minima and maxima.
-        self._writer = pq.ParquetWriter(
-            inner,
-            self._schema,
-            filesystem=target,
-            compression="lz4",
-            use_dictionary=list(layout.keep),
-            write_statistics=False,
-            store_schema=True,
-        )
+        try:
+            with using(path, "cannot be written"):
+                self._writer = pq.ParquetWriter(
+                    inner,
+                    self._schema,
+                    filesystem=target,
+                    compression="lz4",
+                    use_dictionary=list(layout.keep),
+                    write_statistics=False,
+                    store_schema=True,
+                )
+        except BaseException:
+            filesystem.remove(path)
+            raise
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
         self._moments = layout.moments()
@@ -141,7 +148,8 @@ class LaneFile:
     def close(self) -> FileFacts:
         """End the file and return its facts."""
         self._flush()
-        self._writer.close()
+        with using(self._path, "cannot be written"):
+            self._writer.close()
         facts = self._facts
         facts.bytes = filesystem.size(self._path)
         facts.label_counts = None if self._counts is None else self._counts.tolist()
@@ -151,7 +159,8 @@ class LaneFile:
     def abort(self) -> None:
         """Drop the file."""
         self._pending = []
-        self._writer.close()
+        with suppress(OSError):  # its end may not fit onto a full disk either
+            self._writer.close()
         filesystem.remove(self._path)
 
     def _flush(self, whole_blocks: bool = False) -> None:
@@ -181,7 +190,8 @@ class LaneFile:
             if self._counts is not None:
                 self._counts += np.bincount(label.reshape(-1), minlength=len(self._counts))
         self._facts.crc32.append(crc32(arrays))
-        self._writer.write_table(block, row_group_size=block.num_rows)
+        with using(self._path, "cannot be written"):
+            self._writer.write_table(block, row_group_size=block.num_rows)
 
 
 def crc32(arrays: Iterable[npt.NDArray[Any]]) -> int:

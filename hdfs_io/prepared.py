@@ -18,7 +18,7 @@ from hdfs_io.manifest import FILE, Manifest
 from hdfs_io.preprocessing import Description
 from hdfs_io.publish import SUCCESS
 from sparksplit.config import digest
-from sparksplit.errors import InputError
+from sparksplit.errors import InputError, errno_of, file_error
 
 
 class PreparedDataSet:
@@ -169,6 +169,8 @@ class BlockReader:
             tensors = {tensor.name: tensor_of(table.column(tensor.name), tensor) for tensor in self._tensors}
             label = None if self._label is None else label_of(table.column(LABEL), self._label)
         except (OSError, pa.ArrowException, ValueError, KeyError) as error:
+            if errno_of(error) is not None:
+                raise file_error(place, "cannot be read", error) from None
             raise InputError(f"{place}: is damaged: {' '.join(str(error).split())[:200]}") from None
         if self._verify:
             found, known = crc32([ids, *tensors.values(), *([] if label is None else [label])]), file.crc32[group]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from hdfs_io import filesystem
 from hdfs_io.lane_files import LABEL, ROW_ID
 from hdfs_io.preprocessing import LabelSpec
 from inference.trained import Array
+from sparksplit.errors import using
 
 FOLDER = "predictions"
 """Of the output: Parquet and nothing else, so that readers can be pointed at the folder."""
@@ -119,13 +121,16 @@ class PartFile:
         """End the file."""
         self._flush()
         if self._writer is not None:
-            self._writer.close()
+            with using(self._path, "cannot be written"):
+                self._writer.close()
 
     def abort(self) -> None:
         """Drop the file."""
         self._pending = []
         if self._writer is not None:
-            self._writer.close()
+            with suppress(OSError):  # its end may not fit onto a full disk either
+                self._writer.close()
+        if self.rows:
             filesystem.remove(self._path)
 
     def _flush(self) -> None:
@@ -136,6 +141,8 @@ class PartFile:
             target, inner = filesystem.resolve(self._path)
             # Hashes and floats repeat nothing that a dictionary could name.
             repeating = [field.name for field in group.schema if field.name in (SPLIT, PREDICTION, NAME, LABEL)]
-            self._writer = pq.ParquetWriter(inner, group.schema, filesystem=target, use_dictionary=repeating)
-        self._writer.write_table(group, row_group_size=group.num_rows)
+            with using(self._path, "cannot be written"):
+                self._writer = pq.ParquetWriter(inner, group.schema, filesystem=target, use_dictionary=repeating)
+        with using(self._path, "cannot be written"):
+            self._writer.write_table(group, row_group_size=group.num_rows)
         self._pending, self._pending_bytes = [], 0

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from sparksplit import __version__
-from sparksplit.errors import InputError, UsageError
+from sparksplit.errors import UsageError, using
 
 PACKAGES = ("sparksplit", "hdfs_io", "models", "training", "inference", "operations", "comparison", "jobs")
 ZIP = "sparksplit.zip"
@@ -157,10 +157,9 @@ def _appearing(path: Path) -> Iterator[IO[bytes]]:
     """A new file that takes the name `path` when it is complete."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
-        with temporary.open("wb") as file:
-            yield file
-        temporary.replace(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+        with using(str(path), "cannot be written"):
+            with temporary.open("wb") as file:
+                yield file
+            temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from operations import archives
 from operations.config import PackageConfig
-from sparksplit.errors import InputError
+from sparksplit.errors import using
 from sparksplit.progress import Progress
 
 _LINE = " \\\n    "
@@ -18,11 +18,9 @@ _LINE = " \\\n    "
 def package(config: PackageConfig) -> Iterator[str]:
     """Fill the folder; one line for each of its parts as soon as it is there, and the command to copy at the end."""
     folder = Path(config.output).expanduser().absolute()
-    try:
+    with using(str(folder), "cannot be made"):
         for part in (folder, folder / "jobs", folder / "conf"):
             part.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be made: {error.strerror}") from None
     yield _said(folder / archives.ZIP, archives.publish(folder / archives.ZIP, archives.project_zip()))
     changed = [archives.publish(folder / "jobs" / job.name, job.read_bytes()) for job in archives.jobs()]
     yield _said(folder / "jobs", any(changed))

@@ -13,7 +13,12 @@ KeyboardInterrupt       Python's own, on SIGINT
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class SparksplitError(Exception):
@@ -53,6 +58,76 @@ class NodeFailed(RunError):
 
 class PeerLost(RunError):
     """Another node's connection ended or stayed silent: a consequence of its failure, never the first cause."""
+
+
+_GIVEN = frozenset(
+    (
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.EEXIST,
+        errno.ENOTEMPTY,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.EINVAL,
+        errno.EXDEV,
+    )
+)
+"""What the system says of a path that is not what it should be; all else (a full disk, a quota, a network) passes."""
+_BY_CLASS = {
+    FileNotFoundError: errno.ENOENT,
+    NotADirectoryError: errno.ENOTDIR,
+    IsADirectoryError: errno.EISDIR,
+    FileExistsError: errno.EEXIST,
+    PermissionError: errno.EACCES,
+    TimeoutError: errno.ETIMEDOUT,
+    ConnectionError: errno.EHOSTUNREACH,
+}
+_IN_TEXT = re.compile(r"\[errno (\d+)]", re.IGNORECASE)
+
+
+def errno_of(error: BaseException) -> int | None:
+    """The system's number of an error: its own, that of its class, or the last that its text holds; None without one.
+
+    Arrow, and errors that crossed a process, keep it in the text alone: `... Detail: [errno 28] No space left on ...`.
+    """
+    if isinstance(error, OSError) and error.errno:
+        return error.errno
+    for kind, number in _BY_CLASS.items():
+        if isinstance(error, kind):
+            return number
+    text = str(error)
+    if found := _IN_TEXT.findall(text):
+        return int(found[-1])
+    # Arrow's own words, without a number.
+    return errno.EISDIR if text.endswith("is a directory") else None
+
+
+def file_error(place: str, problem: str, error: BaseException) -> SparksplitError:
+    """The exception for `error`, met when `place` was used: the one place that tells what was given from what passes.
+
+    problem: such as `cannot be read`. An InputError where the path is not what it should be (missing, a folder, not
+    permitted); otherwise a RunError (a full disk, a quota, an error of a device or a network), which may pass.
+    """
+    number = errno_of(error)
+    if number == errno.ENOENT:
+        return InputError(f"{place}: does not exist")
+    reason = (error.strerror if isinstance(error, OSError) else None) or " ".join(str(error).split())
+    if number is not None and (not reason or _IN_TEXT.search(reason)):
+        reason = os.strerror(number)
+    return (InputError if number in _GIVEN else RunError)(f"{place}: {problem}: {reason}")
+
+
+@contextmanager
+def using(place: str, problem: str = "cannot be read") -> Iterator[None]:
+    """Turn the OSErrors of a block that uses `place` into `file_error`'s."""
+    try:
+        yield
+    except OSError as error:
+        raise file_error(place, problem, error) from None
 
 
 class Interrupted(KeyboardInterrupt):

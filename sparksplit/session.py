@@ -25,7 +25,9 @@ from sparksplit.config import shipped
 from sparksplit.errors import RunError, UsageError
 from sparksplit.interrupts import interruptible, py4j_quiet, starting, stopping_handlers, undisturbed
 from sparksplit.java import java_home
+from sparksplit.masters import await_master
 from sparksplit.progress import say
+from sparksplit.reasons import STOPPED, spark_reason
 from sparksplit.requirements import mebibytes, raise_first, start_problems
 
 if TYPE_CHECKING:
@@ -52,7 +54,8 @@ def spark_session(
     nodes: the session is to hold nodes, which some masters and settings cannot.
 
     Raises ConfigError for such a master or setting, and where no Java is found; RunError where Spark does not start,
-    and in place of the errors of pyspark and py4j that leave the block: they cannot be read without their JVM.
+    soon where its standalone master cannot be reached, and in place of the errors of pyspark and py4j that leave the
+    block: they cannot be read without their JVM.
     """
     running = _running_session()
     if running is not None:
@@ -65,6 +68,7 @@ def spark_session(
         raise_first(start_problems(configured))
     wanted = {"spark.app.name": app_name, **_settings(executors, configured, submitted), **(settings or {})}
     wanted.update((key, value) for key, value in configured.items() if key not in _ADDED_TO)
+    await_master(wanted.get("spark.master", ""))
     handlers = stopping_handlers()
     with ExitStack() as stack:
         stack.enter_context(py4j_quiet())
@@ -275,7 +279,9 @@ def _start(settings: dict[str, str]) -> SparkSession:
             warnings.filterwarnings("ignore", message="Failed to add file")
             return SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
-        raise RunError(f"Spark did not start: {spark_reason(str(error))}") from error
+        text = str(error)
+        refused = f"its master {settings.get('spark.master')} cannot be reached, or did not take the application"
+        raise RunError(f"Spark did not start: {refused if STOPPED in text else spark_reason(text)}") from error
 
 
 @contextmanager
@@ -302,20 +308,6 @@ def _spark_errors() -> Iterator[None]:
         text = str(error)
         logging.getLogger(__name__).debug("Spark's error in full: %s", text)
         raise RunError(f"Spark: {spark_reason(text)}") from error
-
-
-def spark_reason(text: str) -> str:
-    """The one line that says what happened, of an error of Spark's.
-
-    Of a Python function that failed in a task it is the last of its traceback, and otherwise what stands before the
-    JVM's stack trace.
-    """
-    text = text.split("\n\tat ", maxsplit=1)[0].strip()
-    _, traceback, inner = text.rpartition("Traceback (most recent call last):")
-    lines = [line for line in inner.splitlines() if line and not line[0].isspace()]
-    if traceback and lines:
-        return f"a task failed: {lines[0]}"[:500]
-    return " ".join(text.split())[:500]
 
 
 def _stop(spark: SparkSession) -> None:

@@ -1,12 +1,11 @@
 """Model, optimizer, loss and metrics from the configuration, by Keras's own names and registries.
 
-What can be wrong here is known only once Keras is imported, so these errors come from the nodes; they name the
-configuration's line all the same.
+Misspelt names are told before (`training.keras_names`); what is known only once Keras is imported, a value out of
+range for example, comes from the nodes, and names the configuration's line all the same.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from models.description import DataDescription
 from training.config import OptimizerConfig, TrainConfig
 from training.functions import FunctionError, load
 from training.inputs import Inputs
+from training.keras_names import unknown
 from training.ways.rates import WarmedUp
 
 
@@ -183,7 +183,7 @@ def _deserialize(config: TrainConfig, key: str, module: Any, base: type, name: s
     }
     found = known.get(name.lower().replace("_", "")) or (name if keras.saving.get_registered_object(name) else None)
     if found is None:
-        raise config.error(key, _unknown(name, known))
+        raise config.error(key, unknown(name, known))
     try:
         return module.deserialize({"class_name": found, "config": arguments})
     except Exception as error:
@@ -201,12 +201,7 @@ def _known(config: TrainConfig, key: str, module: Any, name: str) -> Any:
         return module.get(name)
     except ValueError:
         known = {attribute: attribute for attribute in dir(module) if not attribute.startswith("_")}
-        raise config.error(key, _unknown(name, known)) from None
-
-
-def _unknown(name: str, known: dict[str, str]) -> str:
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-    return f"Keras knows no {name!r}" + (f"; did you mean {known[near[0]]!r}?" if near else "")
+        raise config.error(key, unknown(name, known)) from None
 
 
 def _first_line(error: BaseException) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from hdfs_io import filesystem
+from sparksplit.errors import using
 from training.inputs import Inputs
 
 KERAS, SAVED_MODEL = "model.keras", "saved_model"
@@ -24,8 +25,9 @@ def export(model: Any, inputs: Inputs, run: str, scratch: str) -> None:
     say) under the tensors' names and applies the fitted preprocessing itself, so that a server cannot forget it.
     """
     local = Path(scratch) / "export"
-    local.mkdir()
-    model.save(local / KERAS)
+    with using(scratch, "cannot be written"):
+        local.mkdir()
+        model.save(local / KERAS)
     archive = keras.export.ExportArchive()
     archive.track(model)
     signature = inputs.tensor_signature()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hdfs_io import filesystem
-from sparksplit.errors import SparksplitError, UsageError
+from sparksplit.errors import UsageError
 
 
 class FunctionError(UsageError):
@@ -36,7 +36,7 @@ def source_of(name: str) -> str | None:
     if place.endswith(".py"):
         try:
             text = filesystem.read_bytes(place).decode()
-        except (SparksplitError, UnicodeDecodeError) as error:
+        except (UsageError, UnicodeDecodeError) as error:
             raise FunctionError(str(error)) from None
         _check(text, place, function)
         return text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
+from sparksplit.errors import using
 from training.chunks import Assembler, Rows
 from training.feed import AtHand, RowReader, RowSource
 
@@ -17,7 +19,7 @@ class Held:
     """The rows of every lane of `source`, in memory where they fit `limit` bytes, else in files in `folder` that are
     mapped into memory. A RowSource.
 
-    Raises InputError for a damaged file.
+    Raises InputError for a damaged file, RunError where the disk is full.
     """
 
     def __init__(self, source: RowSource, folder: str, limit: int) -> None:
@@ -56,10 +58,17 @@ class Held:
 
 def _mapped(like: Rows, count: int, folder: Path) -> Rows:
     """Room for `count` rows of the columns of `like`, in files of a new folder in `folder`."""
-    own = Path(tempfile.mkdtemp(prefix="held-", dir=folder))
+    with using(str(folder), "cannot be written"):
+        own = Path(tempfile.mkdtemp(prefix="held-", dir=folder))
 
     def room(name: str, column: np.ndarray) -> np.ndarray:
-        return np.lib.format.open_memmap(own / f"{name}.npy", "w+", column.dtype, (count, *column.shape[1:]))
+        shape = (count, *column.shape[1:])
+        with using(str(folder), "cannot be written"):
+            mapped = np.lib.format.open_memmap(own / f"{name}.npy", "w+", column.dtype, shape)
+            with (own / f"{name}.npy").open("rb+") as file:
+                # Taken now: a page that finds the disk full later ends the process by SIGBUS, without a word.
+                os.posix_fallocate(file.fileno(), 0, mapped.offset + mapped.nbytes)
+        return mapped
 
     tensors = [room(f"tensor-{place}", tensor) for place, tensor in enumerate(like.tensors)]
     label = None if like.label is None else room("label", like.label)

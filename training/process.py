@@ -91,11 +91,13 @@ class Process:
         return Spool(files, manifest.description, fed["lane_rows"], own, manifest.block_rows)
 
     def told(self) -> Any:
-        """What the driver said when all had been fed; None before."""
+        """What the driver said when all had been fed; None before. Raises what kept this node from taking its rows."""
         member = self.member
         if member.stopping.is_set():
             raise RunError("stopped by the driver")
         if self.receiver is not None:
+            if self.receiver.failure is not None:
+                raise self.receiver.failure
             member.state(fed=self.receiver.rows)
         return member.heard("fed")
 

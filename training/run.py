@@ -16,7 +16,7 @@ from sparksplit.config import digest
 from sparksplit.errors import NodeFailed, RunError, UsageError
 from sparksplit.progress import Progress, say
 from sparksplit.session import spark_session
-from training import checkpoints, node, report
+from training import checkpoints, keras_names, node, report
 from training.config import NOT_IN_HASH, TrainConfig, misfit
 from training.functions import FunctionError, source_of
 from training.ledger import Entry
@@ -48,6 +48,7 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
 
         check_columns(frame, data)
     sources = user_sources(config)
+    keras_names.check(config, sources)
     way = way_of(config, sources)
     config_hash = run_hash(config, way, data, sources, frame is not None)
     output = Output(config.output, config_hash)

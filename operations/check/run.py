@@ -18,8 +18,9 @@ from operations.check.facts import Facts
 from operations.config import CheckConfig
 from sparksplit.errors import ConfigError, RunError
 from sparksplit.progress import Progress
+from sparksplit.reasons import spark_reason
 from sparksplit.requirements import YARN_EXECUTORS, Problem, start_problems
-from sparksplit.session import known_settings, spark_reason, spark_session
+from sparksplit.session import known_settings, spark_session
 from training.cluster import requirements
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from hdfs_io import filesystem
-from sparksplit.errors import InputError
+from sparksplit.errors import InputError, RunError
+from tests.disks import small_disk
 from tests.hdfs_io.filesystem_suite import FileSystemSuite
 
 
@@ -41,6 +42,22 @@ def test_relative_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.Monk
 def test_errors_name_the_path(tmp_path: Path, path: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         filesystem.read_bytes(path.format(tmp=tmp_path))
+
+
+def test_a_full_disk_is_not_the_users_mistake_and_leaves_no_part(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        filesystem.write_bytes(f"{disk}/a", b"old")
+        with pytest.raises(RunError, match=rf"^{disk}/a: cannot be written: No space left on device$"):
+            filesystem.write_bytes(f"{disk}/a", bytes(200_000))
+        assert filesystem.listing(f"{disk}") == {"a": 3}
+        assert filesystem.read_bytes(f"{disk}/a") == b"old"
+
+
+def test_what_a_path_must_not_hold_is_the_users_mistake() -> None:
+    with pytest.raises(InputError, match=r"^'/a\\x00b': cannot be read: "):
+        filesystem.read_bytes("/a\0b")
+    with pytest.raises(InputError, match=r"^/a+: cannot be read: File name too long$"):
+        filesystem.read_bytes("/" + "a" * 300)
 
 
 def test_a_damaged_file(tmp_path: Path) -> None:

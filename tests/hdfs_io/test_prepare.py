@@ -13,6 +13,8 @@ import pytest
 from hdfs_io.lane_files import Layout, merge_split
 from hdfs_io.prepare import Plan, write_sorted
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
+from sparksplit.errors import InputError, RunError
+from tests.disks import small_disk
 
 LAYOUT = Layout(
     [TensorSpec(name="x", dtype="uint8", shape=[2])],
@@ -73,8 +75,18 @@ def test_an_attempt_that_fails_leaves_no_file(tmp_path: Path) -> None:
     assert list((tmp_path / "train").iterdir()) == []
 
 
+def test_an_attempt_that_finds_the_disk_full_says_so_and_leaves_no_file(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", kibibytes=4) as disk:
+        (disk / "train").mkdir()
+        (disk / "other").write_bytes(bytes(4096))
+        full = r"/disk/train/\.lanes-000-001\.parquet\.1: cannot be written: No space left on device$"
+        with pytest.raises(RunError, match=full):
+            list(write_sorted(batches([18]), f"{disk}", LAYOUT, PLAN, attempt=1))
+        assert list((disk / "train").iterdir()) == []
+
+
 def test_an_attempt_does_not_bring_a_removed_folder_back(tmp_path: Path) -> None:
-    with pytest.raises(OSError):
+    with pytest.raises(InputError, match="does not exist"):
         list(write_sorted(batches([18]), f"{tmp_path}/gone", LAYOUT, PLAN, attempt=1))
     assert list(tmp_path.iterdir()) == []
 

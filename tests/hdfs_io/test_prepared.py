@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from hdfs_io import row_ids
 from hdfs_io.arrays import from_arrays
 from hdfs_io.lane_files import block_rows, file_name, lanes_per_file
 from hdfs_io.prepared import BlockReader, PreparedDataSet
-from sparksplit.errors import InputError
+from sparksplit.errors import InputError, RunError
 
 
 def arrays(rows: int = 500, seed: int = 0) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -205,6 +207,21 @@ def test_a_block_with_another_checksum_is_refused(tmp_path: Path, where: str) ->
     with BlockReader(data, "test") as reader:
         lane = next(lane for lane, rows in enumerate(data.manifest.splits["test"].lane_rows) if rows)
         assert len(reader.read(lane, 0).row_ids)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.ETIMEDOUT])
+def test_a_device_that_fails_is_not_a_damaged_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    data = write(tmp_path / "data")
+    with BlockReader(data, "train") as reader:
+
+        def fails(path: str) -> None:
+            raise OSError(number, f"Error reading bytes from file. Detail: [errno {number}] {os.strerror(number)}")
+
+        monkeypatch.setattr(reader, "_file", fails)
+        with pytest.raises(RunError, match=rf"parquet: row group 0: cannot be read: {os.strerror(number)}$"):
+            reader.read(0, 0)
 
 
 def test_unknown_splits_and_columns_are_refused(tmp_path: Path) -> None:

@@ -68,6 +68,14 @@ BEFORE_SPARK = {
         f"/train.yaml:2: model.build: {MODELS} has no function 'with_sate'; did you mean 'with_state'?",
     ),
     "no such file": ({"transform": "/nowhere/at.py:all"}, "/train.yaml:2: transform: /nowhere/at.py: does not exist"),
+    "a typo in an optimizer's argument": (
+        {"optimizer": {"learning_rat": 0.1}},
+        "/train.yaml:2: optimizer.learning_rat: SGD has no such argument; did you mean 'learning_rate'?",
+    ),
+    "an unknown optimizer": (
+        {"optimizer": {"name": "adamm"}},
+        "/train.yaml:2: optimizer.name: Keras knows no 'adamm'; did you mean 'Adam'?",
+    ),
     "no data set": ({"data": "/nowhere/prepared"}, "/nowhere/prepared: is no prepared data set"),
 }
 
@@ -118,9 +126,9 @@ ON_THE_NODES = {
         {"model": {"build": f"{MODELS}:too_narrow"}},
         "has an output of 7 units, the data set has 3 classes; give the last layer 3 units",
     ),
-    "an unknown optimizer": (
-        {"optimizer": {"name": "adamm"}},
-        "/train.yaml:2: optimizer.name: Keras knows no 'adamm'; did you mean 'Adam'?",
+    "a value that an optimizer does not take": (
+        {"optimizer": {"momentum": 7}},
+        "/train.yaml:2: optimizer: SGD: ",
     ),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,8 +15,9 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from sparksplit import session
+from sparksplit import masters, session
 from sparksplit.errors import ConfigError, InputError, RunError
+from sparksplit.reasons import STOPPED
 from sparksplit.session import spark_session
 
 
@@ -90,6 +92,28 @@ def test_what_cannot_hold_nodes_is_refused_before_spark_starts(configured: Path,
     with pytest.raises(ConfigError) as error, spark_session("x", executors=2):
         pass
     assert str(error.value).startswith(message)
+
+
+def test_a_master_that_cannot_be_reached_is_named_before_spark_starts(
+    configured: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(masters, "MASTER_SECONDS", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        master = f"spark://127.0.0.1:{closed.getsockname()[1]}"
+    configured.write_text(f"spark.master {master}\n")
+    refused = rf"^spark\.master: {master} cannot be reached: {master.removeprefix('spark://')}: Connection refused$"
+    with pytest.raises(RunError, match=refused), spark_session("x", executors=2):
+        pass
+
+
+def test_a_session_that_a_master_ended_while_it_began_names_the_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(_: object) -> None:
+        raise RuntimeError(f"java.lang.IllegalStateException: {STOPPED}.\nThis stopped SparkContext was created at:\n")
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", stopped)
+    refused = r"^Spark did not start: its master spark://h:1 cannot be reached, or did not take the application$"
+    with pytest.raises(RunError, match=refused):
+        session._start({"spark.master": "spark://h:1"})
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,9 @@
 One file, so that TensorFlow is imported once.
 """
 
+import inspect
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -14,7 +17,7 @@ from hypothesis.extra import numpy as arrays
 from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
 from sparksplit.config import parse
 from sparksplit.errors import ConfigError
-from training import build, report
+from training import build, keras_names, report
 from training.config import TrainConfig
 from training.inputs import Inputs
 
@@ -188,6 +191,42 @@ def test_optimizers_that_keras_does_not_know(optimizer, message):
         build.build_optimizer(config)
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
+
+
+def test_what_is_read_from_keras_source_is_what_it_says():
+    modules = {
+        "keras.optimizers": (keras.optimizers, keras.optimizers.Optimizer),
+        "keras.optimizers.schedules": (
+            keras.optimizers.schedules,
+            keras.optimizers.schedules.LearningRateSchedule,
+        ),
+        "keras.losses": (keras.losses, keras.losses.Loss),
+    }
+    judged = 0
+    for name, (module, base) in modules.items():
+        public = {
+            key
+            for key, value in vars(module).items()
+            if isinstance(value, type) and issubclass(value, base) and value is not base
+        }
+        found = keras_names.classes(name)
+        assert public <= set(found)
+        for each in public:
+            signature = keras_names.signature_of(found[each], each)
+            if signature is None:
+                continue
+            judged += 1
+            parameters = dict(inspect.signature(getattr(module, each)).parameters)
+            takes_more = parameters.pop("kwargs", None) is not None
+            assert set(parameters) <= signature.known if takes_more else set(parameters) == signature.known
+            assert signature.needed == {key for key, part in parameters.items() if part.default is part.empty}
+            if takes_more:
+                with pytest.raises((ValueError, TypeError)):
+                    getattr(module, each)(surely_unknown=1)
+    assert judged > 40
+    for kind, part in (("losses", keras.losses), ("metrics", keras.metrics)):
+        assert keras_names.strings(kind) == set(vars(sys.modules[f"keras.src.{kind}"])["ALL_OBJECTS_DICT"])
+        assert part.get("mse") is not None
 
 
 # Losses.

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from hdfs_io.arrays import from_arrays
+from sparksplit.errors import RunError
+from tests.disks import small_disk
 from training.feed import Feed
 from training.held import Held
 
@@ -30,3 +32,10 @@ def test_a_node_reads_the_same_rows_in_the_same_order(data, tmp_path, limit, nod
             assert (read.label == taken.label).all() and read.seen == taken.seen
         for feed in feeds:
             feed.close()
+
+
+def test_a_disk_that_is_full_is_known_before_its_pages_are_touched(data, tmp_path):
+    """A page of a mapped file that finds no room ends the process by SIGBUS."""
+    full = r"^/.*/disk: cannot be written: No space left on device$"
+    with small_disk(tmp_path / "disk", kibibytes=4) as disk, pytest.raises(RunError, match=full):
+        Held(data.split("train"), str(disk), 0)

@@ -10,15 +10,40 @@ import socket
 import threading
 import time
 from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from sparksplit.errors import ConfigError
 from training.cluster.faults import Link, NodeRecord
-from training.cluster.wire import DEAD, LONGEST_HELLO, ORPHAN, SILENT, Wire
+from training.cluster.wire import DEAD, LONGEST_HELLO, ORPHAN, SILENT, Wire, accept
 
 log = logging.getLogger(__name__)
 
 KINDS = ("node", "launcher", "task")
+
+
+@dataclass(frozen=True)
+class Hello:
+    """The first line of one of this run's processes."""
+
+    kind: str
+    rank: int
+    pid: int
+    host: str
+    id: int
+
+    @classmethod
+    def of(cls, message: dict[str, Any] | None, secret: str, ranks: int) -> Hello | None:
+        """`message` as a hello; None where it is not one of this run. Without the secret nothing else is looked at."""
+        values = message or {}
+        given = values.get("secret")
+        if not isinstance(given, str) or not hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode()):
+            return None
+        kind, rank, pid, number = (values.get(name, 0) for name in ("kind", "rank", "pid", "id"))
+        if kind not in KINDS or any(type(value) is not int for value in (rank, pid, number)) or not 0 <= rank < ranks:
+            return None
+        return cls(kind, rank, pid, str(values.get("host")), number)
 
 
 class Channel:
@@ -97,44 +122,39 @@ class Channel:
             wires, threads = list(self._wires.values()), list(self._threads)
         for wire in wires:
             wire.close()
+        end = time.monotonic() + 1
         for thread in (self._accepting, *threads):
-            thread.join(1)
+            thread.join(max(0.0, end - time.monotonic()))
 
     def _accept(self) -> None:
-        while not self._closing:
-            try:
-                connection, _ = self._server.accept()
-            except OSError:
-                return
+        while (accepted := accept(self._server.accept, lambda: self._closing)) is not None:
+            connection = accepted[0]
             thread = threading.Thread(target=self._serve, args=(connection,), name="nodes-serve", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # no room for another thread, for the moment
+                log.warning("a node was turned away: %s", error)
+                connection.close()
+                continue
             with self.lock:
                 self._threads = [old for old in self._threads if old.is_alive()] + [thread]
-            thread.start()
 
     def _serve(self, connection: socket.socket) -> None:
-        wire = Wire(connection)
-        wire.limit(DEAD)
-        try:
-            hello = wire.line(LONGEST_HELLO)
-            if hello is None or not self._welcome(hello):
-                return
-            wire.limit(ORPHAN)
-            self._listen(wire, self.records[hello["rank"]], hello)
-        except (OSError, ValueError) as error:
-            log.debug("a connection of the nodes' channel ended: %s", error)
-        finally:
-            wire.close()
+        with connection:
+            try:
+                wire = Wire(connection)
+                hello = Hello.of(wire.line(LONGEST_HELLO, within=DEAD), self.secret, len(self.records))
+                if hello is not None:
+                    wire.limit(ORPHAN)
+                    self._listen(wire, self.records[hello.rank], hello)
+            except (OSError, ValueError, TypeError, OverflowError) as error:
+                log.debug("a connection of the nodes' channel ended: %s", error)
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
-    def _welcome(self, hello: dict[str, Any]) -> bool:
-        """Whether the first line is of one of this run's processes: before that nothing else is looked at."""
-        if not hmac.compare_digest(str(hello.get("secret")).encode(), self.secret.encode()):
-            return False
-        rank = hello.get("rank")
-        return hello.get("kind") in KINDS and type(rank) is int and rank in range(len(self.records))
-
-    def _listen(self, wire: Wire, record: NodeRecord, hello: dict[str, Any]) -> None:
-        kind, now = hello["kind"], time.monotonic()
-        link = Link(host=str(hello.get("host")), pid=int(hello.get("pid", 0)), heard=now)
+    def _listen(self, wire: Wire, record: NodeRecord, hello: Hello) -> None:
+        kind, now = hello.kind, time.monotonic()
+        link = Link(host=hello.host, pid=hello.pid, heard=now)
         with self.lock:
             if self._closing or (kind, record.rank) in self._wires or (kind != "task" and getattr(record, kind)):
                 return
@@ -146,7 +166,7 @@ class Channel:
                 record.progressed = now
         self.changed.set()
         try:
-            _send(wire, {"received": hello.get("id")})
+            _send(wire, {"received": hello.id})
             for message in wire.lines():
                 complete = self._take(record, kind, link, message)
                 _send(wire, {"received": message.get("id")})

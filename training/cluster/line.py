@@ -87,7 +87,7 @@ class Line:
                     self._on_message(message)
         except TimeoutError:
             reason = f"no sign of the driver for {ORPHAN:g} s"
-        except (OSError, ValueError) as error:
+        except Exception as error:  # whatever it is, nobody listens to the driver any more
             reason = f"lost the driver ({type(error).__name__}: {error})"
         if not self._closing.is_set():
             self._on_silence(reason)

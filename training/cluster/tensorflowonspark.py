@@ -23,10 +23,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from sparksplit.reasons import spark_reason
 from training.cluster.faults import describe
 from training.cluster.launcher import NodeEnded, map_fun
 from training.cluster.line import Line, Post
-from training.cluster.wire import own_address_towards
+from training.cluster.requirements import lost_executors
+from training.cluster.wire import accept, limit_until, own_address_towards
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -36,6 +38,10 @@ log = logging.getLogger(__name__)
 POLL = 0.02
 """Seconds between two looks at the reservations, here and in TensorFlowOnSpark's client."""
 LONGEST_RESERVATION = 1 << 20
+RESERVATION_SECONDS = 5.0
+"""For one message: TensorFlowOnSpark's server hears one after the other."""
+
+_NOT_RETRIED = "the tasks that hold nodes are not retried"
 
 _one_start = threading.Lock()
 
@@ -80,7 +86,17 @@ class Job:
         if error is None:
             return None
         hint = "; give executors the package by --py-files or an installation" if "No module named" in error else ""
-        return _first_cause(error) + hint
+        reason = spark_reason(error)
+        return (self._lost_executor() if _NOT_RETRIED in reason else None) or reason + hint
+
+    def _lost_executor(self) -> str | None:
+        """The executor that Spark lost last: what made it try the tasks again, where no task said why."""
+        try:
+            lost = lost_executors(self._sc)
+        except Exception as error:
+            log.debug("Spark does not answer: %s", error)
+            return None
+        return lost[-1] if lost else None
 
     def close_reservations(self) -> None:
         """Close the reservation server's port; every launcher must have been called before, or the run be over."""
@@ -154,7 +170,7 @@ class NodeTask:
         assert task is not None
         if task.attemptNumber() > 0:
             # The first attempt has reserved its place: a second one would reserve twice.
-            raise RuntimeError("the tasks that hold nodes are not retried; the first attempt's error is the cause")
+            raise RuntimeError(f"{_NOT_RETRIED}; the first attempt's error is the cause")
         environment, modules = dict(os.environ), None
         try:
             modules = import_tensorflowonspark()
@@ -235,7 +251,9 @@ def _reservation_server(modules: types.SimpleNamespace, nodes: int, host: str, w
         done: bool = False
 
         def start_listening_socket(self) -> socket.socket:
-            listening = socket.create_server((host, 0))
+            listening = _Listening(socket.AF_INET, socket.SOCK_STREAM)
+            listening.bind((host, 0))
+            listening.listen()
             self.listening: tuple[str, int] = listening.getsockname()[:2]
             return listening
 
@@ -243,11 +261,11 @@ def _reservation_server(modules: types.SimpleNamespace, nodes: int, host: str, w
             return host
 
         def receive(self, connection: socket.socket) -> Any:
-            connection.settimeout(10)
-            (length,) = struct.unpack(">I", _exactly(connection, 4))
+            deadline = time.monotonic() + RESERVATION_SECONDS
+            (length,) = struct.unpack(">I", _exactly(connection, 4, deadline))
             if length > LONGEST_RESERVATION:
                 raise ValueError(f"a reservation of {length} bytes")
-            return _PlainUnpickler(io.BytesIO(_exactly(connection, length))).load()
+            return _PlainUnpickler(io.BytesIO(_exactly(connection, length, deadline))).load()
 
         def await_reservations(self, sc: object, status: object = None, timeout: float = 0) -> Any:
             while not self.reservations.done():
@@ -272,9 +290,19 @@ class _PlainUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"a reservation must not hold {module}.{name}")
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
+class _Listening(socket.socket):
+    """TensorFlowOnSpark's thread would end, and nobody could register any more, where `accept` fails."""
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        accepted = accept(super().accept)
+        assert accepted is not None
+        return accepted
+
+
+def _exactly(connection: socket.socket, size: int, deadline: float) -> bytes:
     data = b""
     while len(data) < size:
+        limit_until(connection, deadline)
         part = connection.recv(size - len(data))
         if not part:
             raise EOFError("a reservation was cut")
@@ -292,16 +320,3 @@ def _replaced(module: types.ModuleType, **values: Any) -> Iterator[None]:
     finally:
         for name, value in before.items():
             setattr(module, name, value)
-
-
-def _first_cause(text: str) -> str:
-    """The line of Spark's error that says most: the Python exception, else the reason of the first lost task."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    for line in lines:
-        name, colon, _ = line.partition(": ")
-        if colon and name.isidentifier() and name.endswith(("Error", "Exception")):
-            return line[:500]
-    for line in lines:
-        if "Job aborted" in line or "cancelled" in line:
-            return line.lstrip(": ")[:500]
-    return lines[0][:500] if lines else "no reason was given"

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import ctypes
 import json
+import logging
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
+
+log = logging.getLogger(__name__)
 
 BEAT = 2.0
 """A node and its launcher each send their state this often."""
@@ -27,6 +31,9 @@ ORPHAN = 20.0
 ORPHANED = 113
 """Exit status of a node that ended itself because the driver or its launcher was gone."""
 
+_PIECE = 64 << 10
+_ACCEPT_PAUSE = 0.1
+
 LONGEST_HELLO = 4 << 10
 LONGEST_LINE = 64 << 20
 """Bytes; a longer line ends the connection."""
@@ -38,7 +45,7 @@ class Wire:
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._lock = threading.Lock()
-        self._file = connection.makefile("rb")
+        self._read = bytearray()
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, message: dict[str, Any]) -> None:
@@ -47,17 +54,30 @@ class Wire:
         with self._lock:
             self._socket.sendall(line)
 
-    def line(self, longest: int = LONGEST_LINE) -> dict[str, Any] | None:
-        """The next message; None at the end. OSError and ValueError (not a JSON object, too long) end the wire."""
-        text = self._file.readline(longest)
-        if not text:
-            return None
-        if not text.endswith(b"\n"):
-            raise ValueError("a line is cut or too long")
-        message = json.loads(text)
-        if not isinstance(message, dict):
-            raise ValueError("a line is not a JSON object")
-        return message
+    def line(self, longest: int = LONGEST_LINE, within: float | None = None) -> dict[str, Any] | None:
+        """The next message; None at the end. OSError and ValueError (not a JSON object, too long) end the wire.
+
+        within: seconds for the whole line, however its bytes come; afterwards it is also the limit of each.
+        """
+        deadline = None if within is None else time.monotonic() + within
+        searched = 0
+        while (end := self._read.find(b"\n", searched)) < 0:
+            searched = len(self._read)
+            if searched >= longest:
+                raise ValueError("a line is too long")
+            if deadline is not None:
+                limit_until(self._socket, deadline)
+            piece = self._socket.recv(min(_PIECE, longest - searched))
+            if not piece:
+                if self._read:
+                    raise ValueError("a line is cut")
+                return None
+            self._read += piece
+        text = bytes(self._read[:end])
+        del self._read[: end + 1]
+        if within is not None:
+            self._socket.settimeout(within)
+        return parsed(text)
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """All messages up to the end."""
@@ -77,9 +97,49 @@ class Wire:
         # Fails where the other end was faster.
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        # The descriptor is free only when the file over it is closed too.
-        self._file.close()
         self._socket.close()
+
+
+def limit_until(connection: socket.socket, deadline: float) -> None:
+    """Let the next receive fail at `deadline` (monotonic seconds); TimeoutError where it has passed."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("it took too long")
+    connection.settimeout(left)
+
+
+def parsed(text: bytes) -> dict[str, Any]:
+    """The message in a line; ValueError for whatever is none, also one that is nested too deeply for Python."""
+    try:
+        message = json.loads(text)
+    except RecursionError:
+        raise ValueError("a line is nested too deeply") from None
+    if not isinstance(message, dict):
+        raise ValueError("a line is not a JSON object")
+    return message
+
+
+def accept(
+    take: Callable[[], tuple[socket.socket, Any]], ended: Callable[[], bool] = lambda: False
+) -> tuple[socket.socket, Any] | None:
+    """The next connection and its address from `take`, a listening socket's `accept`; None once `ended`.
+
+    What keeps the kernel from giving one out (no descriptors, no memory) passes: it is logged once, and waited for.
+    """
+    said = False
+    while not ended():
+        try:
+            return take()
+        except ConnectionAbortedError:
+            continue  # gone before it was looked at
+        except OSError as error:
+            if ended():
+                break
+            if not said:
+                said = True
+                log.warning("nodes cannot connect for the moment, trying on: %s", error.strerror or error)
+            time.sleep(_ACCEPT_PAUSE)
+    return None
 
 
 def own_address_towards(driver: tuple[str, int]) -> str:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from hdfs_io.sources.frame import batch_rows, batch_size
 from sparksplit.errors import RunError
-from sparksplit.session import spark_reason
+from sparksplit.reasons import spark_reason
 from training.handoff.sender import FACTS, Address, Partition, Sender
 
 if TYPE_CHECKING:

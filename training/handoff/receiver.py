@@ -6,6 +6,7 @@ import hmac
 import json
 import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from pyarrow import flight
 
 from hdfs_io import row_ids
 from hdfs_io.lane_files import ROW_ID
-from sparksplit.errors import RunError
+from sparksplit.errors import RunError, SparksplitError, using
 from training.handoff.certificate import for_host
 from training.handoff.sender import Address, Sent
 
@@ -37,6 +38,7 @@ class Receiver:
     The first complete copy of a partition counts; what a repeated task sends again is compared with it and dropped. Of
     each sender at most `SPOOL_BATCH` bytes and one batch wait for the disk, so memory is bounded.
     tls: whether what is sent is encrypted. address: for senders. rows: received so far, repeated ones too.
+    failure: what the disk did first, a full one for example; None while all is well.
     """
 
     def __init__(self, host: str, token: str, folder: str, schema: pa.Schema, tls: bool = False) -> None:
@@ -44,8 +46,10 @@ class Receiver:
         self._lock = threading.Lock()
         self._complete: dict[int, tuple[Sent, Path]] = {}
         self.rows = 0
+        self.failure: SparksplitError | None = None
         self._closing = False
-        self._folder.mkdir(parents=True, exist_ok=True)
+        with using(folder, "cannot be made"):
+            self._folder.mkdir(parents=True, exist_ok=True)
         pair = for_host(host) if tls else None
         self._server = _server(self, host, token, pair)
         self.address = Address(host, self._server.port, None if pair is None else pair[0].decode())
@@ -83,32 +87,69 @@ class Receiver:
             raise flight.FlightServerError(f"unexpected columns: {reader.schema.names}, not {self._schema.names}")
         path = self._folder / f"{number}-{attempt}.arrow"
         rows = checksum = 0
+        file = _SpoolFile(path, self._schema)
         try:
-            with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, self._schema) as writer:
-                waiting: list[pa.RecordBatch] = []
-                for chunk in reader:
-                    if self._closing:
-                        raise flight.FlightCancelledError("this node takes no more rows")
-                    batch = chunk.data
-                    waiting.append(batch)
-                    if sum(part.nbytes for part in waiting) >= SPOOL_BATCH:
-                        writer.write_batch(pa.concat_batches(waiting))
-                        waiting.clear()
-                    ids = row_ids.unsigned(batch.column(ROW_ID).to_numpy())
-                    rows += len(ids)
-                    checksum = (checksum + row_ids.row_checksum(ids)) % 2**64
-                    with self._lock:
-                        self.rows += len(ids)
-                if waiting:
-                    writer.write_batch(pa.concat_batches(waiting))
-        except BaseException:
-            path.unlink(missing_ok=True)
+            for chunk in reader:
+                if self._closing:
+                    raise flight.FlightCancelledError("this node takes no more rows")
+                batch = chunk.data
+                file.write(batch)
+                ids = row_ids.unsigned(batch.column(ROW_ID).to_numpy())
+                rows += len(ids)
+                checksum = (checksum + row_ids.row_checksum(ids)) % 2**64
+                with self._lock:
+                    self.rows += len(ids)
+            file.close()
+        except BaseException as error:
+            file.abort()
+            if isinstance(error, SparksplitError):
+                self.failure = self.failure or error
+                # Of another error Flight would send the traceback.
+                raise flight.FlightServerError(str(error)) from None
             raise
         with self._lock:
             counts, kept = self._complete.setdefault(number, (Sent(rows, checksum), path))
         if kept != path:
             path.unlink()
         return counts
+
+
+class _SpoolFile:
+    """An Arrow file that is written batch by batch. Each step raises `file_error`'s exceptions, for its folder."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._path = path
+        self._waiting: list[pa.RecordBatch] = []
+        with self._disk():
+            self._file = pa.OSFile(str(path), "wb")
+            self._writer = pa.ipc.new_file(self._file, schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        if sum(part.nbytes for part in self._waiting) >= SPOOL_BATCH:
+            self._flush()
+
+    def close(self) -> None:
+        self._flush()
+        with self._disk():
+            self._writer.close()
+            self._file.close()
+
+    def abort(self) -> None:
+        """Drop the file."""
+        for part in (self._writer, self._file):
+            with suppress(OSError):  # its end may not fit onto a full disk either
+                part.close()
+        self._path.unlink(missing_ok=True)
+
+    def _flush(self) -> None:
+        if self._waiting:
+            with self._disk():
+                self._writer.write_batch(pa.concat_batches(self._waiting))
+            self._waiting.clear()
+
+    def _disk(self) -> AbstractContextManager[None]:
+        return using(str(self._path.parent), "cannot take more rows")
 
 
 def _server(receiver: Receiver, host: str, token: str, pair: tuple[bytes, bytes] | None) -> Any:

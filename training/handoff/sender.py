@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -180,4 +181,6 @@ class _Stream:
 
     def _failed(self, error: BaseException) -> RunError:
         place = f"{self._address.host}:{self._address.port}"
-        return RunError(f"hand-off to node {self._rank} at {place}: {' '.join(str(error).split())[:300]}")
+        # Behind the node's own words gRPC says what it is made of.
+        words = re.split(r"\. (?:Detail: Failed|gRPC client debug context)", " ".join(str(error).split()))[0]
+        return RunError(f"hand-off to node {self._rank} at {place}: {words[:300]}")

@@ -6,15 +6,11 @@ binds its own address only, and both ends of a connection prove that they know t
 
 from __future__ import annotations
 
-import hmac
 import os
-import secrets
 import select
 import socket
-import struct
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -22,11 +18,11 @@ import numpy as np
 from sparksplit.errors import PeerLost
 from training.memory import ALIGNMENT, aligned
 from training.transport.base import Array, PeerTimeout, Transport
+from training.transport.handshake import neighbours
 
 _PIECE = 256 << 10  # bytes given to the kernel at once: less than caches hold
 _MOST_BUFFERS = 64  # given to the kernel at once; it takes 1024
 _SPIN = 200e-6  # seconds of asking before sleeping: to be woken takes longer than most waits
-_HELLO_TIMEOUT = 10.0  # seconds for a stranger to prove itself
 
 
 class Ring(Transport):
@@ -66,19 +62,15 @@ class Ring(Transport):
         host: this node's own address. gather(name, value): every rank's value by rank. timeout: seconds that a peer
         may be silent in an exchange. waiting: told true when a peer keeps this node waiting, false when it goes on.
 
-        Raises PeerTimeout when a neighbour does not appear within `timeout` seconds.
+        Raises PeerLost as soon as a neighbour cannot be reached, PeerTimeout when one does not appear within `timeout`
+        seconds.
         """
         deadline = time.monotonic() + timeout
-        with socket.create_server((host, 0), backlog=8) as server, ThreadPoolExecutor(1) as answering:
+        with socket.create_server((host, 0), backlog=128) as server:
+            # Who knows an address calls somebody who listens.
             addresses = gather("ring", [host, server.getsockname()[1]])
-            # Every node calls and answers at once: one after the other would wait in a circle.
-            answered = answering.submit(_accept, server, (rank - 1) % size, secret, deadline)
-            to_next = _call(addresses[(rank + 1) % size], rank, secret, deadline)
-            try:
-                return cls(rank, size, to_next, answered.result(), timeout, waiting)
-            except BaseException:
-                to_next.close()
-                raise
+            to_next, from_previous = neighbours(server, addresses[(rank + 1) % size], rank, size, secret, deadline)
+        return cls(rank, size, to_next, from_previous, timeout, waiting)
 
     def sum(self, arrays: Sequence[Array]) -> list[Array]:
         began = self._began = time.perf_counter()
@@ -296,65 +288,3 @@ class _Group:
 
 def _bytes(array: Array) -> memoryview:
     return memoryview(array.data).cast("B")
-
-
-# The handshake: each end sends a nonce, and answers the other's with an HMAC over both nonces, its role and its rank.
-
-
-def _call(address: Sequence[Any], rank: int, secret: bytes, deadline: float) -> socket.socket:
-    host, port = address
-    try:
-        connection = socket.create_connection((host, port), max(0.1, deadline - time.monotonic()))
-        connection.settimeout(max(0.1, deadline - time.monotonic()))
-        mine = secrets.token_bytes(16)
-        theirs = _read(connection, 16)
-        connection.sendall(mine + struct.pack("!I", rank) + _proof(secret, b"call", theirs, mine, rank))
-        proof = _read(connection, 32)
-    except OSError as error:
-        raise PeerLost(f"cannot reach the next node at {host}:{port}: {error}") from None
-    if not hmac.compare_digest(proof, _proof(secret, b"answer", mine, theirs, rank)):
-        connection.close()
-        raise PeerLost(f"{host}:{port} does not know the run's secret")
-    return connection
-
-
-def _accept(server: socket.socket, previous: int, secret: bytes, deadline: float) -> socket.socket:
-    """The connection from node `previous`; whoever cannot prove to be it is turned away."""
-    while True:
-        server.settimeout(max(0.1, deadline - time.monotonic()))
-        try:
-            candidate, _ = server.accept()
-        except TimeoutError:
-            raise PeerTimeout(f"node {previous} did not join the ring in time") from None
-        if _answer(candidate, previous, secret):
-            return candidate
-        candidate.close()
-
-
-def _answer(connection: socket.socket, expected: int, secret: bytes) -> bool:
-    connection.settimeout(_HELLO_TIMEOUT)
-    mine = secrets.token_bytes(16)
-    try:
-        connection.sendall(mine)
-        hello = _read(connection, 52)
-        theirs, rank, proof = hello[:16], struct.unpack("!I", hello[16:20])[0], hello[20:]
-        if rank != expected or not hmac.compare_digest(proof, _proof(secret, b"call", mine, theirs, rank)):
-            return False
-        connection.sendall(_proof(secret, b"answer", theirs, mine, rank))
-    except OSError:
-        return False
-    return True
-
-
-def _proof(secret: bytes, role: bytes, challenge: bytes, own: bytes, rank: int) -> bytes:
-    return hmac.digest(secret, role + challenge + own + struct.pack("!I", rank), "sha256")
-
-
-def _read(connection: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        piece = connection.recv(count - len(data))
-        if not piece:
-            raise ConnectionResetError(104, "closed during the handshake")
-        data += piece
-    return data

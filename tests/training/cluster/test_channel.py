@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sparksplit.errors import ConfigError, PeerLost
+from tests.descriptors import no_descriptors
 from training.cluster import line, member, wire
-from training.cluster.channel import Channel
+from training.cluster.channel import Channel, Hello
 from training.cluster.line import Line, Post
 from training.cluster.member import Member, Start
 
@@ -69,6 +72,14 @@ def test_an_address_of_another_machine_is_a_configuration_error() -> None:
         "no JSON",
         "x" * 100_000,
         pickle.dumps(print),
+        "[" * 4000,
+        '{"a":' * 800,
+        b"\xff\xfe" + b"{}",
+        {"secret": "\ud800", "rank": 0, "kind": "node"},
+        {"secret": None, "rank": 10**4000, "kind": "node"},
+        {"secret": None, "rank": 0, "kind": "node", "pid": float("nan")},
+        {"secret": None, "rank": 0, "kind": "node", "pid": [1]},
+        {"secret": None, "rank": 0, "kind": ["node"]},
     ],
 )
 def test_who_does_not_belong_is_turned_away(channel: Channel, hello: Any) -> None:
@@ -82,6 +93,79 @@ def test_who_does_not_belong_is_turned_away(channel: Channel, hello: Any) -> Non
             assert stranger.recv(100) == b""
     assert channel.alive() == []
     assert all(record.node is None for record in channel.records)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.binary(max_size=200) | json_values.map(lambda value: json.dumps(value).encode()))
+def test_a_line_is_a_message_or_a_value_error(text: bytes) -> None:
+    try:
+        assert isinstance(wire.parsed(text), dict)
+    except ValueError:
+        return
+
+
+@given(st.integers(0, 100_000), st.sampled_from(["[", '{"a":', "[[", '[{"":']))
+def test_a_line_may_be_nested_as_deeply_as_it_likes(depth: int, opening: str) -> None:
+    with pytest.raises(ValueError):  # Python's own, or ours
+        wire.parsed((opening * depth + "0").encode())
+
+
+@given(
+    st.dictionaries(st.sampled_from(["secret", "rank", "kind", "pid", "host", "id"]), json_values),
+    st.booleans(),
+    st.booleans(),
+)
+def test_a_hello_is_one_of_this_run_or_refused(message: dict[str, Any], knows: bool, fits: bool) -> None:
+    if knows:
+        message["secret"] = "s" * 32
+    if fits:
+        message |= {"rank": 1, "kind": "node", "pid": 7, "id": 0}
+    hello = Hello.of(message, "s" * 32, 2)
+    if hello is None:
+        assert not (knows and fits)
+    else:
+        assert knows and hello.rank in range(2) and hello.kind in ("node", "launcher", "task")
+
+
+def test_who_sends_its_hello_byte_by_byte_is_turned_away(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("training.cluster.channel.DEAD", 0.2)
+    sent = 0
+    with socket.create_connection(channel.address, 5) as stranger, suppress(OSError):
+        for _ in range(500):
+            stranger.sendall(b"x")
+            sent += 1
+            time.sleep(0.01)
+    assert sent < 500
+
+
+def test_a_lack_of_descriptors_passes_and_is_said(channel: Channel, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket() as late:
+        late.settimeout(10)
+        with no_descriptors():
+            late.connect(channel.address)
+            until(lambda: "nodes cannot connect for the moment, trying on: Too many open files" in caplog.text)
+        hello = {"secret": channel.secret, "rank": 0, "kind": "node", "id": 3}
+        late.sendall(json.dumps(hello).encode() + b"\n")
+        assert json.loads(late.recv(100)) == {"received": 3}
+    assert caplog.text.count("trying on") == 1
+
+
+def test_a_driver_that_speaks_nonsense_is_as_good_as_gone() -> None:
+    reasons: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        node = Post(server.getsockname(), "", 0, "node")
+        client = Line(node, on_message=lambda message: message["values"], on_silence=reasons.append)
+        with server.accept()[0] as connection:
+            connection.sendall(b'{"gathered": "x"}\n')
+            until(lambda: reasons)
+        client.close()
+    assert reasons == ["lost the driver (KeyError: 'values')"]
 
 
 def test_a_second_process_of_a_rank_is_turned_away(channel: Channel) -> None:

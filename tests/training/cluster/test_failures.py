@@ -218,7 +218,8 @@ def test_a_failure_before_the_task_is_the_spark_jobs(
     from training.cluster import tensorflowonspark
 
     monkeypatch.setattr(tensorflowonspark, "NodeTask", lambda pickled, post: _Unpicklable())
-    with pytest.raises(NodeFailed, match=r"^Spark ended the nodes' job: ZeroDivisionError: in an executor$"):
+    ended = r"^Spark ended the nodes' job: a task failed: ZeroDivisionError: in an executor$"
+    with pytest.raises(NodeFailed, match=ended):
         NodeCluster(spark, NODES, f"{WORKS}:greet", {}).run()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from sparksplit.errors import ConfigError
 from training.cluster.launcher import PREFIX, _scratch_folder
-from training.cluster.requirements import check_settings
+from training.cluster.requirements import check_settings, too_few
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,17 @@ def test_wrong_settings_are_named_with_what_to_set(settings: dict[str, str], mes
 )
 def test_good_settings_pass(settings: dict[str, str]) -> None:
     check_settings(settings, nodes=3)
+
+
+def test_an_executor_that_was_lost_is_named_before_the_numbers() -> None:
+    lost = ["executor 0 on 10.0.0.2 was lost", "executor 1 on 10.0.0.3 was lost (Worker shutting down)"]
+    assert too_few("2 nodes need 2 executors", 1, 120, lost) == (
+        "nodes: executor 1 on 10.0.0.3 was lost (Worker shutting down), and no other came within 120 s; "
+        "2 nodes need 2 executors, and Spark has 1"
+    )
+    assert too_few("2 nodes need 2 executors", 1, 120, []).startswith(
+        "nodes: 2 nodes need 2 executors, and Spark has 1"
+    )
 
 
 def test_a_nodes_folder_goes_and_takes_those_of_killed_predecessors_along(

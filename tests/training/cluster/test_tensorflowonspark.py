@@ -7,18 +7,21 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark import TaskContext
 
+from tests.descriptors import no_descriptors
 from training.cluster import tensorflowonspark
 from training.cluster.channel import Channel
 from training.cluster.line import Post
-from training.cluster.tensorflowonspark import NodeTask, _first_cause, _reservation_server, import_tensorflowonspark
+from training.cluster.tensorflowonspark import NodeTask, _reservation_server, import_tensorflowonspark
 
 
 @pytest.fixture
@@ -53,6 +56,38 @@ def test_nothing_that_could_run_code_is_unpickled(server: Any, tmp_path: Path) -
     assert server.reservations.remaining() == 1
 
 
+def test_who_sends_a_reservation_byte_by_byte_holds_nobody_up(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensorflowonspark, "RESERVATION_SECONDS", 0.1)
+    ended = threading.Event()
+    with socket.create_connection(server.address, 5) as stranger:
+
+        def dribble() -> None:
+            with suppress(OSError):
+                stranger.sendall(struct.pack(">I", 1000))
+                while not ended.wait(0.02):
+                    stranger.sendall(b"x")
+
+        thread = threading.Thread(target=dribble)
+        thread.start()
+        assert ask(server.address, pickle.dumps({"type": "QUERY"}))
+        ended.set()
+        thread.join()
+
+
+def test_a_lack_of_descriptors_does_not_end_the_server(server: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket() as late:
+        late.settimeout(10)
+        with no_descriptors():
+            late.connect(server.address)
+            end = time.monotonic() + 5
+            while "Too many open files" not in caplog.text:
+                assert time.monotonic() < end
+                time.sleep(0.005)
+        message = pickle.dumps({"type": "QUERY"})
+        late.sendall(struct.pack(">I", len(message)) + message)
+        assert late.recv(1000)
+
+
 def test_the_port_is_freed_at_once(server: Any) -> None:
     server.close()
     end = time.monotonic() + 2
@@ -75,25 +110,6 @@ def test_the_import_brings_no_tensorflow_and_leaves_logging_alone() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False []"
     assert done.stderr == ""
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        (
-            "An error occurred while calling z:org.apache...\n: org.apache.spark.SparkException: Job aborted due to\n"
-            "Traceback (most recent call last):\n  File 'x.py'\nModuleNotFoundError: No module named 'training'\n",
-            "ModuleNotFoundError: No module named 'training'",
-        ),
-        (
-            "An error occurred\n: org.apache.spark.SparkException: Job 3 cancelled part of group x\n\tat y",
-            "org.apache.spark.SparkException: Job 3 cancelled part of group x",
-        ),
-        ("", "no reason was given"),
-    ],
-)
-def test_sparks_errors_become_one_line(text: str, line: str) -> None:
-    assert _first_cause(text) == line
 
 
 def test_an_executor_without_a_package_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import time
 
 import pytest
 
 from hdfs_io.prepared import PreparedDataSet
+from sparksplit.errors import NodeFailed
+from tests.disks import small_disk
 from training.cluster import NodeCluster
 from training.handoff.feeding import Feeding
 
@@ -38,3 +41,21 @@ def test_nodes_that_end_before_the_feed_end_the_spark_job_too(spark, digits):
     assert took < 5
     assert not spark.sparkContext.statusTracker().getActiveJobsIds()
     assert rows.count() == data.manifest.splits["train"].rows
+
+
+def test_a_full_spool_disk_ends_in_one_line_with_the_folder_and_the_host(spark, digits, tmp_path):
+    """A node's failure, which max_restarts covers, and not the feeding's, which its own tasks' errors are."""
+    data = PreparedDataSet.open(str(digits))
+    states = [{}, {}]
+    with small_disk(tmp_path / "disk") as disk:
+        payload = {"data": str(digits), "disk": str(disk)}
+        work = "tests.training.handoff.works:spool_to_a_full_disk"
+        full = rf"^node \d on {socket.gethostname()}: {disk}/\d: cannot take more rows: No space left on device$"
+        with (
+            pytest.raises(NodeFailed, match=full),
+            NodeCluster(spark, 2, work, payload, on_state=states.__setitem__, spare=1) as cluster,
+        ):
+            cluster.start()
+            with Feeding(spark, data, None, cluster, states) as feeding:
+                cluster.run(feeding.go_on)
+    assert not spark.sparkContext.statusTracker().getActiveJobsIds()

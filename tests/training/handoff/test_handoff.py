@@ -13,6 +13,7 @@ import pytest
 from hdfs_io.arrays import from_arrays
 from hdfs_io.lane_files import Layout
 from sparksplit.errors import InputError, RunError
+from tests.disks import small_disk
 from training import order
 from training.handoff.job import Fed
 from training.handoff.receiver import Receiver
@@ -120,6 +121,21 @@ def test_other_rows_of_a_partition_that_was_taken_are_refused(schema, batches, r
     sender.send(batches[:2], 3, 1)
     with pytest.raises(RunError, match=r"partition 3 has 64 rows for node 0, which took .*the same rows when"):
         sender.send(batches[:1], 3, 2)
+
+
+def test_a_full_spool_disk_is_named_by_the_node_and_to_the_sender(schema, batches, tmp_path):
+    """In one line each, with the folder; the node tells the driver, which knows its host."""
+    with small_disk(tmp_path / "disk", kibibytes=8) as disk:
+        receiver = Receiver("127.0.0.1", "token", f"{disk}/spool", schema)
+        try:
+            with pytest.raises(RunError) as raised:
+                sender_to([receiver], schema).send(batches, 0, 0)
+            assert receiver.failure is not None and receiver.failure.exit_status == 1
+            assert str(receiver.failure) == f"{disk}/spool: cannot take more rows: No space left on device"
+            assert str(raised.value) == (f"hand-off to node 0 at 127.0.0.1:{receiver.address.port}: {receiver.failure}")
+            assert list((disk / "spool").iterdir()) == []
+        finally:
+            receiver.close()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])

@@ -1,10 +1,12 @@
 """The ring over real sockets: nodes are threads of this process."""
 
 import secrets
+import selectors
 import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -12,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparksplit.errors import PeerLost
+from tests.descriptors import no_descriptors
 from tests.nodes import in_threads
-from training.transport import PeerTimeout
+from training.transport import PeerTimeout, handshake
+from training.transport.handshake import neighbours
 from training.transport.ring import Ring
 
 SECRET = b"known to all"
@@ -118,6 +122,99 @@ def test_strangers_do_not_disturb_the_forming_ring():
     assert found[0][0][0].tolist() == [2.0, 2.0]
     for ring in formed:
         ring.close()
+
+
+@pytest.mark.parametrize("number", [3, handshake.MOST_STRANGERS + 6])
+def test_silent_strangers_hold_nobody_up(number):
+    """They come first, begin like a neighbour, and wait; one after the other they would use up the time limit."""
+    strangers = []
+
+    def connect(rank, gather):
+        def gather_after_strangers(name, value):
+            for _ in range(number if rank == 0 else 0):
+                strangers.append(socket.create_connection(tuple(value)))
+                strangers[-1].sendall(b"x")
+            return gather(name, value)
+
+        return Ring.connect(rank, 2, "127.0.0.1", SECRET, gather_after_strangers, 20.0)
+
+    formed = in_threads(2, connect)
+    found = in_threads(2, lambda rank, _: sums(formed[rank], [np.ones(2)]))
+    assert found[0][0][0].tolist() == [2.0, 2.0]
+    for connection in [*formed, *strangers]:
+        connection.close()
+
+
+def test_a_stranger_who_dribbles_is_turned_away_and_the_deadline_is_kept(monkeypatch):
+    monkeypatch.setattr(handshake, "STRANGER_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as server:
+        stranger = socket.create_connection(server.getsockname())
+        sent = []
+
+        def dribble():
+            with suppress(OSError):
+                for byte in range(51):  # one fewer than make a hello
+                    stranger.sendall(b"x")
+                    sent.append(byte)
+                    time.sleep(0.02)
+
+        thread = threading.Thread(target=dribble)
+        thread.start()
+        with pytest.raises(PeerTimeout, match=r"^node 1 did not join the ring in time$"):
+            neighbours(server, silent.getsockname(), 0, 2, SECRET, time.monotonic() + 0.5)
+        thread.join()
+        stranger.close()
+        assert len(sent) < 51
+
+
+def test_a_refused_call_is_told_at_once_though_nobody_has_called():
+    """Within the patience of a person, where the time limit is ten minutes."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = closed.getsockname()
+    errors = []
+
+    def connect():
+        try:
+            Ring.connect(0, 2, "127.0.0.1", SECRET, lambda _, own: [own, address], 600.0)
+        except PeerLost as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=connect, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert [str(error) for error in errors] == [f"cannot reach node 1 at 127.0.0.1:{address[1]}: Connection refused"]
+
+
+def test_a_neighbour_that_ends_during_the_handshake_is_told_at_once():
+    with socket.create_server(("127.0.0.1", 0)) as other, socket.create_server(("127.0.0.1", 0)) as server:
+
+        def end():
+            other.accept()[0].close()
+
+        thread = threading.Thread(target=end)
+        thread.start()
+        with pytest.raises(PeerLost, match=r"cannot reach node 1 at .*: it ended the connection during the handshake"):
+            neighbours(server, other.getsockname(), 0, 2, SECRET, time.monotonic() + 60)
+        thread.join()
+
+
+def test_a_lack_of_descriptors_passes():
+    with socket.create_server(("127.0.0.1", 0)) as server, selectors.DefaultSelector() as selector:
+        callers = handshake._Callers(server, selector, 1, SECRET)
+        caller = socket.create_connection(server.getsockname())
+        caller.settimeout(10)
+        with no_descriptors():
+            for key, _ in selector.select(10):
+                key.data()
+            assert selector.select(0) == []
+        while not callers._talks:
+            callers.sweep()
+            for key, _ in selector.select(0.1):
+                key.data()
+        assert len(caller.recv(16)) == 16
+        callers.close()
+        assert caller.recv(1) == b""
+        caller.close()
 
 
 def test_a_peer_that_goes_is_noticed_at_once():
