@@ -111,7 +111,7 @@ class _Work:
     @classmethod
     def of(cls, run: Run, data: PreparedDataSet) -> _Work:
         sources = user_sources(run.config)
-        way = way_of(run.config, sources)
+        way = way_of(run.config, sources, data)
         return cls(run, sources, run_hash(run.config, way, data, sources))
 
 

@@ -21,6 +21,7 @@ from training.config import NOT_IN_HASH, TrainConfig, misfit
 from training.functions import FunctionError, source_of
 from training.ledger import Entry
 from training.ways import Way, find, is_own
+from training.ways.splits import BatchSplit, owned_by_rank
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,7 +49,7 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
 
         check_columns(frame, data)
     sources = user_sources(config)
-    way = way_of(config, sources)
+    way = way_of(config, sources, data)
     config_hash = run_hash(config, way, data, sources, frame is not None)
     output = Output(config.output, config_hash)
     numbers = range(1, data.manifest.lanes + 1)
@@ -112,14 +113,19 @@ def user_sources(config: TrainConfig) -> dict[str, str]:
     return found
 
 
-def way_of(config: TrainConfig, sources: dict[str, str]) -> Way:
-    """The way of a run. Raises ConfigError where it does not exist, or other keys do not go with it."""
+def way_of(config: TrainConfig, sources: dict[str, str], data: PreparedDataSet) -> Way:
+    """The way of a run. Raises ConfigError where it does not exist, other keys do not go with it, or it leaves out rows
+    of `data`."""
     try:
         way = find(config.split, sources.get("split"))
     except FunctionError as error:
         raise config.error("split", str(error)) from error
     if problem := misfit(config, way):
         raise config.error("split", problem)
+    try:
+        owned_by_rank(way.split, data.manifest.lanes, config.node_count)
+    except Exception as error:  # a split of a user's own may fail in any way
+        raise config.error("split", f"its split does not fit the data: {type(error).__name__}: {error}") from error
     return way
 
 
@@ -235,13 +241,16 @@ class _Run:
             ) as cluster:
                 cluster.start()
                 launched = time.monotonic() - launching
-                split = self.data.manifest.splits["train"]
-                trained_on = Entry(split.rows, split.checksum)
+                rows = self.data.manifest.splits["train"]
+                trained_on = Entry(rows.rows, rows.checksum)
                 if config.input_mode == "spark":
                     from training.handoff.feeding import Feeding
 
-                    to_all = self.way.split.every_row
-                    with Feeding(self.spark, self.data, self.frame, cluster, watch.states, to_all) as feeding:
+                    lanes = self.data.manifest.lanes
+                    # One process that plays all nodes gets the lanes of all.
+                    split = BatchSplit() if config.virtual else self.way.split
+                    owned = owned_by_rank(split, lanes, config.processes)
+                    with Feeding(self.spark, self.data, self.frame, cluster, watch.states, owned) as feeding:
                         results = cluster.run(feeding.go_on)
                         trained_on = feeding.fed()
                 else:

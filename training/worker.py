@@ -18,7 +18,7 @@ from training.feed import Feed, LanesOf, RowSource
 from training.process import Process
 from training.transport import Transport
 from training.ways import WAYS
-from training.ways.splits import Split
+from training.ways.splits import SharedLanes, Split
 from training.ways.syncs import Sync
 
 if TYPE_CHECKING:
@@ -177,7 +177,9 @@ class Worker:
         if self._epochs_done() < before or before == config.epochs:
             batch = WAYS["batch"]
             sync = batch.sync(self._transport, config.sync)
-            yield Stretch(batch.split, sync, self.step.with_sync(sync, self._transport), before)
+            # A node that was handed its rows has those of the way's own lanes alone.
+            split = batch.split if way.split.every_row else SharedLanes(way.split)
+            yield Stretch(split, sync, self.step.with_sync(sync, self._transport), before)
         if before < config.epochs:
             yield Stretch(way.split, self._sync, self.step, config.epochs, before, before * per_epoch)
 

@@ -198,6 +198,7 @@ def test_a_way_of_ones_own_is_one_small_class(spark, data, tmp_path, nodes):
     ("name", "problem"),
     [
         (f"{OWN}:nothing", "nothing returned NoneType, not a training.ways.Way"),
+        (f"{OWN}:forgetful", "split: its split does not fit the data: ValueError: not every_row, so each lane must be"),
         (f"{OWN}:majority_vot", "has no function 'majority_vot'; did you mean 'majority_vote'?"),
         ("bacth", "must be one of single, batch, epoch, epoch-delayed, local, or a function that returns a way"),
     ],
@@ -236,6 +237,14 @@ def test_rows_that_spark_hands_over_give_the_same_bits(spark, digits, tmp_path, 
     assert (fed["weights"], fed["metrics"], fed["ledger"]) == (read["weights"], read["metrics"], read["ledger"])
     passes = 3 if split == "local" else 4
     assert (fed["passes"], fed["ledger"]["exact"], fed["ledger"]["rows"]) == (passes, True, passes * 1300)
+
+
+def test_rows_that_spark_hands_over_reach_the_owners_that_a_split_of_ones_own_names(spark, digits, tmp_path):
+    settings = {"nodes": 2, "epochs": 2, "optimizer": MOMENTUM}
+    batch = run(digits, tmp_path / "batch", split="batch", **settings)
+    fed = run(digits, tmp_path / "fed", split=f"{OWN}:neighbours", input_mode="spark", **settings)
+    assert (fed["ledger"], fed["updates"]) == (batch["ledger"], batch["updates"])
+    np.testing.assert_allclose(fed["metrics"]["train"]["loss"], batch["metrics"]["train"]["loss"], atol=1e-4)
 
 
 @pytest.mark.slow
