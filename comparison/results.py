@@ -40,6 +40,8 @@ def results(
     """
     trained = [record for record in records if "diverged" not in record]
     metric = _metric(config, trained)
+    records = [record if "diverged" in record else _judged(record, metric) for record in records]
+    trained = [record for record in records if "diverged" not in record]
     target = _target(config, trained, metric)
     groups = _groups(trained)
     table = [_row(group, members, groups, metric, target) for group, members in groups.items()]
@@ -110,8 +112,23 @@ def _metric(config: CompareConfig, records: Sequence[Record]) -> dict[str, Any]:
 
 def value_of(record: Record, metric: Mapping[str, Any]) -> float:
     """The metric on the test rows; on the validation rows, at the end, where there are no test rows."""
+    value = _final(record, metric)
+    if value is None:
+        raise ValueError(f"{record['key']} has no finite {metric['name']}")
+    return float(value)
+
+
+def _final(record: Record, metric: Mapping[str, Any]) -> float | None:
     name, found = metric["name"], record["metrics"]
-    return float(found["test"][name] if found.get("test") else found["validation"][name][-1])
+    value: float | None = found["test"][name] if found.get("test") else found["validation"][name][-1]
+    return value
+
+
+def _judged(record: Record, metric: Mapping[str, Any]) -> Record:
+    """The record, as one of those that diverged where what is compared is no finite number at its end."""
+    if _final(record, metric) is not None:
+        return record
+    return {**record, "diverged": f"its {metric['name']} is not finite at the end"}
 
 
 def _curve(record: Record, name: str) -> list[tuple[float, float, float]]:
@@ -119,7 +136,7 @@ def _curve(record: Record, name: str) -> list[tuple[float, float, float]]:
     return [
         (point["passes"], point["seconds"], point["validation"][name])
         for point in record["history"]
-        if "validation" in point
+        if "validation" in point and point["validation"][name] is not None
     ]
 
 

@@ -225,6 +225,7 @@ def test_a_way_is_what_numpy_says(spark, data, tmp_path, split, reference, nodes
     rounds = -(-EPOCHS // nodes)
     assert result["passes"] == nodes * rounds
     assert result["updates"] == (rounds if split == "epoch-delayed" and nodes > 1 else 7 * rounds)
+    assert result["steps"] == 7 * rounds
     assert result["syncs"] == (result["updates"] if nodes > 1 else 0)
     assert result["ledger"] == {**result["ledger"], "exact": True, "rows": nodes * rounds * ROWS}
 
@@ -308,8 +309,8 @@ def test_local_goes_on_with_other_nodes_whose_rounds_have_another_length(spark, 
     run(data.path, tmp_path / "straight", nodes=2, **settings)
     without_end(tmp_path / "straight", tmp_path / "resumed", keep=2)
     resumed = run(data.path, tmp_path / "resumed", Options(resume=True), nodes=1, **settings)
-    assert resumed["resumed"] == [{"update": 16, "nodes_before": 2, "nodes": 1, "optimizer": "reset"}]
-    assert resumed["updates"] == 4 * 7
+    assert resumed["resumed"] == [{"update": 2, "nodes_before": 2, "nodes": 1, "optimizer": "reset"}]
+    assert (resumed["updates"], resumed["syncs"], resumed["steps"]) == (2 + 2 * 7, 2, 4 * 7)
     assert resumed["ledger"] == {**resumed["ledger"], "exact": True, "rows": 4 * ROWS}
 
 
@@ -343,7 +344,7 @@ def test_virtual_nodes_are_real_ones(spark, digits, tmp_path, split, more):
             np.testing.assert_allclose(virtual["metrics"][name][key], values, atol=1e-3)
     states = [random_states(tmp_path / name) for name in ("real", "virtual")]
     assert states[0] == states[1] and len(set(states[0])) == 2
-    same = ("nodes", "passes", "updates", "syncs", "sync", "ledger")
+    same = ("nodes", "passes", "updates", "steps", "syncs", "sync", "ledger")
     assert {key: virtual[key] for key in same} == {key: real[key] for key in same}
     assert (virtual["virtual"], real["virtual"]) == (True, False)
     assert virtual["sync_bytes_per_node"] == pytest.approx(real["sync_bytes_per_node"], rel=0.02)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Feeding:
     """Feeds `frame`, or the training split of `data`, to the nodes of a started cluster. A context manager.
 
-    owned: by rank, the lanes whose rows the node gets. states: of the nodes, by rank, as their beats bring them; each holds
-    `receiver` once its port is open.
+    owned: by rank, the lanes whose rows the node gets. states: of the nodes, by rank, as their beats bring them; each
+    holds `receiver` once its port is open.
     """
 
     def __init__(
