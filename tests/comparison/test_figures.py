@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from comparison.costs import Compute, Network, cost_model, ethernet, fit_compute, fit_network, predicted, work_of
 from comparison.intervals import interval
-from comparison.results import _groups, _pairs, _row, reached, verdict
+from comparison.results import _groups, _judged, _pairs, _row, reached, value_of, verdict
 from comparison.scale import scale
 
 
@@ -138,6 +138,19 @@ def test_the_target_is_reached_at_an_epochs_end():
     assert reached(run, {"metric": "accuracy", "value": 0.85}, True) == (2, pytest.approx(0.2))
     assert reached(run, {"metric": "accuracy", "value": 0.95}, True) is None
     assert reached(run, {"metric": "accuracy", "value": 0.84}, False) == (1, pytest.approx(0.1))
+
+
+def test_a_value_that_is_null_reaches_no_target_and_counts_as_diverged():
+    metric = {"name": "auc", "higher_is_better": True, "margin": 0.003}
+    curve = [{"passes": n, "seconds": 0.1 * n, "validation": {"auc": value}} for n, value in ((1, None), (2, 0.9))]
+    assert reached({"history": curve}, {"metric": "auc", "value": 0.85}, True) == (2, pytest.approx(0.2))
+    whole = {"key": "a", "metrics": {"test": {"auc": 0.9}}}
+    assert _judged(whole, metric) == whole
+    for lost in ({"test": {"auc": None}}, {"test": {}, "validation": {"auc": [0.9, None]}}):
+        judged = _judged({"key": "b", "metrics": lost}, metric)
+        assert judged["diverged"] == "its auc is not finite at the end"
+        with pytest.raises(ValueError, match="b has no finite auc"):
+            value_of(judged, metric)
 
 
 def finished(way, nodes, seed, value, seconds):
