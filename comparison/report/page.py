@@ -88,7 +88,8 @@ def _notes(results: Results) -> Iterator[str]:
     else:
         yield "No target was set, so there is no time to a target."
     if diverged := results.get("diverged"):
-        yield f"Left out, because the loss or what is compared was no longer a number: {', '.join(run['key'] for run in diverged)}."
+        keys = ", ".join(run["key"] for run in diverged)
+        yield f"Left out, because the loss or what is compared was no longer a number: {keys}."
     wrong = sum(not run["ledger"]["exact"] for run in (results.get("runs") or []) + (results.get("virtual") or []))
     if wrong:
         yield f"Runs whose ledger is NOT exact, and whose numbers are not to be trusted: {count(wrong)}."
