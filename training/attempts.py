@@ -29,17 +29,20 @@ def forget(run: str) -> None:
     filesystem.remove(filesystem.join(run, _FILE))
 
 
-def before(run: str, progress: checkpoints.Progress | None) -> Attempts:
-    """What the attempts have cost of a run that goes on from `progress`; nothing where it begins.
+def before(run: str, checkpoint: str) -> tuple[Attempts, int]:
+    """What the attempts have cost of a run that goes on from `checkpoint`, and the last epoch that it has finished.
 
-    A driver that was killed has noted no end: then what the checkpoint knows is the least that it was.
+    A driver that was killed has noted no end: then what the checkpoint knows is the least that it was. What cannot be
+    read counts as nothing: whether the checkpoint can be gone on from is not decided here.
     """
-    if progress is None:
-        return Attempts()
+    try:
+        progress = checkpoints.progress_of(checkpoint)
+    except InputError:
+        progress = checkpoints.Progress("", 1)
     try:
         values = filesystem.read_json(filesystem.join(run, _FILE))
         noted = Attempts(int(values["restarts"]), float(values["seconds"]))
     except (InputError, KeyError, TypeError, ValueError):
-        # Only figures of run.json hang on it: no reason to refuse to go on.
         noted = Attempts()
-    return Attempts(noted.restarts, max(noted.seconds, progress.seconds))
+    epochs = int(progress.history[-1]["epoch"]) if progress.history else 0
+    return Attempts(noted.restarts, max(noted.seconds, progress.seconds)), epochs

@@ -184,10 +184,9 @@ class _Run:
         """Run the nodes, again from the last checkpoint where one dies, and publish run.json and _SUCCESS."""
         config = self.config
         preparing = time.monotonic() - began
-        progress = None if checkpoint is None else checkpoints.progress_of(checkpoint)
-        before = attempts.before(self.output.path, progress)
-        if progress is not None and progress.history:
-            self.epochs_said = progress.history[-1]["epoch"]
+        before = attempts.Attempts()
+        if checkpoint is not None:
+            before, self.epochs_said = attempts.before(self.output.path, checkpoint)
         payload = node.payload(
             config,
             config.source,
