@@ -112,6 +112,7 @@ class Ours:
         """What the nodes say."""
         from training.cluster import NodeCluster
         from training.handoff.feeding import Feeding
+        from training.ways.splits import BatchSplit, owned_by_rank
 
         states: list[dict[str, Any]] = [{} for _ in range(self._nodes)]
         payload = {"data": self._data.path, "order": order}
@@ -123,7 +124,8 @@ class Ours:
             ) as cluster,
         ):
             cluster.start()
-            with Feeding(self._spark, self._data, None, cluster, states) as feeding:
+            owned = owned_by_rank(BatchSplit(), self._data.manifest.lanes, self._nodes)
+            with Feeding(self._spark, self._data, None, cluster, states, owned) as feeding:
                 results = cluster.run(feeding.go_on)
         rows = sum(result["rows"] for result in results)
         wanted = self._data.manifest.splits["train"].rows

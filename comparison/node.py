@@ -69,7 +69,7 @@ def work(member: Member) -> dict[str, Any]:
                 member.announce(measured=measured)
             else:
                 _forget(config)
-        member.announce(run=number, update=0, updates=0)
+        member.announce(run=number, update=0, steps=0)
         result = train_once(cast(Member, own), config, transport, began)
         results = own.gather("result", result)
         if member.rank == 0:

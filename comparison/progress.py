@@ -81,7 +81,7 @@ class Watch:
             return
         self.current = int(state["run"])
         run = self._now[self.current]
-        part = state["update"] / state["updates"] if state.get("updates") else 0.0
+        part = state["update"] / state["steps"] if state.get("steps") else 0.0
         finished = self._before + sum(passes(one) for one in self._now[: self.current])
         self._done = max(self._done, finished + min(1.0, part) * passes(run))
         self._progress.update(round(self._done, 1), self._text(run))

@@ -117,7 +117,7 @@ class _Work:
     def of(cls, run: Run, data: PreparedDataSet) -> _Work:
         sources = user_sources(run.config)
         keras_names.check(run.config, sources)
-        way = way_of(run.config, sources)
+        way = way_of(run.config, sources, data)
         values = {"run": run_hash(run.config, way, data, sources), "format_version": analysis.FORMAT_VERSION}
         return cls(run, sources, digest(values))
 

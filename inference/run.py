@@ -22,6 +22,7 @@ from sparksplit.config import digest
 from sparksplit.errors import InputError, RunError
 from sparksplit.progress import spark_progress
 from sparksplit.session import spark_session
+from training.report import finite
 
 METRICS = "metrics.json"
 
@@ -136,10 +137,10 @@ def _metrics(facts: Sequence[Facts], trained: TrainedModel, rows: InputRows) -> 
         "model": {"path": trained.path, **trained.identity},
         "input": rows.place,
         "splits": rows.splits,
-        **whole[""].summary(),
+        **finite(whole[""].summary()),
     }
     if len(by_split) > 1:
-        content["by_split"] = {split: score.summary() for split, score in by_split.items()}
+        content["by_split"] = {split: finite(score.summary()) for split, score in by_split.items()}
     label, total = trained.description.label, whole[""]
     if isinstance(total, ClassScores) and label is not None and label.classes is not None:
         content["by_class"] = total.by_class(label.classes)

@@ -9,6 +9,7 @@ from inference.config import PredictConfig
 from inference.run import METRICS, Result, predict
 from inference.writer import FOLDER
 from sparksplit.command import Command, Options
+from training.report import written
 
 
 def run(config: PredictConfig, options: Options) -> None:
@@ -28,9 +29,7 @@ def summary(result: Result) -> Iterator[str]:
             yield f"bad rows   {_count(result.bad_rows, 'row')} left out; they are in {result.path}/bad_rows"
     if result.metrics is not None:
         names = ("accuracy", "log_loss", "mean_absolute_error", "mean_squared_error")
-        yield "metrics    " + ", ".join(
-            f"{name} {result.metrics[name]:.4f}" for name in names if name in result.metrics
-        )
+        yield "metrics    " + written({name: result.metrics[name] for name in names if name in result.metrics})
         yield f"           {result.path}/{METRICS}"
     yield f"predicted  {result.path}/{FOLDER}"
 

@@ -6,6 +6,7 @@ Everything goes to stderr, so that a command's stdout stays what the user asked 
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import threading
 import time
@@ -134,7 +135,8 @@ class Progress:
 
     def _line(self, text: str) -> str:
         seconds = time.monotonic() - self._started
-        share = f"{100 * self.done / self.total:.0f} %, " if self.total else ""
+        # Rounded down: all is 100 %, and nothing less.
+        share = f"{math.floor(100 * self.done / self.total)} %, " if self.total else ""
         return f"{self.title}: {share}{self._amount()}, {seconds:.0f} s{', ' + text if text else ''}"
 
     def _amount(self) -> str:

@@ -25,25 +25,29 @@ Arrays = Mapping[str, Array]
 
 FOLDER = "checkpoints"
 _NAME = re.compile(r"^update-(\d{9,})$")
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True)
 class Progress:
     """How far a run is.
 
-    update: updates done since the run began. ledger: Ledger.to_json. history: one mapping per finished epoch, as in
-    metrics.jsonl. loss_sum, loss_rows, metrics: the unfinished epoch's training loss and metric state so far.
+    update: updates since the run began: changes of the weights that all nodes share. step: mini-batches that the node
+    with the most has trained on, which says where in the rows the run is. syncs: exchanges between nodes.
+    ledger: Ledger.to_json. history: one mapping per finished epoch, as in metrics.jsonl. loss_sum, loss_rows, metrics:
+    the unfinished epoch's training loss and metric state so far. seconds: of the run so far, all attempts together.
     """
 
     config_hash: str
     nodes: int
     update: int = 0
+    step: int = 0
+    syncs: int = 0
     ledger: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     loss_sum: float = 0.0
     loss_rows: int = 0
-    train_seconds: float = 0.0
+    seconds: float = 0.0
     sync_bytes: int = 0
     resumed: list[dict[str, Any]] = field(default_factory=list)
 

@@ -52,7 +52,7 @@ class SyncConfig(Config):
     """When nodes with `split: local` agree, and how."""
 
     every: pydantic.PositiveInt = 32
-    """Local updates between two syncs (H); an epoch's end is one, too."""
+    """A node's own steps between two syncs (H); an epoch's end is one, too."""
     outer: Literal["none", "momentum", "nesterov"] = "none"
     """What applies the averaged change of the weights: none (local SGD), momentum (SlowMo), nesterov (DiLoCo)."""
     outer_learning_rate: pydantic.PositiveFloat | None = None

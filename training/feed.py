@@ -97,6 +97,8 @@ class Feed:
     cache: bytes up to which the node keeps its rows. readers: threads that read blocks and assemble chunks.
     chunk_bytes: size of a chunk's tensors. copies: nodes that have mini-batches of their own at the same time.
     shuffled: False keeps the stored order (validation, test).
+    everyone: where all nodes' chunks must hold the same mini-batches, the lanes of each; `max_updates` must then be the
+    same on all of them. None: chunks may end wherever it suits this node.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class Feed:
         transform: Transform | None = None,
         copies: int = 1,
         shuffled: bool = True,
+        everyone: Sequence[npt.NDArray[np.int64]] | None = None,
     ) -> None:
         self._source, self._lanes = source, lanes
         self._lane_rows = np.array(source.lane_rows, np.int64)
@@ -120,7 +123,10 @@ class Feed:
         self._block_rows, self._window = source.block_rows, window
         self._assembler = Assembler(source.tensors, source.label, seed, transform)
         self._batch_size, self._seed, self._shuffled, self._copies = batch_size, seed, shuffled, copies
-        self._even, self._share = order.even_share(self._lane_rows, lanes, batch_size)
+        self._even, self._share = 0, None
+        if everyone is None:
+            self._even, self._share = order.even_share(self._lane_rows, lanes, batch_size)
+        self._most_rows = max(int(self._lane_rows[own].sum()) for own in everyone or [lanes])
         self._chunk_rows = max(1, chunk_bytes // self._assembler.row_bytes)
         self.max_updates = 1
         """Mini-batches in the chunks to come; may be changed at any time, without effect on the order of rows."""
@@ -179,7 +185,7 @@ class Feed:
     def _plans(
         self, epoch: int, first: int, last: int, stops: Stops
     ) -> Iterator[tuple[int, list[Piece], npt.NDArray[np.int64]]]:
-        share = max(1, self._batch_size * int(self._own_rows.sum()) // max(1, self.rows))
+        share = max(1, self._batch_size * self._most_rows // max(1, self.rows))
         most = max(1, self._chunk_rows // share)
         pieces: list[Piece] = []
         held: list[npt.NDArray[np.int64]] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,15 +14,14 @@ import numpy as np
 from sparksplit.errors import RunError
 from training.checkpoints import Progress
 from training.chunks import Chunk
-from training.feed import Feed
 from training.ledger import Entry, Ledger
-from training.report import DIVERGED
-from training.step import Evaluation, Step
+from training.report import DIVERGED, finite
 from training.transport import Transport
 from training.ways.syncs import Sync
 
 if TYPE_CHECKING:
-    from training.handoff.arrival import ArrivingFeed
+    from training.feed import Feed, Stops
+    from training.step import Evaluation
 
 _CHUNK_SECONDS = 0.25
 """Aimed duration of one call into TensorFlow: short enough for progress, long enough to be free."""
@@ -41,6 +40,47 @@ class Reporter(Protocol):
 
     def phase(self, name: str) -> Any:
         """A context in which no update is to be expected."""
+
+
+class Trained(Protocol):
+    """What the loop trains; `training.step.Step` is it. Every node must call each of these alike, but for `train`.
+
+    warmup: seconds spent on making graphs.
+    """
+
+    warmup: float
+
+    def train(self, chunk: Chunk) -> Any:
+        """Run the chunk's mini-batches; the mean loss of each, [chunk.updates]."""
+
+    def agree(self, rows: int) -> None:
+        """Make the nodes agree. rows: that this node has trained on since they did."""
+
+    def is_finite(self) -> bool:
+        """Whether all trainable weights are finite numbers."""
+
+    def metric_results(self) -> Mapping[str, float]:
+        """The metrics since the last call, over all nodes."""
+
+    def evaluate(self, chunks: Iterable[Chunk]) -> Evaluation:
+        """Loss and metrics over `chunks`, over all nodes."""
+
+
+class Rows(Protocol):
+    """Where the loop's rows come from: a `training.feed.Feed`, or a `training.handoff.arrival.ArrivingFeed`."""
+
+    max_updates: int
+
+    @property
+    def exact(self) -> bool:
+        """Whether chunks follow the order of rows."""
+
+    @property
+    def updates(self) -> int:
+        """Mini-batches in one epoch."""
+
+    def epoch(self, epoch: int, first: int = 0, last: int | None = None, stops: Stops = ...) -> Iterator[Chunk]:
+        """The chunks that hold the mini-batches from `first` on."""
 
 
 @dataclass
@@ -70,16 +110,20 @@ class Hooks:
 class Loop:
     """Runs what is left of `epochs` from where `progress` is.
 
-    epochs: by rank, the epochs of the rounds that are not finished, as Split.epochs gives them. every: updates between
-    checkpoints, None for one at each round's end. first: the run's updates before the first round.
-    steps: the updates of a round, those of the node with the most.
-    validation: None without validation rows.
+    A step is one mini-batch of a node; an update is one change of the weights that all nodes share: a step where they
+    agree at every step (and on a single node), else a sync.
+
+    epochs: by rank, the epochs of the rounds that are not finished, as Split.epochs gives them. every: steps between
+    checkpoints, None for one at each round's end. first: the run's steps before the first round.
+    steps: the steps of a round, those of the node with the most.
+    validation: None without validation rows. began: when the process did (time.perf_counter); seconds_before: of the
+    run until then.
     """
 
     def __init__(
         self,
-        step: Step,
-        feed: Feed | ArrivingFeed,
+        step: Trained,
+        feed: Rows,
         validation: Feed | None,
         transport: Transport,
         reporter: Reporter,
@@ -91,6 +135,8 @@ class Loop:
         first: int,
         steps: Callable[[], int],
         progress: Progress,
+        began: float,
+        seconds_before: float,
     ) -> None:
         self._step, self._feed, self._validation = step, feed, validation
         self._transport, self._reporter, self._hooks = transport, reporter, hooks
@@ -99,9 +145,10 @@ class Loop:
         self._passes = max((own[-1] + 1 for own in epochs if own), default=0)
         self._round: list[int] = []
         self._begun_with = progress
+        self._began, self._seconds_before = began, seconds_before
         self._ledger = Ledger.from_json(progress.ledger)
         self._history = list(progress.history)
-        self._update = progress.update
+        self._done, self._updates, self._syncs = progress.step, progress.update, progress.syncs
         self._sent_before = transport.bytes_sent
         self._loss_sum, self._loss_rows = progress.loss_sum, progress.loss_rows
         self._own = Entry()
@@ -113,9 +160,10 @@ class Loop:
 
     def run(self) -> Progress:
         """Train to the end. Raises RunError where the loss is no longer finite."""
-        self._reporter.state(update=self._update, epochs=self._passes)
+        # `update` is the cluster's word for a sign of progress: here it counts steps, of which there are more.
+        self._reporter.state(update=self._done, epochs=self._passes)
         self._report_length()
-        finished = (self._update - self._first) // self._steps() if self._update else 0
+        finished = (self._done - self._first) // self._steps() if self._done else 0
         for number, epochs in enumerate(zip(*self._epochs, strict=True), finished):
             self._round = list(epochs)
             # A feed of rows that arrive knows its length only when its first epoch has ended.
@@ -128,8 +176,8 @@ class Loop:
 
     def _report_length(self) -> None:
         if self._feed.exact:
-            rounds = (self._begun_with.update - self._first) // self._steps() + len(self._epochs[0])
-            self._reporter.state(updates=self._first + rounds * self._steps())
+            rounds = (self._begun_with.step - self._first) // self._steps() + len(self._epochs[0])
+            self._reporter.state(steps=self._first + rounds * self._steps())
 
     @contextmanager
     def _training(self) -> Iterator[None]:
@@ -149,16 +197,16 @@ class Loop:
         """The rest of one epoch."""
         self._own, self._seconds = Entry(), 0.0
 
-        def stops(update: int) -> int:
-            ends = [update + (1 << 62)]
+        def stops(step: int) -> int:
+            ends = [step + (1 << 62)]
             if self._every:
-                ends.append(update + self._every - (base + update) % self._every)
+                ends.append(step + self._every - (base + step) % self._every)
             if self._sync.every:
-                ends.append(update + self._sync.every - update % self._sync.every)
+                ends.append(step + self._sync.every - step % self._sync.every)
             return min(ends)
 
         waited = time.perf_counter()
-        for chunk in self._feed.epoch(epoch, self._update - base, stops=stops):
+        for chunk in self._feed.epoch(epoch, self._done - base, stops=stops):
             self.clock.add("feed", waited)
             self._seconds += time.perf_counter() - waited
             began = time.perf_counter()
@@ -167,37 +215,62 @@ class Loop:
             self._account(epoch, base, chunk, losses)
             if self._reporter.stopping.is_set():
                 raise RunError("stopped by the driver")
-            spent = time.perf_counter() - began
-            self._feed.max_updates = max(1, min(4 * chunk.updates, int(_CHUNK_SECONDS * chunk.updates / spent)))
-            if self._sync.every and (self._update - base) % self._sync.every == 0:
-                self._agree(base, self._update - base)
+            self._feed.max_updates = self._length(chunk.updates, time.perf_counter() - began)
+            if self._sync.every and (self._done - base) % self._sync.every == 0:
+                self._agree_within(base, self._done - base)
             # At a round's end its record belongs into the checkpoint, too.
-            within = self._feed.exact and (self._update - self._first) % self._steps()
-            if within and self._every and self._update % self._every == 0:
+            within = self._feed.exact and (self._done - self._first) % self._steps()
+            if within and self._every and self._done % self._every == 0:
                 self._save()
             waited = time.perf_counter()
         if self._sync.every:
             # Those whose rows have ended weigh nothing, and still join in.
             every = self._sync.every
-            for done in range(every * ((self._update - base) // every + 1), self._steps(), every):
-                self._agree(base, done)
+            for done in range(every * ((self._done - base) // every + 1), self._steps(), every):
+                self._agree_within(base, done)
         if self._feed.exact:
-            self._update = base + self._steps()
+            self._done = base + self._steps()
 
-    def _agree(self, base: int, done: int) -> None:
-        """A sync after `done` updates of the round; the one at its end is `_finish_round`'s."""
+    def _length(self, steps: int, seconds: float) -> int:
+        """Steps of the next chunks, after one of `steps` took so many seconds."""
+        length = max(1, min(4 * steps, int(_CHUNK_SECONDS * steps / max(seconds, 1e-9))))
+        if not (self._transport.same_graphs and self._sync.every_step):
+            return length
+        # Sums that match by the turn of the loop that they are in: all nodes must make as many turns.
+        with self._training():
+            (total,) = self._transport.sum([np.array(length, np.int64)])
+        return int(total) // self._transport.size
+
+    def _agree_within(self, base: int, done: int) -> None:
+        """A sync after `done` steps of the round; the one at its end is `_finish_round`'s."""
         if done < self._steps():
-            self._update = base + done
-            with self._training():
-                self._step.agree(self._since)
-            self._since = 0
-            self._reporter.state(update=self._update)
+            self._done = base + done
+            self._agree()
+            self._reporter.state(update=self._done)
+
+    def _agree(self) -> None:
+        with self._training():
+            self._step.agree(self._since)
+        self._since = 0
+        if not self._shares_steps:
+            self._shared(1)
+
+    @property
+    def _shares_steps(self) -> bool:
+        """Whether each step changes the weights that all nodes share."""
+        return self._sync.every_step or self._transport.size == 1
+
+    def _shared(self, times: int) -> None:
+        """The weights that all nodes share have changed so often."""
+        self._updates += times
+        if self._transport.size > 1:
+            self._syncs += times
 
     def _account(self, epoch: int, base: int, chunk: Chunk, losses: Any) -> None:
         if not np.isfinite(losses).all():
             bad = int(np.argmin(np.isfinite(losses)))
             raise RunError(
-                f"epoch {epoch + 1}, update {base + chunk.first + bad + 1}: {DIVERGED} {losses[bad]}; "
+                f"epoch {epoch + 1}, step {base + chunk.first + bad + 1}: {DIVERGED} {losses[bad]}; "
                 f"a smaller optimizer.learning_rate may help"
             )
         # One by one: chunks depend on the clock, and the sum's bits must not.
@@ -207,9 +280,11 @@ class Loop:
         self._own += chunk.seen
         self._since += chunk.seen.rows
         self.own_rows += chunk.seen.rows
-        self._update = base + chunk.first + chunk.updates
+        self._done = base + chunk.first + chunk.updates
+        if self._shares_steps:
+            self._shared(chunk.updates)
         self._reporter.state(
-            update=self._update,
+            update=self._done,
             epoch=self._round[0],
             loss=float(losses[-1]),
             rows=self.own_rows,
@@ -217,28 +292,34 @@ class Loop:
         )
 
     def _finish_round(self, began: float) -> None:
-        with self._training():
-            self._step.agree(self._since)
-        self._since = 0
+        self._agree()
+        epoch = max(self._round) + 1
+        if not self._step.is_finite():
+            # The last loss was computed before the update that spoilt them.
+            raise RunError(
+                f"epoch {epoch}, step {self._done}: {DIVERGED} no number from here on, since weights are not finite; "
+                f"a smaller optimizer.learning_rate may help"
+            )
         self._ledger.entries.update(self._agreed())
         if not self._sync.every_step:
             sums = self._transport.sum([np.array(self._loss_sum), np.array(self._loss_rows, np.int64)])
             self._loss_sum, self._loss_rows = float(sums[0]), int(sums[1])
-        record: dict[str, Any] = {"epoch": max(self._round) + 1, "updates": self._update}
-        record["train"] = {"loss": self._loss_sum / max(1, self._loss_rows), **self._step.metric_results()}
+        record: dict[str, Any] = {"epoch": epoch, "updates": self._updates, "steps": self._done}
+        loss = self._loss_sum / max(1, self._loss_rows)
+        record["train"] = finite({"loss": loss, **self._step.metric_results()})
         if self._validation is not None:
             with self._reporter.phase("validation"):
                 since = time.perf_counter()
                 evaluation = self._step.evaluate(self._validation.epoch(0))
                 self.clock.add("validation", since)
-            record["validation"] = {"loss": evaluation.loss, **evaluation.metrics}
+            record["validation"] = finite({"loss": evaluation.loss, **evaluation.metrics})
         record["rows"] = self._loss_rows
         record["rows_per_second"] = round(self._loss_rows / self._seconds, 1) if self._seconds else None
         record["seconds"] = {"train": round(self._seconds, 4), "total": round(time.perf_counter() - began, 4)}
         self._history.append(record)
         self._loss_sum, self._loss_rows, self._own = 0.0, 0, Entry()
         self._hooks.epoch_done(self._history)
-        if self._every is None or self._update % self._every == 0:
+        if self._every is None or self._done % self._every == 0:
             self._save()
 
     def _agreed(self) -> dict[int, Entry]:
@@ -258,20 +339,22 @@ class Loop:
 
     def _progress(self) -> Progress:
         ledger = Ledger(self._ledger.entries)
-        if (self._update - self._first) % self._steps():
+        if (self._done - self._first) % self._steps():
             ledger.entries.update(self._agreed())
         return replace(
             self._begun_with,
-            update=self._update,
+            update=self._updates,
+            step=self._done,
+            syncs=self._syncs,
             ledger=ledger.to_json(),
             history=list(self._history),
             loss_sum=self._loss_sum,
             loss_rows=self._loss_rows,
-            train_seconds=self._begun_with.train_seconds + self.clock.seconds.get("train", 0.0),
+            seconds=self._seconds_before + time.perf_counter() - self._began,
             sync_bytes=self._begun_with.sync_bytes + self._transport.bytes_sent - self._sent_before,
         )
 
 
-def evaluate_once(step: Step, feed: Feed | None) -> Evaluation | None:
+def evaluate_once(step: Trained, feed: Feed | None) -> Evaluation | None:
     """Loss and metrics over all of `feed`; None where it has no rows."""
     return None if feed is None else step.evaluate(feed.epoch(0))

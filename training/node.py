@@ -19,7 +19,8 @@ def work(member: Member) -> dict[str, Any]:
     """Train as one node of the run that `member.payload` describes; the result, for the driver.
 
     payload: config (of TrainConfig), source (its places), run (the output folder), sources (users' files by key),
-    config_hash, owner (of the output), checkpoint (a path or None), threads.
+    config_hash, owner (of the output), checkpoint (a path or None), seconds_before (of the run's earlier attempts),
+    threads.
     """
     began = time.perf_counter()
     with member.phase("start"):
@@ -48,7 +49,7 @@ def train_once(member: Member, config: TrainConfig, transport: Transport, began:
             process.build()
             worker = Worker(process, member, transport)
             worker.begin()
-            in_order = config.order == "exact" or bool(worker.updates)
+            in_order = config.order == "exact" or worker.goes_on
         except BaseException:
             process.close()
             raise
@@ -109,4 +110,5 @@ def payload(
         "owner": owner,
         "threads": threads,
         "checkpoint": None,
+        "seconds_before": 0.0,
     }

@@ -12,13 +12,13 @@ from hdfs_io.lane_files import Layout
 from hdfs_io.prepared import PreparedDataSet
 from sparksplit.errors import RunError
 from training.chunks import Transform
-from training.cluster import Member
 from training.config import TrainConfig
 from training.feed import RowSource
 from training.functions import FunctionError, load
 from training.ways import Way, find
 
 if TYPE_CHECKING:
+    from training.cluster import Member
     from training.handoff.receiver import Receiver
     from training.step import Step
 

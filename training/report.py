@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,22 @@ if TYPE_CHECKING:
 METRICS, TENSORBOARD, RUN = "metrics.jsonl", "tensorboard", "run.json"
 DIVERGED = "the loss is"
 """What the error of a run whose loss is no longer finite says."""
+
+
+def finite(values: Mapping[str, float]) -> dict[str, float | None]:
+    """`values` as JSON can hold them: None for those that are no finite numbers, such as a metric of a class without
+    rows. They end no run; `undefined` finds them again."""
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}
+
+
+def undefined(values: Mapping[str, float | None]) -> list[str]:
+    """The names of those that `finite` has made None."""
+    return [name for name, value in values.items() if value is None]
+
+
+def written(values: Mapping[str, float | None], between: str = ", ") -> str:
+    """For people, such as: loss 0.5000, accuracy 0.8333"""
+    return between.join(f"{name} {'not finite' if value is None else f'{value:.4f}'}" for name, value in values.items())
 
 
 def publish_metrics(run: str, history: Sequence[dict[str, Any]]) -> None:
@@ -48,14 +65,15 @@ def publish_events(run: str, history: Sequence[dict[str, Any]], scratch: str) ->
         with tf.summary.create_file_writer(str(local / name)).as_default():
             for record in records:
                 for key, value in record[name].items():
-                    tf.summary.scalar(f"epoch_{key}", value, step=record["epoch"])
+                    if value is not None:
+                        tf.summary.scalar(f"epoch_{key}", value, step=record["epoch"])
     if local.exists():
         upload(local, filesystem.join(run, TENSORBOARD))
 
 
-def metrics_by_name(history: Sequence[dict[str, Any]]) -> dict[str, dict[str, list[float]]]:
-    """{train, validation: {name: value by epoch}} as run.json holds it."""
-    found: dict[str, dict[str, list[float]]] = {}
+def metrics_by_name(history: Sequence[dict[str, Any]]) -> dict[str, dict[str, list[float | None]]]:
+    """{train, validation: {name: value by epoch}} as run.json holds it; None where it was no finite number."""
+    found: dict[str, dict[str, list[float | None]]] = {}
     for name in ("train", "validation"):
         records = [record[name] for record in history if name in record]
         if records:
@@ -64,12 +82,13 @@ def metrics_by_name(history: Sequence[dict[str, Any]]) -> dict[str, dict[str, li
 
 
 def learning_curve(history: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What was learnt after how many passes, updates and seconds of training, each since the beginning."""
+    """What was learnt after how many passes, updates, steps and seconds of training, each since the beginning."""
     curve: list[dict[str, Any]] = []
     seconds = 0.0
     for record in history:
         seconds += record["seconds"]["train"]
-        point: dict[str, Any] = {"passes": record["epoch"], "updates": record["updates"], "seconds": round(seconds, 4)}
+        point: dict[str, Any] = {"passes": record["epoch"], "updates": record["updates"], "steps": record["steps"]}
+        point["seconds"] = round(seconds, 4)
         point.update((name, record[name]) for name in ("train", "validation") if name in record)
         curve.append(point)
     return curve
@@ -85,9 +104,10 @@ def summary(run: dict[str, Any], output: str) -> Iterator[str]:
     """Lines for the terminal at a run's end."""
     ledger = run["ledger"]
     exact = "exact" if ledger["exact"] else "NOT exact"
+    steps = f" ({run['steps']} steps)" if run["steps"] != run["updates"] else ""
     yield (
         f"{run['split']} on {run['nodes']} node{'s' if run['nodes'] > 1 else ''}: {run['epochs']} epochs "
-        f"({run['passes']} passes), {run['updates']} updates, {ledger['rows']} rows seen, ledger {exact}"
+        f"({run['passes']} passes), {run['updates']} updates{steps}, {ledger['rows']} rows seen, ledger {exact}"
     )
     yield f"{run['rows_per_second']:,.0f} rows/s, {run['seconds']['total']:.1f} s in all" + (
         f", {run['sync_bytes_per_node'] / 1e6:,.1f} MB sent per node" if run["nodes"] > 1 else ""
@@ -95,9 +115,9 @@ def summary(run: dict[str, Any], output: str) -> Iterator[str]:
     metrics = run["metrics"]
     for name in ("train", "validation"):
         if name in metrics:
-            yield f"{name:<11}" + ", ".join(f"{key} {values[-1]:.4f}" for key, values in metrics[name].items())
+            yield f"{name:<11}" + written({key: values[-1] for key, values in metrics[name].items()})
     if metrics.get("test"):
-        yield f"{'test':<11}" + ", ".join(f"{key} {value:.4f}" for key, value in metrics["test"].items())
+        yield f"{'test':<11}" + written(metrics["test"])
     yield f"model: {filesystem.join(output, 'model.keras')} and {filesystem.join(output, 'saved_model')}"
 
 
@@ -130,6 +150,7 @@ def record(
         "epochs": config.epochs,
         "passes": first["passes"],
         "updates": first["updates"],
+        "steps": first["steps"],
         "syncs": first["syncs"],
         "sync_bytes_per_node": first["sync_bytes"],
         "ledger": {

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
@@ -16,11 +18,12 @@ from sparksplit.config import digest
 from sparksplit.errors import NodeFailed, RunError, UsageError
 from sparksplit.progress import Progress, say
 from sparksplit.session import spark_session
-from training import checkpoints, keras_names, node, report
+from training import attempts, checkpoints, keras_names, node, report
 from training.config import NOT_IN_HASH, TrainConfig, misfit
 from training.functions import FunctionError, source_of
 from training.ledger import Entry
 from training.ways import Way, find, is_own
+from training.ways.splits import BatchSplit, owned_by_rank
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,7 +52,7 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
         check_columns(frame, data)
     sources = user_sources(config)
     keras_names.check(config, sources)
-    way = way_of(config, sources)
+    way = way_of(config, sources, data)
     config_hash = run_hash(config, way, data, sources, frame is not None)
     output = Output(config.output, config_hash)
     numbers = range(1, data.manifest.lanes + 1)
@@ -113,14 +116,19 @@ def user_sources(config: TrainConfig) -> dict[str, str]:
     return found
 
 
-def way_of(config: TrainConfig, sources: dict[str, str]) -> Way:
-    """The way of a run. Raises ConfigError where it does not exist, or other keys do not go with it."""
+def way_of(config: TrainConfig, sources: dict[str, str], data: PreparedDataSet) -> Way:
+    """The way of a run. Raises ConfigError where it does not exist, other keys do not go with it, or it leaves out rows
+    of `data`."""
     try:
         way = find(config.split, sources.get("split"))
     except FunctionError as error:
         raise config.error("split", str(error)) from error
     if problem := misfit(config, way):
         raise config.error("split", problem)
+    try:
+        owned_by_rank(way.split, data.manifest.lanes, config.node_count)
+    except Exception as error:  # a split of a user's own may fail in any way
+        raise config.error("split", f"its split does not fit the data: {type(error).__name__}: {error}") from error
     return way
 
 
@@ -170,10 +178,16 @@ class _Run:
     output: Output
     sources: dict[str, str]
     frame: DataFrame | None
+    epochs_said: int = 0
+    """The last epoch whose line has been printed, by this command or the one that it goes on from."""
 
     def to_end(self, checkpoint: str | None, began: float) -> dict[str, Any]:
         """Run the nodes, again from the last checkpoint where one dies, and publish run.json and _SUCCESS."""
         config = self.config
+        preparing = time.monotonic() - began
+        before = attempts.Attempts()
+        if checkpoint is not None:
+            before, self.epochs_said = attempts.before(self.output.path, checkpoint)
         payload = node.payload(
             config,
             config.source,
@@ -184,42 +198,66 @@ class _Run:
             threads(config, self.spark),
         )
         restarts = 0
-        while True:
-            try:
-                started = time.monotonic()
-                results, trained_on = self._nodes({**payload, "checkpoint": checkpoint})
-                break
-            except NodeFailed as error:
-                if restarts >= config.max_restarts:
-                    raise
-                check_owner(self.output.path, self.output.owner)
-                restarts += 1
-                checkpoint = checkpoints.latest(self.output.path)
-                say(f"{error}; restart {restarts} of {config.max_restarts} from {checkpoint or 'the beginning'}")
+
+        def so_far() -> attempts.Attempts:
+            return attempts.Attempts(before.restarts + restarts, before.seconds + time.monotonic() - began)
+
+        try:
+            while True:
+                attempts.note(self.output.path, now := so_far())
+                try:
+                    attempt = {**payload, "checkpoint": checkpoint, "seconds_before": now.seconds}
+                    results, trained_on = self._nodes(attempt)
+                    break
+                except NodeFailed as error:
+                    if restarts >= config.max_restarts:
+                        raise
+                    check_owner(self.output.path, self.output.owner)
+                    restarts += 1
+                    checkpoint = checkpoints.latest(self.output.path)
+                    say(f"{error}; restart {restarts} of {config.max_restarts} from {checkpoint or 'the beginning'}")
+        except BaseException:
+            self._note_end(so_far())
+            raise
+        if names := report.undefined(results[0]["test"] or {}):
+            say(f"test: {', '.join(names)}: not finite; null in {report.RUN}")
         content = {
             "run_id": f"{self.output.config_hash}-{int(time.time())}",
             "config_hash": self.output.config_hash,
             **report.record(config, self.way, self.data, results, trained_on),
-            "restarts": restarts,
+            "restarts": so_far().restarts,
             "application_id": self.spark.sparkContext.applicationId,
         }
         content["seconds"] = {
-            "start": round(started - began + results[0]["launch_seconds"] + results[0]["start_seconds"], 3),
+            "start": round(preparing + results[0]["launch_seconds"] + results[0]["start_seconds"], 3),
             **content["seconds"],
-            "total": round(time.monotonic() - began, 3),
+            "total": round(so_far().seconds, 3),
         }
         filesystem.write_json(filesystem.join(self.output.path, report.RUN), content)
         if not content["ledger"]["exact"]:
             raise RunError(f"the ledger is not exact: {content['ledger']}; this is a defect of sparksplit")
+        attempts.forget(self.output.path)
         self.output.complete()
         return content
+
+    def _note_end(self, found: attempts.Attempts) -> None:
+        """Keep what a failed attempt has cost, where that is still this command's to say."""
+        try:
+            check_owner(self.output.path, self.output.owner)
+            attempts.note(self.output.path, found)
+        except Exception as error:
+            log.debug("what this attempt has cost is not kept: %s", error)
 
     def _nodes(self, payload: dict[str, Any]) -> tuple[list[dict[str, Any]], Entry]:
         """The nodes' results, and the rows of a pass that the ledger must have."""
         from training.cluster import NodeCluster
 
         config = self.config
-        with _Watch(config.processes) as watch:
+
+        def said(epoch: int) -> None:
+            self.epochs_said = epoch
+
+        with _Watch(config.processes, self.epochs_said, said) as watch:
             if config.input_mode == "spark" and self.frame is None:
                 copies = config.processes if self.way.split.every_row else 1
                 watch.rows_to_feed = copies * self.data.manifest.splits["train"].rows
@@ -236,13 +274,16 @@ class _Run:
             ) as cluster:
                 cluster.start()
                 launched = time.monotonic() - launching
-                split = self.data.manifest.splits["train"]
-                trained_on = Entry(split.rows, split.checksum)
+                rows = self.data.manifest.splits["train"]
+                trained_on = Entry(rows.rows, rows.checksum)
                 if config.input_mode == "spark":
                     from training.handoff.feeding import Feeding
 
-                    to_all = self.way.split.every_row
-                    with Feeding(self.spark, self.data, self.frame, cluster, watch.states, to_all) as feeding:
+                    lanes = self.data.manifest.lanes
+                    # One process that plays all nodes gets the lanes of all.
+                    split = BatchSplit() if config.virtual else self.way.split
+                    owned = owned_by_rank(split, lanes, config.processes)
+                    with Feeding(self.spark, self.data, self.frame, cluster, watch.states, owned) as feeding:
                         results = cluster.run(feeding.go_on)
                         trained_on = feeding.fed()
                 else:
@@ -251,13 +292,16 @@ class _Run:
 
 
 class _Watch:
-    """Progress on the terminal or in the log, from the nodes' heartbeats."""
+    """Progress on the terminal or in the log, from the nodes' heartbeats. A context manager.
 
-    def __init__(self, nodes: int) -> None:
+    epochs_said: the last epoch that needs no line any more. said: called with each that gets one.
+    """
+
+    def __init__(self, nodes: int, epochs_said: int = 0, said: Callable[[int], None] | None = None) -> None:
+        self._epochs_said, self._said = epochs_said, said
         self.states: list[dict[str, Any]] = [{} for _ in range(nodes)]
         self._marks: list[tuple[float, float, float]] = [(time.monotonic(), 0.0, 0.0)] * nodes
         self._rates: list[tuple[float, float]] = [(0.0, 0.0)] * nodes
-        self._epochs_done = 0
         self._progress: Progress | None = None
         self._feeding: Progress | None = None
         self.rows_to_feed: int | None = None
@@ -265,10 +309,12 @@ class _Watch:
     def __enter__(self) -> _Watch:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for progress in (self._feeding, self._progress):
             if progress is not None:
-                progress.__exit__(None, None, None)
+                progress.__exit__(kind, error, trace)
 
     def _show_feeding(self) -> None:
         fed = sum(state.get("fed", 0) for state in self.states)
@@ -276,8 +322,8 @@ class _Watch:
             return
         if self._feeding is None:
             self._feeding = Progress("feeding", self.rows_to_feed, "rows").__enter__()
-        # A task that was repeated has sent some of its rows twice.
-        self._feeding.update(min(fed, self.rows_to_feed))
+        # A task that was repeated has sent some of its rows twice: that all are there shows when training begins.
+        self._feeding.update(min(fed, self.rows_to_feed - 1))
 
     def state(self, rank: int, state: dict[str, Any]) -> None:
         """Take in what a heartbeat brought."""
@@ -287,18 +333,22 @@ class _Watch:
         if now - since >= 1 and rows > rows_then:
             self._rates[rank] = ((rows - rows_then) / (now - since), (waited - waited_then) / (now - since))
             self._marks[rank] = (now, rows, waited)
-        if "updates" not in state:
+        if "steps" not in state:
             self._show_feeding()
             return
         if self._feeding is not None:
+            assert self.rows_to_feed is not None
+            self._feeding.update(self.rows_to_feed)
             self._feeding.__exit__(None, None, None)
             self._feeding = None
         if self._progress is None:
-            self._progress = Progress("training", state["updates"], "updates").__enter__()
+            self._progress = Progress("training", state["steps"], "steps").__enter__()
         for record in state.get("history", []) if rank == 0 else []:
-            if record["epoch"] > self._epochs_done:
-                self._epochs_done = record["epoch"]
+            if record["epoch"] > self._epochs_said:
+                self._epochs_said = record["epoch"]
                 say(_epoch_line(record, state["epochs"]))
+                if self._said is not None:
+                    self._said(record["epoch"])
         self._progress.update(min(other.get("update", 0) for other in self.states), self._text())
 
     def _text(self) -> str:
@@ -321,5 +371,9 @@ def _epoch_line(record: dict[str, Any], epochs: int) -> str:
     parts = [f"epoch {record['epoch']}/{epochs}:"]
     for name in ("train", "validation"):
         if name in record:
-            parts.append(f"{name} " + " ".join(f"{key} {value:.4f}" for key, value in record[name].items()))
-    return ", ".join((" ".join(parts), f"{record['rows_per_second']:,.0f} rows/s"))
+            parts.append(f"{name} {report.written(record[name], ' ')}")
+    line = " ".join(parts)
+    if record["rows_per_second"] is not None:
+        line += f", {record['rows_per_second']:,.0f} rows/s"
+    lost = [f"{name} {key}" for name in ("train", "validation") for key in report.undefined(record.get(name, {}))]
+    return line + (f"; {', '.join(lost)}: null in {report.METRICS} and {report.RUN}" if lost else "")

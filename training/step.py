@@ -106,6 +106,10 @@ class Step:
         """Make the nodes agree. rows: that this node has trained on since they did. Every node must call it."""
         self._sync.agree(self._model, rows)
 
+    def is_finite(self) -> bool:
+        """Whether all trainable weights are finite numbers."""
+        return all(bool(np.isfinite(variable.numpy()).all()) for variable in self._model.trainable_variables)
+
     def metric_results(self) -> dict[str, float]:
         """The metrics since the last call, over all nodes; resets them. Every node must call it."""
         variables = self._metric_variables()
@@ -149,8 +153,8 @@ class Step:
         columns = chunk.tensors if chunk.label is None else [*chunk.tensors, chunk.label]
         try:
             return function(*map(as_tensor, columns), chunk.offsets, *more).numpy()
-        except tf.errors.OpError:
-            hidden = self._transport.failure()
+        except tf.errors.OpError as error:
+            hidden = self._transport.cause(error)
             if hidden is not None:
                 raise hidden from None
             raise

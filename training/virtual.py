@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from training.cluster import Member
 from training.feed import RowSource
 from training.held import Held
 from training.process import Process
 from training.transport.virtual import Stage, VirtualTransport
 from training.worker import Worker
 
+if TYPE_CHECKING:
+    from training.cluster import Member
+
 
 class VirtualMember:
     """A virtual node's `Member`: its own rank among all, and the process's line to the driver.
 
-    Updates and rows are reported as sums over the virtual nodes, since one goes on while the others wait.
+    Steps and rows are reported as sums over the virtual nodes, since one goes on while the others wait.
     """
 
     def __init__(self, member: Member, rank: int, stage: Stage, counts: list[dict[str, int]]) -> None:
@@ -31,8 +33,8 @@ class VirtualMember:
         counts = self._counts[self.rank]
         counts.update((name, fields.pop(name)) for name in ("update", "rows") if name in fields)
         sums = {name: sum(other.get(name, 0) for other in self._counts) for name in counts}
-        if "updates" in fields:
-            sums["updates"] = fields.pop("updates") * self.size
+        if "steps" in fields:
+            sums["steps"] = fields.pop("steps") * self.size
         self._member.state(**sums, **(fields if self.rank == 0 else {}))
 
     @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +13,16 @@ from sparksplit.errors import RunError
 from training import checkpoints, order
 from training.checkpoints import Progress
 from training.chunks import Assembler
-from training.cluster import Member
 from training.feed import Feed, LanesOf, RowSource
 from training.process import Process
+from training.report import finite
 from training.transport import Transport
 from training.ways import WAYS
-from training.ways.splits import Split
+from training.ways.splits import SharedLanes, Split
 from training.ways.syncs import Sync
 
 if TYPE_CHECKING:
+    from training.cluster import Member
     from training.handoff.arrival import ArrivingFeed
     from training.step import Evaluation, Step
     from training.virtual import VirtualMember
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 class Stretch:
     """Rounds that are trained in one way: a run's, or those before and after it goes over to another.
 
-    until: the epochs that have been run at its end. begins: those before it, in `first` updates.
-    steps: updates of a round, those of the node with the most; known once the rows are.
+    until: the epochs that have been run at its end. begins: those before it, in `first` steps.
+    steps: steps of a round, those of the node with the most; known once the rows are.
     """
 
     split: Split
@@ -42,12 +43,6 @@ class Stretch:
     begins: int = 0
     first: int = 0
     steps: int = 0
-
-    def syncs(self, updates: int) -> int:
-        """How often the nodes agree within `updates` updates."""
-        if self.sync.every_step:
-            return updates
-        return updates // self.steps * -(-self.steps // (self.sync.every or self.steps))
 
 
 class Worker:
@@ -70,9 +65,9 @@ class Worker:
         self._cache = 0 if self._config.virtual else self._config.cache_mb << 20
 
     @property
-    def updates(self) -> int:
-        """Updates that the run has had so far."""
-        return self._progress.update
+    def goes_on(self) -> bool:
+        """Whether the run has been trained already, up to a checkpoint."""
+        return self._progress.step > 0
 
     def begin(self) -> None:
         """Take the state that the run begins or goes on with."""
@@ -115,6 +110,8 @@ class Worker:
                 first=stretch.first,
                 steps=lambda stretch=stretch, feed=feed: stretch.steps or feed.updates,  # type: ignore[misc]
                 progress=self._progress,
+                began=began,
+                seconds_before=self._member.payload["seconds_before"],
             )
             loop.own_rows = own_rows
             stretch.sync.begin(self._model)
@@ -146,18 +143,16 @@ class Worker:
         }
 
     def _result(self, last: Stretch, tested: Evaluation | None) -> dict[str, Any]:
-        progress, together = self._progress, self._member.size > 1
-        # Before the last stretch the nodes agreed at every update.
-        syncs = last.first + last.syncs(progress.update - last.first)
-        apart = not self._sync.every_step
+        progress, apart = self._progress, not self._sync.every_step
         return {
             "ledger": progress.ledger,
             "history": progress.history,
-            "updates": syncs if together else progress.update,
-            "syncs": syncs if together else 0,
+            "updates": progress.update,
+            "steps": progress.step,
+            "syncs": progress.syncs,
             "sync_every": (last.sync.every or "epoch") if apart else "step",
             "sync_bytes": progress.sync_bytes,
-            "test": None if tested is None else {"loss": tested.loss, **tested.metrics},
+            "test": None if tested is None else finite({"loss": tested.loss, **tested.metrics}),
             "resumed": progress.resumed,
             "host": self._member.host,
         }
@@ -177,7 +172,9 @@ class Worker:
         if self._epochs_done() < before or before == config.epochs:
             batch = WAYS["batch"]
             sync = batch.sync(self._transport, config.sync)
-            yield Stretch(batch.split, sync, self.step.with_sync(sync, self._transport), before)
+            # A node that was handed its rows has those of the way's own lanes alone.
+            split = batch.split if way.split.every_row else SharedLanes(way.split)
+            yield Stretch(split, sync, self.step.with_sync(sync, self._transport), before)
         if before < config.epochs:
             yield Stretch(way.split, self._sync, self.step, config.epochs, before, before * per_epoch)
 
@@ -196,7 +193,15 @@ class Worker:
                 stretch.steps = max(stretch.steps, -(-count // batch_size))
             rows = LanesOf(rows, own)
         copies = size if stretch.sync.every_step and stretch.split.every_row else 1
-        return self._feed(rows, own, batch_size, training=True, copies=copies)
+        everyone = self._everyone(stretch.split, stretch.sync)
+        return self._feed(rows, own, batch_size, training=True, copies=copies, everyone=everyone)
+
+    def _everyone(self, split: Split, sync: Sync) -> list[order.Ints] | None:
+        """The nodes' lanes, where their chunks must hold the same mini-batches: sums match by the turn of a loop."""
+        lanes, size = self._process.data.manifest.lanes, self._member.size
+        if not (self._transport.same_graphs and sync.every_step):
+            return None
+        return [split.lanes(lanes, rank, size) for rank in range(size)]
 
     def _arriving_feed(self) -> ArrivingFeed:
         """Rows of the first epoch as Spark hands them over."""
@@ -206,13 +211,14 @@ class Worker:
         assert process.receiver is not None
         manifest, split = process.data.manifest, process.way.split
         own = split.lanes(manifest.lanes, member.rank, member.size)
+        everyone = self._everyone(split, self._sync)
         return ArrivingFeed(
             process.receiver,
             Assembler(manifest.tensors, manifest.label, config.seed, process.transform()),
             self._transport,
             config.batch_size,
             process.told,
-            lambda fed: self._feed(process.spooled_rows(fed), own, config.batch_size, training=True),
+            lambda fed: self._feed(process.spooled_rows(fed), own, config.batch_size, training=True, everyone=everyone),
             lambda: member.phase("feeding"),
         )
 
@@ -225,7 +231,14 @@ class Worker:
         return self._feed(held.get(name) or data.split(name), own, batch_size)
 
     def _feed(
-        self, source: RowSource, lanes: order.Ints, batch_size: int, *, training: bool = False, copies: int = 1
+        self,
+        source: RowSource,
+        lanes: order.Ints,
+        batch_size: int,
+        *,
+        training: bool = False,
+        copies: int = 1,
+        everyone: Sequence[order.Ints] | None = None,
     ) -> Feed:
         config = self._config
         row_bytes = sum(spec.row_bytes for spec in source.tensors)
@@ -240,6 +253,7 @@ class Worker:
             transform=self._process.transform() if training else None,
             copies=copies,
             shuffled=training,
+            everyone=everyone,
         )
         if not training:
             self._cache = max(0, self._cache - row_bytes * sum(source.lane_rows[lane] for lane in lanes))
@@ -251,11 +265,11 @@ class Worker:
         progress, size = self._progress, self._member.size
         before = progress.resumed[-1]["nodes_before"] if progress.resumed else size
         if stretch.split.dealt_apart:
-            # A round has as many updates as the longest node: with other nodes another number.
+            # A round has as many steps as the longest node: with other nodes another number.
             rounds = len(progress.history) - stretch.begins
-            progress = self._progress = replace(progress, update=stretch.first + rounds * stretch.steps)
+            progress = self._progress = replace(progress, step=stretch.first + rounds * stretch.steps)
         steps = stretch.steps or feed.updates if not stretch.split.shared else 1
-        if before != size and (progress.update - stretch.first) % steps:
+        if before != size and (progress.step - stretch.first) % steps:
             raise self._config.error(
                 "nodes", f"must be {before} (is {size}): the checkpoint lies within a round of {before} epochs"
             )

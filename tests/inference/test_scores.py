@@ -1,3 +1,4 @@
+import json
 import math
 
 import numpy as np
@@ -71,3 +72,21 @@ def test_labels_at_several_places_count_each_and_rows_once():
     logs = 3 * math.log(0.75) + 3 * math.log(0.25)
     assert score.summary() == {"rows": 3, "accuracy": 0.5, "log_loss": pytest.approx(-logs / 6, rel=1e-12)}
     assert score.by_class(["a", "b"])[0] == {"class": "a", "rows": 3, "predicted": 6, "correct": 3}
+
+
+def test_metrics_that_are_no_finite_numbers_are_null(tmp_path):
+    """A model whose output overflows is not the driver's traceback."""
+    from types import SimpleNamespace
+
+    from inference.run import Result, _metrics
+    from jobs.predict import summary
+
+    score = NumberScores()
+    with np.errstate(over="ignore"):
+        score.update(np.array([1.0, 2.0]), np.array([np.inf, 2.0]))
+    trained = SimpleNamespace(path="runs/mlp", identity={}, description=SimpleNamespace(label=None))
+    rows = SimpleNamespace(place="raw", splits=["test"])
+    found = _metrics([SimpleNamespace(scores={"test": scores.to_json(score)})], trained, rows)
+    assert json.loads(json.dumps(found, allow_nan=False))["mean_squared_error"] is None
+    lines = list(summary(Result("out", {"test": 2}, 1, 0, found)))
+    assert "metrics    mean_absolute_error not finite, mean_squared_error not finite" in lines

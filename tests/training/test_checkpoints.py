@@ -109,7 +109,7 @@ def test_a_damaged_state_is_named(tmp_path, content):
         ("[]", "is not a checkpoint's description"),
         ("{}", "is not a checkpoint's description"),
         ('{"format_version": 99}', "another version"),
-        ('{"format_version": 1, "colour": 3}', "is not a checkpoint's description"),
+        ('{"format_version": 2, "colour": 3}', "is not a checkpoint's description"),
     ],
 )
 def test_a_damaged_description_is_named(tmp_path, text, message):

@@ -18,6 +18,35 @@ def test_metrics_are_lists_by_epoch():
     }
 
 
+def test_what_is_no_finite_number_is_null_and_its_name_is_known():
+    nan, inf = float("nan"), float("inf")
+    found = report.finite({"loss": 1.5, "auc": nan, "mse": inf, "mae": -inf})
+    assert json.loads(json.dumps(found, allow_nan=False)) == {"loss": 1.5, "auc": None, "mse": None, "mae": None}
+    assert report.undefined(found) == ["auc", "mse", "mae"]
+    assert report.written(found) == "loss 1.5000, auc not finite, mse not finite, mae not finite"
+    assert report.metrics_by_name([{"epoch": 1, "train": found}])["train"]["auc"] == [None]
+
+
+def test_events_leave_out_what_is_null(tmp_path):
+    history = [
+        {"epoch": 1, "train": {"loss": 2.0, "auc": None}, "validation": {"loss": None}},
+        {"epoch": 2, "train": {"loss": 1.0, "auc": 0.5}, "validation": {"loss": None}},
+    ]
+    report.publish_events(str(tmp_path / "run"), history, str(tmp_path))
+    assert {path.name for path in (tmp_path / "run" / "tensorboard").iterdir()} == {"train", "validation"}
+
+
+def test_a_curve_tells_updates_from_steps():
+    history = [
+        {"epoch": epoch, "updates": epoch, "steps": 40 * epoch, "seconds": {"train": 1.25}, "train": {"loss": None}}
+        for epoch in (1, 2)
+    ]
+    assert report.learning_curve(history) == [
+        {"passes": 1, "updates": 1, "steps": 40, "seconds": 1.25, "train": {"loss": None}},
+        {"passes": 2, "updates": 2, "steps": 80, "seconds": 2.5, "train": {"loss": None}},
+    ]
+
+
 def test_a_run_without_validation_or_epochs():
     assert report.metrics_by_name([{"epoch": 1, "train": {"loss": 2.0}}]) == {"train": {"loss": [2.0]}}
     assert report.metrics_by_name([]) == {}
@@ -44,6 +73,7 @@ def _run(nodes, exact=True, metrics=None):
         "epochs": 2,
         "passes": 2,
         "updates": 40,
+        "steps": 40,
         "ledger": {"rows": 200, "checksum": "1", "exact": exact},
         "rows_per_second": 1234.5,
         "seconds": {"total": 3.21},
@@ -61,6 +91,13 @@ def test_the_summary_is_for_people():
         "test       loss 1.2500",
         "model: runs/mlp/model.keras and runs/mlp/saved_model",
     ]
+
+
+def test_the_summary_tells_steps_from_updates_and_copes_with_null():
+    lost = {"train": {"loss": [1.0, 0.5], "auc": [0.5, None]}, "test": {"loss": None}}
+    lines = list(report.summary({**_run(2, metrics=lost), "steps": 312, "updates": 8}, "o"))
+    assert lines[0] == "batch on 2 nodes: 2 epochs (2 passes), 8 updates (312 steps), 200 rows seen, ledger exact"
+    assert lines[2:4] == ["train      loss 0.5000, auc not finite", "test       loss not finite"]
 
 
 @pytest.mark.parametrize("metrics", [{"test": {}}, {"train": {"loss": [1.0]}, "test": {}}])

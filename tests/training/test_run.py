@@ -20,7 +20,8 @@ from sparksplit.command import Options
 from sparksplit.config import parse
 from sparksplit.errors import NodeFailed, RunError, UsageError
 from tests.nodes import pid_of
-from training import checkpoints
+from training import attempts, checkpoints
+from training.attempts import Attempts
 from training.config import TrainConfig
 from training.run import train
 
@@ -95,6 +96,15 @@ def test_the_tensorflow_transport_gives_the_same_result(spark, digits, tmp_path)
     assert other["sync_bytes_per_node"] > 0
 
 
+@pytest.mark.slow
+def test_the_tensorflow_transport_ends_epochs_of_hundreds_of_updates_with_a_slow_node(spark, digits, tmp_path):
+    """Its sums match by the turn of a loop: loops that are as long as each node's own clock says wait for ever."""
+    slow = Path(__file__).with_name("slow.py")
+    settings = {"nodes": 2, "epochs": 1, "batch_size": 2, "transform": f"{slow}:on_the_chief"}
+    result = run(digits, tmp_path / "run", **settings, transport="tensorflow")
+    assert (result["updates"], result["ledger"]["exact"]) == (650, True)
+
+
 @pytest.mark.parametrize("nodes", [2, 3])
 def test_uneven_and_empty_lanes_end_with_an_exact_ledger(spark, tmp_path, nodes):
     """A node may have no row of some mini-batches, or none at all."""
@@ -128,11 +138,14 @@ def test_resuming_gives_the_same_bits(spark, digits, tmp_path, every, keep, upda
     }  # fmt: skip
     straight = run(digits, tmp_path / "straight", **settings)
     without_end(tmp_path / "straight", tmp_path / "resumed", keep=keep)
+    attempts.note(str(tmp_path / "resumed"), Attempts(restarts=3, seconds=1000.0))
     resumed = run(digits, tmp_path / "resumed", Options(resume=True), **settings)
     assert resumed["resumed"] == [{"update": update, "nodes_before": 2, "nodes": 2}]
     assert resumed["weights"] == straight["weights"]
     assert resumed["metrics"] == straight["metrics"]
     assert resumed["ledger"] == straight["ledger"]
+    assert resumed["restarts"] == 3 and 1000 < resumed["seconds"]["total"] < 2000
+    assert not (tmp_path / "resumed" / "_ATTEMPTS").exists()
     assert len((tmp_path / "resumed" / "metrics.jsonl").read_text().splitlines()) == 2
 
 
@@ -209,7 +222,7 @@ def test_what_a_run_leaves(spark, digits, tmp_path):
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_with_advice(spark, digits, tmp_path):
-    with pytest.raises(RunError, match=r"epoch 1, update \d+: the loss is (nan|inf); a smaller optimizer.learning"):
+    with pytest.raises(RunError, match=r"epoch 1, step \d+: the loss is (nan|inf); a smaller optimizer.learning"):
         run(digits, tmp_path / "run", optimizer={"name": "sgd", "learning_rate": 1e30})
     assert not (tmp_path / "run" / "_SUCCESS").exists()
 
@@ -233,7 +246,7 @@ def test_a_killed_node_is_named_and_the_next_run_works(spark, digits, tmp_path):
     assert run(digits, tmp_path / "next", nodes=2, epochs=1)["ledger"]["exact"] is True
 
 
-def test_a_run_restarts_from_its_last_checkpoint_when_it_may(spark, digits, tmp_path):
+def test_a_run_restarts_from_its_last_checkpoint_when_it_may(spark, digits, tmp_path, capsys):
     from concurrent.futures import ThreadPoolExecutor
 
     settings = {"nodes": 2, "epochs": 12, "transform": f"{MODELS}:slowly", "max_restarts": 1, "optimizer": MOMENTUM}
@@ -250,3 +263,5 @@ def test_a_run_restarts_from_its_last_checkpoint_when_it_may(spark, digits, tmp_
     assert result["weights"] == straight["weights"]
     assert result["metrics"] == straight["metrics"]
     assert result["ledger"] == straight["ledger"]
+    lines = [line.split(":")[0] for line in capsys.readouterr().err.splitlines() if line.startswith("epoch ")]
+    assert lines == [f"epoch {number}/12" for number in range(1, 13)] * 2, "the straight run's are the second half"

@@ -180,3 +180,12 @@ def test_stored_values_become_the_models_input():
     np.testing.assert_array_equal(decoded["x"], fitted.apply("x", x))
     assert decoded["z"].numpy().tolist() == [4.0, 5.0]
     assert label is None
+
+
+@pytest.mark.parametrize("spoilt", [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_noticed(spoilt):
+    model = linear()
+    step = step_of(model, keras.optimizers.SGD(0.1), Alone())
+    assert step.is_finite()
+    model.trainable_variables[0].assign([[1.0], [spoilt], [0.0], [0.0]])
+    assert not step.is_finite()

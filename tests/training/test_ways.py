@@ -198,6 +198,7 @@ def test_a_way_of_ones_own_is_one_small_class(spark, data, tmp_path, nodes):
     ("name", "problem"),
     [
         (f"{OWN}:nothing", "nothing returned NoneType, not a training.ways.Way"),
+        (f"{OWN}:forgetful", "split: its split does not fit the data: ValueError: not every_row, so each lane must be"),
         (f"{OWN}:majority_vot", "has no function 'majority_vot'; did you mean 'majority_vote'?"),
         ("bacth", "must be one of single, batch, epoch, epoch-delayed, local, or a function that returns a way"),
     ],
@@ -224,6 +225,7 @@ def test_a_way_is_what_numpy_says(spark, data, tmp_path, split, reference, nodes
     rounds = -(-EPOCHS // nodes)
     assert result["passes"] == nodes * rounds
     assert result["updates"] == (rounds if split == "epoch-delayed" and nodes > 1 else 7 * rounds)
+    assert result["steps"] == 7 * rounds
     assert result["syncs"] == (result["updates"] if nodes > 1 else 0)
     assert result["ledger"] == {**result["ledger"], "exact": True, "rows": nodes * rounds * ROWS}
 
@@ -236,6 +238,14 @@ def test_rows_that_spark_hands_over_give_the_same_bits(spark, digits, tmp_path, 
     assert (fed["weights"], fed["metrics"], fed["ledger"]) == (read["weights"], read["metrics"], read["ledger"])
     passes = 3 if split == "local" else 4
     assert (fed["passes"], fed["ledger"]["exact"], fed["ledger"]["rows"]) == (passes, True, passes * 1300)
+
+
+def test_rows_that_spark_hands_over_reach_the_owners_that_a_split_of_ones_own_names(spark, digits, tmp_path):
+    settings = {"nodes": 2, "epochs": 2, "optimizer": MOMENTUM}
+    batch = run(digits, tmp_path / "batch", split="batch", **settings)
+    fed = run(digits, tmp_path / "fed", split=f"{OWN}:neighbours", input_mode="spark", **settings)
+    assert (fed["ledger"], fed["updates"]) == (batch["ledger"], batch["updates"])
+    np.testing.assert_allclose(fed["metrics"]["train"]["loss"], batch["metrics"]["train"]["loss"], atol=1e-4)
 
 
 @pytest.mark.slow
@@ -299,8 +309,8 @@ def test_local_goes_on_with_other_nodes_whose_rounds_have_another_length(spark, 
     run(data.path, tmp_path / "straight", nodes=2, **settings)
     without_end(tmp_path / "straight", tmp_path / "resumed", keep=2)
     resumed = run(data.path, tmp_path / "resumed", Options(resume=True), nodes=1, **settings)
-    assert resumed["resumed"] == [{"update": 16, "nodes_before": 2, "nodes": 1, "optimizer": "reset"}]
-    assert resumed["updates"] == 4 * 7
+    assert resumed["resumed"] == [{"update": 2, "nodes_before": 2, "nodes": 1, "optimizer": "reset"}]
+    assert (resumed["updates"], resumed["syncs"], resumed["steps"]) == (2 + 2 * 7, 2, 4 * 7)
     assert resumed["ledger"] == {**resumed["ledger"], "exact": True, "rows": 4 * ROWS}
 
 
@@ -334,7 +344,7 @@ def test_virtual_nodes_are_real_ones(spark, digits, tmp_path, split, more):
             np.testing.assert_allclose(virtual["metrics"][name][key], values, atol=1e-3)
     states = [random_states(tmp_path / name) for name in ("real", "virtual")]
     assert states[0] == states[1] and len(set(states[0])) == 2
-    same = ("nodes", "passes", "updates", "syncs", "sync", "ledger")
+    same = ("nodes", "passes", "updates", "steps", "syncs", "sync", "ledger")
     assert {key: virtual[key] for key in same} == {key: real[key] for key in same}
     assert (virtual["virtual"], real["virtual"]) == (True, False)
     assert virtual["sync_bytes_per_node"] == pytest.approx(real["sync_bytes_per_node"], rel=0.02)

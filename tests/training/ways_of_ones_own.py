@@ -1,5 +1,6 @@
 """A way that sparksplit does not have, as a user would add it; the README shows it."""
 
+import numpy as np
 import tensorflow as tf
 
 from training.ways import Way
@@ -19,6 +20,28 @@ class MajorityVote(StepSync):
 
 def majority_vote():
     return Way(BatchSplit(), MajorityVote)
+
+
+class Neighbours(BatchSplit):
+    """Nodes that own neighbouring lanes."""
+
+    def lanes(self, lanes, rank, nodes):
+        return np.array_split(np.arange(lanes), nodes)[rank]
+
+
+class Forgetful(BatchSplit):
+    """Leaves out the last lane."""
+
+    def lanes(self, lanes, rank, nodes):
+        return super().lanes(lanes - 1, rank, nodes)
+
+
+def neighbours():
+    return Way(Neighbours(), StepSync)
+
+
+def forgetful():
+    return Way(Forgetful(), StepSync)
 
 
 def nothing():

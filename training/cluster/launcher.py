@@ -30,6 +30,8 @@ from training.cluster.wire import ORPHAN, ORPHANED
 OUTPUT_LINES = 30
 STACK_SECONDS = 0.2
 PREFIX = "sparksplit-node-"
+TEMPORARY = "tmp"
+"""Beside a node's own folder: its folder for temporary files."""
 
 
 class NodeEnded(Exception):
@@ -101,7 +103,9 @@ class _Node:
 
     def run(self, start: Start) -> tuple[int, list[str]]:
         """Start the process and wait for its end: the exit status (minus the signal's number), the last lines."""
-        environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, "PYTHONPATH": _python_path()}
+        # What libraries leave behind (TensorFlow's AutoGraph does) goes with the node's folder.
+        temporary = str(Path(start.local_dir).with_name(TEMPORARY))
+        environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, "PYTHONPATH": _python_path(), "TMPDIR": temporary}
         with self._lock:
             if self._killed:
                 return -signal.SIGKILL, []
@@ -197,6 +201,7 @@ def _scratch_folder(rank: int) -> Iterator[str]:
             fcntl.flock(lock, fcntl.LOCK_EX)
             scratch = folder / "scratch"
             scratch.mkdir()
+            (folder / TEMPORARY).mkdir()
             yield str(scratch)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Feeding:
     """Feeds `frame`, or the training split of `data`, to the nodes of a started cluster. A context manager.
 
-    to_all: whether every node gets every row. states: of the nodes, by rank, as their beats bring them; each holds
-    `receiver` once its port is open.
+    owned: by rank, the lanes whose rows the node gets. states: of the nodes, by rank, as their beats bring them; each
+    holds `receiver` once its port is open.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Feeding:
         frame: DataFrame | None,
         cluster: NodeCluster,
         states: Sequence[dict[str, Any]],
-        to_all: bool = False,
+        owned: Sequence[Sequence[int]],
     ) -> None:
         manifest = data.manifest
         layout = Layout.of(manifest)
@@ -46,7 +46,7 @@ class Feeding:
         if ROW_ID not in frame.columns:
             frame = identified(frame, manifest.description)
         token = token_of(cluster.secret.encode())
-        self._job = FeedJob(frame, layout.schema, manifest.lanes, token, layout.row_bytes, to_all, cluster.look_again)
+        self._job = FeedJob(frame, layout.schema, manifest.lanes, token, layout.row_bytes, owned, cluster.look_again)
         self._fed: Fed | None = None
 
     def __enter__(self) -> Feeding:

@@ -34,7 +34,7 @@ EXPLAIN = 3.0
 class Fed:
     """What has been handed over.
 
-    partitions: by node, (partition, rows, checksum). checksum: the ledger's, of all rows.
+    partitions: by node, (partition, rows, checksum). rows, checksum: the ledger's, of what was read.
     """
 
     partitions: list[list[tuple[int, int, int]]]
@@ -43,22 +43,26 @@ class Fed:
     checksum: int
 
     @classmethod
-    def of(cls, partitions: Sequence[Partition], nodes: int, lanes: int, to_all: bool = False) -> Fed:
-        """All partitions together. to_all: every node got every row."""
+    def of(cls, partitions: Sequence[Partition], owned: Sequence[Sequence[int]], lanes: int) -> Fed:
+        """All partitions together. owned: by rank, the lanes whose rows the node was to get.
+
+        Raises RunError where a node has not acknowledged as many rows as were read of its lanes.
+        """
         lane_rows = np.zeros(lanes, np.int64)
         for partition in partitions:
             lane_rows += np.array(partition.lane_rows, np.int64)
         by_node = [
             [(part.number, part.sent[rank].rows, part.sent[rank].checksum) for part in partitions]
-            for rank in range(nodes)
+            for rank in range(len(owned))
         ]
-        rows = [sum(part[1] for part in parts) for parts in by_node]
-        checksums = [sum(part[2] for part in parts) % 2**64 for parts in by_node]
-        read = int(lane_rows.sum())
-        for acknowledged in rows if to_all else [sum(rows)]:
+        for rank, (own, parts) in enumerate(zip(owned, by_node, strict=True)):
+            read, acknowledged = int(lane_rows[list(own)].sum()), sum(part[1] for part in parts)
             if acknowledged != read:
-                raise RunError(f"the hand-off lost rows: {read} were read and {acknowledged} acknowledged")
-        return cls(by_node, lane_rows.tolist(), read, checksums[0] if to_all else sum(checksums) % 2**64)
+                raise RunError(
+                    f"the hand-off lost rows: {read} were read for node {rank}, which has acknowledged {acknowledged}"
+                )
+        checksum = sum(partition.checksum for partition in partitions) % 2**64
+        return cls(by_node, lane_rows.tolist(), int(lane_rows.sum()), checksum)
 
     def to_node(self, rank: int) -> dict[str, Any]:
         """What node `rank` is told, JSON-able."""
@@ -69,7 +73,7 @@ class FeedJob:
     """Feeds the rows of `frame` (row_id, tensors, label) to nodes, once `start` has been called.
 
     schema: of what travels. token: of the nodes' receivers. row_bytes: of one row.
-    to_all: whether every node gets every row. ended: called when `result` has something to say.
+    owned: by rank, the lanes whose rows the node gets. ended: called when `result` has something to say.
     """
 
     def __init__(
@@ -79,16 +83,15 @@ class FeedJob:
         lanes: int,
         token: str,
         row_bytes: int,
-        to_all: bool,
+        owned: Sequence[Sequence[int]],
         ended: Callable[[], None],
     ) -> None:
         self._frame, self._schema, self._lanes, self._token = frame, schema, lanes, token
-        self._row_bytes, self._to_all, self._ended = row_bytes, to_all, ended
+        self._row_bytes, self._owned, self._ended = row_bytes, owned, ended
         self._group = f"sparksplit-feed-{secrets.token_hex(4)}"
         self._thread: threading.Thread | None = None
         self._partitions: list[Partition] | None = None
         self._failure: tuple[float, BaseException] | None = None
-        self._nodes = 0
 
     @property
     def started(self) -> bool:
@@ -97,7 +100,6 @@ class FeedJob:
 
     def start(self, addresses: Sequence[Address]) -> None:
         """Begin to feed the receivers at `addresses`, by rank."""
-        self._nodes = len(addresses)
         self._thread = threading.Thread(target=self._run, args=(list(addresses),), name="feed", daemon=True)
         self._thread.start()
 
@@ -110,7 +112,7 @@ class FeedJob:
             raise RunError(f"feeding failed: {spark_reason(str(error))}") from error
         if self._partitions is None:
             return None
-        return Fed.of(self._partitions, self._nodes, self._lanes, self._to_all)
+        return Fed.of(self._partitions, self._owned, self._lanes)
 
     def close(self) -> None:
         """End the Spark job where it still runs."""
@@ -127,7 +129,7 @@ class FeedJob:
         spark = self._frame.sparkSession
         try:
             spark.sparkContext.setJobGroup(self._group, "sparksplit hand-off", interruptOnCancel=True)
-            sender = Sender(addresses, self._token, self._schema, self._lanes, self._to_all)
+            sender = Sender(addresses, self._token, self._schema, self._lanes, self._owned)
             rows = self._frame.select(*(f"`{name}`" for name in self._schema.names))
             with batch_size(spark, batch_rows(self._row_bytes, BATCH_BYTES)):
                 found = rows.mapInArrow(sender, "facts string").collect()

@@ -48,11 +48,15 @@ class Sent:
 
 @dataclass(frozen=True)
 class Partition:
-    """What the tasks of one partition have handed over. number: the partition's. sent: by node. lane_rows: by lane."""
+    """What the tasks of one partition have handed over.
+
+    number: the partition's. sent: by node. lane_rows, checksum: of the rows that were read, by lane and of all.
+    """
 
     number: int
     sent: list[Sent]
     lane_rows: list[int]
+    checksum: int
 
     def to_json(self) -> str:
         """As text, for the way to the driver."""
@@ -62,21 +66,23 @@ class Partition:
     def from_json(cls, text: str) -> Partition:
         """The reverse of `to_json`."""
         values = json.loads(text)
-        return cls(values["number"], [Sent(**sent) for sent in values["sent"]], values["lane_rows"])
+        return cls(**{**values, "sent": [Sent(**sent) for sent in values["sent"]]})
 
 
 class Sender:
     """A function for `mapInArrow`: sends the rows of its partition, gives back one row of `FACTS`.
 
     addresses: of the nodes' receivers, by rank. token: what they ask for. schema: of what travels; row_id first.
-    to_all: whether every node gets every row, instead of its own lanes'.
+    owned: by rank, the lanes whose rows the node gets, as the run's split gives them; a lane may be of several nodes.
+    lanes: of the data set.
     """
 
     def __init__(
-        self, addresses: Sequence[Address], token: str, schema: pa.Schema, lanes: int, to_all: bool = False
+        self, addresses: Sequence[Address], token: str, schema: pa.Schema, lanes: int, owned: Sequence[Sequence[int]]
     ) -> None:
         self._addresses, self._token, self._schema, self._lanes = list(addresses), token, schema, lanes
-        self._to_all = to_all
+        # Plain lists: what travels to the tasks is data, not a user's own class that they could not import.
+        self._owned = [list(map(int, own)) for own in owned]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -92,24 +98,26 @@ class Sender:
         attempt: unique within the Spark application. RunError where a node cannot be reached, or has other rows of
         this partition from an earlier attempt.
         """
-        nodes = len(self._addresses)
         name = f"{number} {attempt}"
         streams = [_Stream(rank, address, self._token, name) for rank, address in enumerate(self._addresses)]
-        lane_rows = np.zeros(self._lanes, np.int64)
+        owns = np.zeros((len(streams), self._lanes), np.bool_)
+        for rank, own in enumerate(self._owned):
+            owns[rank, own] = True
+        lane_rows, checksum = np.zeros(self._lanes, np.int64), 0
         try:
             for batch in batches:
                 rows = self._checked(batch)
                 ids = row_ids.unsigned(rows.column(ROW_ID).to_numpy())
                 lanes = row_ids.lane_of(ids, self._lanes)
                 lane_rows += np.bincount(lanes, minlength=self._lanes)
-                owners = lanes % nodes
+                checksum = (checksum + row_ids.row_checksum(ids)) % 2**64
                 for rank, stream in enumerate(streams):
-                    own = np.flatnonzero(owners == rank)
-                    if self._to_all or len(own) == len(rows):
+                    taken = np.flatnonzero(owns[rank, lanes])
+                    if len(taken) == len(rows) > 0:
                         stream.write(rows, ids)
-                    elif len(own):
-                        stream.write(rows.take(pa.array(own)), ids[own])
-            return Partition(number, [stream.finish() for stream in streams], lane_rows.tolist())
+                    elif len(taken):
+                        stream.write(rows.take(pa.array(taken)), ids[taken])
+            return Partition(number, [stream.finish() for stream in streams], lane_rows.tolist(), checksum)
         finally:
             for stream in streams:
                 stream.close()

@@ -23,8 +23,8 @@ class Transport(ABC):
 
     bytes_sent: bytes that this node sent so far. seconds: time spent in sums so far; waited: of it, before a
     peer had sent anything.
-    same_graphs: whether all nodes must run the same graphs. in_graphs: whether `sum_tensors` works inside a
-    tf.function; else it is called with eager tensors.
+    same_graphs: whether all nodes must run the same graphs, and loops in them for as many turns. in_graphs: whether
+    `sum_tensors` works inside a tf.function; else it is called with eager tensors.
     """
 
     same_graphs = False
@@ -58,6 +58,10 @@ class Transport(ABC):
     def failure(self) -> BaseException | None:
         """The error of the last exchange inside a tf.function, which TensorFlow hides behind its own."""
         return None
+
+    def cause(self, error: BaseException) -> BaseException | None:
+        """What an error of TensorFlow stands for where an exchange has failed; None where it is what it says."""
+        return self.failure()
 
     @abstractmethod
     def close(self) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sparksplit.errors import RunError
-from training.transport.base import Array, Transport
+from sparksplit.errors import PeerLost, RunError
+from training.transport.base import Array, PeerTimeout, Transport
 
 
 class TensorFlowTransport(Transport):
@@ -39,7 +39,10 @@ class TensorFlowTransport(Transport):
         began = time.perf_counter()
         # Collectives know no unsigned integers; the sum modulo 2^64 has the same bits either way.
         signed = [array.view(np.int64) if array.dtype == np.uint64 else array for array in arrays]
-        sums = self._sum_function([tf.constant(array) for array in signed])
+        try:
+            sums = self._sum_function([tf.constant(array) for array in signed])
+        except tf.errors.OpError as error:
+            raise self.cause(error) or error from None
         self.seconds += time.perf_counter() - began
         return [result.numpy().view(array.dtype) for result, array in zip(sums, arrays, strict=True)]
 
@@ -50,6 +53,15 @@ class TensorFlowTransport(Transport):
     def account(self, calls: int) -> None:
         # What a ring sends: each node passes on every slice twice, but its last.
         self.bytes_sent += calls * self._traced_bytes * 2 * (self.size - 1) // self.size
+
+    def cause(self, error: BaseException) -> BaseException | None:
+        text = " ".join(str(error).split())[:300]
+        if isinstance(error, tf.errors.DeadlineExceededError):
+            return PeerTimeout(f"not every node came to a sum within the time limit: {text}")
+        # One node's error ends the sums of all, in the words and with the number of that error.
+        if isinstance(error, tf.errors.UnavailableError) or "Collective ops is aborted" in text:
+            return PeerLost(f"another node has left the sums: {text}")
+        return None
 
     def close(self) -> None:
         return

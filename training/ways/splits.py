@@ -35,6 +35,24 @@ class Split(Protocol):
         """Rows of the mini-batches that the node's lanes are dealt into."""
 
 
+def owned_by_rank(split: Split, lanes: int, nodes: int) -> list[list[int]]:
+    """By rank, the lanes that the node reads.
+
+    Raises ValueError, in the words of what a split must do, where rows would be left out or be read twice.
+    """
+    owned = [split.lanes(lanes, rank, nodes).tolist() for rank in range(nodes)]
+    for rank, own in enumerate(owned):
+        if own != sorted(set(own)) or (own and not 0 <= own[0] <= own[-1] < lanes):
+            raise ValueError(f"lanes({lanes}, {rank}, {nodes}) must ascend within 0 to {lanes - 1} (is {own})")
+    times = [sum(lane in own for own in map(set, owned)) for lane in range(lanes)]
+    must = nodes if split.every_row else 1
+    for lane, found in enumerate(times):
+        if found != must:
+            every = "every_row" if split.every_row else "not every_row"
+            raise ValueError(f"{every}, so each lane must be of {must} of {nodes} nodes (lane {lane} is of {found})")
+    return owned
+
+
 class BatchSplit:
     """The nodes share every mini-batch: each owns lanes, runs all epochs, and contributes its rows of each."""
 
@@ -50,6 +68,16 @@ class BatchSplit:
 
     def batch_size(self, batch_size: int, nodes: int) -> int:
         return batch_size
+
+
+class SharedLanes(BatchSplit):
+    """Shares every mini-batch as BatchSplit does, between nodes that own the lanes of another split."""
+
+    def __init__(self, other: Split) -> None:
+        self._other = other
+
+    def lanes(self, lanes: int, rank: int, nodes: int) -> npt.NDArray[np.int64]:
+        return self._other.lanes(lanes, rank, nodes)
 
 
 class EpochSplit:

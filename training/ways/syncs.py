@@ -21,7 +21,7 @@ class Sync(Protocol):
     """What happens between the nodes' gradients and their weights.
 
     every_step: whether the nodes exchange at every step, and so hold the same weights and optimizer state after it.
-    every: local updates between two syncs within a round; None where they agree at its end only, or at every step.
+    every: a node's own steps between two syncs within a round; None where they agree at its end only, or at every step.
     """
 
     every_step: bool

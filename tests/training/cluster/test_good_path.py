@@ -31,6 +31,7 @@ def test_results_come_by_rank(spark: SparkSession, nodes: int) -> None:
         assert result["host"] == "127.0.0.1"
         assert result["heavy"] == []
         assert result["log_level"] == "2"
+        assert Path(result["temporary"]).parent == Path(result["local_dir"]).parent
         assert not Path(result["local_dir"]).parent.exists()
         assert not psutil.pid_exists(result["pid"])
 

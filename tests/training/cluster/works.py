@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ def greet(member: Member) -> dict[str, Any]:
         "host": member.host,
         "tf_config": member.tf_config,
         "local_dir": member.local_dir,
+        "temporary": tempfile.gettempdir(),
         "pid": os.getpid(),
         "heavy": [name for name in ("tensorflow", "pyspark") if name in sys.modules],
         "log_level": os.environ["TF_CPP_MIN_LOG_LEVEL"],

@@ -12,6 +12,7 @@ from sparksplit.errors import NodeFailed
 from tests.disks import small_disk
 from training.cluster import NodeCluster
 from training.handoff.feeding import Feeding
+from training.ways.splits import BatchSplit, owned_by_rank
 
 pytestmark = pytest.mark.cluster
 
@@ -33,7 +34,8 @@ def test_nodes_that_end_before_the_feed_end_the_spark_job_too(spark, digits):
         spark, 2, "tests.training.handoff.works:leave", payload, on_state=states.__setitem__, spare=1
     ) as cluster:
         cluster.start()
-        with Feeding(spark, data, rows.mapInArrow(endlessly, rows.schema), cluster, states) as feeding:
+        owned = owned_by_rank(BatchSplit(), data.manifest.lanes, 2)
+        with Feeding(spark, data, rows.mapInArrow(endlessly, rows.schema), cluster, states, owned) as feeding:
             results = cluster.run(feeding.go_on)
             ended = time.monotonic()
         took = time.monotonic() - ended

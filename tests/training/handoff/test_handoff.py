@@ -14,11 +14,11 @@ from hdfs_io.arrays import from_arrays
 from hdfs_io.lane_files import Layout
 from sparksplit.errors import InputError, RunError
 from tests.disks import small_disk
-from training import order
 from training.handoff.job import Fed
 from training.handoff.receiver import Receiver
-from training.handoff.sender import Sender
+from training.handoff.sender import Partition, Sender, Sent
 from training.handoff.spool import Spool
+from training.ways.splits import BatchSplit, EpochSplit, owned_by_rank
 
 ROWS, LANES = 500, 7
 
@@ -57,23 +57,32 @@ def receivers(tmp_path, schema):
         receiver.close()
 
 
-def sender_to(receivers, schema, token="token"):
-    return Sender([receiver.address for receiver in receivers], token, schema, LANES)
+class Contiguous(BatchSplit):
+    """A split of one's own, whose nodes own neighbouring lanes."""
+
+    def lanes(self, lanes, rank, nodes):
+        return np.array_split(np.arange(lanes), nodes)[rank]
 
 
-def spool_of(data, receiver, fed, rank, nodes):
-    own = order.owned_lanes(LANES, rank, nodes)
+def sender_to(receivers, schema, token="token", split=BatchSplit()):  # noqa: B008
+    owned = owned_by_rank(split, LANES, len(receivers))
+    return Sender([receiver.address for receiver in receivers], token, schema, LANES, owned)
+
+
+def spool_of(data, receiver, fed, rank, own):
     manifest = data.manifest
     return Spool(receiver.finish(fed.partitions[rank]), manifest.description, fed.lane_rows, own, manifest.block_rows)
 
 
+@pytest.mark.parametrize("split", [BatchSplit(), Contiguous(), EpochSplit()])
 @pytest.mark.parametrize("nodes", [1, 2, 3])
 def test_uneven_and_empty_partitions_become_the_blocks_of_the_prepared_data_set(
-    data, schema, batches, receivers, nodes
+    data, schema, batches, receivers, nodes, split
 ):
-    """A partition that was sent twice counts once, and one that was cut does not count."""
+    """A partition that was sent twice counts once, and one that was cut does not count. Lanes are the split's."""
     ends = receivers(nodes)
-    sender = sender_to(ends, schema)
+    sender = sender_to(ends, schema, split=split)
+    owned = owned_by_rank(split, LANES, nodes)
     parts = [batches[:5], [], batches[5:6], batches[6:]]
     partitions = [sender.send(part, number, 10 + number) for number, part in enumerate(parts)]
     assert sender.send(parts[0], 0, 99) == partitions[0]
@@ -84,22 +93,22 @@ def test_uneven_and_empty_partitions_become_the_blocks_of_the_prepared_data_set(
 
     with pytest.raises(OSError, match="the task was ended"):
         sender.send(cut(), 0, 100)
-    fed = Fed.of(partitions, nodes, LANES)
-    split = data.manifest.splits["train"]
-    assert (fed.rows, fed.checksum, fed.lane_rows) == (ROWS, split.checksum, split.lane_rows)
+    fed = Fed.of(partitions, owned, LANES)
+    rows = data.manifest.splits["train"]
+    assert (fed.rows, fed.checksum, fed.lane_rows) == (ROWS, rows.checksum, rows.lane_rows)
     for rank in range(nodes):
-        spool = spool_of(data, ends[rank], fed, rank, nodes)
+        spool = spool_of(data, ends[rank], fed, rank, owned[rank])
         reader = data.split("train").reader()
-        for lane in order.owned_lanes(LANES, rank, nodes):
-            for number in range(data.manifest.blocks("train", int(lane))):
-                expected, found = reader.read(int(lane), number), spool.read(int(lane), number)
+        for lane in owned[rank]:
+            for number in range(data.manifest.blocks("train", lane)):
+                expected, found = reader.read(lane, number), spool.read(lane, number)
                 assert found.row_ids.tobytes() == expected.row_ids.tobytes()
                 assert found.label.tobytes() == expected.label.tobytes()
                 for name in ("x", "z"):
                     assert found.tensors[name].shape == expected.tensors[name].shape
                     assert found.tensors[name].tobytes() == expected.tensors[name].tobytes()
             with pytest.raises(IndexError):
-                spool.read(int(lane), data.manifest.blocks("train", int(lane)))
+                spool.read(lane, data.manifest.blocks("train", lane))
         spool.end()
         reader.close()
 
@@ -149,7 +158,7 @@ def test_an_encrypted_hand_off_serves_those_who_trust_its_certificate(data, sche
         plain = replace(receiver.address, certificate=None)
         for address in (stranger, plain):
             with pytest.raises(RunError, match=f"hand-off to node 0 at {host}:"):
-                Sender([address], "token", schema, LANES).send(batches, 1, 1)
+                Sender([address], "token", schema, LANES, [range(LANES)]).send(batches, 1, 1)
         assert receiver.rows == sent[0].rows
     finally:
         receiver.close()
@@ -200,6 +209,21 @@ def test_rows_that_are_missing_at_the_end_are_noticed(data, schema, batches, rec
 def test_a_row_id_that_occurs_twice_is_named(data, schema, batches, receivers):
     (receiver,) = receivers(1)
     partition = sender_to([receiver], schema).send([*batches, batches[0].slice(0, 1)], 0, 1)
-    fed = Fed.of([partition], 1, LANES)
+    fed = Fed.of([partition], [range(LANES)], LANES)
     with pytest.raises(InputError, match=f"row_id {batches[0].column('row_id')[0].as_py()} twice"):
-        spool_of(data, receiver, fed, 0, 1)
+        spool_of(data, receiver, fed, 0, range(LANES))
+
+
+def test_rows_that_a_node_has_not_acknowledged_are_noticed():
+    """Three lanes, of which node 0 owns the first two."""
+    partition = Partition(0, [Sent(5, 1), Sent(4, 2)], [3, 2, 4], 3)
+    fed = Fed.of([partition, replace(partition, number=1)], [[0, 1], [2]], 3)
+    assert (fed.rows, fed.checksum, fed.partitions[1]) == (18, 6, [(0, 4, 2), (1, 4, 2)])
+    # Together there are as many rows as were read, and yet both nodes would train on the wrong ones.
+    with pytest.raises(RunError, match=r"3 were read for node 0, which has acknowledged 5"):
+        Fed.of([partition], [[0], [1, 2]], 3)
+
+
+def test_what_a_task_gives_back_survives_the_way_to_the_driver():
+    partition = Partition(7, [Sent(5, 2**64 - 1)], [3, 2], 11)
+    assert Partition.from_json(partition.to_json()) == partition

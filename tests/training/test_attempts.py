@@ -1,0 +1,48 @@
+"""What a run's attempts have cost, over restarts and resumes."""
+
+from dataclasses import asdict
+
+import pytest
+
+from hdfs_io import filesystem
+from training import attempts
+from training.attempts import Attempts
+from training.checkpoints import Progress
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """The path of one that was written after three epochs and 20 seconds."""
+    progress = Progress("", 1, seconds=20.0, history=[{"epoch": epoch} for epoch in (1, 2, 3)])
+    path = tmp_path / "checkpoints" / "update-000000009"
+    filesystem.write_json(str(path / "checkpoint.json"), {"format_version": 2, **asdict(progress)})
+    return str(path)
+
+
+def test_a_run_that_goes_on_counts_on(tmp_path, checkpoint):
+    attempts.note(str(tmp_path), Attempts(2, 30.5))
+    assert attempts.before(str(tmp_path), checkpoint) == (Attempts(2, 30.5), 3)
+
+
+def test_a_finished_run_leaves_none(tmp_path):
+    attempts.note(str(tmp_path), Attempts(2, 30.5))
+    attempts.forget(str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_driver_could_not_note_the_checkpoint_knows(tmp_path, checkpoint):
+    attempts.note(str(tmp_path), Attempts(1, 0.5))
+    assert attempts.before(str(tmp_path), checkpoint) == (Attempts(1, 20.0), 3)
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", '{"restarts": 1}', '{"restarts": "x", "seconds": 1}'])
+def test_figures_that_are_lost_stop_nobody(tmp_path, checkpoint, text):
+    if text is not None:
+        (tmp_path / "_ATTEMPTS").write_text(text)
+    assert attempts.before(str(tmp_path), checkpoint) == (Attempts(0, 20.0), 3)
+
+
+def test_a_damaged_checkpoint_is_left_to_who_reads_it(tmp_path, checkpoint):
+    attempts.note(str(tmp_path), Attempts(1, 0.5))
+    filesystem.write_bytes(f"{checkpoint}/checkpoint.json", b"{")
+    assert attempts.before(str(tmp_path), checkpoint) == (Attempts(1, 0.5), 0)

@@ -1,0 +1,223 @@
+"""The loop's states without Spark or TensorFlow: what counts as what, where it saves, and how it goes on and ends."""
+
+import json
+import sys
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sparksplit.errors import RunError
+from tests.nodes import in_threads
+from tests.training.stand_ins import Counting, Member, Rows, Together
+from training import loop as loops
+from training import report
+from training.checkpoints import Progress
+from training.feed import Feed
+from training.loop import Hooks, Loop
+from training.transport import Alone
+
+LANES = (9, 3, 0, 12, 7, 6)
+BATCH = 5
+PER_EPOCH = 8
+
+
+class Node:
+    """One node that owns every `size`-th lane and shares mini-batches; `run` gives what it has made of them."""
+
+    def __init__(self, transport=None, step=None, epochs=2, every=None, sync_every=None, progress=None, **feed):
+        self.transport, self.step = transport or Alone(), step or Counting()
+        rank, size = self.transport.rank, self.transport.size
+        self.saved, self.histories = [], []
+        self.member = Member(rank, size)
+        self.feed = Feed(Rows(LANES), np.arange(rank, len(LANES), size), batch_size=BATCH, **feed)
+        progress = progress or Progress("", size)
+        done = len(progress.history)
+        self.loop = Loop(
+            self.step,
+            self.feed,
+            Feed(Rows([4, 0]), np.array([rank]) if rank < 2 else np.array([], np.int64), batch_size=4, shuffled=False),
+            self.transport,
+            self.member,
+            Hooks(self.saved.append, lambda history: self.histories.append(list(history))),
+            epochs=[range(done, epochs)] * size,
+            every=every,
+            sync=SimpleNamespace(every_step=sync_every is None, every=sync_every),
+            first=0,
+            steps=lambda: PER_EPOCH,
+            progress=progress,
+            began=time.perf_counter(),
+            seconds_before=100.0,
+        )
+
+    def run(self):
+        try:
+            return self.loop.run()
+        finally:
+            self.feed.close()
+
+
+def without_times(progress):
+    history = [
+        {key: record[key] for key in record if key not in ("seconds", "rows_per_second")} for record in progress.history
+    ]
+    return {**vars(progress), "history": history, "seconds": None, "sync_bytes": None}
+
+
+def test_it_needs_no_tensorflow():
+    """In a fresh interpreter, since other tests of this one import it."""
+    import subprocess
+
+    code = "import sys, training.loop, training.worker; print('tensorflow' in sys.modules, 'pyspark' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["False", "False"]
+
+
+def test_an_epoch_is_recorded_once_and_saved_at_its_end():
+    node = Node()
+    end = node.run()
+    assert (end.update, end.step, end.syncs) == (2 * PER_EPOCH, 2 * PER_EPOCH, 0)
+    assert [(record["epoch"], record["updates"], record["steps"], record["rows"]) for record in end.history] == [
+        (1, 8, 8, 37), (2, 16, 16, 37),
+    ]  # fmt: skip
+    assert end.history[0]["train"] == {"loss": 1.0, "accuracy": 0.5}
+    assert end.history[0]["validation"] == {"loss": 2.0, "accuracy": 0.25}
+    assert [progress.step for progress in node.saved] == [8, 16]
+    assert [len(history) for history in node.histories] == [1, 2]
+    assert node.member.phases == ["validation", "checkpoint"] * 2
+    assert end.ledger == node.saved[1].ledger and [entry[0] for entry in end.ledger.values()] == [37, 37]
+    assert end.seconds >= 100.0
+    assert {"steps": 16} in node.member.states
+
+
+@pytest.mark.parametrize("every", [1, 3, 8, 11])
+def test_from_each_of_its_checkpoints_a_run_ends_alike(every):
+    """Within an epoch, at its end, and where a checkpoint does not fall on it."""
+    straight = Node(every=every, epochs=3)
+    end = straight.run()
+    assert [progress.step for progress in straight.saved] == list(range(every, 3 * PER_EPOCH + 1, every))
+    for saved in straight.saved:
+        again = Node(every=every, epochs=3, progress=Progress(**json.loads(json.dumps(vars(saved)))))
+        assert without_times(again.run()) == without_times(end)
+        assert [progress.step for progress in again.saved] == [
+            progress.step for progress in straight.saved if progress.step > saved.step
+        ]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("sync_every", [None, 3, 8, 100])
+def test_an_update_is_a_change_that_all_nodes_share(size, sync_every):
+    """Each step where they agree at every step, or there is one node; else each sync. Steps are those of the nodes."""
+
+    def work(rank, gather):
+        transport = Together(rank, size, gather) if size > 1 else Alone()
+        node = Node(transport, sync_every=sync_every)
+        return node.run(), node.step
+
+    nodes = in_threads(size, work)
+    syncs = {None: PER_EPOCH, 3: 3, 8: 1, 100: 1}[sync_every]
+    updates = PER_EPOCH if size == 1 else syncs
+    for end, step in nodes:
+        assert [(record["updates"], record["steps"]) for record in end.history] == [(updates, 8), (2 * updates, 16)]
+        assert (end.update, end.step, end.syncs) == (2 * updates, 16, 0 if size == 1 else 2 * syncs)
+        if sync_every:
+            assert len(step.weighed) == 2 * syncs
+            curve = report.learning_curve(end.history)
+            assert [(point["updates"], point["steps"]) for point in curve] == [(updates, 8), (2 * updates, 16)]
+    assert sum(sum(step.weighed) for _, step in nodes) == 2 * sum(LANES)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_chunks_are_alike_on_all_nodes_where_sums_match_by_the_turn_of_a_loop(size, monkeypatch):
+    """One node is so slow that its own clock would have it make shorter chunks; one has fewer rows than the other."""
+    monkeypatch.setattr(loops, "_CHUNK_SECONDS", 0.004)
+
+    def slowed(rank):
+        def losses(chunk):
+            time.sleep(0.002 * chunk.updates if rank == 0 else 0)
+            return np.ones(chunk.updates)
+
+        return losses
+
+    def work(rank, gather):
+        everyone = [np.arange(other, len(LANES), size) for other in range(size)]
+        node = Node(Together(rank, size, gather, same_graphs=True), Counting(slowed(rank)), 3, everyone=everyone)
+        node.run()
+        return node.step.chunks
+
+    first, *others = in_threads(size, work)
+    assert sum(updates for _, updates in first) == 3 * PER_EPOCH
+    assert all(chunks == first for chunks in others)
+    assert max(updates for _, updates in first) > 1, "the clock does say something"
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    lane_rows=st.lists(st.integers(0, 30), min_size=4, max_size=9),
+    size=st.integers(2, 4),
+    batch_size=st.integers(1, 20),
+    chunk_bytes=st.integers(1, 600),
+    lengths=st.lists(st.integers(1, 9), min_size=1, max_size=5),
+    contiguous=st.booleans(),
+)
+@example(lane_rows=[5, 9, 5, 5, 5, 9], size=4, batch_size=3, chunk_bytes=600, lengths=[9], contiguous=False)
+def test_a_feed_ends_chunks_where_every_node_does(lane_rows, size, batch_size, chunk_bytes, lengths, contiguous):
+    """Whatever lanes the nodes own, and whichever lengths they agree on while they go."""
+    lanes = np.arange(len(lane_rows))
+    everyone = np.array_split(lanes, size) if contiguous else [lanes[rank::size] for rank in range(size)]
+
+    def ends(own):
+        feed = Feed(Rows(lane_rows), own, batch_size=batch_size, chunk_bytes=chunk_bytes, window=1, everyone=everyone)
+        found = []
+        for place, chunk in enumerate(feed.epoch(0)):
+            found.append(chunk.first + chunk.updates)
+            feed.max_updates = lengths[place % len(lengths)]
+        feed.close()
+        return found
+
+    first, *others = [ends(own) for own in everyone]
+    assert all(found == first for found in others)
+    assert (first[-1] if first else 0) == -(-sum(lane_rows) // batch_size)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_a_metric_that_is_no_finite_number_is_null_and_ends_nothing(value):
+    evaluation = SimpleNamespace(loss=value, metrics={"recall": value, "accuracy": 0.5}, rows=3)
+    end = Node(step=Counting(metrics={"accuracy": value}, evaluation=evaluation)).run()
+    for record in json.loads(json.dumps(end.history, allow_nan=False)):
+        assert record["train"] == {"loss": 1.0, "accuracy": None}
+        assert record["validation"] == {"loss": None, "recall": None, "accuracy": 0.5}
+    assert Node(progress=end, epochs=3).run().history[:2] == end.history
+
+
+def test_a_training_loss_that_is_no_number_ends_the_run_before_it_is_saved():
+    def losses(chunk):
+        return np.where(np.arange(chunk.first, chunk.first + chunk.updates) == 2, np.nan, 1.0)
+
+    node = Node(step=Counting(losses), every=1)
+    with pytest.raises(RunError, match=r"epoch 1, step 3: the loss is nan; a smaller optimizer.learning_rate may help"):
+        node.run()
+    assert [progress.step for progress in node.saved] == [1, 2]
+
+
+def test_weights_that_the_last_update_has_spoilt_are_not_saved():
+    node = Node(step=Counting(finite=False))
+    with pytest.raises(RunError, match=r"epoch 1, step 8: the loss is no number from here on, since weights are not"):
+        node.run()
+    assert (node.saved, node.histories) == ([], [])
+
+
+def test_it_stops_when_the_driver_says_so():
+    node = Node(every=1)
+
+    def losses(chunk):
+        node.member.stopping.set()
+        return np.ones(chunk.updates)
+
+    node.step._losses = losses
+    with pytest.raises(RunError, match="stopped by the driver"):
+        node.run()
+    assert node.saved == []

@@ -1,0 +1,175 @@
+"""A node's training over its stretches, and what it tells of it, without Spark or TensorFlow."""
+
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from sparksplit.config import parse
+from sparksplit.errors import ConfigError, RunError
+from tests.nodes import in_threads
+from tests.training.stand_ins import Counting, Member, Rows, Together
+from training.checkpoints import Progress
+from training.config import TrainConfig
+from training.ledger import Entry, Ledger
+from training.transport import Alone
+from training.ways import WAYS
+from training.worker import Worker
+
+LANES = (9, 3, 0, 12, 7, 6)
+ROWS, BATCH, EPOCHS = sum(LANES), 6, 4
+
+
+def process_of(member, way, rows, **keys):
+    """The stand-in for training.process.Process: a data set in memory, a model of one weight, a step that counts."""
+    config = parse(
+        TrainConfig,
+        {"data": "d", "output": "o", "split": way, "nodes": member.size, "batch_size": BATCH, "epochs": EPOCHS, **keys},
+    )
+    splits = {
+        "train": SimpleNamespace(rows=ROWS),
+        "validation": SimpleNamespace(rows=0),
+        "test": SimpleNamespace(rows=5),
+    }
+    manifest = SimpleNamespace(lanes=len(LANES), splits=splits)
+    weight = SimpleNamespace(numpy=lambda: np.zeros(3, np.float32))
+    return SimpleNamespace(
+        config=config,
+        run="nowhere",
+        member=member,
+        model=SimpleNamespace(trainable_variables=[weight], non_trainable_variables=[], variables=[weight]),
+        optimizer=SimpleNamespace(variables=[]),
+        way=WAYS[way],
+        data=SimpleNamespace(manifest=manifest, split=lambda name: Rows([1, 4, 0, 0, 0, 0])),
+        step=lambda sync, transport: Counting(),
+        random_states=list,
+        transform=lambda: None,
+        warmed_up=None,
+    )
+
+
+def trained(way, size, progress=None, **keys):
+    """(result, worker) of each node."""
+
+    def work(rank, gather):
+        member = Member(rank, size, gather)
+        worker = Worker(
+            process_of(member, way, LANES, **keys), member, Together(rank, size, gather) if size > 1 else Alone()
+        )
+        # Without TensorFlow's variables there is nothing to average: Counting.agree stands for it.
+        for name in ("begin", "agree"):
+            setattr(worker._sync, name, lambda *_: None)
+        worker.begin()
+        if progress is not None:
+            worker._progress = progress
+        return worker.train(Rows(LANES), {}, time.perf_counter()), worker
+
+    return in_threads(size, work)
+
+
+def expected(way, size, every, after):
+    """(updates, steps, syncs, passes) as the design's table of ways has them."""
+    per_pass = -(-ROWS // BATCH)
+    if way in ("single", "batch"):
+        steps = updates = EPOCHS * per_pass
+        passes = EPOCHS
+    elif way in ("epoch", "epoch-delayed"):
+        rounds = -(-EPOCHS // size)
+        passes, steps = size * rounds, rounds * per_pass
+        updates = steps if way == "epoch" else rounds
+    else:
+        own = max(1, BATCH // size)
+        longest = max(-(-sum(LANES[rank::size]) // own) for rank in range(size))
+        before = -(-after // per_pass)
+        passes, steps = EPOCHS, before * per_pass + (EPOCHS - before) * longest
+        updates = before * per_pass + (EPOCHS - before) * -(-longest // every)
+    return (updates, steps, updates, passes) if size > 1 else (steps, steps, 0, passes)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("way", "sync"),
+    [
+        ("single", {}),
+        ("batch", {}),
+        ("epoch", {}),
+        ("epoch-delayed", {}),
+        ("local", {"every": 4}),
+        ("local", {"every": 5, "after": 9}),
+    ],
+)
+def test_updates_steps_syncs_and_passes_are_those_of_the_ways_table(way, sync, size):
+    """All records agree: the result, its history, and what the driver's progress shows."""
+    if way == "single" and size > 1:
+        with pytest.raises(ConfigError, match="nodes must be 1"):
+            trained(way, size)
+        return
+    for result, worker in trained(way, size, **({"sync": sync} if sync else {})):
+        updates, steps, syncs, passes = expected(way, size, sync.get("every"), sync.get("after", 0))
+        assert (result["updates"], result["steps"], result["syncs"], result["passes"]) == (
+            updates,
+            steps,
+            syncs,
+            passes,
+        )
+        last = result["history"][-1]
+        assert (last["updates"], last["steps"], last["epoch"]) == (updates, steps, passes)
+        shown = [state for state in worker._member.states if "steps" in state or "update" in state]
+        assert [state["steps"] for state in shown if "steps" in state][-1] == steps
+        assert [state["update"] for state in shown if "update" in state][-1] <= steps
+        assert Ledger.from_json(result["ledger"]).exact(range(passes), entry_of_all())
+        assert result["test"] == {"loss": 2.0, "accuracy": 0.25}
+        assert result["own_rows"] <= passes * ROWS
+
+
+def entry_of_all():
+    from hdfs_io.row_ids import row_checksum
+
+    ids = np.concatenate([np.arange(rows) + 1000 * lane for lane, rows in enumerate(LANES)]).astype(np.uint64)
+    return Entry(ROWS, row_checksum(ids))
+
+
+def test_another_number_of_nodes_counts_its_updates_on():
+    """`local`: two nodes have made six of four epochs' syncs; one goes on, whose every step is an update."""
+    first, _ = trained("local", 2, sync={"every": 4}, epochs=2)[0]
+    progress = Progress(
+        "", 1, update=first["updates"], step=first["steps"], syncs=first["syncs"], ledger=first["ledger"],
+        history=first["history"], resumed=[{"update": first["updates"], "nodes_before": 2, "nodes": 1}],
+    )  # fmt: skip
+    [(result, _)] = trained("local", 1, progress, sync={"every": 4})
+    own = -(-ROWS // BATCH)
+    assert (result["updates"], result["syncs"]) == (first["updates"] + 2 * own, first["syncs"])
+    assert result["steps"] == 4 * own
+    assert Ledger.from_json(result["ledger"]).exact(range(EPOCHS), entry_of_all())
+
+
+def test_within_a_round_of_epochs_the_nodes_must_be_those_of_before():
+    progress = Progress("", 3, update=3, step=3, resumed=[{"update": 3, "nodes_before": 2, "nodes": 3}])
+    with pytest.raises(ConfigError, match=r"must be 2 \(is 3\): the checkpoint lies within a round of 2 epochs"):
+        trained("epoch", 3, progress)
+
+
+def test_a_test_loss_that_is_no_finite_number_is_null():
+    evaluation = SimpleNamespace(loss=float("inf"), metrics={"accuracy": float("nan")}, rows=3)
+
+    def work(rank, gather):
+        member = Member(rank, 1, gather)
+        process = process_of(member, "single", LANES)
+        process.step = lambda sync, transport: Counting(evaluation=evaluation)
+        worker = Worker(process, member, Alone())
+        worker.begin()
+        return worker.train(Rows(LANES), {}, time.perf_counter())
+
+    assert in_threads(1, work)[0]["test"] == {"loss": None, "accuracy": None}
+
+
+def test_weights_that_differ_end_the_run():
+    def work(rank, gather):
+        member = Member(rank, 2, gather)
+        process = process_of(member, "batch", LANES)
+        process.model.trainable_variables = [SimpleNamespace(numpy=lambda: np.full(3, rank))]
+        Worker(process, member, Together(rank, 2, gather)).begin()
+
+    with pytest.raises(RunError, match=r"the nodes' weights differ before training: \w{16}, \w{16} by rank"):
+        in_threads(2, work)
