@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from hdfs_io import filesystem
+from hdfs_io.publish import Output
 from sparksplit.config import Source, parse
 from training.cluster import Member
 from training.config import TrainConfig
@@ -18,8 +19,8 @@ from training.worker import Worker
 def work(member: Member) -> dict[str, Any]:
     """Train as one node of the run that `member.payload` describes; the result, for the driver.
 
-    payload: config (of TrainConfig), source (its places), run (the output folder), sources (users' files by key),
-    config_hash, owner (of the output), checkpoint (a path or None), threads.
+    payload: config (of TrainConfig), source (its places), run (the folder to fill), output (what it is to become),
+    owner (of that), sources (users' files by key), config_hash, checkpoint (a path or None), threads.
     """
     began = time.perf_counter()
     with member.phase("start"):
@@ -97,16 +98,17 @@ def connect(member: Member, config: TrainConfig) -> Transport:
 
 
 def payload(
-    config: TrainConfig, source: Source, run: str, sources: dict[str, str], config_hash: str, owner: str, threads: int
+    config: TrainConfig, source: Source, output: Output, sources: dict[str, str], config_hash: str, threads: int
 ) -> dict[str, Any]:
     """What `work` needs, JSON-able; the checkpoint is added per attempt."""
     return {
         "config": {**config.model_dump(mode="json"), "data": filesystem.absolute(config.data)},
         "source": source.to_json(),
-        "run": run,
+        "run": output.folder,
+        "output": output.path,
+        "owner": output.owner,
         "sources": sources,
         "config_hash": config_hash,
-        "owner": owner,
         "threads": threads,
         "checkpoint": None,
     }

@@ -45,6 +45,12 @@ class FileSystemSuite:
         assert filesystem.is_folder(f"{root}/a/b") and not filesystem.is_file(f"{root}/a/b")
         assert filesystem.is_file(f"{root}/a/b/file") and not filesystem.is_folder(f"{root}/a/b/file")
         assert filesystem.size(f"{root}/a/b/file") == 5
+        written = filesystem.modified(f"{root}/a/b/file")
+        filesystem.write_bytes(f"{root}/a/b/later", b"")
+        later = filesystem.modified(f"{root}/a/b/later")
+        assert written is not None and later is not None and 0 <= later - written < 600
+        filesystem.remove(f"{root}/a/b/later")
+        assert filesystem.modified(f"{root}/a/b/later") is None
         assert filesystem.listing(f"{root}/a") == {"b": None, "empty": None}
         assert filesystem.listing(f"{root}/a/b") == {"file": 5}
         with pytest.raises(InputError, match="is a folder"):
