@@ -25,6 +25,8 @@ from sparksplit.progress import say
 RENEW_SECONDS = 10.0
 EXPIRE_SECONDS = 60.0
 """A lease that was not renewed for so long is its owner's no more."""
+WATCH_SECONDS = 15.0
+"""For so long at least it is watched: a machine that slept, or a NameNode that was away, let it grow old."""
 _LOOK_SECONDS = 0.5
 
 log = logging.getLogger(__name__)
@@ -109,9 +111,9 @@ class Lease:
         if found.here:
             raise in_use(self.path, found)
         age = _age(self.file)
-        if age is None or age >= EXPIRE_SECONDS:
+        if age is None:
             return
-        patience = EXPIRE_SECONDS - age
+        patience = max(EXPIRE_SECONDS - age, WATCH_SECONDS)
         say(f"{self.path}: is being filled by {found}; waiting up to {patience:.0f} s to see whether that still runs")
         end = self._clock() + patience
         while (left := end - self._clock()) > 0:
