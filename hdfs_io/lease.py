@@ -97,7 +97,7 @@ class Lease:
         """Take the lease. Raises OutputInUse where another holds it; where that is not clear, this waits to see.
 
         Two that begin within the same moment may both come through: the one that wrote last holds it, and the other
-        finds out by `held` before it touches anything.
+        finds out by `tell`, before it touches anything.
         """
         found = read(self.file)
         if found is not None and not found.gone:
@@ -129,11 +129,16 @@ class Lease:
         return is_owner(self.path, self.holder.owner)
 
     def tell(self, application_id: str | None) -> None:
-        """Add the id of the Spark application to what others are told."""
+        """Add the id of the Spark application, once it is there, to what others are told.
+
+        Raises OutputInUse where another holds the lease by now.
+        """
+        found = read(self.file)
+        if found is not None and found.owner != self.holder.owner:
+            raise in_use(self.path, found)
         with self._lock:
             self.holder = replace(self.holder, application_id=application_id)
-        if self.held():
-            self._write()
+        self._write()
 
     def release(self) -> None:
         """Give the lease back; no error where that fails, since it expires."""

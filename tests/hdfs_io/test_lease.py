@@ -64,6 +64,17 @@ def test_taken_held_and_given_back(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_of_two_that_began_in_the_same_moment_the_last_one_holds_it(tmp_path: Path) -> None:
+    first, second = mine(tmp_path), mine(tmp_path)
+    first.acquire()
+    second._write()
+    with pytest.raises(OutputInUse):
+        first.tell("application_1")
+    second.tell("application_2")
+    first.release()
+    assert second.held()
+
+
 def test_one_that_is_renewed_is_alive(tmp_path: Path) -> None:
     file = tmp_path / ".out.owner"
     time = Time(at7=lambda: write(file, replace(ELSEWHERE, renewed=6)))

@@ -350,6 +350,21 @@ class TestBeforeSparkStarts:
             assert f"{tmp_path}/out: exists and is not an output of sparksplit" in capsys.readouterr().err
         assert (tmp_path / "out" / "thesis").read_text() == "x"
 
+    @pytest.mark.parametrize("options", [(), ("--overwrite",)])
+    def test_an_output_that_is_or_lies_in_what_is_read(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+    ) -> None:
+        folder = write_folder(tmp_path / "raw", digits(9), digits(9))
+        before = sorted(folder.rglob("*"))
+        for output, message in (
+            (folder, "raw: exists and is not an output of sparksplit; choose another folder"),
+            (folder / "prepared", f"raw/prepared: lies within what the command reads (input.path: {folder}); choose"),
+            (tmp_path, f"{tmp_path}: exists and is not an output of sparksplit; choose another folder"),
+        ):
+            assert run(tmp_path, f"input.path={folder}", f"output={output}", options=options) == 2
+            assert message in capsys.readouterr().err
+        assert sorted(folder.rglob("*")) == before
+
 
 @pytest.mark.parametrize("name", ["preprocess-mnist", "preprocess-mnist-csv", "preprocess-text"])
 def test_shipped_configurations_are_valid(name: str) -> None:
