@@ -110,10 +110,10 @@ class Lease:
         """Return when the lease of `found` has ended. Raises OutputInUse where it does not."""
         if found.here:
             raise in_use(self.path, found)
-        age = _age(self.file)
-        if age is None:
+        old = age(self.file)
+        if old is None:
             return
-        patience = max(EXPIRE_SECONDS - age, WATCH_SECONDS)
+        patience = max(EXPIRE_SECONDS - old, WATCH_SECONDS)
         say(f"{self.path}: is being filled by {found}; waiting up to {patience:.0f} s to see whether that still runs")
         end = self._clock() + patience
         while (left := end - self._clock()) > 0:
@@ -198,7 +198,7 @@ def in_use(path: str, holder: Holder) -> OutputInUse:
     return OutputInUse(f"{path}: is being filled by {holder}; wait for its end, or end it")
 
 
-def _age(file: str) -> float | None:
+def age(file: str) -> float | None:
     """Seconds since `file` was written, by its file system's clock; None where it is not there any more."""
     probe = f"{file}.{uuid.uuid4().hex[:8]}"
     filesystem.write_bytes(probe, b"")
