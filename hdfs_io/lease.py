@@ -173,17 +173,17 @@ def file_of(path: str) -> str:
 
 def read(file: str) -> Holder | None:
     """Who holds the lease `file`; None without one."""
+    if not filesystem.exists(file):
+        return None
     try:
-        if not filesystem.exists(file):
-            return None
-        values = filesystem.read_json(file)
+        content = filesystem.read_bytes(file)
     except InputError:
         if not filesystem.exists(file):  # given back in this moment
             return None
-        values = None
+        raise
     try:
-        return Holder(**values)
-    except TypeError:  # of another version, or no lease at all: its age alone counts
+        return Holder(**json.loads(content))
+    except (TypeError, ValueError, RecursionError):  # of another version, or no lease at all: its age alone counts
         return Holder("", "a command", "an unknown host", 0, "", None, "an unknown time")
 
 

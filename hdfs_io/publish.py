@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from hdfs_io import filesystem, lease
 from sparksplit import __version__
@@ -135,11 +135,7 @@ class Output:
             return None
         if CONFIG not in names:
             raise UsageError(f"{path}: exists and is not an output of sparksplit; choose another folder")
-        try:
-            mark = filesystem.read_json(filesystem.join(path, CONFIG))
-        except InputError:
-            mark = None
-        mark = mark if isinstance(mark, dict) else {}
+        mark = _mark_of(filesystem.read_bytes(filesystem.join(path, CONFIG)))
         command = mark.get("command") or _command_of(names)
         if command not in (None, self.command):
             is_one = COMMANDS.get(str(command), "another output of sparksplit")
@@ -209,6 +205,15 @@ class Output:
                 filesystem.rename(filesystem.join(folder, name), self.path)
         for name in (*new, *old):
             filesystem.remove(filesystem.join(folder, name))
+
+
+def _mark_of(content: bytes) -> dict[str, Any]:
+    """What a mark says; nothing where it is damaged."""
+    try:
+        mark = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return mark if isinstance(mark, dict) else {}
 
 
 def _command_of(names: Collection[str]) -> str | None:
