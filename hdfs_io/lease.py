@@ -20,7 +20,6 @@ from pathlib import Path
 
 from hdfs_io import filesystem
 from sparksplit.errors import InputError, OutputInUse, SparksplitError
-from sparksplit.progress import say
 
 RENEW_SECONDS = 10.0
 EXPIRE_SECONDS = 60.0
@@ -108,6 +107,8 @@ class Lease:
 
     def _watch(self, found: Holder) -> None:
         """Return when the lease of `found` has ended. Raises OutputInUse where it does not."""
+        from sparksplit.progress import say  # which nodes, who only ask whose a lease is, need not load
+
         if found.here:
             raise in_use(self.path, found)
         old = age(self.file)

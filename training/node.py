@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
-from hdfs_io.publish import Output
 from sparksplit.config import Source, parse
 from training.cluster import Member
 from training.config import TrainConfig
 from training.process import Process
 from training.transport import Alone, Transport
 from training.worker import Worker
+
+if TYPE_CHECKING:
+    from hdfs_io.publish import Output
 
 
 def work(member: Member) -> dict[str, Any]:
