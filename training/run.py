@@ -65,7 +65,8 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
         if decision == "resume":
             output.go_on()
             checkpoint = checkpoint_of(output.folder, config.node_count)
-            say(f"resuming from {checkpoint or 'the beginning'}")
+            if checkpoint is not None:
+                say(f"resuming from {checkpoint}")
         with spark_session("sparksplit train", config.processes + _feeders(config)) as spark:
             output.lease.tell(spark.sparkContext.applicationId)
             if checkpoint is None:
