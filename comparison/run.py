@@ -25,7 +25,7 @@ from sparksplit.progress import say
 from sparksplit.session import spark_session
 from training import keras_names, node
 from training.report import DIVERGED
-from training.run import open_data, run_hash, threads, user_sources, way_of
+from training.run import inputs_of, open_data, run_hash, threads, user_sources, way_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,24 +49,32 @@ def compare(config: CompareConfig, options: Options) -> dict[str, Any]:
         {"command": "compare", "runs": [one.hash for one in work], "margin": config.margin, "metric": config.metric,
          "metric_better": config.metric_better, "target": config.target}
     )  # fmt: skip
-    output = Output(config.output, config_hash)
-    if output.decide(options.overwrite) == "done":
-        say(f"{output.path}: is complete and was made with this configuration; nothing to do")
-        return dict(filesystem.read_json(filesystem.join(output.path, RESULTS)))
-    if not options.overwrite and filesystem.exists(filesystem.join(output.path, RUNS)):
-        output.claim()
-    else:
-        output.begin()
-    _say_plan(config, runs)
-    comparison = _Comparison(config, data, output, work)
+    inputs = {key: path for one in work for key, path in inputs_of(one.run.config, one.sources).items()}
+    output = Output(config.output, config_hash, "compare", {**inputs, **config.own_file})
+    with output.claimed(options.overwrite) as decision:
+        if decision == "done":
+            say(f"{output.path}: is complete and was made with this configuration; nothing to do")
+            return dict(filesystem.read_json(filesystem.join(output.path, RESULTS)))
+        if not options.overwrite and filesystem.exists(filesystem.join(output.folder, RUNS)):
+            output.go_on()
+        else:
+            output.begin()
+        _say_plan(config, runs)
+        return _fill(_Comparison(config, data, output, work))
+
+
+def _fill(comparison: _Comparison) -> dict[str, Any]:
+    """Run what is pending, and complete the output; the content of results.json."""
+    output, work = comparison.output, comparison.work
     if pending := comparison.pending():
         if len(pending) < len(work):
             say(f"{len(work) - len(pending)} of {len(work)} runs are there already")
         with spark_session("sparksplit compare", max(one.run.processes for one in pending)) as spark:
+            output.lease.tell(spark.sparkContext.applicationId)
             comparison.run(spark)
     results = comparison.results()
-    filesystem.write_json(filesystem.join(output.path, RESULTS), results)
-    filesystem.write_bytes(filesystem.join(output.path, REPORT), render(results).encode())
+    filesystem.write_json(filesystem.join(output.folder, RESULTS), results)
+    filesystem.write_bytes(filesystem.join(output.folder, REPORT), render(results).encode())
     inexact = [run["key"] for run in (*results["runs"], *results["virtual"]) if not run["ledger"]["exact"]]
     if inexact:
         raise RunError(f"the ledger is not exact in {', '.join(inexact)}; this is a defect of sparksplit")
@@ -132,7 +140,7 @@ class _Comparison:
     measured: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        path = filesystem.join(self.output.path, MEASURED)
+        path = filesystem.join(self.output.folder, MEASURED)
         if filesystem.exists(path):
             self.measured = dict(filesystem.read_json(path))
 
@@ -205,11 +213,11 @@ class _Comparison:
             measured.setdefault("sweeps", {})[str(new["sweep"][0]["nodes"])] = new["sweep"]
         else:
             return
-        filesystem.write_json(filesystem.join(self.output.path, MEASURED), measured)
+        filesystem.write_json(filesystem.join(self.output.folder, MEASURED), measured)
 
     def _payload(self, one: _Work) -> dict[str, Any]:
         config = one.run.config
-        common = node.payload(config, config.source, self.output.path, one.sources, one.hash, self.output.owner, 0)
+        common = node.payload(config, config.source, self.output, one.sources, one.hash, 0)
         return {
             **common,
             "record_only": True,
@@ -228,13 +236,14 @@ class _Comparison:
             nodes = {"nodes": one.run.config.node_count, "virtual": one.run.config.virtual}
             filesystem.write_json(self._path(one), {**failed, **nodes, "seed": one.run.config.seed})
         elif one.tries > self.config.max_restarts:
-            say("finished runs are kept; the same command goes on from there")
+            if self.output.folder == self.output.path:  # else --overwrite, which begins anew
+                say("finished runs are kept; the same command, without --overwrite, goes on from there")
             raise error
         else:
             say(f"{one.run.key}: {error}; try {one.tries} of {self.config.max_restarts} to mend it")
 
     def _path(self, one: _Work) -> str:
-        return filesystem.join(self.output.path, RUNS, f"{one.run.key}.json")
+        return filesystem.join(self.output.folder, RUNS, f"{one.run.key}.json")
 
     def results(self) -> dict[str, Any]:
         """The content of results.json."""

@@ -41,14 +41,14 @@ def from_arrays(
         then indices. By default the sorted distinct labels of the training split.
     scaling, scaling_by: as in the configuration of `preprocess`
 
-    Replaces what is at `path` where that is sparksplit's. Raises ValueError for arrays that do not fit each other.
+    Replaces what is at `path` where that is a prepared data set. Raises ValueError for arrays that do not fit each
+    other.
     """
     tensors, label = _specs(splits, classes)
     probe = Layout(tensors, label, (), 1)
     layout = Layout(tensors, label, (), lane_files.block_rows(probe.row_bytes, block_size), scaling_by == "feature")
-    output = Output(path, config_hash)
-    output.decide(overwrite=True)
-    with output.staging() as folder:
+    output = Output(path, config_hash, "preprocess")
+    with output.claimed(overwrite=True), output.staging() as folder:
         written: dict[str, Split] = {}
         fitted = FittedPreprocessing()
         for name in SPLITS:

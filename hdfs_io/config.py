@@ -85,6 +85,10 @@ class InputConfig(Config):
         test = None if self.test is None else filesystem.absolute(self.test)
         return {**self.model_dump(), "path": filesystem.absolute(self.path), "test": test}
 
+    def paths(self) -> dict[str, str]:
+        """Where the rows are, by the key that names it."""
+        return {"input.path": self.path, **({} if self.test is None else {"input.test": self.test})}
+
 
 class PreprocessConfig(Config):
     """Raw data to a prepared data set."""

@@ -64,6 +64,28 @@ def absolute(path: str) -> str:
     return resolve(path)[1]
 
 
+def followed(path: str) -> str:
+    """`absolute(path)`; what it leads to where it is a symbolic link, which a rename would replace."""
+    path = absolute(path)
+    return os.path.realpath(path) if os.path.islink(path) else path  # noqa: PTH114
+
+
+def real(path: str) -> str:
+    """`path` in the one form that all spellings of a place share: absolute, without symbolic links, and on HDFS with
+    the name service in place of its NameNodes."""
+    path = absolute(path)
+    if not path.startswith("hdfs://"):
+        return os.path.realpath(path)
+    authority, slash, inner = path[7:].partition("/")
+    return f"hdfs://{hadoop_conf.service_of(authority)}{slash}{inner}"
+
+
+def holds(outer: str, inner: str) -> bool:
+    """Whether `inner` is `outer` or lies within it, whatever is there and however both are written."""
+    outer, inner = real(outer), real(inner)
+    return inner == outer or inner.startswith(join(outer, ""))
+
+
 def for_spark(path: str) -> str:
     """`path` as Spark's readers and writers take it: a local one as file://, which is not their default on a Hadoop
     cluster, and without a meaning for the characters of their patterns."""
@@ -137,6 +159,12 @@ def facts(path: str) -> FileFacts:
     if info.type != fs.FileType.File:
         raise InputError(f"{path}: {'is a folder' if info.type == fs.FileType.Directory else 'does not exist'}")
     return _facts(info)
+
+
+def modified(path: str) -> float | None:
+    """When the file or folder at `path` was last written, in seconds of its file system's clock; None without one."""
+    info = _info(path)
+    return None if info.type == fs.FileType.NotFound else info.mtime_ns / 1e9
 
 
 def listing(path: str) -> dict[str, int | None]:

@@ -36,6 +36,17 @@ def with_port(authority: str) -> str:
     return f"{authority}:{DEFAULT_PORT}"
 
 
+def service_of(authority: str) -> str:
+    """The name service that `authority` is a NameNode of; `authority` itself, in lower case, where it is of none."""
+    authority = authority.lower()
+    for key, address in _settings("hdfs-site.xml").items():
+        if key.startswith("dfs.namenode.rpc-address.") and address.lower() == authority:
+            service, _, node = key.removeprefix("dfs.namenode.rpc-address.").rpartition(".")
+            if service and node:
+                return service.lower()
+    return authority
+
+
 def _folder() -> Path | None:
     named, home = os.environ.get("HADOOP_CONF_DIR"), os.environ.get("HADOOP_HOME")
     if named:

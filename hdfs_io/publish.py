@@ -1,23 +1,49 @@
-"""Atomic publishing: an output appears by rename, complete, or not at all."""
+"""Atomic publishing: an output appears by rename, complete, or not at all; one command at a time fills it."""
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from hdfs_io import filesystem
+from hdfs_io import filesystem, lease
 from sparksplit import __version__
 from sparksplit.errors import InputError, RunError, UsageError
 
 SUCCESS = "_SUCCESS"
 """Written last: a folder without it is not complete."""
 CONFIG = "_CONFIG"
-"""Written first: whose output the folder is, and the hash of its configuration."""
-OWNER = "_OWNER"
-"""In an output that fills up in place: which process fills it, the last that began or went on."""
+"""Written first: which command's output the folder is, and the hash of its configuration."""
+
+Decision = Literal["done", "fresh", "resume"]
+
+COMMANDS = {
+    "preprocess": "a prepared data set",
+    "train": "a run of train",
+    "compare": "a comparison",
+    "predict": "predictions",
+}
+"""What each command leaves."""
+_SIGNS = {
+    "preprocess": ("manifest.json",),
+    "train": ("run.json", "checkpoints", "metrics.jsonl"),
+    "compare": ("results.json", "runs", "measured.json"),
+    "predict": ("predictions",),
+}
+"""Names that tell a command's output whose mark does not name it: marks of before did not."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What is in the output's place. command: None where nothing but the mark is there, so that nothing is lost."""
+
+    command: str | None
+    config_hash: str | None
+    input_hash: str | None
+    complete: bool
 
 
 class Output:
@@ -25,72 +51,122 @@ class Output:
 
     path: the folder
     config_hash: of all that can change the result; leaves out the output's own path
+    command: which one's it is, of COMMANDS; nothing else is ever replaced
+    inputs: what the command reads, by the key that names it: none of it lies in the output, or the other way round
     input_hash: of what the input is now, where the configuration alone does not tell; None: not to be compared
+    folder: where an output that fills up in place does so: `path`, or beside it where a complete one has to stay until
+        the new one is, too
     """
 
-    def __init__(self, path: str, config_hash: str, input_hash: str | None = None) -> None:
-        self.path = filesystem.absolute(path).rstrip("/")
-        self.config_hash = config_hash
+    def __init__(
+        self,
+        path: str,
+        config_hash: str,
+        command: str,
+        inputs: Mapping[str, str] | None = None,
+        input_hash: str | None = None,
+    ) -> None:
+        self.path = filesystem.followed(path).rstrip("/")
+        self.config_hash, self.command, self.inputs = config_hash, command, inputs or {}
         self.input_hash = input_hash
-        self.owner = uuid.uuid4().hex
+        self.folder = self.path
+        self.lease = lease.Lease(self.path, command)
 
-    def decide(
+    @property
+    def owner(self) -> str:
+        """What `check_owner` knows this one by."""
+        return self.lease.holder.owner
+
+    @contextmanager
+    def claimed(
         self, overwrite: bool = False, resume: bool = False, resumable: Collection[str] = ()
-    ) -> Literal["done", "fresh", "resume"]:
+    ) -> Iterator[Decision]:
+        """Be the only one to fill the output while the block lasts; the decision as of then.
+
+        Nothing is written where it is done. Raises OutputInUse where another command that still runs fills it, and what
+        `decide` raises.
+        """
+        decision = self.decide(overwrite, resume, resumable)
+        if decision == "done":
+            yield decision
+            return
+        self.lease.acquire()
+        try:
+            self._mend()
+            yield self.decide(overwrite, resume, resumable)
+        finally:
+            self.lease.release()
+
+    def decide(self, overwrite: bool = False, resume: bool = False, resumable: Collection[str] = ()) -> Decision:
         """What is to be done, without doing it.
 
         done: it is complete and was made with the same configuration from the same input. fresh: there is nothing, or
         something incomplete or to be overwritten, that the new output will replace. resume: it is incomplete and may be
-        gone on with.
+        gone on with, also where it is to take the place of a complete one.
 
         resumable: hashes of configurations, beside the own, whose unfinished output may be gone on with.
 
-        Raises UsageError where the folder was made with another configuration or from other input, or is not
-        sparksplit's: that one is never replaced, not even with `overwrite`.
+        Raises UsageError where the folder was made with another configuration or from other input, and, whatever
+        `overwrite` says, where it is no output of this command, or lies in one of its inputs, or the other way round.
         """
-        if not filesystem.exists(self.path):
+        found = self._look(self.path)
+        if problem := overlap(self.path, self.inputs):
+            raise UsageError(problem)
+        mine = {self.config_hash, *resumable}
+        self.folder = self.path
+        if found is not None and not found.complete:
+            if resume and found.config_hash in mine:
+                return "resume"
+            if resume and not overwrite:
+                raise UsageError(f"{self.path}: cannot be resumed: it was begun with another configuration")
             return "fresh"
-        if not filesystem.is_folder(self.path):
-            raise InputError(f"{self.path}: the output exists and is not a folder")
-        names = filesystem.listing(self.path)
-        if not names:
-            return "fresh"
-        if CONFIG not in names:
-            raise UsageError(f"{self.path}: exists and is not an output of sparksplit; choose another folder")
-        if overwrite:
-            return "fresh"
-        recorded, inputs = (self._recorded(name) for name in ("config_hash", "input_hash"))
-        same = recorded == self.config_hash
-        if SUCCESS in names:
-            if same and self.input_hash in (None, inputs):
-                return "done"
-            other = "made from other input: it has changed since" if same else "made with another configuration"
-            raise UsageError(f"{self.path}: exists, {other}; --overwrite replaces it")
-        if not resume:
-            return "fresh"
-        if same or recorded in resumable:
+        begun = self._look(self._next) if resume else None
+        if begun is not None and begun.config_hash in mine:
+            self.folder = self._next
             return "resume"
-        raise UsageError(f"{self.path}: cannot be resumed: it was begun with another configuration")
+        if found is None:
+            return "fresh"
+        if overwrite:
+            self.folder = self._next
+            return "fresh"
+        same = found.config_hash == self.config_hash
+        if same and self.input_hash in (None, found.input_hash):
+            return "done"
+        other = "made from other input: it has changed since" if same else "made with another configuration"
+        raise UsageError(f"{self.path}: exists, {other}; --overwrite replaces it")
 
-    def _recorded(self, name: str) -> str | None:
-        recorded = filesystem.read_json(filesystem.join(self.path, CONFIG))
-        return recorded.get(name) if isinstance(recorded, dict) else None
+    def _look(self, path: str) -> _Found | None:
+        """What is at `path`, None where that is nothing. Raises UsageError where this command may not replace it."""
+        if not filesystem.exists(path):
+            return None
+        if not filesystem.is_folder(path):
+            raise InputError(f"{path}: the output exists and is not a folder")
+        # One that was killed before it had marked the folder has left a part of the mark at most.
+        names = {name for name in filesystem.listing(path) if not name.startswith(f".{CONFIG}.")}
+        if not names:
+            return None
+        if CONFIG not in names:
+            raise UsageError(f"{path}: exists and is not an output of sparksplit; choose another folder")
+        mark = _mark_of(filesystem.read_bytes(filesystem.join(path, CONFIG)))
+        command = mark.get("command") or _command_of(names)
+        if command not in (None, self.command):
+            is_one = COMMANDS.get(str(command), "another output of sparksplit")
+            raise UsageError(f"{path}: is {is_one}, not {COMMANDS[self.command]}; choose another folder")
+        return _Found(command, mark.get("config_hash"), mark.get("input_hash"), SUCCESS in names)
 
     @contextmanager
     def staging(self) -> Iterator[str]:
         """A new folder beside the output, to be filled; becomes the output where the block ends without an error.
 
-        Removed otherwise, as are those that killed predecessors left.
+        Removed otherwise. Within `claimed`.
         """
-        folder = self._beside("staging")
-        self._sweep()
+        folder = _hidden(self.path, "staging")
         filesystem.make_folder(folder)
         try:
             self._mark(folder)
             yield folder
             # A successor sweeps it away; what is still written then makes the folder anew, with a part of the content.
-            if not filesystem.exists(filesystem.join(folder, CONFIG)):
-                raise _replaced(self.path)
+            check_owner(self.path, self.owner)
             filesystem.write_bytes(filesystem.join(folder, SUCCESS), b"")
             publish_folder(folder, self.path)
         except BaseException:
@@ -98,40 +174,82 @@ class Output:
             raise
 
     def begin(self) -> None:
-        """Make the output folder, empty but for its mark, for an output that fills up in place."""
-        self._sweep()
-        filesystem.remove(self.path)
-        filesystem.make_folder(self.path)
-        self.claim()
+        """Make `folder`, empty but for its mark, for an output that fills up in place. Within `claimed`."""
+        check_owner(self.path, self.owner)
+        filesystem.remove(self.folder)
+        filesystem.make_folder(self.folder)
+        self._mark(self.folder)
 
-    def claim(self) -> None:
-        """Make this the one that fills up the output in place, under its own configuration.
-
-        A predecessor may still be running: where a scheduler has lost sight of it, nobody ends it. It is not waited
-        for; it ends by itself when it next calls `check_owner`.
-        """
-        self._mark(self.path)
-        filesystem.write_bytes(filesystem.join(self.path, OWNER), self.owner.encode())
+    def go_on(self) -> None:
+        """Go on with what is in `folder`, under the own configuration. Within `claimed`."""
+        self._mark(self.folder)
 
     def complete(self) -> None:
-        """Declare an output that filled up in place complete. Raises RunError where a successor has taken it over."""
+        """Declare an output that filled up in place complete, and put it in its place.
+
+        Raises RunError where a successor has taken it over.
+        """
         check_owner(self.path, self.owner)
-        filesystem.write_bytes(filesystem.join(self.path, SUCCESS), b"")
+        filesystem.write_bytes(filesystem.join(self.folder, SUCCESS), b"")
+        if self.folder != self.path:
+            publish_folder(self.folder, self.path)
+            self.folder = self.path
+
+    @property
+    def _next(self) -> str:
+        return f"{filesystem.parent(self.path).rstrip('/')}/.{filesystem.name(self.path)}.next"
 
     def _mark(self, folder: str) -> None:
-        made = {"config_hash": self.config_hash, "created_by": f"sparksplit {__version__}"}
+        mark = {"command": self.command, "config_hash": self.config_hash, "created_by": f"sparksplit {__version__}"}
         if self.input_hash is not None:
-            made["input_hash"] = self.input_hash
-        filesystem.write_bytes(filesystem.join(folder, CONFIG), json.dumps(made).encode() + b"\n")
+            mark["input_hash"] = self.input_hash
+        filesystem.write_bytes(filesystem.join(folder, CONFIG), json.dumps(mark).encode() + b"\n")
 
-    def _beside(self, kind: str) -> str:
-        return _hidden(self.path, kind)
-
-    def _sweep(self) -> None:
+    def _mend(self) -> None:
+        """Bring to its end what a killed predecessor was about to publish, and remove what else it left."""
         folder, last = filesystem.parent(self.path), filesystem.name(self.path)
-        for name in filesystem.listing(folder):
-            if name.startswith((f".{last}.staging-", f".{last}.old-")):
-                filesystem.remove(filesystem.join(folder, name))
+        names = filesystem.listing(folder)
+        new = [name for name in names if name.startswith(f".{last}.staging-")]
+        old = [name for name in names if name.startswith(f".{last}.old-")]
+        for path in (self._next, *(filesystem.join(folder, name) for name in new)):
+            if filesystem.exists(filesystem.join(path, SUCCESS)):
+                publish_folder(path, self.path)
+        for name in old:
+            if not filesystem.exists(self.path):
+                filesystem.rename(filesystem.join(folder, name), self.path)
+        for name in (*new, *old):
+            filesystem.remove(filesystem.join(folder, name))
+
+
+def _mark_of(content: bytes) -> dict[str, Any]:
+    """What a mark says; nothing where it is damaged."""
+    try:
+        mark = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return mark if isinstance(mark, dict) else {}
+
+
+def _command_of(names: Collection[str]) -> str | None:
+    """The command whose output has the `names`; None where it has none but marks, "" where it is no command's."""
+    for command, signs in _SIGNS.items():
+        if any(name in names for name in signs):
+            return command
+    return "" if any(not name.startswith("_") for name in names) else None
+
+
+def overlap(output: str, inputs: Mapping[str, str]) -> str | None:
+    """What is wrong with `output` beside the `inputs` (key to path) of its command; None where nothing is.
+
+    An output within an input's folder would be read as one the next time, or go when that is replaced.
+    """
+    for key, path in inputs.items():
+        if filesystem.holds(output, path):
+            what = "is" if filesystem.holds(path, output) else "holds"
+            return f"{output}: {what} what the command reads ({key}: {path}); choose another output"
+        if filesystem.holds(path, output):
+            return f"{output}: lies within what the command reads ({key}: {path}); choose another output"
+    return None
 
 
 def made_from(path: str) -> dict[str, str]:
@@ -142,14 +260,9 @@ def made_from(path: str) -> dict[str, str]:
 
 
 def check_owner(path: str, owner: str) -> None:
-    """Raise RunError where another than `owner` (Output.owner) fills up the output `path` by now."""
-    file = filesystem.join(path, OWNER)
-    if not filesystem.exists(file) or filesystem.read_bytes(file) != owner.encode():
-        raise _replaced(path)
-
-
-def _replaced(path: str) -> RunError:
-    return RunError(f"{path}: another run has taken over this output; this one ends")
+    """Raise RunError where another than `owner` (Output.owner) fills the output `path` by now."""
+    if not lease.is_owner(path, owner):
+        raise RunError(f"{path}: another run has taken over this output; this one ends")
 
 
 def publish_file(path: str, content: bytes) -> None:
@@ -169,7 +282,12 @@ def publish_folder(temporary: str, final: str) -> None:
         return
     old = _hidden(final, "old")
     filesystem.rename(final, old)
-    filesystem.rename(temporary, final)
+    try:
+        filesystem.rename(temporary, final)
+    except BaseException:
+        if not filesystem.exists(final):
+            filesystem.rename(old, final)
+        raise
     filesystem.remove(old)
 
 

@@ -48,28 +48,38 @@ def predict(config: PredictConfig, options: Options) -> Result:
     rows = PreparedRows(config, trained) if isinstance(config.input, str) else RawRows(config, config.input, trained)
     columns = _columns(config, rows, trained)
     values = {"command": "predict", "model": trained.digest, "input": rows.identity, "splits": rows.splits}
-    output = Output(config.output, digest({**values, "keep": list(columns.keep)}), digest(rows.content))
-    if output.decide(options.overwrite) == "done":
-        return Result(output.path, {}, 0, 0, _metrics_of(output.path), done=True)
-    # Published or removed only when Spark has stopped: until then, tasks of an ended job may still write.
-    with output.staging() as folder:
-        job_folder = filesystem.join(folder, writer.FOLDER)
-        filesystem.make_folder(job_folder)
-        with (
-            spark_session("sparksplit predict", config.executors, nodes=False) as spark,
-            spark_progress(spark, "predict"),
-        ):
-            # A Python worker has one task at a time, so its share of the executor's cores is a task's.
-            threads = int(spark.conf.get("spark.task.cpus", "1") or "1")
-            facts = rows.run(
-                spark, Job(trained, job_folder, columns, rows.label is not None, config.batch_size, threads)
-            )
-        counted = _checked(facts, rows)
-        files = _take(job_folder, facts)
-        write_bad_rows(folder, rows.bad)
-        metrics = _metrics(facts, trained, rows)
-        if metrics is not None:
-            filesystem.write_json(filesystem.join(folder, METRICS), metrics)
+    paths = {"input": config.input} if isinstance(config.input, str) else config.input.paths()
+    inputs = {"model": config.model, **paths, **config.own_file}
+    config_hash = digest({**values, "keep": list(columns.keep)})
+    output = Output(config.output, config_hash, "predict", inputs, digest(rows.content))
+    with output.claimed(options.overwrite) as decision:
+        if decision == "done":
+            return Result(output.path, {}, 0, 0, _metrics_of(output.path), done=True)
+        # Published or removed only when Spark has stopped: until then, tasks of an ended job may still write.
+        with output.staging() as folder:
+            return _fill(folder, output, config, trained, rows, columns)
+
+
+def _fill(
+    folder: str, output: Output, config: PredictConfig, trained: TrainedModel, rows: InputRows, columns: Columns
+) -> Result:
+    """Predict into `folder`, which is to become the output."""
+    job_folder = filesystem.join(folder, writer.FOLDER)
+    filesystem.make_folder(job_folder)
+    with (
+        spark_session("sparksplit predict", config.executors, nodes=False) as spark,
+        spark_progress(spark, "predict"),
+    ):
+        output.lease.tell(spark.sparkContext.applicationId)
+        # A Python worker has one task at a time, so its share of the executor's cores is a task's.
+        threads = int(spark.conf.get("spark.task.cpus", "1") or "1")
+        facts = rows.run(spark, Job(trained, job_folder, columns, rows.label is not None, config.batch_size, threads))
+    counted = _checked(facts, rows)
+    files = _take(job_folder, facts)
+    write_bad_rows(folder, rows.bad)
+    metrics = _metrics(facts, trained, rows)
+    if metrics is not None:
+        filesystem.write_json(filesystem.join(folder, METRICS), metrics)
     return Result(output.path, counted, files, len(rows.bad), metrics)
 
 

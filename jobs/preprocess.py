@@ -19,20 +19,23 @@ from sparksplit.session import spark_session
 def run(config: PreprocessConfig, options: Options) -> None:
     """Prepare the data set, unless it is there already; print what it holds."""
     config.check()
-    output = Output(config.output, config.config_hash(), raw_digest(config.input))
-    if output.decide(options.overwrite) == "done":
-        print(f"{output.path}: is complete, made with the same configuration; nothing was done")
-        return
-    source = open_source(config.input, validation=config.validation, test=config.test)
-    if source.has_test and config.test > 0:
-        raise config.error("test", f"must be 0: the source brings a test split (is {config.test})")
-    # Published, or removed, when Spark has stopped and nothing writes any more.
-    with (
-        output.staging() as folder,
-        spark_session("sparksplit preprocess", config.executors, nodes=False) as spark,
-        spark_progress(spark, "preprocess"),
-    ):
-        manifest = prepare(spark, config, source, folder)
+    inputs = {**config.input.paths(), **config.own_file}
+    output = Output(config.output, config.config_hash(), "preprocess", inputs, raw_digest(config.input))
+    with output.claimed(options.overwrite) as decision:
+        if decision == "done":
+            print(f"{output.path}: is complete, made with the same configuration; nothing was done")
+            return
+        source = open_source(config.input, validation=config.validation, test=config.test)
+        if source.has_test and config.test > 0:
+            raise config.error("test", f"must be 0: the source brings a test split (is {config.test})")
+        # Published, or removed, when Spark has stopped and nothing writes any more.
+        with (
+            output.staging() as folder,
+            spark_session("sparksplit preprocess", config.executors, nodes=False) as spark,
+            spark_progress(spark, "preprocess"),
+        ):
+            output.lease.tell(spark.sparkContext.applicationId)
+            manifest = prepare(spark, config, source, folder)
     print(summary(PreparedDataSet(output.path, manifest)))
 
 

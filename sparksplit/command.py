@@ -49,7 +49,7 @@ class Command:
     flags: tuple[str, ...] = ()
 
     def main(self, argv: Sequence[str] | None = None) -> int:
-        """Run the command with `argv` (sys.argv's by default) and return its exit status: 0, 1, 2 or 128 + signal."""
+        """Run the command with `argv` (sys.argv's by default) and return its exit status: 0 to 3, or 128 + signal."""
         try:
             arguments = self._parser().parse_args(argv)
         except SystemExit:  # --help, which has printed what was asked for
@@ -125,10 +125,12 @@ class Command:
                 parser.add_argument(f"--{key}", metavar=key.upper(), help=text)
         if not self.flags:
             parser.add_argument(
-                "--overwrite", action="store_true", help="replace an output of sparksplit's, finished or not"
+                "--overwrite",
+                action="store_true",
+                help="replace this command's own output, a finished one when the new one is",
             )
         if self.resumable:
-            parser.add_argument("--resume", action="store_true", help="go on from the output's last checkpoint")
+            parser.add_argument("--resume", action="store_true", help="go on from the output's last whole checkpoint")
         parser.add_argument("--debug", action="store_true", help="log more, and show tracebacks")
         return parser
 

@@ -90,6 +90,11 @@ class Config(pydantic.BaseModel):
         """Where the keys came from; `parse` takes it again in another process."""
         return self._source
 
+    @property
+    def own_file(self) -> dict[str, str]:
+        """The file that it was read from, by the argument that names it; empty without one."""
+        return {} if self._source.file is None else {"--config": self._source.file}
+
     def error(self, key: str, message: str) -> ConfigError:
         """A ConfigError about the dotted `key`, with the file and the line where it was set."""
         return self._source.error(tuple(key.split(".")), message)

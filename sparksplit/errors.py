@@ -5,7 +5,8 @@ SparksplitError
  |   |- ConfigError     a key of the configuration, or a command-line argument
  |   |- InputError      a file or a folder that was to be read or written
  |- RunError        exit 1: the run failed
-     |- NodeFailed      a node, or the executor that held it, ended or hung
+ |   |- NodeFailed      a node, or the executor that held it, ended or hung
+ |- OutputInUse     exit 3: another command that still runs fills the output
 
 KeyboardInterrupt       Python's own, on SIGINT
  |- Interrupted         the driver was asked to stop by another signal (SIGTERM)
@@ -58,6 +59,12 @@ class NodeFailed(RunError):
 
 class PeerLost(RunError):
     """Another node's connection ended or stayed silent: a consequence of its failure, never the first cause."""
+
+
+class OutputInUse(SparksplitError):
+    """Another command, which still runs, fills the output; nothing was done, and the same call may do later."""
+
+    exit_status = 3
 
 
 _GIVEN = frozenset(

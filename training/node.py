@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
 from sparksplit.config import Source, parse
@@ -14,13 +14,16 @@ from training.process import Process
 from training.transport import Alone, Transport
 from training.worker import Worker
 
+if TYPE_CHECKING:
+    from hdfs_io.publish import Output
+
 
 def work(member: Member) -> dict[str, Any]:
     """Train as one node of the run that `member.payload` describes; the result, for the driver.
 
-    payload: config (of TrainConfig), source (its places), run (the output folder), sources (users' files by key),
-    config_hash, owner (of the output), checkpoint (a path or None), seconds_before (of the run's earlier attempts),
-    threads.
+    payload: config (of TrainConfig), source (its places), run (the folder to fill), output (what it is to become),
+    owner (of that), sources (users' files by key), config_hash, checkpoint (a path or None), seconds_before (of the
+    run's earlier attempts), threads.
     """
     began = time.perf_counter()
     with member.phase("start"):
@@ -98,16 +101,17 @@ def connect(member: Member, config: TrainConfig) -> Transport:
 
 
 def payload(
-    config: TrainConfig, source: Source, run: str, sources: dict[str, str], config_hash: str, owner: str, threads: int
+    config: TrainConfig, source: Source, output: Output, sources: dict[str, str], config_hash: str, threads: int
 ) -> dict[str, Any]:
     """What `work` needs, JSON-able; the checkpoint is added per attempt."""
     return {
         "config": {**config.model_dump(mode="json"), "data": filesystem.absolute(config.data)},
         "source": source.to_json(),
-        "run": run,
+        "run": output.folder,
+        "output": output.path,
+        "owner": output.owner,
         "sources": sources,
         "config_hash": config_hash,
-        "owner": owner,
         "threads": threads,
         "checkpoint": None,
         "seconds_before": 0.0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from sparksplit.progress import Progress, say
 from sparksplit.session import spark_session
 from training import attempts, checkpoints, keras_names, node, report
 from training.config import NOT_IN_HASH, TrainConfig, misfit
-from training.functions import FunctionError, source_of
+from training.functions import FunctionError, source_of, split_name
 from training.ledger import Entry
 from training.ways import Way, find, is_own
 from training.ways.splits import BatchSplit, owned_by_rank
@@ -54,35 +54,51 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
     keras_names.check(config, sources)
     way = way_of(config, sources, data)
     config_hash = run_hash(config, way, data, sources, frame is not None)
-    output = Output(config.output, config_hash)
+    output = Output(config.output, config_hash, "train", inputs_of(config, sources))
     numbers = range(1, data.manifest.lanes + 1)
     others = {
         run_hash(config, way, data, sources, frame is not None, nodes)
         for nodes in (*numbers, *({"virtual": number} for number in numbers))
     }
-    decision = output.decide(options.overwrite, options.resume, others)
-    if decision == "done":
-        say(f"{output.path}: is complete and was made with this configuration; nothing to do")
-        return dict(filesystem.read_json(filesystem.join(output.path, report.RUN)))
-    if decision == "resume":
-        output.claim()  # before the checkpoint is chosen: a predecessor that still runs would remove it in time
-    checkpoint = checkpoints.latest(output.path) if decision == "resume" else None
-    if checkpoint is not None:
-        say(f"resuming from {checkpoint}")
-    with spark_session("sparksplit train", config.processes + _feeders(config)) as spark:
-        if checkpoint is None:
-            output.begin()
-        try:
-            run = _Run(spark, config, way, data, output, sources, frame)
-            result = run.to_end(checkpoint, began)
-        except UsageError:
-            if checkpoints.latest(output.path) is None:
-                filesystem.remove(output.path)
-            raise
-        except BaseException:
-            _say_how_to_go_on(output.path)
-            raise
-    return result
+    with output.claimed(options.overwrite, options.resume, others) as decision:
+        if decision == "done":
+            say(f"{output.path}: is complete and was made with this configuration; nothing to do")
+            return dict(filesystem.read_json(filesystem.join(output.path, report.RUN)))
+        checkpoint = None
+        if decision == "resume":
+            output.go_on()
+            checkpoint = checkpoint_of(output.folder, config.node_count)
+            if checkpoint is not None:
+                say(f"resuming from {checkpoint}")
+        with spark_session("sparksplit train", config.processes + _feeders(config)) as spark:
+            output.lease.tell(spark.sparkContext.applicationId)
+            if checkpoint is None:
+                output.begin()
+            try:
+                return _Run(spark, config, way, data, output, sources, frame).to_end(checkpoint, began)
+            except UsageError:
+                if checkpoints.latest(output.folder) is None:
+                    filesystem.remove(output.folder)
+                raise
+            except BaseException:
+                _say_how_to_go_on(output.folder)
+                raise
+
+
+def checkpoint_of(run: str, nodes: int) -> str | None:
+    """The newest checkpoint in the folder of `run` that can be gone on from on `nodes` nodes; damaged ones are said."""
+    found, damaged = checkpoints.newest_whole(run, nodes)
+    for problem in damaged:
+        say(problem)
+    if damaged:
+        say(f"{found} is taken instead" if found else "no checkpoint is whole; the run begins anew")
+    return found
+
+
+def inputs_of(config: TrainConfig, sources: Mapping[str, str]) -> dict[str, str]:
+    """What a run reads, by the key that names it. sources: of `user_sources`."""
+    functions = {"model.build": config.model.build, "transform": config.transform, "split": config.split}
+    return {"data": config.data, **{key: split_name(str(functions[key]))[0] for key in sources}, **config.own_file}
 
 
 def open_data(config: TrainConfig) -> PreparedDataSet:
@@ -187,14 +203,13 @@ class _Run:
         preparing = time.monotonic() - began
         before = attempts.Attempts()
         if checkpoint is not None:
-            before, self.epochs_said = attempts.before(self.output.path, checkpoint)
+            before, self.epochs_said = attempts.before(self.output.folder, checkpoint)
         payload = node.payload(
             config,
             config.source,
-            self.output.path,
+            self.output,
             self.sources,
             self.output.config_hash,
-            self.output.owner,
             threads(config, self.spark),
         )
         restarts = 0
@@ -204,7 +219,7 @@ class _Run:
 
         try:
             while True:
-                attempts.note(self.output.path, now := so_far())
+                attempts.note(self.output.folder, now := so_far())
                 try:
                     attempt = {**payload, "checkpoint": checkpoint, "seconds_before": now.seconds}
                     results, trained_on = self._nodes(attempt)
@@ -214,7 +229,7 @@ class _Run:
                         raise
                     check_owner(self.output.path, self.output.owner)
                     restarts += 1
-                    checkpoint = checkpoints.latest(self.output.path)
+                    checkpoint = checkpoint_of(self.output.folder, config.node_count)
                     say(f"{error}; restart {restarts} of {config.max_restarts} from {checkpoint or 'the beginning'}")
         except BaseException:
             self._note_end(so_far())
@@ -233,10 +248,10 @@ class _Run:
             **content["seconds"],
             "total": round(so_far().seconds, 3),
         }
-        filesystem.write_json(filesystem.join(self.output.path, report.RUN), content)
+        filesystem.write_json(filesystem.join(self.output.folder, report.RUN), content)
         if not content["ledger"]["exact"]:
             raise RunError(f"the ledger is not exact: {content['ledger']}; this is a defect of sparksplit")
-        attempts.forget(self.output.path)
+        attempts.forget(self.output.folder)
         self.output.complete()
         return content
 
@@ -244,7 +259,7 @@ class _Run:
         """Keep what a failed attempt has cost, where that is still this command's to say."""
         try:
             check_owner(self.output.path, self.output.owner)
-            attempts.note(self.output.path, found)
+            attempts.note(self.output.folder, found)
         except Exception as error:
             log.debug("what this attempt has cost is not kept: %s", error)
 

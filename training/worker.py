@@ -293,7 +293,7 @@ class Worker:
             return
         metrics = self.step.metric_sums()
         if self._member.rank == 0:
-            check_owner(self._run, self._member.payload["owner"])
+            check_owner(self._member.payload["output"], self._member.payload["owner"])
         checkpoints.write(
             self._run,
             progress,
@@ -309,10 +309,10 @@ class Worker:
         if payload["checkpoint"] is None:
             return Progress(payload["config_hash"], member.size)
         path = str(payload["checkpoint"])
-        checkpoint = checkpoints.read(path, member.rank)
+        checkpoint = checkpoints.read(path, member.rank, member.size)
         checkpoints.assign("v", self._common(), checkpoint.state, path)
         self._sync.restore(checkpoint.state)
-        if checkpoint.own is not None and checkpoint.progress.nodes == member.size:
+        if checkpoint.own is not None:
             checkpoints.assign("r", self._own_state(), checkpoint.own, path)
         elif not self._sync.every_step:
             # Another number of nodes: the optimizer begins afresh, but for its schedule.

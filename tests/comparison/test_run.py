@@ -15,6 +15,7 @@ import pytest
 
 from comparison.config import CompareConfig
 from comparison.run import compare
+from hdfs_io.publish import Output
 from sparksplit.command import Options
 from sparksplit.config import parse
 from sparksplit.errors import ConfigError, NodeFailed, UsageError
@@ -72,6 +73,29 @@ def test_the_same_call_again_does_nothing(done, digits, capsys):
     assert "nothing to do" in capsys.readouterr().err
     with pytest.raises(UsageError, match="made with another configuration; --overwrite replaces it"):
         compared(digits, output, virtual=[4], epochs=8)
+
+
+def test_a_finished_comparison_stays_until_the_next_is_complete(digits, tmp_path, monkeypatch):
+    before = Output(str(tmp_path / "out"), "another", "compare")
+    with before.claimed():
+        before.begin()
+        before.complete()
+
+    def killed(comparison):
+        (tmp_path / ".out.next" / "runs").mkdir()
+        assert comparison._path(comparison.work[0]) == f"{tmp_path}/.out.next/runs/single-n1-s1.json"
+        assert comparison._payload(comparison.work[0])["run"] == f"{tmp_path}/.out.next"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("comparison.run._fill", killed)
+    for _ in range(2):  # --overwrite begins anew, whatever was begun
+        with pytest.raises(KeyboardInterrupt):
+            compared(digits, tmp_path / "out", Options(overwrite=True))
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["_CONFIG", "_SUCCESS"]
+    with pytest.raises(UsageError, match="is a comparison, not a run of train"):
+        run(digits, tmp_path / "out", Options(overwrite=True))
+    with pytest.raises(UsageError, match="lies within what the command reads"):
+        compared(digits, digits / "comparison")
 
 
 @pytest.mark.slow

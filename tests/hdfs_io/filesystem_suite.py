@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
-from hdfs_io import filesystem
-from hdfs_io.publish import publish_folder
-from sparksplit.errors import InputError
+from hdfs_io import filesystem, lease
+from hdfs_io.publish import Output, publish_folder
+from sparksplit.errors import InputError, OutputInUse
 
 NAMES = ("plain", "with space", "käse-写真", "100%25", "a+b&c=d,e;f", "#?[x]{y}*", "a.gz")
 
@@ -45,6 +45,12 @@ class FileSystemSuite:
         assert filesystem.is_folder(f"{root}/a/b") and not filesystem.is_file(f"{root}/a/b")
         assert filesystem.is_file(f"{root}/a/b/file") and not filesystem.is_folder(f"{root}/a/b/file")
         assert filesystem.size(f"{root}/a/b/file") == 5
+        written = filesystem.modified(f"{root}/a/b/file")
+        filesystem.write_bytes(f"{root}/a/b/later", b"")
+        later = filesystem.modified(f"{root}/a/b/later")
+        assert written is not None and later is not None and 0 <= later - written < 600
+        filesystem.remove(f"{root}/a/b/later")
+        assert filesystem.modified(f"{root}/a/b/later") is None
         assert filesystem.listing(f"{root}/a") == {"b": None, "empty": None}
         assert filesystem.listing(f"{root}/a/b") == {"file": 5}
         facts = filesystem.facts(f"{root}/a/b/file")
@@ -179,6 +185,23 @@ class FileSystemSuite:
             publish_folder(f"{root}/next", f"{root}/final")
             assert filesystem.listing(root) == {"final": None}
             assert filesystem.listing(f"{root}/final") == {f"{number}": 1}
+
+    def test_an_output_is_one_commands_at_a_time(self, root: str) -> None:
+        first, second = (Output(f"{root}/run", "a", "train") for _ in range(2))
+        with first.claimed():
+            first.begin()
+            first.lease.tell("application_1")
+            assert sorted(filesystem.listing(root)) == [".run.owner", "run"]
+            with pytest.raises(OutputInUse, match="application_1"), second.claimed():
+                raise AssertionError
+            age = lease.age(first.lease.file)
+            assert age is not None and 0 <= age < 600
+            first.complete()
+        with second.claimed(overwrite=True):
+            second.begin()
+            assert sorted(filesystem.listing(root)) == [".run.next", ".run.owner", "run"]
+            second.complete()
+        assert filesystem.listing(root) == {"run": None}
 
     def test_pyarrow_and_pickle_know_it(self, root: str) -> None:
         for name in ("a", "sub/b"):

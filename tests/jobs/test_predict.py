@@ -84,6 +84,25 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inference_run, "spark_session", refuse)
 
 
+@pytest.mark.parametrize("options", [(), ("--overwrite",)])
+def test_an_output_that_is_or_lies_in_what_is_read(
+    tmp_path: Path,
+    images: tuple[PreparedDataSet, Path, Path],
+    no_spark: None,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+) -> None:
+    data, raw, run = images
+    for source in (f"input={data.path}", f"input.path={raw}"):
+        for output, message in (
+            (data.path, "/data: is a prepared data set, not predictions; choose another folder"),
+            (run / "predicted", f"/run/predicted: lies within what the command reads (model: {run}); choose another"),
+            (raw.parent, "exists and is not an output of sparksplit"),
+        ):
+            assert call(tmp_path, f"model={run}", source, f"output={output}", options=options) == 2
+            assert message in capsys.readouterr().err
+
+
 def test_predictions_are_those_of_the_model_on_one_machine(
     spark: SparkSession,
     tmp_path: Path,

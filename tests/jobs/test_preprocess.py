@@ -127,7 +127,8 @@ def test_raw_files_that_changed_are_other_input(
     (raw / "a.csv").write_text("1,2,0\n")
     settings = ("input.format=csv", f"input.path={raw}", "input.header=false")
     config = load(PreprocessConfig, None, [f"output={tmp_path}/out", *settings])
-    with Output(config.output, config.config_hash(), raw_digest(config.input)).staging():
+    output = Output(config.output, config.config_hash(), "preprocess", None, raw_digest(config.input))
+    with output.claimed(), output.staging():
         pass
     assert run(tmp_path, *settings) == 0
     assert "made with the same configuration; nothing was done" in capsys.readouterr().out
@@ -378,6 +379,21 @@ class TestBeforeSparkStarts:
             assert run(tmp_path, f"input.path={folder}", options=options) == 2
             assert f"{tmp_path}/out: exists and is not an output of sparksplit" in capsys.readouterr().err
         assert (tmp_path / "out" / "thesis").read_text() == "x"
+
+    @pytest.mark.parametrize("options", [(), ("--overwrite",)])
+    def test_an_output_that_is_or_lies_in_what_is_read(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+    ) -> None:
+        folder = write_folder(tmp_path / "raw", digits(9), digits(9))
+        before = sorted(folder.rglob("*"))
+        for output, message in (
+            (folder, "raw: exists and is not an output of sparksplit; choose another folder"),
+            (folder / "prepared", f"raw/prepared: lies within what the command reads (input.path: {folder}); choose"),
+            (tmp_path, f"{tmp_path}: exists and is not an output of sparksplit; choose another folder"),
+        ):
+            assert run(tmp_path, f"input.path={folder}", f"output={output}", options=options) == 2
+            assert message in capsys.readouterr().err
+        assert sorted(folder.rglob("*")) == before
 
 
 @pytest.mark.parametrize("name", ["preprocess-mnist", "preprocess-mnist-csv", "preprocess-text"])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from hdfs_io.arrays import from_arrays
+from hdfs_io.publish import Output
 from jobs.train import COMMAND
 
 MODELS = str(Path(__file__).parent.parent / "training" / "models.py")
@@ -118,6 +119,28 @@ def test_an_output_that_is_not_sparksplits(call, tmp_path):
     assert status == 2
     assert line.startswith("/out: exists and is not an output of sparksplit")
     assert (output / "thesis.tex").exists()
+
+
+@pytest.mark.parametrize("arguments", [(), ("--overwrite",), ("--resume",)])
+def test_an_output_that_is_the_data_set_or_lies_in_it(call, prepared, tmp_path, arguments):
+    data = tmp_path / "copy"
+    shutil.copytree(prepared, data)
+    before = sorted(data.rglob("*"))
+    for output, message in (
+        (f"{data}/", "/copy: is a prepared data set, not a run of train; choose another folder"),
+        (data / "run", "/copy/run: lies within what the command reads (data: /copy); choose another output"),
+    ):
+        status, line, _ = call({"data": str(data)}, "--set", f"output={output}", *arguments)
+        assert (status, line) == (2, message)
+        assert sorted(data.rglob("*")) == before
+
+
+def test_an_output_that_another_command_fills(call, tmp_path):
+    with Output(str(tmp_path / "out"), "a", "train").claimed():
+        status, line, output = call({})
+    assert status == 3
+    assert line.startswith("/out: is being filled by train on ")
+    assert not output.exists()
 
 
 # All that can be wrong here is in tests/training/test_build.py; these two show how it reaches the user.

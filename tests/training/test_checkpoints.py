@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ from hdfs_io import filesystem
 from sparksplit.errors import InputError
 from tests.nodes import in_threads
 from training import checkpoints
-from training.checkpoints import Progress
+from training.checkpoints import Damaged, Progress
 
 STATE = {"v0000": np.arange(6, dtype=np.float32).reshape(2, 3), "v0001": np.array(3, np.int64)}
 
@@ -41,7 +42,8 @@ def test_every_node_reads_what_was_written(tmp_path, nodes):
         for name, array in STATE.items():
             assert found.state[name].dtype == array.dtype
             assert np.array_equal(found.state[name], array)
-    assert checkpoints.read(path, nodes).own is None
+    assert checkpoints.read(path, 0, nodes + 1).own is None
+    assert checkpoints.newest_whole(str(tmp_path), nodes) == (path, [])
 
 
 def test_the_last_ones_stay_and_the_newest_is_by_number(tmp_path):
@@ -105,11 +107,13 @@ def test_a_damaged_state_is_named(tmp_path, content):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "is not valid JSON"),
+        ("{", "is damaged: is not valid JSON"),
         ("[]", "is not a checkpoint's description"),
         ("{}", "is not a checkpoint's description"),
         ('{"format_version": 99}', "another version"),
         ('{"format_version": 2, "colour": 3}', "is not a checkpoint's description"),
+        ('{"format_version": 2, "files": {}, "config_hash": "a", "nodes": 1}', "is not a checkpoint's description"),
+        ('{"format_version": 2, "files": {"state.npz": 3}, "config_hash": "a", "nodes": 1}', "is not a checkpoint's"),
     ],
 )
 def test_a_damaged_description_is_named(tmp_path, text, message):
@@ -120,12 +124,103 @@ def test_a_damaged_description_is_named(tmp_path, text, message):
         checkpoints.read(path, 0)
 
 
-def test_a_missing_state_is_named(tmp_path):
+def damage(tmp_path, update, name="state.npz", content=b"no zip"):
+    """Damage a file of the checkpoint `update`, or remove it; its path."""
+    file = tmp_path / "checkpoints" / f"update-{update:09d}" / name
+    if content is None:
+        file.unlink()
+    else:
+        file.write_bytes(content)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("state.npz", b"no zip", "state.npz: is damaged: has 6 bytes, {} were written"),
+        ("node-1.npz", b"", "node-1.npz: is damaged: has 0 bytes, {} were written"),
+        ("checkpoint.json", b"{", "checkpoint.json: is damaged: is not valid JSON"),
+        ("checkpoint.json", b"{}", "checkpoint.json: is damaged: is not a checkpoint's description"),
+        ("checkpoint.json", b"\xff", "checkpoint.json: is damaged: is not valid JSON"),
+        ("state.npz", None, "update-000000003: is damaged: state.npz is missing"),
+        ("node-2.npz", None, "update-000000003: is damaged: node-2.npz is missing"),
+        ("checkpoint.json", None, "update-000000003: is damaged: checkpoint.json is missing"),
+    ],
+)
+def test_a_damaged_newest_one_is_named_and_the_one_before_is_taken(tmp_path, name, content, problem):
+    for update in (1, 2, 3):
+        write(tmp_path, update, nodes=3)
+    problem = problem.format((tmp_path / "checkpoints" / "update-000000003" / name).stat().st_size)
+    damage(tmp_path, 3, name, content)
+    taken, problems = checkpoints.newest_whole(str(tmp_path), 3)
+    assert taken == f"{tmp_path}/checkpoints/update-000000002"
+    (found,) = problems
+    assert found.startswith(f"{tmp_path}/checkpoints/update-000000003") and found.endswith(problem)
+    # Nor does a node pass it over.
+    rank = int(name[5]) if name.startswith("node") else 0
+    with pytest.raises(Damaged, match=re.escape(problem)):
+        checkpoints.read(f"{tmp_path}/checkpoints/update-000000003", rank, 3)
+
+
+def test_none_is_taken_where_all_are_damaged_and_each_is_named(tmp_path):
+    for update in (1, 2):
+        write(tmp_path, update)
+        damage(tmp_path, update)
+    taken, problems = checkpoints.newest_whole(str(tmp_path), 1)
+    assert taken is None
+    assert [Path(problem.split(":")[0]).parent.name for problem in problems] == ["update-000000002", "update-000000001"]
+    assert checkpoints.newest_whole(f"{tmp_path}/none", 1) == (None, [])
+
+
+def test_nodes_own_states_matter_to_as_many_nodes_only(tmp_path):
+    write(tmp_path, 1, nodes=3)
+    damage(tmp_path, 1, "node-0.npz")
+    damage(tmp_path, 1, "node-2.npz", None)
+    path = checkpoints.latest(str(tmp_path))
+    assert checkpoints.newest_whole(str(tmp_path), 2) == (path, [])
+    assert checkpoints.read(path, 0, 2).own is None
+    assert checkpoints.newest_whole(str(tmp_path), 3)[0] is None
+
+
+def test_a_model_without_states_of_the_nodes_own_needs_none(tmp_path):
+    write(tmp_path, 1, nodes=2, own=False)
+    path = checkpoints.latest(str(tmp_path))
+    assert sorted(filesystem.listing(path)) == ["checkpoint.json", "state.npz"]
+    assert checkpoints.newest_whole(str(tmp_path), 2) == (path, [])
+    assert checkpoints.read(path, 1, 2).own is None
+
+
+def test_what_cannot_be_read_is_not_called_damaged(tmp_path, monkeypatch):
+    """A DataNode that is away, say: the checkpoint may be whole."""
+    write(tmp_path, 1)
+    write(tmp_path, 2)
+
+    def away(path):
+        raise InputError(f"{path}: cannot be read: Input/output error")
+
+    monkeypatch.setattr(filesystem, "open_input", away)
+    with pytest.raises(InputError, match="cannot be read") as caught:
+        checkpoints.newest_whole(str(tmp_path), 1)
+    assert not isinstance(caught.value, Damaged)
+
+
+def test_another_versions_is_not_called_damaged(tmp_path):
+    write(tmp_path, 1)
+    write(tmp_path, 2)
+    damage(tmp_path, 2, "checkpoint.json", b'{"format_version": 99}')
+    with pytest.raises(InputError, match="another version"):
+        checkpoints.newest_whole(str(tmp_path), 1)
+
+
+def test_whatever_byte_of_a_state_is_wrong_it_is_damaged(tmp_path):
     write(tmp_path, 1)
     path = checkpoints.latest(str(tmp_path))
-    (tmp_path / "checkpoints" / "update-000000001" / "state.npz").unlink()
-    with pytest.raises(InputError, match=r"state\.npz"):
-        checkpoints.read(path, 0)
+    file = Path(path) / "state.npz"
+    whole = file.read_bytes()
+    for place in range(0, len(whole), 7):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        taken, (problem,) = checkpoints.newest_whole(str(tmp_path), 1)
+        assert taken is None and problem.endswith("is damaged: its checksum differs from what was written")
 
 
 class Variable:

@@ -129,9 +129,10 @@ def without_end(straight: Path, output: Path, keep: int) -> None:
         shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize(("every", "keep", "update"), [(8, 3, 24), (21, 1, 21)])
-def test_resuming_gives_the_same_bits(spark, digits, tmp_path, every, keep, update):
-    """Momentum, BatchNorm, Dropout, the ledger and the metrics of the unfinished epoch go on."""
+@pytest.mark.parametrize(("every", "keep", "damaged", "update"), [(8, 4, True, 24), (21, 1, False, 21)])
+def test_resuming_gives_the_same_bits(spark, digits, tmp_path, capsys, every, keep, damaged, update):
+    """Momentum, BatchNorm, Dropout, the ledger and the metrics of the unfinished epoch go on; a damaged checkpoint is
+    named, and the one before is taken."""
     settings = {
         "nodes": 2, "epochs": 2, "optimizer": MOMENTUM, "model": {"build": f"{MODELS}:with_state"},
         "checkpoint": {"every": every, "keep": 99},
@@ -139,8 +140,12 @@ def test_resuming_gives_the_same_bits(spark, digits, tmp_path, every, keep, upda
     straight = run(digits, tmp_path / "straight", **settings)
     without_end(tmp_path / "straight", tmp_path / "resumed", keep=keep)
     attempts.note(str(tmp_path / "resumed"), Attempts(restarts=3, seconds=1000.0))
+    if damaged:
+        newest = Path(checkpoints.latest(str(tmp_path / "resumed")))
+        (newest / "node-1.npz").unlink()
     resumed = run(digits, tmp_path / "resumed", Options(resume=True), **settings)
     assert resumed["resumed"] == [{"update": update, "nodes_before": 2, "nodes": 2}]
+    assert not damaged or f"{newest}: is damaged: node-1.npz is missing" in capsys.readouterr().err
     assert resumed["weights"] == straight["weights"]
     assert resumed["metrics"] == straight["metrics"]
     assert resumed["ledger"] == straight["ledger"]
@@ -201,8 +206,12 @@ def test_a_complete_output_is_left_alone_another_configuration_refused(spark, di
     assert "nothing to do" in capsys.readouterr().err
     with pytest.raises(UsageError, match="another configuration"):
         run(digits, output, epochs=2)
+    with pytest.raises(RunError, match="the loss is"):
+        run(digits, output, Options(overwrite=True), optimizer={"name": "sgd", "learning_rate": 1e30})
     assert {path: path.stat().st_mtime_ns for path in output.rglob("*")} == before
     assert run(digits, output, Options(overwrite=True), epochs=2)["epochs"] == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert {path.name for path in output.iterdir()} == {path.relative_to(output).parts[0] for path in before}
 
 
 def test_what_a_run_leaves(spark, digits, tmp_path):
@@ -211,7 +220,7 @@ def test_what_a_run_leaves(spark, digits, tmp_path):
     result = run(digits, tmp_path / "run", epochs=2, nodes=2)
     left = {path.name for path in (tmp_path / "run").iterdir()}
     assert left == {
-        "_CONFIG", "_OWNER", "_SUCCESS", "checkpoints", "metrics.jsonl", "model.keras", "preprocessing.json",
+        "_CONFIG", "_SUCCESS", "checkpoints", "metrics.jsonl", "model.keras", "preprocessing.json",
         "run.json", "saved_model", "tensorboard",
     }  # fmt: skip
     assert json.loads((tmp_path / "run" / "run.json").read_text()) == result

@@ -1,0 +1,230 @@
+"""A lease on an output: which command fills it, and that it still runs, in a small hidden file beside it.
+
+The driver renews the file every RENEW_SECONDS, in a thread of its own. Whoever finds another's lease watches whether it
+changes, and asks the file system, whose clock alone counts, for how long it has not: hosts' clocks need not agree.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hdfs_io import filesystem
+from sparksplit.errors import InputError, OutputInUse, SparksplitError
+
+RENEW_SECONDS = 10.0
+EXPIRE_SECONDS = 60.0
+"""A lease that was not renewed for so long is its owner's no more."""
+WATCH_SECONDS = 15.0
+"""For so long at least it is watched: a machine that slept, or a NameNode that was away, let it grow old."""
+_LOOK_SECONDS = 0.5
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who fills an output.
+
+    owner: an id of its own. machine: the kernel's boot and the space of its process numbers, "" where they cannot be
+    known. started: when the process `pid` did, in the kernel's ticks: numbers are used again. renewed: how often.
+    """
+
+    owner: str
+    command: str
+    host: str
+    pid: int
+    machine: str
+    started: int | None
+    since: str
+    renewed: int = 0
+    application_id: str | None = None
+
+    def __str__(self) -> str:
+        application = f", {self.application_id}" if self.application_id else ""
+        return f"{self.command} on {self.host} (process {self.pid}{application}), since {self.since}"
+
+    @property
+    def gone(self) -> bool:
+        """Whether its process is known to have ended; only on the machine that it ran on."""
+        return bool(self.machine) and self.machine == _machine() and _started(self.pid) != self.started
+
+    @property
+    def here(self) -> bool:
+        """Whether it is this very process."""
+        return bool(self.machine) and self.machine == _machine() and self.pid == os.getpid() and not self.gone
+
+
+class Lease:
+    """This process's lease in `file` for the output `path`, to be taken with `acquire`.
+
+    pause, clock: of a test's own.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        command: str,
+        pause: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.path, self.file = path, file_of(path)
+        self.holder = Holder(
+            owner=uuid.uuid4().hex,
+            command=command,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            machine=_machine(),
+            started=_started(os.getpid()),
+            since=datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+        )
+        self._pause, self._clock = pause, clock
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._renewing: threading.Thread | None = None
+
+    def acquire(self) -> None:
+        """Take the lease. Raises OutputInUse where another holds it; where that is not clear, this waits to see.
+
+        Two that begin within the same moment may both come through: the one that wrote last holds it, and the other
+        finds out by `tell`, before it touches anything.
+        """
+        found = read(self.file)
+        if found is not None and not found.gone:
+            self._watch(found)
+        self._write()
+        self._renewing = threading.Thread(target=self._renew, name=f"lease {self.path}", daemon=True)
+        self._renewing.start()
+
+    def _watch(self, found: Holder) -> None:
+        """Return when the lease of `found` has ended. Raises OutputInUse where it does not."""
+        from sparksplit.progress import say  # which nodes, who only ask whose a lease is, need not load
+
+        if found.here:
+            raise in_use(self.path, found)
+        old = age(self.file)
+        if old is None:
+            return
+        patience = max(EXPIRE_SECONDS - old, WATCH_SECONDS)
+        say(f"{self.path}: is being filled by {found}; waiting up to {patience:.0f} s to see whether that still runs")
+        end = self._clock() + patience
+        while (left := end - self._clock()) > 0:
+            self._pause(min(_LOOK_SECONDS, left))
+            now = read(self.file)
+            if now is None or now.gone:
+                return
+            if now != found:
+                raise in_use(self.path, now)
+
+    def held(self) -> bool:
+        """Whether the lease is still this one's."""
+        return is_owner(self.path, self.holder.owner)
+
+    def tell(self, application_id: str | None) -> None:
+        """Add the id of the Spark application, once it is there, to what others are told.
+
+        Raises OutputInUse where another holds the lease by now.
+        """
+        found = read(self.file)
+        if found is not None and found.owner != self.holder.owner:
+            raise in_use(self.path, found)
+        with self._lock:
+            self.holder = replace(self.holder, application_id=application_id)
+        self._write()
+
+    def release(self) -> None:
+        """Give the lease back; no error where that fails, since it expires."""
+        self._stop.set()
+        if self._renewing is not None:
+            self._renewing.join(RENEW_SECONDS)
+        try:
+            if self.held():
+                filesystem.remove(self.file)
+        except (SparksplitError, OSError) as error:
+            log.debug("%s: the lease could not be given back: %s", self.path, error)
+
+    def _renew(self) -> None:
+        while not self._stop.wait(RENEW_SECONDS):
+            try:
+                if not self.held():
+                    return  # taken over: what fills the output finds that out where it matters
+                self._write()
+            except (SparksplitError, OSError) as error:
+                log.debug("%s: the lease could not be renewed: %s", self.path, error)
+
+    def _write(self) -> None:
+        with self._lock:
+            self.holder = replace(self.holder, renewed=self.holder.renewed + 1)
+            filesystem.write_bytes(self.file, json.dumps(asdict(self.holder)).encode() + b"\n")
+
+
+def file_of(path: str) -> str:
+    """The file of the lease on the output `path`: hidden, beside it, so that it outlives what it stands for."""
+    return f"{filesystem.parent(path).rstrip('/')}/.{filesystem.name(path)}.owner"
+
+
+def read(file: str) -> Holder | None:
+    """Who holds the lease `file`; None without one."""
+    if not filesystem.exists(file):
+        return None
+    try:
+        content = filesystem.read_bytes(file)
+    except InputError:
+        if not filesystem.exists(file):  # given back in this moment
+            return None
+        raise
+    try:
+        return Holder(**json.loads(content))
+    except (TypeError, ValueError, RecursionError):  # of another version, or no lease at all: its age alone counts
+        return Holder("", "a command", "an unknown host", 0, "", None, "an unknown time")
+
+
+def is_owner(path: str, owner: str) -> bool:
+    """Whether `owner` (Holder.owner) holds the lease on the output `path`."""
+    found = read(file_of(path))
+    return found is not None and found.owner == owner
+
+
+def in_use(path: str, holder: Holder) -> OutputInUse:
+    """The error that says who fills the output `path`."""
+    return OutputInUse(f"{path}: is being filled by {holder}; wait for its end, or end it")
+
+
+def age(file: str) -> float | None:
+    """Seconds since `file` was written, by its file system's clock; None where it is not there any more."""
+    probe = f"{file}.{uuid.uuid4().hex[:8]}"
+    filesystem.write_bytes(probe, b"")
+    try:
+        now, then = filesystem.modified(probe), filesystem.modified(file)
+    finally:
+        filesystem.remove(probe)
+    return None if now is None or then is None else now - then
+
+
+def _machine() -> str:
+    """What processes that see each other's numbers have in common; "" where the kernel does not tell."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> int | None:
+    """When the process `pid` began, in the kernel's ticks; None where there is none, or a zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+    # The second field, the name, may hold anything.
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else int(fields[19])

@@ -1,0 +1,180 @@
+"""Whose an output is: known at once of a process of this machine, and of another by watching its lease."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from hdfs_io import lease
+from hdfs_io.lease import EXPIRE_SECONDS, WATCH_SECONDS, Holder, Lease
+from sparksplit.errors import OutputInUse
+
+ELSEWHERE = Holder("other", "train", "node7", 4711, "another boot", 12345, "2026-01-02 03:04:05 UTC", 5)
+
+
+class Time:
+    """A clock that only waiting moves, and what happens then: {look: what}."""
+
+    def __init__(self, **happens: object) -> None:
+        self.now, self.looks = 0.0, 0
+        self.happens = happens
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+        self.looks += 1
+        if action := self.happens.get(f"at{self.looks}"):
+            action()  # type: ignore[operator]
+
+    def clock(self) -> float:
+        return self.now
+
+
+def write(file: Path, holder: Holder, age: float = 0) -> None:
+    file.write_text(json.dumps(asdict(holder)))
+    then = file.stat().st_mtime - age
+    os.utime(file, (then, then))
+
+
+def mine(path: Path, time: Time | None = None) -> Lease:
+    time = time or Time()
+    return Lease(str(path / "out"), "train", time.pause, time.clock)
+
+
+def test_it_lies_hidden_beside_what_it_stands_for() -> None:
+    assert lease.file_of("/a/run") == "/a/.run.owner"
+    assert lease.file_of("hdfs://h:1/run") == "hdfs://h:1/.run.owner"
+
+
+def test_taken_held_and_given_back(tmp_path: Path) -> None:
+    one = mine(tmp_path)
+    assert not one.held()
+    one.acquire()
+    assert one.held()
+    one.tell("application_1")
+    found = lease.read(one.file)
+    assert found == one.holder and found.here and not found.gone
+    assert f"(process {os.getpid()}, application_1), since 20" in str(found)
+    one.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_two_that_began_in_the_same_moment_the_last_one_holds_it(tmp_path: Path) -> None:
+    first, second = mine(tmp_path), mine(tmp_path)
+    first.acquire()
+    second._write()
+    with pytest.raises(OutputInUse):
+        first.tell("application_1")
+    second.tell("application_2")
+    first.release()
+    assert second.held()
+
+
+def test_one_that_is_renewed_is_alive(tmp_path: Path) -> None:
+    file = tmp_path / ".out.owner"
+    time = Time(at7=lambda: write(file, replace(ELSEWHERE, renewed=6)))
+    write(file, ELSEWHERE)
+    with pytest.raises(
+        OutputInUse, match=r"is being filled by train on node7 \(process 4711\), since 2026-01-02 03:04"
+    ):
+        mine(tmp_path, time).acquire()
+    assert time.looks == 7
+    assert lease.read(str(file)) == replace(ELSEWHERE, renewed=6)
+
+
+@pytest.mark.parametrize("age", [0.0, 30.0])
+def test_one_that_is_not_renewed_expires(tmp_path, capsys, age):
+    """By the file system's clock, whatever time its host believes it is."""
+    write(tmp_path / ".out.owner", ELSEWHERE, age)
+    time, one = Time(), None
+    one = mine(tmp_path, time)
+    one.acquire()
+    assert one.held()
+    assert time.now == pytest.approx(EXPIRE_SECONDS - age, abs=1)
+    assert "/out: is being filled by train on node7 (process 4711), since" in capsys.readouterr().err
+    one.release()
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", json.dumps(asdict(ELSEWHERE)), "0123456789abcdef"])
+def test_one_that_has_grown_old_is_watched_for_a_moment(tmp_path, content, capsys):
+    file = tmp_path / ".out.owner"
+    file.write_text(content)
+    os.utime(file, (0, 0))
+    time = Time()
+    one = mine(tmp_path, time)
+    one.acquire()
+    assert time.now == pytest.approx(WATCH_SECONDS) and one.held()
+    assert "waiting up to 15 s to see whether that still runs" in capsys.readouterr().err
+    one.release()
+
+
+def test_one_that_has_grown_old_and_is_renewed_is_alive(tmp_path: Path) -> None:
+    """Its machine slept."""
+    file = tmp_path / ".out.owner"
+    write(file, ELSEWHERE, 3600)
+    with pytest.raises(OutputInUse):
+        mine(tmp_path, Time(at9=lambda: write(file, replace(ELSEWHERE, renewed=6)))).acquire()
+
+
+def test_one_that_is_given_back_meanwhile_is_free(tmp_path: Path) -> None:
+    file = tmp_path / ".out.owner"
+    write(file, ELSEWHERE)
+    time = Time(at3=file.unlink)
+    one = mine(tmp_path, time)
+    one.acquire()
+    assert time.looks == 3 and one.held()
+    one.release()
+
+
+def test_a_dead_process_of_this_machine_holds_nothing(tmp_path: Path) -> None:
+    """After kill -9, at once; also where its number is another process's by now."""
+    own = mine(tmp_path).holder
+    code = "import sys; sys.path.insert(0, '.'); from hdfs_io.lease import Lease; Lease(sys.argv[1], 'train')._write()"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "out")], check=True)
+    dead = lease.read(str(tmp_path / ".out.owner"))
+    assert dead is not None and dead.machine == own.machine and dead.gone
+    assert replace(own, started=(own.started or 0) - 1).gone and not own.gone
+    for holder in (dead, replace(own, started=0)):
+        write(tmp_path / ".out.owner", holder)
+        time = Time()
+        one = mine(tmp_path, time)
+        one.acquire()
+        assert time.looks == 0 and one.held()
+        one.release()
+
+
+def test_a_living_process_of_this_machine_is_waited_for_too(tmp_path: Path) -> None:
+    """One that is ending, a killed command's child say, gives it back; only this very process would wait for itself."""
+    sleeper = subprocess.Popen(["sleep", "60"])
+    try:
+        holder = replace(mine(tmp_path).holder, owner="x", pid=sleeper.pid, started=lease._started(sleeper.pid))
+        write(tmp_path / ".out.owner", holder)
+        time = Time(at4=lambda: (sleeper.kill(), sleeper.wait()))
+        one = mine(tmp_path, time)
+        one.acquire()
+        assert time.looks == 4
+        with pytest.raises(OutputInUse):
+            mine(tmp_path).acquire()
+        one.release()
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
+def test_it_is_renewed_until_it_is_taken_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.001)
+    one = mine(tmp_path)
+    one.acquire()
+    assert one._renewing is not None
+    while one.holder.renewed < 4:
+        one._renewing.join(0.001)
+    while one._renewing.is_alive():  # again where it renews in this very moment
+        write(tmp_path / ".out.owner", ELSEWHERE)
+        one._renewing.join(0.01)
+    one.release()
+    assert lease.read(one.file) == ELSEWHERE
