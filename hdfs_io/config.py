@@ -16,6 +16,11 @@ Dtype = Literal[
 ]
 
 
+RULES = 2
+"""Of reading, numbering, cutting and fitting rows. One more when the same configuration gives other rows or numbers, so
+that what the earlier rules have made is not taken for complete."""
+
+
 class InputConfig(Config):
     """Raw rows: where they are and how they read."""
 
@@ -71,12 +76,12 @@ class PreprocessConfig(Config):
     output: Annotated[str, Field(min_length=1)]
     """The folder of the prepared data set."""
     validation: Fraction = 0.1
-    """The share of the training rows that becomes the validation split, cut by a hash of their content; of a text, the
-    stretch that follows the training split's."""
+    """The share of the training rows that becomes the validation split, cut row by row; of a text, the stretch that
+    follows the training split's."""
     test: Fraction = 0.0
     """The same for the test split, where the source brings none; of a text, its end."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
-    """Of the hash that cuts validation and test."""
+    """Of the hash of each row that cuts validation and test."""
     scaling: Literal["none", "unit", "standard"] = "none"
     """unit: the training split's minimum to 0 and maximum to 1; standard: its mean to 0 and standard deviation to 1."""
     scaling_by: Literal["tensor", "feature"] = "tensor"
@@ -92,7 +97,8 @@ class PreprocessConfig(Config):
 
     def config_hash(self) -> str:
         """The hash of everything that can change the result."""
-        return digest({**self.model_dump(exclude={"input", "output", "executors"}), "input": self.input.located()})
+        own = self.model_dump(exclude={"input", "output", "executors"})
+        return digest({**own, "input": self.input.located(), "rules": RULES})
 
     def check(self) -> None:
         """Raise ConfigError for values that contradict each other."""
