@@ -178,7 +178,7 @@ def with_row_ids(frame: DataFrame, kept: int, lanes: int, cut: Cut) -> DataFrame
 
 def identified(frame: DataFrame, description: Description) -> DataFrame:
     """A frame of stored rows (a binary column per tensor, and the label) with the `row_id`s that `preprocess` gives to
-    a source of these rows: of equal rows, the first have the same as in a data set of which these are a split."""
+    a source of these rows alone: equal ones are numbered among themselves, whatever a cut has dealt to other splits."""
     from pyspark.sql import functions as sql
 
     tensors, label = description.tensors, description.label
