@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hdfs_io import filesystem, lane_files, row_ids
-from hdfs_io.lane_files import FileFacts, LaneFile, Layout
+from hdfs_io.lane_files import LABEL, ROW_ID, FileFacts, LaneFile, Layout
 from hdfs_io.manifest import SPLITS, Manifest, Source, Split
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.preprocessing import FittedPreprocessing, LabelSpec, TensorSpec
@@ -35,6 +36,8 @@ def from_arrays(
 ) -> PreparedDataSet:
     """Write the prepared data set `path` from NumPy arrays, with the row_ids and files that `preprocess` would give.
 
+    Equal rows are numbered through train, validation and test, in this order; `preprocess` numbers them before it cuts.
+
     splits: train, validation and test (those missing are empty) to (x, y): x is an array [rows, ...], the tensor "x",
         or a mapping of tensor names to arrays; y is [rows, ...]: integers or text (classes), floats (numbers), or None
     classes: names of the classes, or how many there are, where not all occur in the training split; integer labels are
@@ -51,10 +54,15 @@ def from_arrays(
     with output.claimed(overwrite=True), output.staging() as folder:
         written: dict[str, Split] = {}
         fitted = FittedPreprocessing()
+        given = {name: _check(name, splits[name], layout) for name in SPLITS if name in splits}
+        every = row_ids.duplicate_numbers(np.concatenate([split.content for split in given.values()]))
+        numbers = dict(
+            zip(given, np.split(every, np.cumsum([len(split) for split in given.values()])[:-1]), strict=True)
+        )
         for name in SPLITS:
             facts = (
-                _write_split(folder, name, splits[name], layout, lanes=lanes, file_size=file_size)
-                if name in splits
+                _write_split(folder, name, given[name], numbers[name], layout, lanes=lanes, file_size=file_size)
+                if name in given
                 else []
             )
             written[name], moments = lane_files.merge_split(facts, layout, lanes)
@@ -91,6 +99,9 @@ def _specs(
     tensors = [
         TensorSpec(name=name, dtype=array.dtype.name, shape=list(array.shape[1:])) for name, array in _inputs(x).items()
     ]
+    for tensor in tensors:
+        if tensor.name.lower() in (ROW_ID, LABEL):
+            raise ValueError(f"a tensor cannot be called {tensor.name}: the data set has a column of that name")
     if y is None:
         return tensors, None
     labels = np.asarray(y)
@@ -107,7 +118,19 @@ def _specs(
     return tensors, LabelSpec(dtype="int64", shape=shape, classes=names, kind=kind)
 
 
-def _write_split(folder: str, name: str, rows: Rows, layout: Layout, *, lanes: int, file_size: int) -> list[FileFacts]:
+@dataclass(frozen=True)
+class _Split:
+    """One split's arrays, checked: tensors and label as they are stored; content: their hash, uint64 [rows, 2]."""
+
+    tensors: list[Array]
+    label: Array | None
+    content: row_ids.U64
+
+    def __len__(self) -> int:
+        return len(self.content)
+
+
+def _check(name: str, rows: Rows, layout: Layout) -> _Split:
     inputs = _inputs(rows[0])
     parts = []
     count = len(next(iter(inputs.values())))
@@ -127,14 +150,29 @@ def _write_split(folder: str, name: str, rows: Rows, layout: Layout, *, lanes: i
         if content is not None and count:
             fixed.append(np.ascontiguousarray(content).view(np.uint8).reshape(count, -1))
     if count == 0:
+        return _Split(parts, index, np.zeros((0, 2), np.uint64))
+    return _Split(parts, index, row_ids.content_hash(np.concatenate(fixed, axis=1), text))
+
+
+def _write_split(
+    folder: str,
+    name: str,
+    split: _Split,
+    numbers: npt.NDArray[np.int64],
+    layout: Layout,
+    *,
+    lanes: int,
+    file_size: int,
+) -> list[FileFacts]:
+    """Write a split's files. numbers: of its rows among equal rows of all splits [rows]"""
+    if not len(split):
         return []
     filesystem.make_folder(filesystem.join(folder, name))
-    content_words = row_ids.content_hash(np.concatenate(fixed, axis=1), text)
-    ids = row_ids.row_id(content_words[:, 0], row_ids.duplicate_numbers(content_words))
+    ids = row_ids.row_id(split.content[:, 0], numbers)
     lane = row_ids.lane_of(ids, lanes)
-    order = np.lexsort((content_words[:, 1], ids, lane))
+    order = np.lexsort((split.content[:, 1], ids, lane))
     starts = np.searchsorted(lane[order], np.arange(lanes + 1))
-    per_file = lane_files.lanes_per_file(count, layout.row_bytes, lanes, file_size)
+    per_file = lane_files.lanes_per_file(len(split), layout.row_bytes, lanes, file_size)
     facts = []
     for first in range(0, lanes, per_file):
         last = min(first + per_file, lanes)
@@ -148,10 +186,10 @@ def _write_split(folder: str, name: str, rows: Rows, layout: Layout, *, lanes: i
                 columns = [pa.array(row_ids.signed(ids[chosen]))]
                 columns += [
                     lane_files.binary_column(part[chosen], tensor)
-                    for part, tensor in zip(parts, layout.tensors, strict=True)
+                    for part, tensor in zip(split.tensors, layout.tensors, strict=True)
                 ]
-                if index is not None and layout.label is not None:
-                    columns.append(lane_files.label_column(index[chosen], layout.label))
+                if split.label is not None and layout.label is not None:
+                    columns.append(lane_files.label_column(split.label[chosen], layout.label))
                 file.write(number, pa.table(columns, schema=layout.schema))
         facts.append(file.close())
     return facts

@@ -20,7 +20,7 @@ from hdfs_io import filesystem, row_ids
 from hdfs_io.manifest import File, FileLane, Manifest, Split
 from hdfs_io.preprocessing import FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
 from hdfs_io.statistics import Moments
-from sparksplit.errors import using
+from sparksplit.errors import InputError, using
 
 ROW_ID = "row_id"
 LABEL = "label"
@@ -250,7 +250,10 @@ def label_column(labels: npt.NDArray[Any], label: LabelSpec) -> pa.Array:
 
 
 def merge_split(facts: Iterable[FileFacts], layout: Layout, lanes: int) -> tuple[Split, dict[str, Moments]]:
-    """The manifest's entry of a split from its files' facts, and the statistics to fit on, merged in lane order."""
+    """The manifest's entry of a split from its files' facts, and the statistics to fit on, merged in lane order.
+
+    Raises InputError for a tensor whose statistics are not finite.
+    """
     lane_rows, files, checksum, moments = [0] * lanes, [], 0, layout.moments()
     classes = None if layout.label is None else layout.label.classes
     counts = None if classes is None else np.zeros(len(classes), dtype=np.int64)
@@ -264,24 +267,32 @@ def merge_split(facts: Iterable[FileFacts], layout: Layout, lanes: int) -> tuple
             counts += np.asarray(file.label_counts, dtype=np.int64)
         places = [FileLane(lane=lane, first_row_group=first) for lane, _, first in file.lanes]
         files.append(File(path=file.path, bytes=file.bytes, lanes=places, crc32=file.crc32))
+    statistics = {name: found.whole() for name, found in moments.items()}
+    for name, whole in statistics.items():
+        if not np.isfinite([whole.mean, whole.std]).all():
+            raise InputError(
+                f"tensor {name}: values from {whole.min:g} to {whole.max:g} have no standard deviation in float64"
+            )
     split = Split(
         rows=sum(lane_rows),
         checksum=checksum,
         lane_rows=lane_rows,
-        statistics={name: found.whole() for name, found in moments.items()},
+        statistics=statistics,
         label_counts=None if counts is None else counts.tolist(),
         files=files,
     )
     return split, moments
 
 
-def fit(moments: dict[str, Moments], scaling: str, by: str) -> FittedPreprocessing:
+def fit(moments: dict[str, Moments], scaling: str, by: str, impute: bool = False) -> FittedPreprocessing:
     """The preprocessing fitted on the training split's `moments`.
 
     scaling: none; unit (minimum to 0, maximum to 1); standard (mean to 0, standard deviation to 1)
     by: one pair of numbers for the whole tensor, or one for each feature
+    impute: whether missing values get their feature's mean also where the training split has none; in any case they do
+        where it has some
 
-    Missing values are filled with their feature's mean. A constant is only moved, never divided by zero.
+    A constant is only moved, to 0, never divided by its width or what rounding has left of it.
     """
     tensors = {}
     for name, found in moments.items():
@@ -295,10 +306,9 @@ def fit(moments: dict[str, Moments], scaling: str, by: str) -> FittedPreprocessi
             offset, width = low, high - low
         elif scaling == "standard":
             offset, width = mean, std
-        scale = 1.0 / np.where(width > 0, width, 1.0)
-        tensors[name] = TensorPreprocessing(
-            offset=_numbers(offset), scale=_numbers(scale), impute=_numbers(found.mean) if found.missing else None
-        )
+        scale = 1.0 / np.where(width > 0, np.maximum(width, np.finfo(np.float64).tiny), 1.0)
+        filling = _numbers(found.mean) if impute or found.missing else None
+        tensors[name] = TensorPreprocessing(offset=_numbers(offset), scale=_numbers(scale), impute=filling)
     return FittedPreprocessing(tensors=tensors)
 
 

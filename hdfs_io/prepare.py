@@ -1,6 +1,7 @@
 """Raw data to a prepared data set on Spark: all work on rows runs in executors, the driver sees only their facts.
 
-parse (sources) -> bad rows, labels -> row_id and lane -> one sort by file, lane and row_id -> Parquet by whole lanes
+parse (sources) -> row_id, lane and split -> bad rows, labels -> one sort by file, lane and row_id -> Parquet by whole
+lanes
 """
 
 from __future__ import annotations
@@ -17,13 +18,26 @@ import pyarrow.parquet as pq
 
 from hdfs_io import filesystem, lane_files
 from hdfs_io.arrays import from_arrays
-from hdfs_io.config import PreprocessConfig
+from hdfs_io.config import InputConfig, PreprocessConfig
 from hdfs_io.lane_files import LABEL, ROW_ID, FileFacts, LaneFile, Layout
 from hdfs_io.manifest import SPLITS, Manifest, Split
 from hdfs_io.manifest import Source as SourceFacts
 from hdfs_io.preprocessing import TOKENS, FittedPreprocessing, LabelSpec
 from hdfs_io.sources.base import BadRow, Source
-from hdfs_io.sources.frame import Cut, bad_rows, batch_rows, batch_size, parse, with_row_ids
+from hdfs_io.sources.frame import (
+    BAD,
+    CONTENT,
+    LANE,
+    SPLIT,
+    Cut,
+    bad_rows,
+    batch_rows,
+    batch_size,
+    keep_names,
+    parse,
+    tensor_names,
+    with_row_ids,
+)
 from sparksplit import __version__
 from sparksplit.errors import InputError
 
@@ -34,6 +48,8 @@ __all__ = ["from_arrays", "prepare"]
 
 BAD_ROWS = "bad_rows"
 _MAX_CLASSES = 100_000
+_MANY_CLASSES, _ROWS_PER_CLASS = 100, 2
+"""So many whole numbers, with fewer rows than this for each, are a quantity."""
 
 
 def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folder: str) -> Manifest:
@@ -47,24 +63,26 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
     cut = Cut() if source.deals else Cut(config.seed, config.validation, config.test)
     probe = Layout(source.tensors, _label_spec(source, None), source.keep, 1)
     with batch_size(spark, batch_rows(probe.row_bytes)):
-        parsed = parse(spark, source, cut).persist(StorageLevel.MEMORY_AND_DISK)
+        # Numbered once: the cut needs the numbers, and labels are counted by what it gives.
+        rows = with_row_ids(parse(spark, source), len(source.keep), config.lanes, cut)
+        rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            counts = _count(parsed, source)
+            counts = _count(rows, source)
             # Looked for only where there are some: it sorts, and most data has none.
-            bad = bad_rows(spark, parsed, config.input.max_bad_rows) if counts.bad else []
+            bad = bad_rows(spark, rows, config.input.max_bad_rows) if counts.bad else []
             if counts.rows["train"] == 0:
                 raise InputError(f"{config.input.path}: has no rows to train on")
             layout = Layout(
                 source.tensors,
-                _label_spec(source, _classes(counts, source)),
+                _label_spec(source, _classes(counts, source, config.input)),
                 source.keep,
                 lane_files.block_rows(probe.row_bytes, config.block_size),
                 by_feature=config.scaling_by == "feature" or config.input.missing == "mean",
             )
             plan = _plan(counts.rows, layout, config)
-            facts = _write(with_row_ids(parsed, source.keep, config.lanes), folder, layout, plan)
+            facts = _write(rows.where(f"{BAD} is null"), folder, layout, plan)
         finally:
-            parsed.unpersist()
+            rows.unpersist()
     write_bad_rows(folder, bad)
     manifest = _manifest(facts, layout, config, source)
     manifest.write(folder)
@@ -92,10 +110,13 @@ class Counts:
     bad: int = 0
 
 
-def _count(parsed: DataFrame, source: Source) -> Counts:
+def _count(rows: DataFrame, source: Source) -> Counts:
+    from pyspark.sql import functions as sql
+
     classified = source.label_kind in ("integer", "text")
-    keys = ["split", LABEL] if classified else ["split"]
-    found = parsed.groupBy(*keys).count().limit(_MAX_CLASSES + 1).collect()
+    keys = [SPLIT, LABEL] if classified else [SPLIT]
+    good = sql.col(BAD).isNull().alias("good")
+    found = rows.groupBy(good, *keys).count().limit(_MAX_CLASSES + 1).collect()
     if len(found) > _MAX_CLASSES:
         raise InputError(
             f"{source.files[0].path}: more than {_MAX_CLASSES} different labels; is the label a number to predict"
@@ -103,27 +124,39 @@ def _count(parsed: DataFrame, source: Source) -> Counts:
         )
     counts = Counts(dict.fromkeys(SPLITS, 0), {name: {} for name in SPLITS})
     for row in found:
-        if row["split"] is None:
+        if not row["good"]:
             counts.bad += row["count"]
             continue
-        split = SPLITS[row["split"]]
+        split = SPLITS[row[SPLIT]]
         counts.rows[split] += row["count"]
         if classified:
             counts.labels[split][row[LABEL]] = row["count"]
     return counts
 
 
-def _classes(counts: Counts, source: Source) -> list[str] | None:
-    """The sorted distinct labels of the training split; None where labels are no classes."""
+def _classes(counts: Counts, source: Source, config: InputConfig) -> list[str] | None:
+    """The sorted distinct labels of the training split; None where labels are no classes.
+
+    Raises InputError for labels that the training split does not have, and for whole numbers that nobody has called
+    classes and that cannot be meant as such.
+    """
     if source.label_kind not in ("integer", "text"):
         return None
     known = counts.labels["train"]
+    taken_for_classes = source.label_kind == "integer" and config.label_type == "auto"
+    hint = "; are the labels numbers to predict (input.label_type: number)?" if taken_for_classes else ""
+    different, rows = len(set().union(*counts.labels.values())), sum(counts.rows.values())
+    if taken_for_classes and different >= _MANY_CLASSES and rows < _ROWS_PER_CLASS * different:
+        raise InputError(
+            f"{source.files[0].path}: {different} different labels in {rows} rows{hint} (input.label_type: integer"
+            " takes them for classes)"
+        )
     for name in SPLITS[1:]:
         unknown = sorted(label for label in counts.labels[name] if known and label not in known)
         if unknown:
             raise InputError(
                 f"{source.files[0].path}: label {unknown[0]!r} ({counts.labels[name][unknown[0]]} rows of the {name}"
-                " split) does not occur in the training split"
+                f" split) does not occur in the training split{hint}"
             )
     return [str(label) for label in sorted(known)]
 
@@ -158,15 +191,13 @@ def _write(rows: DataFrame, folder: str, layout: Layout, plan: Plan) -> list[Fil
         filesystem.make_folder(filesystem.join(folder, split))
     file = sql.lit(None)
     for split, first in plan.first.items():
-        number = sql.lit(first) + sql.floor(sql.col("lane") / sql.lit(plan.per_file[split]))
-        file = sql.when(sql.col("split") == SPLITS.index(split), number).otherwise(file)
+        number = sql.lit(first) + sql.floor(sql.col(LANE) / sql.lit(plan.per_file[split]))
+        file = sql.when(sql.col(SPLIT) == SPLITS.index(split), number).otherwise(file)
     unsigned = sql.col(ROW_ID).bitwiseXOR(sql.lit(-(2**63)))
     placed = rows.withColumn("file", file.cast("int")).repartition(len(plan.files), "file")
     label = [LABEL] if layout.label is not None else []
-    columns = ["file", "lane", ROW_ID, *(tensor.name for tensor in layout.tensors), *label, *layout.keep]
-    ordered = placed.sortWithinPartitions("file", "lane", unsigned, "content_b").select(
-        *(f"`{column}`" for column in columns)
-    )
+    columns = [*tensor_names(len(layout.tensors)), *label, *keep_names(len(layout.keep))]
+    ordered = placed.sortWithinPartitions("file", LANE, unsigned, CONTENT[1]).select("file", LANE, ROW_ID, *columns)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -267,7 +298,8 @@ def _manifest(facts: list[FileFacts], layout: Layout, config: PreprocessConfig, 
         of_split = [fact for fact in facts if fact.split == name]
         splits[name], moments = lane_files.merge_split(of_split, layout, config.lanes)
         if name == "train":
-            fitted = lane_files.fit(moments, config.scaling, config.scaling_by)
+            impute = config.input.missing == "mean"
+            fitted = lane_files.fit(moments, config.scaling, config.scaling_by, impute)
     return Manifest(
         config_hash=config.config_hash(),
         created_by=f"sparksplit {__version__}",

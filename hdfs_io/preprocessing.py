@@ -1,7 +1,8 @@
 """The fitted preprocessing: the numbers that turn stored values into the model's input, the same everywhere.
 
 Stored tensors stay raw, in their smallest exact dtype. Nodes apply these numbers inside their TensorFlow graph, and
-`predict` to raw rows; both in float32 and in this order: fill missing values, subtract the offset, multiply.
+`predict` to raw rows; both in the float type that `arithmetic` names, and in this order: fill missing values, subtract
+the offset, multiply. Only then do they become float32, in which many seconds of a day since 1970 are one number.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from hdfs_io import filesystem
 from sparksplit.errors import InputError
 
 F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
 FILE = "preprocessing.json"
 FORMAT_VERSION = 1
 TOKENS = ("characters", "words")
@@ -71,7 +73,7 @@ class LabelSpec(TensorSpec):
 
 
 class TensorPreprocessing(Frozen):
-    """x_model = (float32(x) - offset) * scale; each number one for the tensor, or one for each of its values."""
+    """x_model = (x - offset) * scale; each number one for the tensor, or one for each of its values."""
 
     offset: float | list[float] = 0.0
     scale: float | list[float] = 1.0
@@ -84,8 +86,8 @@ class FittedPreprocessing(Frozen):
 
     tensors: dict[str, TensorPreprocessing] = {}
 
-    def arrays(self, name: str, shape: Sequence[int]) -> tuple[F32, F32, F32 | None]:
-        """(offset, scale, impute) of the tensor: float32, of shape [] or `shape`, to broadcast over a batch."""
+    def arrays(self, name: str, shape: Sequence[int]) -> tuple[F64, F64, F64 | None]:
+        """(offset, scale, impute) of the tensor: float64, of shape [] or `shape`, to broadcast over a batch."""
         fitted = self.tensors.get(name, TensorPreprocessing())
         offset, scale = _array(fitted.offset, shape), _array(fitted.scale, shape)
         return offset, scale, None if fitted.impute is None else _array(fitted.impute, shape)
@@ -93,10 +95,37 @@ class FittedPreprocessing(Frozen):
     def apply(self, name: str, array: npt.NDArray[Any]) -> F32:
         """The model's input from stored values: float32 of `array`'s shape [rows, *shape]."""
         offset, scale, impute = self.arrays(name, array.shape[1:])
-        values = array.astype(np.float32)
-        if impute is not None:
-            values = np.where(np.isnan(values), impute, values)
-        return np.asarray((values - offset) * scale, dtype=np.float32)
+        kind = arithmetic(array.dtype, offset, scale)
+        if is_wide(array.dtype) and offset.any():
+            (high, low), word = high_and_low(offset), array.dtype.type(2**32 - 1)
+            values = (array >> array.dtype.type(32)).astype(kind) - high
+            values = values * 2.0**32 + ((array & word).astype(kind) - low)
+        else:
+            values = array.astype(kind)
+            if impute is not None:
+                values = np.where(np.isnan(values), impute.astype(kind), values)
+            values = values - offset.astype(kind)
+        return np.asarray(values * scale.astype(kind), dtype=np.float32)
+
+
+def arithmetic(dtype: np.dtype[Any], offset: F64, scale: F64) -> np.dtype[Any]:
+    """The float type to subtract and multiply stored values in: float32 where it holds each of them exactly, as it does
+    bytes and pixels, and where there is nothing to do; else float64, so that values that are close to each other and
+    far from 0 stay apart."""
+    plain = dtype.itemsize <= 2 or (not offset.any() and bool((scale == 1).all()))
+    return np.dtype(np.float32 if plain else np.float64)
+
+
+def is_wide(dtype: np.dtype[Any]) -> bool:
+    """Whether even float64 cannot hold every value (nanoseconds since 1970, say): the offset is then to be subtracted
+    from the upper and the lower 32 bits, which it can, before they are put together."""
+    return dtype.kind in "iu" and dtype.itemsize > 4
+
+
+def high_and_low(offset: F64) -> tuple[F64, F64]:
+    """`offset` as high * 2^32 + low, exactly: high a whole number, low from 0 to below 2^32."""
+    high = np.floor(offset * 2.0**-32)
+    return high, offset - high * 2.0**32
 
 
 class Description(Frozen):
@@ -133,6 +162,6 @@ def read_model(kind: type[Model], path: str) -> Model:
         raise InputError(f"{path}: {'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from None
 
 
-def _array(numbers: float | list[float], shape: Sequence[int]) -> F32:
-    array = np.asarray(numbers, dtype=np.float32)
+def _array(numbers: float | list[float], shape: Sequence[int]) -> F64:
+    array = np.asarray(numbers, dtype=np.float64)
     return array.reshape(tuple(shape)) if array.ndim else array

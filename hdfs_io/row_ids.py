@@ -59,7 +59,7 @@ def content_hash(fixed: npt.NDArray[np.uint8], text: Sequence[bytes] | None = No
 
 
 def row_id(content_hash64: npt.ArrayLike, duplicate_number: npt.ArrayLike) -> U64:
-    """The row_id of the rows with this content hash (first word) and number among equal rows of their split.
+    """The row_id of the rows with this content hash (first word) and number among equal rows of the whole source.
 
     Number 0 keeps the hash itself; number d is the d-th output of splitmix64 seeded with it.
     """
@@ -97,17 +97,20 @@ def row_checksum(row_ids: npt.ArrayLike) -> int:
         return int(mix64(row_ids).sum(dtype=np.uint64))
 
 
-def split_fraction(content: U64, seed: int) -> npt.NDArray[np.float64]:
+def split_fraction(content: U64, duplicate_number: npt.ArrayLike, seed: int) -> npt.NDArray[np.float64]:
     """A uniform number in [0, 1) for each row, by which validation and test are cut.
 
-    It hangs on the content and the seed, not on the duplicate number, so that equal rows stay together; and on both
-    words of the hash under another mix than the row_id, so that lanes stay even.
+    Each row has its own, equal rows by their numbers: were equal rows kept together, rows that differ in the label
+    alone would be dealt apart, and few distinct rows would miss the share by far. It is made from both words of the
+    hash under another mix than the row_id, so that lanes stay even.
 
-    content: uint64 [rows, 2]
+    content: uint64 [rows, 2]. duplicate_number: of the row among equal rows of the whole source [rows]
     """
+    number = np.asarray(duplicate_number, dtype=np.uint64)
     with np.errstate(over="ignore"):
         keyed = mix64(np.uint64(seed % 2**64) + _CUT)
         mixed = mix64(mix64(content[:, 0] ^ keyed) + content[:, 1])
+        mixed = mix64(mixed + number * _GOLDEN)
     return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 

@@ -12,6 +12,11 @@ from hdfs_io.manifest import Statistics
 F64 = npt.NDArray[np.float64]
 
 
+def _quiet() -> np.errstate:
+    """Without a warning where squares pass float64's range: they become infinite, which a data set refuses."""
+    return np.errstate(over="ignore", invalid="ignore")
+
+
 class Moments:
     """Count, minimum, maximum, mean and squared deviations of a tensor, or of each of its values.
 
@@ -37,7 +42,8 @@ class Moments:
         if rows.dtype == np.uint8 and len(self.count) == 1:
             part._from_bytes(rows)
         else:
-            part._from_values(rows)
+            with _quiet():
+                part._from_values(rows)
         self.merge(part)
 
     def _from_bytes(self, rows: npt.NDArray[Any]) -> None:
@@ -57,7 +63,9 @@ class Moments:
         self.min = np.where(gaps, np.inf, values).min(axis=1) if self.missing else values.min(axis=1)
         self.max = np.where(gaps, -np.inf, values).max(axis=1) if self.missing else values.max(axis=1)
         filled = np.where(gaps, 0.0, values) if self.missing else values
-        self.mean = filled.sum(axis=1) / np.maximum(self.count, 1)
+        mean = filled.sum(axis=1) / np.maximum(self.count, 1)
+        # The mean of a constant is that constant, whatever the sum was rounded to: so its deviations are 0.
+        self.mean = np.where(self.count > 0, np.clip(mean, self.min, self.max), 0.0)
         deviations = np.where(gaps, 0.0, values - self.mean[:, None]) if self.missing else values - self.mean[:, None]
         self.squares = (deviations**2).sum(axis=1)
 
@@ -65,9 +73,10 @@ class Moments:
         """Take in the rows that `other` has seen."""
         total = self.count + other.count
         weight = other.count / np.maximum(total, 1)
-        delta = other.mean - self.mean
-        self.squares = self.squares + other.squares + delta**2 * self.count * weight
-        self.mean = self.mean + delta * weight
+        with _quiet():
+            delta = other.mean - self.mean
+            self.squares = self.squares + other.squares + delta**2 * self.count * weight
+            self.mean = self.mean + delta * weight
         self.min, self.max = np.minimum(self.min, other.min), np.maximum(self.max, other.max)
         self.count, self.missing = total, self.missing + other.missing
 
@@ -81,8 +90,9 @@ class Moments:
         count = float(self.count.sum())
         if count == 0:
             return Statistics(min=0.0, max=0.0, mean=0.0, std=0.0, missing=self.missing)
-        mean = float((self.mean * self.count).sum() / count)
-        squares = float((self.squares + self.count * (self.mean - mean) ** 2).sum())
+        with _quiet():
+            mean = float(np.clip((self.mean * self.count).sum() / count, self.min.min(), self.max.max()))
+            squares = float((self.squares + self.count * (self.mean - mean) ** 2).sum())
         return Statistics(
             min=float(self.min.min()),
             max=float(self.max.max()),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from hdfs_io import filesystem, sources
-from hdfs_io.config import InputConfig
+from hdfs_io.config import RULES, InputConfig
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
 from hdfs_io.publish import made_from
@@ -106,8 +106,12 @@ class RawRows(InputRows):
             # A CSV file has neither a dtype nor a shape of its own.
             own = {"dtype": raw.dtype or tensors[0].dtype, "shape": raw.shape or tensors[0].shape}
             raw = raw.model_copy(update=own)
+        fitted = trained.description.preprocessing.tensors.get(tensors[0].name)
+        if raw.missing == "mean" and (fitted is None or fitted.impute is None):
+            message = f"must be error: the model {trained.path} was trained on data without gaps, and has no means"
+            raise raw.error("missing", message)
         self._config, self.place = raw, filesystem.absolute(raw.path)
-        self.identity, self.content = raw.located(), sources.raw_digest(raw)
+        self.identity, self.content = {**raw.located(), "rules": RULES}, sources.raw_digest(raw)
         source = sources.open_source(raw, trained.description)
         _check_tensors(self.place, source.tensors, trained)
         self.kept = source.keep
@@ -123,9 +127,9 @@ class RawRows(InputRows):
         from hdfs_io.sources.frame import raw_rows
 
         facts: list[Facts] = []
-        for split in self.splits:
-            with raw_rows(spark, self._config, self._description, parts=(split,)) as (frame, bad):
-                self.bad += bad
+        with raw_rows(spark, self._config, self._description, self.splits) as (frames, bad):
+            self.bad += bad
+            for split, frame in frames.items():
                 self.expected[split] = (frame.count(), None)
                 facts += _facts_of(frame, _raw_task(job, split))
         return facts

@@ -86,13 +86,15 @@ def _fill(
 def _columns(config: PredictConfig, rows: InputRows, trained: TrainedModel) -> Columns:
     keep = list(rows.kept) if config.keep is None else list(dict.fromkeys(config.keep))
     known = [*rows.kept, *([LABEL] if rows.label is not None else [])]
+    columns = Columns(trained.description.label, len(rows.splits) > 1, keep)
     for place, name in enumerate(keep):
         if name not in known:
             there = f"it has {', '.join(known)}" if known else "it has none to keep"
             raise config.error(f"keep.{place}", f"{rows.place}: has no column {name!r}; {there}")
-        if name in writer.OWN_COLUMNS:
-            raise config.error(f"keep.{place}", f"the column name {name!r} is taken by the predictions")
-    return Columns(trained.description.label, len(rows.splits) > 1, keep)
+        if name.lower() in columns.own:
+            key = "keep" if config.keep is None else f"keep.{place}"
+            raise config.error(key, f"the column name {name!r} is taken by the predictions; name the others to keep")
+    return columns
 
 
 def _checked(facts: Sequence[Facts], rows: InputRows) -> dict[str, int]:

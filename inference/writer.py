@@ -20,7 +20,6 @@ from sparksplit.errors import using
 FOLDER = "predictions"
 """Of the output: Parquet and nothing else, so that readers can be pointed at the folder."""
 SPLIT, PREDICTION, NAME, PROBABILITIES = "split", "prediction", "prediction_name", "probabilities"
-OWN_COLUMNS = (ROW_ID, SPLIT, PREDICTION, NAME, PROBABILITIES)
 _GROUP_BYTES = 16 * 1024 * 1024
 
 
@@ -53,6 +52,13 @@ class Columns:
         """Whether a class has a name that tells more than its index."""
         classes = self.label.classes if self.label is not None else None
         return classes is not None and classes != [str(index) for index in range(len(classes))]
+
+    @property
+    def own(self) -> list[str]:
+        """The columns that are not kept ones; a kept one cannot be called so."""
+        listed = [(ROW_ID, True), (SPLIT, self.split), (PREDICTION, True), (NAME, self.named)]
+        classes = self.label is not None and self.label.classes is not None and not self.label.shape
+        return [name for name, there in [*listed, (PROBABILITIES, classes)] if there]
 
     def table(
         self, row_ids: npt.NDArray[np.int64], split: str, kept: Mapping[str, pa.Array], found: Predictions

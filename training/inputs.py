@@ -8,14 +8,14 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from hdfs_io.preprocessing import Description
+from hdfs_io.preprocessing import Description, TensorSpec, arithmetic, high_and_low, is_wide
 
 
 class Inputs:
     """The tensors and the label of a data set, as a model wants them.
 
     A model with one input gets a tensor [rows, *shape], one with several a mapping by the tensors' names; always of
-    Keras's float type, with the fitted preprocessing applied (in float32, as hdfs_io.preprocessing does).
+    Keras's float type, with the fitted preprocessing applied, by the arithmetic of hdfs_io.preprocessing.
     """
 
     def __init__(self, description: Description) -> None:
@@ -40,7 +40,7 @@ class Inputs:
     def decode(self, columns: Sequence[Any]) -> tuple[Any, Any]:
         """(model's input, label) from stored columns: the tensors in order, then the label (None without one)."""
         specs = self._description.tensors
-        tensors = {spec.name: self._decode(spec.name, column) for spec, column in zip(specs, columns, strict=False)}
+        tensors = {spec.name: self._decode(spec, column) for spec, column in zip(specs, columns, strict=False)}
         label = columns[len(specs)] if len(columns) > len(specs) else None
         if label is not None and label.dtype.is_integer:
             # Keras takes no small unsigned integers for classes.
@@ -51,11 +51,19 @@ class Inputs:
         """Zeros of the right shapes and dtypes, to build a model or a metric with."""
         return self.decode([tf.zeros((rows, *spec.shape[1:]), spec.dtype) for spec in self.signature()])
 
-    def _decode(self, name: str, column: Any) -> Any:
-        offset, scale, impute = self._numbers[name]
-        values = tf.cast(column, tf.float32)
-        if impute is not None:
-            values = tf.where(tf.math.is_nan(values), tf.broadcast_to(impute, tf.shape(values)), values)
-        if offset.any():
-            values = values - offset
-        return tf.cast(values * scale, keras.config.floatx())
+    def _decode(self, spec: TensorSpec, column: Any) -> Any:
+        offset, scale, impute = self._numbers[spec.name]
+        kind = arithmetic(spec.numpy_dtype, offset, scale)
+        if is_wide(spec.numpy_dtype) and offset.any():
+            high, low = high_and_low(offset)
+            above = tf.bitwise.right_shift(column, tf.constant(32, column.dtype))
+            below = tf.bitwise.bitwise_and(column, tf.constant(2**32 - 1, column.dtype))
+            values = (tf.cast(above, kind) - high) * 2.0**32 + (tf.cast(below, kind) - low)
+        else:
+            values = tf.cast(column, kind)
+            if impute is not None:
+                filling = tf.broadcast_to(impute.astype(kind), tf.shape(values))
+                values = tf.where(tf.math.is_nan(values), filling, values)
+            if offset.any():
+                values = values - offset.astype(kind)
+        return tf.cast(values * scale.astype(kind), keras.config.floatx())

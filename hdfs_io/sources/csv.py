@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,9 @@ _PROBE_BYTES = 1024 * 1024
 _PROBE_ROWS = 200
 _INTEGER = re.compile(r"\s*[+-]?\d+\s*")
 _ROW_TEXT = 200
+_PLAIN = re.compile(r"[+-]?\d+(\.\d*)?", re.ASCII)
+_WHOLE_FLOAT32 = 2.0**24
+"""From here on float32 has not every whole number: the next one is rounded to this."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class CsvSource(Source):
     def __init__(self, config: InputConfig) -> None:
         self._delimiter, self._header, self._mean = config.delimiter, config.header, config.missing == "mean"
         self._limit = config.max_bad_rows
+        self._rounds = config.dtype is not None
         self._files = {"train": input_files(config.path)}
         if config.test is not None:
             self._files["test"] = input_files(config.test)
@@ -76,9 +81,13 @@ class CsvSource(Source):
         self._features = [column for column in range(columns) if column != self._label and column not in kept]
         if self._label in kept or len(set(kept)) < len(kept):
             raise config.error("keep", "names the label, or a column twice")
+        taken = {name: name for name in ("row_id", "label", "x", "prediction", "probabilities")}
         for name in self.keep:
-            if name in ("row_id", "label", "x", "prediction", "probabilities"):
-                raise config.error("keep", f"the column name {name!r} is taken; rename it in the file")
+            # Spark, which may read what comes of them, does not tell small letters from capital ones.
+            if other := taken.get(name.lower()):
+                like = "" if other == name else f" ({other!r}, and Spark takes no notice of case)"
+                raise config.error("keep", f"the column name {name!r} is taken{like}; rename it in the file")
+            taken[name.lower()] = name
         if not self._features:
             raise InputError(f"{self.files[0].path}: has no columns left for features ({columns} in all)")
         shape = config.shape or [len(self._features)]
@@ -205,7 +214,7 @@ class CsvSource(Source):
     def _convert(self, content: bytes) -> Rows:
         """All rows of a block; pa.ArrowInvalid or ValueError where one of them is bad."""
         tensor = self.tensors[0]
-        names = [str(column) for column in range(len(self._names))]
+        names = self._places()
         parsed = np.dtype("float32" if tensor.dtype == "float16" else tensor.dtype)
         types = {names[column]: pa.from_numpy_dtype(parsed) for column in self._features}
         types |= {names[column]: pa.string() for column in self._kept}
@@ -213,14 +222,7 @@ class CsvSource(Source):
             types[names[self._label]] = {"integer": pa.int64(), "number": pa.float32()}.get(
                 self.label_kind or "", pa.string()
             )
-        table = arrow_csv.read_csv(
-            pa.BufferReader(content),
-            read_options=arrow_csv.ReadOptions(
-                column_names=names, use_threads=False, block_size=max(len(content) + 1, 2)
-            ),
-            parse_options=arrow_csv.ParseOptions(delimiter=self._delimiter),
-            convert_options=arrow_csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=False),
-        )
+        table = self._table(content, types)
         values = np.empty((len(self._features), table.num_rows), dtype=tensor.numpy_dtype)
         for place, column in enumerate(self._features):
             values[place] = self._numbers(table.column(column), self._mean)
@@ -228,6 +230,8 @@ class CsvSource(Source):
             wrong = np.isinf(values).any() if self._mean else not np.isfinite(values).all()
             if wrong:
                 raise ValueError("a number is not finite")
+            if not self._rounds:
+                self._check_rounding(content, np.abs(values) >= _WHOLE_FLOAT32)
         label: npt.NDArray[Any] | list[str] | None = None
         if self._label is not None:
             column = table.column(self._label)
@@ -241,6 +245,33 @@ class CsvSource(Source):
                     raise ValueError("a label is not finite")
         keep = [table.column(column).to_pylist() for column in self._kept]
         return Rows([np.ascontiguousarray(values.T).reshape(-1, *tensor.shape)], label, keep)
+
+    def _places(self) -> list[str]:
+        return [str(column) for column in range(len(self._names))]
+
+    def _table(self, content: bytes, types: dict[str, pa.DataType], columns: list[str] | None = None) -> pa.Table:
+        """The block's columns (null: all), called by their places."""
+        return arrow_csv.read_csv(
+            pa.BufferReader(content),
+            read_options=arrow_csv.ReadOptions(
+                column_names=self._places(), use_threads=False, block_size=max(len(content) + 1, 2)
+            ),
+            parse_options=arrow_csv.ParseOptions(delimiter=self._delimiter),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=types, null_values=[""], strings_can_be_null=False, include_columns=columns
+            ),
+        )
+
+    def _check_rounding(self, content: bytes, large: npt.NDArray[np.bool_]) -> None:
+        """Raise ValueError where the default dtype would change a feature. large: which may be so, [features, rows]"""
+        places = np.flatnonzero(large.any(axis=1))
+        if not len(places):
+            return
+        names = [str(self._features[place]) for place in places]
+        table = self._table(content, dict.fromkeys(names, pa.string()), names)
+        for place, name in zip(places, names, strict=True):
+            if any(map(_rounding_problem, table.column(name).filter(pa.array(large[place])).to_pylist())):
+                raise ValueError("a number is rounded")
 
     @staticmethod
     def _numbers(column: pa.ChunkedArray, gaps: bool) -> npt.NDArray[Any]:
@@ -269,6 +300,8 @@ class CsvSource(Source):
                 continue
             else:
                 problem = _number_problem(field, self.tensors[0].numpy_dtype, self._mean)
+                if problem is None and not self._rounds:
+                    problem = _rounding_problem(field)
             if problem:
                 return f"{place}: {problem}"
         return f"cannot be parsed: {' '.join(str(error).split())[:_ROW_TEXT]}"
@@ -378,6 +411,20 @@ def _number_problem(field: str, dtype: np.dtype[Any], gaps: bool) -> str | None:
     except ValueError:
         kind = "a number" if dtype.kind == "f" else f"a whole number ({dtype.name})"
         return f"{_short(field)} is not {kind}"
+
+
+def _rounding_problem(field: str) -> str | None:
+    """What is wrong with a number, written without an exponent, of which float32 would not keep the whole part."""
+    text = field.strip()
+    if not _PLAIN.fullmatch(text):
+        return None
+    with np.errstate(over="ignore"):
+        rounded = Decimal(float(np.float32(text)))
+    if abs(rounded - Decimal(text)) < Decimal("0.5"):
+        return None
+    return (
+        f"{_short(field)} is {rounded:f} in float32, the default; set input.dtype (float64 keeps it, float32 rounds it)"
+    )
 
 
 def _label_problem(field: str, kind: str | None) -> str | None:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
 from hdfs_io import row_ids
 from hdfs_io.config import InputConfig
-from hdfs_io.lane_files import LABEL, binary_column, label_of, tensor_of
+from hdfs_io.lane_files import LABEL, ROW_ID, binary_column, label_of, tensor_of
 from hdfs_io.manifest import SPLITS
 from hdfs_io.preprocessing import TOKENS, Description, LabelSpec, TensorSpec
 from hdfs_io.sources import open_source
@@ -44,6 +45,22 @@ _LABELS = {
 }
 
 
+PART, CONTENT, BAD, SPLIT, LANE = "part", ("content_a", "content_b"), "bad", "split", "lane"
+"""Columns of the frames in here, beside row_id and label. All their columns have the product's own names, tensors and
+kept columns by their places, because a user's name may be one of them, or differ from another in case alone, which
+Spark does not tell apart."""
+
+
+def tensor_names(count: int) -> list[str]:
+    """What the tensors are called in a frame."""
+    return [f"tensor_{place}" for place in range(count)]
+
+
+def keep_names(count: int) -> list[str]:
+    """What the kept columns are called in a frame."""
+    return [f"keep_{place}" for place in range(count)]
+
+
 @dataclass(frozen=True)
 class Cut:
     """How rows of the training files are dealt to splits: test below `test`, validation below test + validation."""
@@ -52,54 +69,66 @@ class Cut:
     validation: float = 0.0
     test: float = 0.0
 
-    def splits(self, content: row_ids.U64, part: str) -> np.ndarray[Any, np.dtype[np.int32]]:
-        """The index in SPLITS of each row. content: uint64 [rows, 2]; part: the task's"""
-        if part != "train":
-            return np.full(len(content), SPLITS.index(part), dtype=np.int32)
-        fraction = row_ids.split_fraction(content, self.seed)
-        return np.select(
+    def splits(
+        self, content: row_ids.U64, number: npt.NDArray[np.int64], part: npt.NDArray[np.int32]
+    ) -> npt.NDArray[np.int32]:
+        """The index in SPLITS of each row.
+
+        content: uint64 [rows, 2]. number: among equal rows of the whole source [rows]. part: index in SPLITS of what
+        the source brings the row as; all but train stays as it is.
+        """
+        fraction = row_ids.split_fraction(content, number, self.seed)
+        dealt = np.select(
             [fraction < self.test, fraction < self.test + self.validation],
             [np.int32(SPLITS.index("test")), np.int32(SPLITS.index("validation"))],
             np.int32(0),
         )
+        return np.where(part == SPLITS.index("train"), dealt, part)
 
 
 def parsed_schema(source: Source) -> pa.Schema:
-    """split, content hash (two words), the tensors, label and kept columns; or `bad`, and nulls for all else."""
-    fields = [("split", pa.int32()), ("content_a", pa.int64()), ("content_b", pa.int64())]
-    fields += [(tensor.name, pa.binary()) for tensor in source.tensors]
+    """The part, content hash (two words), tensors, label and kept columns; or `bad`, and nulls for the last three."""
+    fields = [(PART, pa.int32()), *((word, pa.int64()) for word in CONTENT)]
+    fields += [(name, pa.binary()) for name in tensor_names(len(source.tensors))]
     if source.label_kind is not None:
         fields.append((LABEL, _LABELS[source.label_kind]))
-    return pa.schema([*fields, *((name, pa.string()) for name in source.keep), ("bad", _BAD)])
+    return pa.schema([*fields, *((name, pa.string()) for name in keep_names(len(source.keep))), (BAD, _BAD)])
 
 
-def parse(spark: SparkSession, source: Source, cut: Cut, parts: Sequence[str] = SPLITS) -> DataFrame:
-    """The source's rows, good and bad, with the columns of `parsed_schema`; one Spark task for each of its tasks."""
-    tasks = [task for task in source.tasks() if task.part in parts]
+def parse(spark: SparkSession, source: Source, wanted: Sequence[str] = SPLITS) -> DataFrame:
+    """The source's rows, good and bad, with the columns of `parsed_schema`; one Spark task for each of its tasks.
+
+    wanted: the parts whose tensors are; rows of the others are there to be counted only
+    """
+    tasks = source.tasks()
     schema = parsed_schema(source)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for item in source.read(tasks[number]):
-                    yield to_batch(item, tasks[number], cut, schema)
+                    yield to_batch(item, tasks[number], schema, tasks[number].part in wanted)
 
     numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
     return numbers.mapInArrow(run, _spark_schema(schema))
 
 
-def to_batch(item: Rows | BadRow, task: Task, cut: Cut, schema: pa.Schema) -> pa.RecordBatch:
-    """What a source read as a record batch of `schema`."""
+def to_batch(item: Rows | BadRow, task: Task, schema: pa.Schema, wanted: bool = True) -> pa.RecordBatch:
+    """What a source read as a record batch of `schema`; without the tensors where they are not wanted."""
+    part = SPLITS.index(task.part)
     if isinstance(item, BadRow):
         bad = {field.name: getattr(item, field.name) for field in _BAD}
-        return pa.RecordBatch.from_pylist([{"bad": bad}], schema=schema)
+        # Numbers, where good rows have some: a null would turn the whole column into floats on its way to pandas.
+        return pa.RecordBatch.from_pylist([{PART: part, **dict.fromkeys(CONTENT, 0), BAD: bad}], schema=schema)
     count = len(item)
     if count == 0:
         return pa.RecordBatch.from_pylist([], schema=schema)
     content = content_of(item)
-    columns: list[pa.Array] = [pa.array(cut.splits(content, task.part))]
+    columns: list[pa.Array] = [pa.array(np.full(count, part, dtype=np.int32))]
     columns += [pa.array(row_ids.signed(content[:, word])) for word in (0, 1)]
-    columns += [binary_column(tensor, _spec(tensor)) for tensor in item.tensors]
+    columns += [
+        binary_column(tensor, _spec(tensor)) if wanted else pa.nulls(count, pa.binary()) for tensor in item.tensors
+    ]
     if isinstance(item.label, np.ndarray) and item.label.ndim > 1:
         columns.append(binary_column(item.label, _spec(item.label)))
     elif item.label is not None:
@@ -120,56 +149,63 @@ def content_of(rows: Rows) -> row_ids.U64:
     return row_ids.content_hash(fixed[0] if len(fixed) == 1 else np.concatenate(fixed, axis=1), text)
 
 
-def with_row_ids(frame: DataFrame, keep: Sequence[str], lanes: int) -> DataFrame:
-    """The good rows of a parsed frame with `row_id` (bigint) and `lane` (int).
+def with_row_ids(frame: DataFrame, kept: int, lanes: int, cut: Cut) -> DataFrame:
+    """A parsed frame with `row_id` (bigint), `lane` (int) and `split` (int, index in SPLITS); bad rows stay in it.
 
-    keep: the kept columns. Equal rows of a split are numbered in their order; where those are equal too, the order is
-    of no consequence.
+    kept: how many columns are. Equal rows are numbered over the whole source: those that train on first, so that their
+    numbers do not depend on the test files, then in the order of the kept columns; where those are equal too, the order
+    is of no consequence.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
     from pyspark.sql.pandas.functions import pandas_udf
 
-    @pandas_udf("row_id bigint, lane int")  # type: ignore[call-overload, untyped-decorator]
-    def identify(batches: Iterator[tuple[pd.Series, pd.Series]]) -> Iterator[pd.DataFrame]:
-        for content, number in batches:
-            ids = row_ids.row_id(row_ids.unsigned(content.to_numpy()), number.to_numpy() - 1)
-            yield pd.DataFrame({"row_id": row_ids.signed(ids), "lane": row_ids.lane_of(ids, lanes)})
+    @pandas_udf("row_id bigint, lane int, split int")  # type: ignore[call-overload, untyped-decorator]
+    def identify(batches: Iterator[tuple[pd.Series, ...]]) -> Iterator[pd.DataFrame]:
+        for batch in batches:
+            first, second, number, part = (column.to_numpy() for column in batch)
+            content = np.stack([row_ids.unsigned(first), row_ids.unsigned(second)], axis=1)
+            ids = row_ids.row_id(content[:, 0], number - 1)
+            splits = cut.splits(content, number - 1, part)
+            yield pd.DataFrame({ROW_ID: row_ids.signed(ids), LANE: row_ids.lane_of(ids, lanes), SPLIT: splits})
 
-    order = [sql.col(f"`{name}`") for name in keep] or [sql.lit(0)]
-    window = Window.partitionBy("split", "content_a", "content_b").orderBy(*order)
-    numbered = frame.where("bad is null").withColumn("number", sql.row_number().over(window))
-    columns = [column for column in numbered.columns if column not in ("bad", "number")]
-    named = numbered.select(*(f"`{column}`" for column in columns), identify("content_a", "number").alias("ids"))
-    return named.select(*(f"`{column}`" for column in columns), "ids.row_id", "ids.lane")
+    # Bad rows have no content of their own, and come last where a good one has the same.
+    window = Window.partitionBy(*CONTENT).orderBy(sql.col(BAD).isNotNull(), PART, *keep_names(kept))
+    numbered = frame.withColumn("number", sql.row_number().over(window))
+    named = numbered.select(*frame.columns, identify(*CONTENT, "number", PART).alias("ids"))
+    return named.select(*frame.columns, f"ids.{ROW_ID}", f"ids.{LANE}", f"ids.{SPLIT}")
 
 
 def identified(frame: DataFrame, description: Description) -> DataFrame:
-    """A frame of stored rows (a binary column per tensor, and the label) with the `row_id`s that `preprocess` gives."""
+    """A frame of stored rows (a binary column per tensor, and the label) with the `row_id`s that `preprocess` gives to
+    a source of these rows alone: equal ones are numbered among themselves, whatever a cut has dealt to other splits."""
     from pyspark.sql import functions as sql
 
     tensors, label = description.tensors, description.label
     names = [tensor.name for tensor in tensors] + ([] if label is None else [LABEL])
-    stored = frame.select(*(sql.col(f"`{name}`") for name in names))
-    words = ("content_a", "content_b")
+    own = tensor_names(len(tensors)) + ([] if label is None else [LABEL])
+    stored = frame.select(*(sql.col(quoted(name)) for name in names)).toDF(*own)
 
     def hashed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             table = pa.Table.from_batches([batch])
             rows = Rows(
-                [tensor_of(table.column(tensor.name), tensor) for tensor in tensors],
+                [tensor_of(table.column(name), tensor) for name, tensor in zip(own, tensors, strict=False)],
                 None if label is None else _raw_label(table.column(LABEL), label),
             )
             content = content_of(rows)
             columns = [*batch.columns, *(pa.array(row_ids.signed(content[:, word])) for word in (0, 1))]
-            yield pa.RecordBatch.from_arrays(columns, names=[*names, *words])
+            yield pa.RecordBatch.from_arrays(columns, names=[*own, *CONTENT])
 
-    schema = ", ".join([*(f"`{field.name}` {field.dataType.simpleString()}" for field in stored.schema.fields)])
-    with_content = stored.mapInArrow(hashed, schema + "".join(f", {word} bigint" for word in words))
-    numbered = with_row_ids(
-        with_content.withColumn("split", sql.lit(0)).withColumn("bad", sql.lit(None).cast("string")), (), lanes=1
-    )
-    return numbered.select("row_id", *(sql.col(f"`{name}`") for name in names))
+    schema = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in stored.schema.fields)
+    with_content = stored.mapInArrow(hashed, schema + "".join(f", {word} bigint" for word in CONTENT))
+    parsed = with_content.withColumn(PART, sql.lit(0)).withColumn(BAD, sql.lit(None).cast("string"))
+    return with_row_ids(parsed, 0, lanes=1, cut=Cut()).select(ROW_ID, *own).toDF(ROW_ID, *names)
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark's expressions want it."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _raw_label(column: pa.ChunkedArray, label: LabelSpec) -> Any:
@@ -185,15 +221,16 @@ def _raw_label(column: pa.ChunkedArray, label: LabelSpec) -> Any:
 @contextmanager
 def raw_rows(
     spark: SparkSession, config: InputConfig, description: Description, parts: Sequence[str] = SPLITS
-) -> Iterator[tuple[DataFrame, list[BadRow]]]:
-    """(raw rows as a model wants them, the bad rows left out), for the data that `description` belongs to.
+) -> Iterator[tuple[dict[str, DataFrame], list[BadRow]]]:
+    """(raw rows as a model wants them, by part; the bad rows left out), for the data that `description` belongs to.
 
-    The frame has `row_id` (bigint; equal to the prepared data set's where label and split are the same), a binary
-    column for each tensor, `label` (the class's index as bigint, or float; null for a class that the model does not
-    know; binary where it is a token at each position; no column where the configuration has `label: null`) and the
-    columns to keep. It is cached inside the block.
+    A frame has `row_id` (bigint; that of the data set that `preprocess` makes of the same input), a binary column for
+    each tensor, `label` (the class's index as bigint, or float; null for a class that the model does not know; binary
+    where it is a token at each position; no column where the configuration has `label: null`) and the columns to keep.
+    It is cached inside the block.
 
-    parts: of an IDX folder, train and test (t10k); of CSV, the files of `path` and of `test`
+    parts: of an IDX folder, train and test (t10k); of CSV, the files of `path` and of `test`. Rows of the others are
+        read too, because equal rows are numbered over all of them.
 
     Raises ConfigError and InputError as `open_source`, and InputError for more bad rows than `max_bad_rows`.
     """
@@ -203,22 +240,32 @@ def raw_rows(
     source = open_source(config, description)
     row_bytes = sum(tensor.row_bytes for tensor in source.tensors)
     with batch_size(spark, batch_rows(row_bytes)):
-        parsed = parse(spark, source, Cut(), parts).persist(StorageLevel.MEMORY_AND_DISK)
+        numbered = with_row_ids(parse(spark, source, parts), len(source.keep), lanes=1, cut=Cut())
+        numbered = numbered.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            bad = bad_rows(spark, parsed, config.max_bad_rows) if parsed.where("bad is not null").take(1) else []
-            rows = with_row_ids(parsed, source.keep, lanes=1)
-            columns = [sql.col("row_id"), *(sql.col(f"`{tensor.name}`") for tensor in source.tensors)]
+            bad = bad_rows(spark, numbered, config.max_bad_rows) if numbered.where("bad is not null").take(1) else []
+            columns = [sql.col(ROW_ID), *(sql.col(name) for name in tensor_names(len(source.tensors)))]
+            names = [ROW_ID, *(tensor.name for tensor in source.tensors)]
             if source.label_kind is not None:
                 label = sql.col(LABEL)
                 known = None if source.label_kind in TOKENS or description.label is None else description.label.classes
                 if known is not None:
-                    names = sql.array(*(sql.lit(name) for name in known))
-                    place = sql.call_function("array_position", names, label.cast("string"))
-                    label = sql.when(place > 0, place - 1).cast("bigint").alias(LABEL)
+                    classes = sql.array(*(sql.lit(name) for name in known))
+                    place = sql.call_function("array_position", classes, label.cast("string"))
+                    label = sql.when(place > 0, place - 1).cast("bigint")
                 columns.append(label)
-            yield rows.select(*columns, *(sql.col(f"`{name}`") for name in source.keep)), bad
+                names.append(LABEL)
+            columns += [sql.col(name) for name in keep_names(len(source.keep))]
+            good = numbered.where("bad is null")
+            yield (
+                {
+                    part: good.where(sql.col(PART) == SPLITS.index(part)).select(*columns).toDF(*names, *source.keep)
+                    for part in parts
+                },
+                bad,
+            )
         finally:
-            parsed.unpersist()
+            numbered.unpersist()
 
 
 def bad_rows(spark: SparkSession, frame: DataFrame, limit: int) -> list[BadRow]:

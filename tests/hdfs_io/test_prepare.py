@@ -10,9 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hdfs_io.config import InputConfig
 from hdfs_io.lane_files import Layout, merge_split
-from hdfs_io.prepare import Plan, write_sorted
+from hdfs_io.manifest import SourceFile
+from hdfs_io.prepare import Counts, Plan, _classes, write_sorted
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
+from hdfs_io.sources import BadRow, Rows, Source, Task
+from sparksplit.config import parse
 from sparksplit.errors import InputError, RunError
 from tests.disks import small_disk
 
@@ -89,6 +93,50 @@ def test_an_attempt_does_not_bring_a_removed_folder_back(tmp_path: Path) -> None
     with pytest.raises(InputError, match="does not exist"):
         list(write_sorted(batches([18]), f"{tmp_path}/gone", LAYOUT, PLAN, attempt=1))
     assert list(tmp_path.iterdir()) == []
+
+
+class Labelled(Source):
+    """Rows whose labels were read as whole numbers."""
+
+    label_kind = "integer"
+    files = (SourceFile(path="prices.csv", bytes=1),)
+
+    def tasks(self) -> list[Task]:
+        return []
+
+    def read(self, task: Task) -> Iterator[Rows | BadRow]:
+        yield from ()
+
+
+def counted(train: dict[int, int], validation: dict[int, int]) -> Counts:
+    return Counts(
+        {"train": sum(train.values()), "validation": sum(validation.values()), "test": 0},
+        {"train": train, "validation": validation, "test": {}},
+    )
+
+
+def test_whole_numbers_with_about_a_row_each_are_no_classes_unless_the_user_says_so() -> None:
+    prices = counted({100_000 + 7 * number: 1 + (number % 9 == 0) for number in range(300)}, {100_001: 1})
+    values = {"format": "csv", "path": "prices.csv"}
+    message = (
+        "prices.csv: 301 different labels in 335 rows; are the labels numbers to predict (input.label_type: number)?"
+        " (input.label_type: integer takes them for classes)"
+    )
+    with pytest.raises(InputError) as error:
+        _classes(prices, Labelled(), parse(InputConfig, values))
+    assert str(error.value) == message
+    # Many rows of each, or few classes: they can be meant; a label that only validation has is told with the hint.
+    for train in (dict.fromkeys(range(300), 9), dict.fromkeys(range(20), 1)):
+        found = _classes(counted(train, {}), Labelled(), parse(InputConfig, values))
+        assert found is not None and len(found) == len(train)
+        with pytest.raises(
+            InputError, match=r"label 999 .* does not occur .*; are .* \(input\.label_type: number\)\?$"
+        ):
+            _classes(counted(train, {999: 1}), Labelled(), parse(InputConfig, values))
+    named = parse(InputConfig, {**values, "label_type": "integer"})
+    assert len(_classes(counted(prices.labels["train"], {}), Labelled(), named) or ()) == 300
+    with pytest.raises(InputError, match=r"does not occur in the training split$"):
+        _classes(prices, Labelled(), named)
 
 
 def test_no_rows_make_no_file(tmp_path: Path) -> None:

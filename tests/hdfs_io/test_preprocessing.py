@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdfs_io.lane_files import fit
+from hdfs_io.lane_files import FileFacts, Layout, fit, merge_split
 from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
 from hdfs_io.statistics import Moments
 from sparksplit.errors import InputError
@@ -64,6 +65,96 @@ def test_missing_values_get_the_features_mean_before_scaling() -> None:
     rows = np.array([[1, np.nan], [3, 4], [np.nan, 8]], dtype=np.float32)
     fitted = fit(moments_of(rows, 2), "none", "tensor")
     np.testing.assert_allclose(fitted.apply("x", rows), [[1, 6], [3, 4], [2, 8]])
+
+
+def test_a_tensor_without_gaps_in_training_has_the_means_for_those_to_come() -> None:
+    rows = np.array([[1, 5], [3, 7]], dtype=np.float32)
+    assert fit(moments_of(rows, 2), "none", "tensor").tensors["x"].impute is None
+    fitted = fit(moments_of(rows, 2), "unit", "feature", impute=True)
+    np.testing.assert_array_equal(
+        fitted.apply("x", np.array([[np.nan, 5], [3, np.nan]], np.float32)), [[0.5, 0], [1, 0.5]]
+    )
+
+
+FAR = {
+    "epoch seconds": 1_700_006_400 + 60 * np.arange(1440),
+    "epoch nanoseconds": 1_700_006_400_000_000_000 + 60_000_000_000 * np.arange(1440),
+    "at the end of uint64": 2**64 - 1440 + np.arange(1440, dtype=np.uint64),
+    "at the end of int64": -(2**63) + np.arange(1440),
+}
+
+
+@pytest.mark.parametrize("scaling", ["unit", "standard"])
+@pytest.mark.parametrize(
+    ("numbers", "dtype"),
+    [
+        ("epoch seconds", "int32"),
+        ("epoch seconds", "uint32"),
+        ("epoch seconds", "int64"),
+        ("epoch seconds", "float64"),
+        ("epoch nanoseconds", "int64"),
+        ("epoch nanoseconds", "uint64"),
+        ("at the end of uint64", "uint64"),
+        ("at the end of int64", "int64"),
+    ],
+)
+def test_numbers_far_from_0_and_close_to_each_other_stay_apart(numbers: str, dtype: str, scaling: str) -> None:
+    rows = FAR[numbers].astype(dtype)[:, None]
+    scaled = fit(moments_of(rows), scaling, "tensor").apply("x", rows)[:, 0]
+    assert len(np.unique(scaled)) == 1440
+    assert (np.diff(scaled) > 0).all()
+
+
+@given(
+    st.sampled_from(["int64", "uint64"]),
+    st.lists(st.integers(-(2**63), 2**64 - 1), min_size=1, max_size=20),
+    st.floats(-(2.0**63), 2.0**64, allow_subnormal=False),
+)
+def test_whole_numbers_of_64_bits_lose_nothing_before_the_offset_is_gone(
+    dtype: str, values: list[int], offset: float
+) -> None:
+    limits = np.iinfo(dtype)
+    kept = [min(max(value, int(limits.min)), int(limits.max)) for value in values]
+    fitted = FittedPreprocessing(tensors={"x": TensorPreprocessing(offset=offset)})
+    found = fitted.apply("x", np.array(kept, dtype))
+    exact = [Fraction(value) - Fraction(offset) for value in kept]
+    np.testing.assert_allclose(found, np.array([float(value) for value in exact]), rtol=1e-7, atol=1e-6)
+
+
+@given(
+    st.floats(allow_nan=False, allow_infinity=False, min_value=-1e30, max_value=1e30),
+    st.sampled_from(["float32", "float64"]),
+    st.lists(st.integers(0, 50), min_size=1, max_size=5).filter(any),
+    st.booleans(),
+)
+def test_a_constant_is_moved_to_0_and_never_scaled(constant: float, dtype: str, parts: list[int], gaps: bool) -> None:
+    for scaling, by, features in (("unit", "tensor", 1), ("standard", "tensor", 1), ("standard", "feature", 2)):
+        moments = Moments(features)
+        for rows in parts:
+            values = np.full((rows, 2), constant, dtype)
+            if gaps and rows > 1:
+                values[0] = np.nan
+            moments.update(values)
+        fitted = fit({"x": moments}, scaling, by)
+        assert np.all(np.asarray(fitted.tensors["x"].scale) == 1)
+        assert (fitted.apply("x", np.full((3, 2), constant, dtype)) == 0).all()
+        assert moments.whole().std == 0
+
+
+def test_scaling_stays_finite_for_every_float() -> None:
+    for rows in ([0.0, 1e-310], [0.0, 1e-40], [0.0, 1e50], [1e50, 1.1e50], [-5e-324, 5e-324]):
+        for scaling in ("unit", "standard"):
+            values = np.array(rows)[:, None]
+            assert np.isfinite(fit(moments_of(values), scaling, "tensor").apply("x", values)).all(), (rows, scaling)
+
+
+@pytest.mark.parametrize("values", [[1e200, -1e200], [np.inf, 1.0]])
+def test_statistics_that_are_not_finite_are_refused(values: list[float]) -> None:
+    moments = moments_of(np.array(values))["x"]
+    facts = FileFacts("train", 0, "a", lanes=[(0, 2, 0)], moments={"x": moments.to_json()})
+    layout = Layout([TensorSpec(name="x", dtype="float64", shape=[])], None, (), 16)
+    with pytest.raises(InputError, match=r"tensor x: values from .* have no standard deviation"):
+        merge_split([facts], layout, 1)
 
 
 def test_a_feature_without_values_and_no_rows_fit_to_finite_numbers() -> None:

@@ -75,14 +75,20 @@ def test_content_hash_is_blake2b_of_the_bytes() -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**63 - 1])
-def test_the_cut_is_uniform_and_even_within_lanes(seed: int) -> None:
+@pytest.mark.parametrize("equal", [False, True])
+def test_the_cut_is_uniform_and_even_within_lanes(seed: int, equal: bool) -> None:
+    """Whether the rows are all different or all equal."""
+    numbers = np.arange(20_000)
     content = row_ids.mix64(np.arange(40_000, dtype=np.uint64).reshape(-1, 2))
-    fraction = row_ids.split_fraction(content, seed)
+    if equal:
+        content = np.broadcast_to(content[7], content.shape)
+    fraction = row_ids.split_fraction(content, numbers if equal else 0, seed)
     assert ((fraction >= 0) & (fraction < 1)).all()
-    lanes = row_ids.lane_of(content[:, 0], 4)
+    lanes = row_ids.lane_of(row_ids.row_id(content[:, 0], numbers if equal else 0), 4)
     for lane in range(4):
         share = (fraction[lanes == lane] < 0.1).mean()
         assert share == pytest.approx(0.1, abs=0.02)
-    other = row_ids.split_fraction(content, seed + 1)
+    other = row_ids.split_fraction(content, numbers if equal else 0, seed + 1)
     assert abs(np.corrcoef(fraction, other)[0, 1]) < 0.03
-    assert (fraction[:10] == row_ids.split_fraction(content[:10], seed)).all()
+    some = numbers[:10] if equal else 0
+    assert (fraction[:10] == row_ids.split_fraction(content[:10], some, seed)).all()

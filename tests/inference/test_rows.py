@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from hdfs_io.arrays import from_arrays
+from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
 from hdfs_io.publish import CONFIG
 from inference.config import PredictConfig
 from inference.rows import PreparedRows, RawRows
 from inference.trained import TrainedModel
 from sparksplit.config import parse
+from sparksplit.errors import ConfigError
 from tests.inference.runs import make_complete
 
 
@@ -66,3 +68,28 @@ def test_raw_files_that_changed_are_other_rows(tmp_path, trained):
     file.write_text("5,6,0\n7,8,1\n")
     os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns + 10**9))
     assert rows().identity == before.identity and rows().content != before.content
+
+
+def _trained(impute):
+    description = Description(
+        tensors=[TensorSpec(name="x", dtype="float32", shape=[2])],
+        label=LabelSpec(dtype="float32", kind="number"),
+        preprocessing=FittedPreprocessing(tensors={"x": TensorPreprocessing(impute=impute)}),
+    )
+    return TrainedModel("runs/model", description, False, {})
+
+
+def _rows(tmp_path, trained, **keys):
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b,y\n1700000061,2,3\n,5,6\n")
+    raw = {"format": "csv", "path": f"{path}", "label": "y", **keys}
+    config = parse(PredictConfig, {"model": "runs/model", "input": raw, "output": "out"})
+    return RawRows(config, config.input, trained)
+
+
+def test_gaps_want_a_model_that_knows_their_means(tmp_path):
+    assert _rows(tmp_path, _trained([1.0, 2.0]), missing="mean").splits == ["train"]
+    with pytest.raises(
+        ConfigError, match=r"missing: must be error: the model runs/model was trained on data without gaps"
+    ):
+        _rows(tmp_path, _trained(None), missing="mean")

@@ -55,6 +55,24 @@ def test_classes_at_several_places_are_lists_without_probabilities():
     assert Columns(_label("cat", "dog"), False, ()).table(IDS[:0], "test", {}, none).num_rows == 0
 
 
+@pytest.mark.parametrize(
+    ("label", "found"),
+    [
+        (_label("cat", "dog"), CLASSES),
+        (_label("0", "1"), CLASSES),
+        (
+            _label("cat", "dog").model_copy(update={"shape": [2]}),
+            Predictions(np.zeros((2, 2), int), np.zeros((2, 2, 2))),
+        ),
+        (None, Predictions(np.zeros(2), None)),
+    ],
+)
+@pytest.mark.parametrize("split", [False, True])
+def test_a_kept_column_may_have_every_name_that_is_not_written(label, found, split):
+    columns = Columns(label, split, ())
+    assert columns.table(IDS, "test", {}, found).column_names == columns.own
+
+
 def test_a_file_is_written_in_bounded_row_groups(tmp_path, monkeypatch):
     monkeypatch.setattr(writer, "_GROUP_BYTES", 24)
     file = PartFile(str(tmp_path), "part")

@@ -20,10 +20,11 @@ from pyspark.sql import SparkSession
 from hdfs_io import row_ids
 from hdfs_io.arrays import from_arrays
 from hdfs_io.config import InputConfig, PreprocessConfig
+from hdfs_io.manifest import SPLITS
 from hdfs_io.prepared import BlockReader, PreparedDataSet
 from hdfs_io.publish import Output
 from hdfs_io.sources import raw_digest
-from hdfs_io.sources.frame import raw_rows
+from hdfs_io.sources.frame import Cut, raw_rows
 from jobs import preprocess
 from sparksplit.config import load, parse
 from sparksplit.errors import InputError
@@ -61,8 +62,10 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_spark_writes_what_arrays_give(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train, test = digits(600), digits(90, seed=1)
-    train[0][100:110] = train[0][200]
-    train[1][100:110] = train[1][200]
+    # Equal rows: two in train and test, and many in test; arrays cannot tell which of several would be cut.
+    for part in (0, 1):
+        test[part][30] = train[part][20]
+        test[part][40:50] = test[part][60]
     folder = write_folder(tmp_path / "raw", train, test)
     settings = ["lanes=11", "validation=0.2", "seed=5", "scaling=standard", "block_size=1024", "file_size=3000"]
     assert run(tmp_path, f"input.path={folder}", *settings) == 0
@@ -71,8 +74,7 @@ def test_spark_writes_what_arrays_give(spark: SparkSession, tmp_path: Path, caps
     data = PreparedDataSet.open(f"{tmp_path}/out")
 
     fixed = np.concatenate([train[0].reshape(600, -1), train[1].astype("<i8").view(np.uint8).reshape(600, -1)], axis=1)
-    chosen = row_ids.split_fraction(row_ids.content_hash(fixed), 5) < 0.2
-    assert not chosen[100:110].any() or chosen[100:110].all()
+    chosen = row_ids.split_fraction(row_ids.content_hash(fixed), 0, 5) < 0.2
     expected = from_arrays(
         f"{tmp_path}/expected",
         {
@@ -253,16 +255,75 @@ def test_raw_rows_for_a_model_are_those_of_the_data_set(spark: SparkSession, tmp
     )
     config = parse(InputConfig, {"path": f"{folder}"})
     with raw_rows(spark, config, data.description) as (rows, bad):
-        assert rows.columns == ["row_id", "x", "label"] and bad == []
-        assert Counter((row.row_id, bytes(row.x), row.label) for row in rows.collect()) == expected
+        assert rows["test"].columns == ["row_id", "x", "label"] and bad == []
+        found = [row for part in rows.values() for row in part.collect()]
+        assert Counter((row.row_id, bytes(row.x), row.label) for row in found) == expected
     (tmp_path / "rows.csv").write_text("".join(",".join(["1"] * 12) + f",{label}\n" for label in ("2", "9")))
     keys = {"format": "csv", "path": f"{tmp_path}/rows.csv", "header": False, "dtype": "uint8", "shape": [4, 3]}
     with raw_rows(spark, parse(InputConfig, keys), data.description) as (rows, _):
-        assert sorted(str(row.label) for row in rows.collect()) == ["2", "None"]
+        assert sorted(str(row.label) for row in rows["train"].collect()) == ["2", "None"]
     unlabelled = parse(InputConfig, {**keys, "label": None, "keep": [12]})
     with raw_rows(spark, unlabelled, data.description) as (rows, _):
-        assert rows.columns == ["row_id", "x", "column_12"]
-        assert sorted(row.column_12 for row in rows.collect()) == ["2", "9"]
+        assert rows["train"].columns == ["row_id", "x", "column_12"]
+        assert sorted(row.column_12 for row in rows["train"].collect()) == ["2", "9"]
+
+
+def test_rows_are_cut_one_by_one_whatever_their_kept_columns_are_called(spark: SparkSession, tmp_path: Path) -> None:
+    """Few distinct rows, of which each split is a random sample, and every name that the frames in between have."""
+    names = ["split", "file", "lane", "number", "ids", "bad", "part", "tensor_0", "keep_1", "content_a", "a`b.c"]
+    generator = np.random.default_rng(0)
+    counts, rows = {"train": 2000, "test": 300}, []
+    for part, count in counts.items():
+        x = generator.integers(0, 2, (count, 2))
+        y = np.where(generator.random(count) < 0.7, x[:, 0], 1 - x[:, 0])
+        kept = [f"{number:04d}" for number in generator.permutation(count)]
+        rows += [(part != "train", *values) for values in zip(kept, x[:, 0].tolist(), x[:, 1].tolist(), y, strict=True)]
+        lines = [
+            ",".join([kept, str(a), str(b), *(f"{kept} {name}" for name in names[1:]), str(y)])
+            for _, kept, a, b, y in rows[-count:]
+        ]
+        (tmp_path / f"{part}.csv").write_text("\n".join([",".join(["split", "a", "b", *names[1:], "y"]), *lines]))
+    paths = {"path": f"{tmp_path}/train.csv", "test": f"{tmp_path}/test.csv"}
+    keys = {"format": "csv", "label": "y", "dtype": "uint8", **paths}
+    settings = [f"input.{key}={value}" for key, value in keys.items()]
+    assert run(tmp_path, *settings, f"input.keep={json.dumps(names)}", "validation=0.2", "seed=5", "lanes=4") == 0
+
+    # Numbered through the training files, then the test files, in the order of what is kept.
+    rows.sort()
+    fixed = np.array([[a, b, *np.array(y, "<i8").tobytes()] for _, _, a, b, y in rows], np.uint8)
+    content = row_ids.content_hash(fixed)
+    numbers = row_ids.duplicate_numbers(content)
+    part = np.array([SPLITS.index("test" if row[0] else "train") for row in rows], np.int32)
+    expected = Cut(5, validation=0.2).splits(content, numbers, part)
+    ids = row_ids.row_id(content[:, 0], numbers)
+    assert 350 < (expected == SPLITS.index("validation")).sum() < 450 and len(set(ids.tolist())) == len(rows)
+
+    data = PreparedDataSet.open(f"{tmp_path}/out")
+    for place, split in enumerate(SPLITS):
+        blocks = read(data, split, ["x", "label", *names])
+        found = {
+            (kept, *x.tolist(), label): row_id
+            for block in blocks
+            for kept, x, label, row_id in zip(
+                block.keep["split"].to_pylist(), block.tensors["x"], block.label, block.row_ids.tolist(), strict=True
+            )
+        }
+        assert found == {
+            row[1:]: row_id for row, row_id, to in zip(rows, ids.tolist(), expected, strict=True) if to == place
+        }
+        for block in blocks:
+            for name in names[1:]:
+                assert block.keep[name].to_pylist() == [f"{kept} {name}" for kept in block.keep["split"].to_pylist()]
+
+    # Rows to be predicted have the same ids, be it only the test files' that are.
+    config = parse(InputConfig, {**keys, "keep": names})
+    with raw_rows(spark, config, data.description, ("test",)) as (frames, _):
+        assert frames["test"].columns == ["row_id", "x", "label", *names]
+        raw = {row[3]: row.row_id for row in frames["test"].collect()}
+    stored = {
+        kept: row_id for (_, kept, *_), row_id, to in zip(rows, row_ids.signed(ids).tolist(), part, strict=True) if to
+    }
+    assert list(frames) == ["test"] and raw == stored
 
 
 @pytest.mark.slow

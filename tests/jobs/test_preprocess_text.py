@@ -89,8 +89,8 @@ def test_a_text_in_other_files_and_tasks_gives_the_same_files(
     # Raw rows for a model, and rows of any DataFrame, get the row_ids of the data set's rows.
     config = parse(InputConfig, {"format": "text", "path": f"{tmp_path}/one.txt", "stride": 5})
     with raw_rows(spark, config, data.description) as (rows, bad):
-        assert rows.columns == ["row_id", "x", "label"] and bad == []
-        raw = {(row.row_id, bytes(row.x), bytes(row.label)) for row in rows.collect()}
+        assert rows["train"].columns == ["row_id", "x", "label"] and bad == []
+        raw = {(row.row_id, bytes(row.x), bytes(row.label)) for row in rows["train"].collect()}
     ids, x, y = read(data, "train")
     signed = ids.view(np.int64).tolist()
     assert {(one, a.tobytes(), b.tobytes()) for one, a, b in zip(signed, x, y, strict=True)} <= raw

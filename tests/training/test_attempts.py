@@ -15,7 +15,9 @@ def checkpoint(tmp_path):
     """The path of one that was written after three epochs and 20 seconds."""
     progress = Progress("", 1, seconds=20.0, history=[{"epoch": epoch} for epoch in (1, 2, 3)])
     path = tmp_path / "checkpoints" / "update-000000009"
-    filesystem.write_json(str(path / "checkpoint.json"), {"format_version": 2, **asdict(progress)})
+    filesystem.write_json(
+        str(path / "checkpoint.json"), {"format_version": 2, "files": {"state.npz": [0, 0]}, **asdict(progress)}
+    )
     return str(path)
 
 

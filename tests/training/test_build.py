@@ -71,12 +71,26 @@ def test_the_graph_applies_the_very_preprocessing_of_hdfs_io(values, offset, sca
 
 
 @pytest.mark.parametrize(
-    "dtype", ["uint8", "int8", "uint16", "int16", "int32", "uint32", "int64", "float16", "float64"]
+    "dtype", ["uint8", "int8", "uint16", "int16", "int32", "uint32", "int64", "uint64", "float16", "float64"]
 )
 def test_every_stored_dtype_reaches_the_model(dtype):
     inputs = Inputs(description(None, [TensorSpec(name="x", dtype=dtype, shape=[2])]))
     decoded, _ = inputs.decode([tf.constant(np.array([[1, 2]], dtype))])
     assert (decoded.dtype.name, decoded.numpy().tolist()) == ("float32", [[1, 2]])
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64", "float64"])
+def test_the_graph_keeps_numbers_apart_that_are_far_from_0(dtype):
+    """The minutes of a day, as seconds since 1970; where 64 bits hold them, as nanoseconds too."""
+    seconds = 1_700_006_400 + 60 * np.arange(1440)
+    for values in (seconds, seconds * 10**9) if dtype.endswith("64") else (seconds,):
+        stored = values.astype(dtype)[:, None]
+        scale = 1 / (float(values[-1]) - float(values[0]))
+        fitted = FittedPreprocessing(tensors={"x": TensorPreprocessing(offset=float(values[0]), scale=scale)})
+        inputs = Inputs(description(None, [TensorSpec(name="x", dtype=dtype, shape=[1])], fitted))
+        decoded = tf.function(lambda column, inputs=inputs: inputs.decode([column])[0])(tf.constant(stored)).numpy()
+        np.testing.assert_array_equal(decoded, fitted.apply("x", stored))
+        assert len(np.unique(decoded)) == 1440
 
 
 def test_several_tensors_are_a_mapping_and_the_label_comes_last():

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hdfs_io.config import InputConfig
 from hdfs_io.sources import BadRow, Rows, Source, csv, open_source
@@ -193,9 +196,61 @@ def test_a_gzip_file_truncated_far_from_its_beginning_is_found_when_it_is_read(
     text = "".join(f"{number},1\n" for number in rng.integers(0, 10**9, 50_000).tolist())
     path = write(tmp_path, gzip.compress(text.encode())[:-1000])
     monkeypatch.setattr(csv, "_PROBE_BYTES", 1000)
-    last = items(source(path, header=False))[-1]
+    last = items(source(path, header=False, dtype="float64"))[-1]
     assert isinstance(last, BadRow) and last.fatal
     assert str(last) == f"{path}: is truncated: the gzip stream has no end"
+
+
+@pytest.mark.parametrize(
+    ("number", "becomes"),
+    [
+        ("16777217", "16777216"),
+        ("-16777217", "-16777216"),
+        (" 1700000061", "1700000000"),
+        ("1700000061.0", "1700000000"),
+        ("1700000061.25", "1700000000"),
+        (str(2**60 + 1), str(2**60)),
+    ],
+)
+def test_a_number_whose_whole_part_the_default_dtype_would_change_is_bad(
+    tmp_path: Path, number: str, becomes: str
+) -> None:
+    rows = "".join(f"{value},{value % 2}\n" for value in range(9))
+    path = write(tmp_path, f"when,y\n{rows}{number},1\n{rows}")
+    message = f"{path}: row 11: column 1 (when): {number!r} is {becomes} in float32, the default; set input.dtype ("
+    with pytest.raises(InputError, match=re.escape(message)):
+        source(path)
+    found = items(source(path, max_bad_rows=1))
+    assert [str(item).startswith(message) for item in found if isinstance(item, BadRow)] == [True]
+    assert sum(len(item) for item in found if isinstance(item, Rows)) == 18
+    values, _ = read(source(path, dtype="float64"))
+    assert values[9] == float(number)
+    # Asked for by name, it is rounded.
+    assert read(source(path, dtype="float32"))[0][9] == np.float32(number)
+
+
+def test_numbers_that_float32_keeps_or_that_have_an_exponent_pass(tmp_path: Path) -> None:
+    path = write(tmp_path, f"16777216,0\n{2**40},1\n1e30,0\n-1.23456789e12,1\n16777216.25,0\n,1\n")
+    values, _ = read(source(path, header=False, missing="mean"))
+    expected = [2**24, 2**40, 1e30, -1.23456789e12, 2**24, np.nan]
+    np.testing.assert_array_equal(values[:, 0], np.array(expected, np.float32))
+
+
+@given(st.integers(-(2**70), 2**70))
+def test_only_whole_numbers_that_float32_has_pass(number: int) -> None:
+    assert (csv._rounding_problem(str(number)) is None) == (int(np.float32(str(number))) == number)
+
+
+def test_kept_columns_are_told_apart_without_their_case(tmp_path: Path) -> None:
+    path = write(tmp_path, "a,A,Row_ID,split,label,y\n1,2,3,4,5,0\n1,2,3,4,5,1\n")
+    assert list(source(path, keep=["A", "split"]).keep) == ["A", "split"]
+    for keep, message in (
+        (["Row_ID"], "'Row_ID' is taken ('row_id', and Spark takes no notice of case)"),
+        (["a", "A"], "'A' is taken ('a', and Spark takes no notice of case)"),
+        (["label"], "'label' is taken; rename it in the file"),
+    ):
+        with pytest.raises(ConfigError, match=re.escape(message)):
+            source(path, keep=keep)
 
 
 def test_missing_files_and_columns(tmp_path: Path) -> None:
