@@ -13,20 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from comparison.config import CompareConfig
-from comparison.run import compare
-from sparksplit.command import Options
-from sparksplit.config import parse
 from sparksplit.errors import ConfigError, NodeFailed, UsageError
-from tests.training.test_run import run
-
-WAYS = ["single", "batch", "epoch", "epoch-delayed", {"split": "local", "sync": {"every": 8, "outer": "nesterov"}}]
-SETTINGS = {"batch_size": 64, "optimizer": {"name": "sgd", "learning_rate": 0.1}, "epochs": 2}
-
-
-def compared(digits, output, options=Options(), **more):  # noqa: B008
-    keys = {"data": str(digits), "output": str(output), "ways": WAYS, "nodes": [1, 2], "seeds": 2, **SETTINGS, **more}
-    return compare(parse(CompareConfig, keys), options)
+from tests.comparison.comparisons import SETTINGS, compared
+from tests.training.runs import run
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +96,7 @@ def test_killed_half_way_it_goes_on_where_it_was(digits, tmp_path, signum):
     output = tmp_path / "out"
     program = f"""
 import sys
-from tests.comparison.test_run import compared
+from tests.comparison.comparisons import compared
 try:
     compared({str(digits)!r}, {str(output)!r}, seeds=1, epochs=8)
 except KeyboardInterrupt:

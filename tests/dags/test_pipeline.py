@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dags.conftest import ROOT, Site, eventually, imported
+from tests.dags.site import ROOT, Site, eventually, imported
 
 DATE = "2026-01-02"
 

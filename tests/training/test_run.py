@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import psutil
@@ -17,31 +15,10 @@ import pytest
 
 from hdfs_io.arrays import from_arrays
 from sparksplit.command import Options
-from sparksplit.config import parse
 from sparksplit.errors import NodeFailed, RunError, UsageError
 from tests.nodes import pid_of
+from tests.training.runs import MODELS, MOMENTUM, largest_difference, run, weights, without_end
 from training import checkpoints
-from training.config import TrainConfig
-from training.run import train
-
-MODELS = str(Path(__file__).with_name("models.py"))
-MOMENTUM = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9}
-
-
-def run(data, output, options=Options(), **keys):  # noqa: B008
-    nodes = keys.get("nodes", 1)
-    values = {"data": str(data), "output": str(output), "split": "single" if nodes == 1 else "batch", **keys}
-    return train(parse(TrainConfig, values), options)
-
-
-def weights(output):
-    """The trainable and other variables of the last checkpoint, in order."""
-    state = checkpoints.read(checkpoints.latest(str(output)), 0).state
-    return [state[name].astype(np.float64) for name in sorted(state) if name.startswith("v")]
-
-
-def largest_difference(one, other):
-    return max(float(np.abs(a - b).max(initial=0)) for a, b in zip(one, other, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -107,16 +84,6 @@ def test_uneven_and_empty_lanes_end_with_an_exact_ledger(spark, tmp_path, nodes)
         assert result["ledger"] == {**result["ledger"], "exact": True, "rows": 75}
         assert result["updates"] == 21
         assert result["metrics"]["test"] == {}
-
-
-def without_end(straight: Path, output: Path, keep: int) -> None:
-    """A copy of a finished run as it was when checkpoint number `keep` was its last."""
-    shutil.copytree(straight, output)
-    (output / "_SUCCESS").unlink()
-    for name in ("run.json", "model.keras", "metrics.jsonl"):
-        (output / name).unlink()
-    for folder in sorted((output / "checkpoints").iterdir())[keep:]:
-        shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize(("every", "keep", "update"), [(8, 3, 24), (21, 1, 21)])

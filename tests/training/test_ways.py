@@ -11,7 +11,7 @@ import pytest
 from hdfs_io.arrays import from_arrays
 from sparksplit.command import Options
 from sparksplit.errors import RunError, UsageError
-from tests.training.test_run import MODELS, MOMENTUM, run, weights, without_end
+from tests.training.runs import MODELS, MOMENTUM, run, weights, without_end
 from training.feed import Feed, LanesOf
 
 OWN = str(Path(__file__).with_name("ways_of_ones_own.py"))
