@@ -62,11 +62,38 @@ def data() -> Path:
     return folder
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that uses the session, directly or through a fixture."""
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark every test that uses the session, directly or through a fixture; tell xdist's workers what to do together.
+
+    A worker has a Hadoop, a Spark session and fixtures of its own. So all tests on Hadoop are one group, and those of a
+    file that share a module's fixture; any other test may run anywhere. What takes longest begins first.
+    """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.cluster)
+    if hasattr(config, "workerinput"):
+        for item in items:
+            if group := _group(item):
+                item.add_marker(pytest.mark.xdist_group(group))
+        items.sort(key=_turn)
+
+
+def _group(item: pytest.Item) -> str | None:
+    if "hadoop" in getattr(item, "fixturenames", ()):
+        return "hadoop"
+    used = getattr(item, "_fixtureinfo").name2fixturedefs.values()  # noqa: B009 (pytest's own way is private too)
+    shared = any(definitions[-1].scope == "module" for definitions in used)
+    return str(item.path.relative_to(item.config.rootpath)) if shared else None
+
+
+def _turn(item: pytest.Item) -> int:
+    """Where a test's turn is: Hadoop's, which one worker has to do alone, before all others, quick ones at the end."""
+    fixtures = getattr(item, "fixturenames", ())
+    marks = {mark.name for mark in item.iter_markers()}
+    if "hadoop" in fixtures:
+        return 0
+    return 1 if "slow" in marks else 2 if "cluster" in marks else 3
 
 
 def _processes(mark: str) -> Iterator[psutil.Process]:
