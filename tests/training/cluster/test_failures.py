@@ -234,13 +234,20 @@ def _raise(text: str) -> None:
 
 
 def test_busy_executors_end_the_start_in_time(spark: SparkSession, sufferers: Sufferers) -> None:
-    thread = threading.Thread(
-        target=lambda: spark.sparkContext.parallelize([0, 1], 2).foreach(lambda _: time.sleep(4)), daemon=True
-    )
+    folder = sufferers.folder
+
+    def occupy(number: int) -> None:
+        (folder / f"busy-{number}").touch()
+        while not (folder / "go-on").exists():
+            time.sleep(0.02)
+
+    thread = threading.Thread(target=lambda: spark.sparkContext.parallelize([0, 1], 2).foreach(occupy), daemon=True)
     thread.start()
-    time.sleep(0.5)
+    while len(list(folder.glob("busy-*"))) < 2:
+        time.sleep(0.02)
     with pytest.raises(NodeFailed, match="2 of 3 nodes have registered within 1 s"):
         NodeCluster(spark, NODES, f"{WORKS}:greet", {}, start_timeout=1).run()
+    (folder / "go-on").touch()
     thread.join()
 
 
