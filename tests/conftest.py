@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sparksplit.session import spark_session
+from tests.forked import Zygote, nodes_of
 
 # What a shell starts in the background ignores Ctrl-C, and hands that on to what tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -48,6 +49,21 @@ def spark(nothing_left_running: None) -> Iterator[SparkSession]:
     """
     with spark_session("tests", executors=4) as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def zygote(nothing_left_running: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
+    """What `forked` nodes are forked from."""
+    zygote = Zygote(tmp_path_factory.mktemp("nodes"))
+    yield zygote
+    zygote.end()
+
+
+@pytest.fixture
+def forked(zygote: Zygote) -> Iterator[None]:
+    """`train` and `compare` of this test run on nodes without Spark, which begin at once (tests/forked.py)."""
+    with nodes_of(zygote):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -45,7 +45,7 @@ def test_every_way_runs_on_every_number_of_nodes_and_seed(done, digits):
 
 
 @pytest.mark.parametrize("split", ["batch", "epoch-delayed"])
-def test_a_run_of_a_comparison_is_what_train_does(done, digits, tmp_path, split):
+def test_a_run_of_a_comparison_is_what_train_does(done, forked, digits, tmp_path, split):
     """Also after others in the same process."""
     _, results = done
     record = [found for found in results["runs"] if found["split"] == split][1]
@@ -64,7 +64,7 @@ def test_the_same_call_again_does_nothing(done, digits, capsys):
 
 
 @pytest.mark.slow
-def test_a_loss_that_is_no_number_counts_as_diverged_and_the_others_go_on(spark, digits, tmp_path, capsys):
+def test_a_loss_that_is_no_number_counts_as_diverged_and_the_others_go_on(forked, digits, tmp_path, capsys):
     wild = {"split": "batch", "optimizer": {"name": "sgd", "learning_rate": 1e9}}
     results = compared(digits, tmp_path / "out", ways=["single", wild, "epoch"], seeds=1)
     assert [(record["nodes"], record["seed"]) for record in results["diverged"]] == [(1, 1), (2, 1)]
@@ -74,7 +74,7 @@ def test_a_loss_that_is_no_number_counts_as_diverged_and_the_others_go_on(spark,
 
 
 @pytest.mark.slow
-def test_a_failing_run_keeps_those_that_have_finished(spark, digits, tmp_path):
+def test_a_failing_run_keeps_those_that_have_finished(forked, digits, tmp_path):
     """Here the last run's transform fails; the mended comparison does not repeat the others."""
     mine = tmp_path / "mine.py"
     broken = {"split": "epoch", "transform": f"{mine}:broken"}

@@ -21,16 +21,35 @@ from tests.training.runs import MODELS, MOMENTUM, largest_difference, run, weigh
 from training import checkpoints
 
 
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """As many rows as few epochs have many updates of."""
+    generator = np.random.default_rng(7)
+    label = generator.integers(0, 10, 9400)
+    x = (generator.integers(0, 9, (9400, 8, 8)) + 8 * np.eye(10, 64)[label].reshape(-1, 8, 8)).astype("u1")
+    parts = {"train": slice(9000), "validation": slice(9000, 9200), "test": slice(9200, None)}
+    folder = tmp_path_factory.mktemp("many") / "data"
+    from_arrays(str(folder), {name: (x[part], label[part]) for name, part in parts.items()}, scaling="unit", classes=10)
+    return folder
+
+
 @pytest.mark.parametrize(
-    ("batch_size", "dtype", "within"),
-    [(100, "float32", 1e-4), (64, "float32", 1e-4), pytest.param(64, "float64", 1e-9, marks=pytest.mark.slow)],
+    ("nodes_of", "batch_size", "dtype", "within"),
+    [
+        ("spark", 100, "float32", 1e-4),
+        ("forked", 64, "float32", 1e-4),
+        pytest.param("forked", 64, "float64", 1e-9, marks=pytest.mark.slow),
+    ],
 )
-def test_one_two_and_three_nodes_give_the_same_losses_and_weights(spark, digits, tmp_path, batch_size, dtype, within):
+def test_one_two_and_three_nodes_give_the_same_losses_and_weights(
+    request, many, tmp_path, nodes_of, batch_size, dtype, within
+):
     """Invariant 1, over at least 500 updates with momentum; 100 and 64 rows do not divide by 3."""
-    epochs = -(-500 // -(-1300 // batch_size))
+    request.getfixturevalue(nodes_of)
+    epochs = -(-500 // -(-9000 // batch_size))
     results = {
         nodes: run(
-            digits,
+            many,
             tmp_path / str(nodes),
             nodes=nodes,
             batch_size=batch_size,
@@ -39,12 +58,12 @@ def test_one_two_and_three_nodes_give_the_same_losses_and_weights(spark, digits,
             optimizer=MOMENTUM,
             model={"params": {"hidden": [32]}},
         )
-        for nodes in (1, 2, 3)
+        for nodes in ((1, 3) if nodes_of == "spark" else (1, 2, 3))
     }
     assert results[1]["updates"] >= 500
     for nodes, result in results.items():
         assert result["ledger"]["exact"] is True
-        assert result["ledger"]["rows"] == 1300 * epochs
+        assert result["ledger"]["rows"] == 9000 * epochs
         for name in ("train", "validation"):
             np.testing.assert_allclose(
                 result["metrics"][name]["loss"], results[1]["metrics"][name]["loss"], atol=within, rtol=0
@@ -53,7 +72,7 @@ def test_one_two_and_three_nodes_give_the_same_losses_and_weights(spark, digits,
         assert largest_difference(weights(tmp_path / str(nodes)), weights(tmp_path / "1")) < within
 
 
-def test_the_same_nodes_twice_give_the_same_bits(spark, digits, tmp_path):
+def test_the_same_nodes_twice_give_the_same_bits(forked, digits, tmp_path):
     """Also with BatchNorm and Dropout, with other readers, and where rows are streamed and not kept."""
     settings = {"nodes": 2, "epochs": 2, "optimizer": MOMENTUM, "model": {"build": f"{MODELS}:with_state"}}
     one = run(digits, tmp_path / "one", **settings)
@@ -73,7 +92,7 @@ def test_the_tensorflow_transport_gives_the_same_result(spark, digits, tmp_path)
 
 
 @pytest.mark.parametrize("nodes", [2, 3])
-def test_uneven_and_empty_lanes_end_with_an_exact_ledger(spark, tmp_path, nodes):
+def test_uneven_and_empty_lanes_end_with_an_exact_ledger(forked, tmp_path, nodes):
     """A node may have no row of some mini-batches, or none at all."""
     generator = np.random.default_rng(nodes)
     x = generator.integers(0, 255, (25, 6), dtype=np.uint8)
@@ -87,7 +106,7 @@ def test_uneven_and_empty_lanes_end_with_an_exact_ledger(spark, tmp_path, nodes)
 
 
 @pytest.mark.parametrize(("every", "keep", "update"), [(8, 3, 24), (21, 1, 21)])
-def test_resuming_gives_the_same_bits(spark, digits, tmp_path, every, keep, update):
+def test_resuming_gives_the_same_bits(forked, digits, tmp_path, every, keep, update):
     """Momentum, BatchNorm, Dropout, the ledger and the metrics of the unfinished epoch go on."""
     settings = {
         "nodes": 2, "epochs": 2, "optimizer": MOMENTUM, "model": {"build": f"{MODELS}:with_state"},
@@ -103,7 +122,7 @@ def test_resuming_gives_the_same_bits(spark, digits, tmp_path, every, keep, upda
     assert len((tmp_path / "resumed" / "metrics.jsonl").read_text().splitlines()) == 2
 
 
-def test_resuming_on_another_number_of_nodes_is_within_invariant_1(spark, digits, tmp_path):
+def test_resuming_on_another_number_of_nodes_is_within_invariant_1(forked, digits, tmp_path):
     settings = {"epochs": 2, "optimizer": MOMENTUM, "split": "batch"}
     straight = run(digits, tmp_path / "straight", nodes=3, **settings)
     without_end(tmp_path / "straight", tmp_path / "resumed", keep=1)
@@ -115,7 +134,7 @@ def test_resuming_on_another_number_of_nodes_is_within_invariant_1(spark, digits
 
 
 @pytest.mark.slow
-def test_stopped_by_sigterm_after_the_second_of_four_epochs_and_resumed(spark, digits, tmp_path):
+def test_stopped_by_sigterm_after_the_second_of_four_epochs_and_resumed(forked, digits, tmp_path):
     """The whole command as a process, with its own Spark: nothing of it is left, and --resume equals 4 straight."""
     config = tmp_path / "train.yaml"
     output = tmp_path / "stopped"
@@ -147,7 +166,7 @@ def test_stopped_by_sigterm_after_the_second_of_four_epochs_and_resumed(spark, d
     assert resumed["metrics"] == straight["metrics"]
 
 
-def test_a_complete_output_is_left_alone_another_configuration_refused(spark, digits, tmp_path, capsys):
+def test_a_complete_output_is_left_alone_another_configuration_refused(forked, digits, tmp_path, capsys):
     output = tmp_path / "run"
     first = run(digits, output, epochs=1)
     before = {path: path.stat().st_mtime_ns for path in output.rglob("*")}
@@ -175,7 +194,7 @@ def test_what_a_run_leaves(spark, digits, tmp_path):
     assert len(events) == 1
 
 
-def test_a_loss_that_is_not_finite_ends_the_run_with_advice(spark, digits, tmp_path):
+def test_a_loss_that_is_not_finite_ends_the_run_with_advice(forked, digits, tmp_path):
     with pytest.raises(RunError, match=r"epoch 1, update \d+: the loss is (nan|inf); a smaller optimizer.learning"):
         run(digits, tmp_path / "run", optimizer={"name": "sgd", "learning_rate": 1e30})
     assert not (tmp_path / "run" / "_SUCCESS").exists()

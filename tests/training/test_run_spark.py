@@ -20,6 +20,7 @@ from hdfs_io.sources.frame import identified
 from sparksplit.command import Options
 from sparksplit.config import parse
 from sparksplit.errors import ConfigError, RunError, UsageError
+from tests.forked import nodes_of
 from tests.nodes import pid_of
 from training.config import TrainConfig
 from training.run import train
@@ -63,10 +64,11 @@ def gated(file, partitions, passed=None):
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 3])
-def test_uneven_and_empty_partitions_give_the_weights_of_reading_the_files(spark, digits, tmp_path, nodes):
+def test_uneven_and_empty_partitions_give_the_weights_of_reading_the_files(spark, zygote, digits, tmp_path, nodes):
     """Invariants 1 and 2: ten partitions, some of them empty, and the very bits of `input_mode: tensorflow`."""
     settings = {"nodes": nodes, "epochs": 3, "batch_size": 100, "optimizer": MOMENTUM}
-    read = run(digits, tmp_path / "read", **settings)
+    with nodes_of(zygote):
+        read = run(digits, tmp_path / "read", **settings)
     rows = spark.read.parquet(f"{digits}/train").drop("lane")
     frame = in_parts(spark, rows, [0, 7, 300, 0, 1, 500, 92, 0, 399, 1])
     fed = run(digits, tmp_path / "fed", frame, input_mode="spark", **settings)
