@@ -1,4 +1,4 @@
-"""Whole comparisons on real nodes of a local cluster."""
+"""Whole comparisons: on forked nodes, and in a process of their own on a local cluster."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ import pytest
 
 from sparksplit.errors import ConfigError, NodeFailed, UsageError
 from tests.comparison.comparisons import SETTINGS, compared
+from tests.forked import nodes_of
 from tests.training.runs import run
 
 
 @pytest.fixture(scope="module")
-def done(spark, digits, tmp_path_factory):
+def done(zygote, digits, tmp_path_factory):
     """A finished comparison: (its folder, what it found)."""
     output = tmp_path_factory.mktemp("compare") / "out"
-    return output, compared(digits, output, virtual=[4], epochs=4)
+    with nodes_of(zygote):
+        return output, compared(digits, output, virtual=[4], epochs=4)
 
 
 def test_every_way_runs_on_every_number_of_nodes_and_seed(done, digits):

@@ -36,6 +36,12 @@ class TestHdfs(FileSystemSuite):
     def root(self, folder: str) -> str:
         return folder
 
+    @pytest.fixture(autouse=True)
+    def soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A forked process reads again after two seconds, not after twenty."""
+        monkeypatch.setitem(hdfs_client._SETTINGS, "dfs.client.socket-timeout", "2000")
+        monkeypatch.setattr(hdfs_client, "_clients", {})
+
 
 def test_the_default_file_system(hadoop: HadoopCluster, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HADOOP_CONF_DIR", str(hadoop.conf_dir))
@@ -62,14 +68,15 @@ def test_a_name_service_whose_first_namenode_is_dead(
     assert filesystem.listing(path) == {"a": 1} == filesystem.listing(folder)
 
 
-def test_addresses_that_are_wrong_are_known_at_once(hadoop: HadoopCluster) -> None:
+def test_addresses_that_are_wrong_are_known_at_once(hadoop: HadoopCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hdfs_client, "FIRST_CONTACT", 1.0)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         cases = {
             f"127.0.0.1:{_closed_port()}": "Connection refused",
             "no-such-service": r"\(nor is it a name service of HADOOP_CONF_DIR\)",
-            f"127.0.0.1:{silent.getsockname()[1]}": "no answer for 5 s",
+            f"127.0.0.1:{silent.getsockname()[1]}": "no answer for 1 s",
             "127.0.0.1:port": "InvalidPort",
         }
         for authority, message in cases.items():
@@ -139,7 +146,11 @@ def test_an_attempt_that_stands_still_is_given_up_and_another_made(monkeypatch: 
     assert not calls[0].is_alive() and len(calls) == 2
 
 
-def test_reads_and_writes_survive_a_lost_datanode(hadoop: HadoopCluster, folder: str) -> None:
+@pytest.mark.slow
+def test_reads_and_writes_survive_a_lost_datanode(
+    hadoop: HadoopCluster, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hdfs_client, "STALL", 8.0)
     content = os.urandom(20_000_000)
     filesystem.write_bytes(f"{folder}/old", content)
     with filesystem.open_input(f"{folder}/old") as file:
