@@ -66,6 +66,13 @@ def forked(zygote: Zygote) -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def fed(spark: SparkSession, zygote: Zygote) -> Iterator[None]:
+    """As `forked`, with a Spark session, which can feed the nodes."""
+    with nodes_of(zygote, spark=True):
+        yield
+
+
 @pytest.fixture(scope="session")
 def data() -> Path:
     """The folder of real data (MNIST, text) that SPARKSPLIT_DATA names."""

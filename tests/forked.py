@@ -147,14 +147,15 @@ def _session(*_: Any, **__: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def nodes_of(zygote: Zygote) -> Iterator[None]:
-    """Have `train` and `compare` take nodes from `zygote` within the block."""
+def nodes_of(zygote: Zygote, spark: bool = False) -> Iterator[None]:
+    """Have `train` and `compare` take nodes from `zygote` within the block. spark: whether they have Spark besides."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TF_CONFIG", "{}")
         # A disk for each rank, as executors have their own folders.
         patch.setenv("SPARK_LOCAL_DIRS", ",".join(str(zygote.folder / f"disk-{rank}") for rank in range(8)))
-        patch.setattr("training.run.spark_session", _session)
-        patch.setattr("comparison.run.spark_session", _session)
+        if not spark:
+            patch.setattr("training.run.spark_session", _session)
+            patch.setattr("comparison.run.spark_session", _session)
         patch.setattr("training.cluster.requirements.await_executors", lambda *_: None)
         patch.setattr("training.cluster.tensorflowonspark.Job", _Job)
         patch.setattr(launcher, "_Node", lambda: _Node(zygote))

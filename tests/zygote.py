@@ -7,6 +7,7 @@ exit status (minus the signal's number).
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import io
@@ -67,7 +68,9 @@ def _become(asked: dict[str, Any]) -> None:
     output = os.open(asked["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for descriptor in (1, 2):
         os.dup2(output, descriptor)
-    sys.argv = ["node_main", f"rank={asked['start']['post']['rank']}"]
+    rank = asked["start"]["post"]["rank"]
+    sys.argv = ["node_main", f"rank={rank}"]
+    ctypes.CDLL(None).prctl(15, f"node-{rank}".encode())  # the process's name, by which tests find it
     sys.stdin = io.StringIO(json.dumps(asked["start"] | {"launcher": os.getppid()}) + "\n")
     status = 1
     try:

@@ -16,6 +16,7 @@ import pytest
 from hdfs_io.arrays import from_arrays
 from sparksplit.command import Options
 from sparksplit.errors import NodeFailed, RunError, UsageError
+from tests.forked import nodes_of
 from tests.nodes import pid_of
 from tests.training.runs import MODELS, MOMENTUM, largest_difference, run, weights, without_end
 from training import checkpoints
@@ -34,7 +35,7 @@ def many(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("nodes_of", "batch_size", "dtype", "within"),
+    ("place", "batch_size", "dtype", "within"),
     [
         ("spark", 100, "float32", 1e-4),
         ("forked", 64, "float32", 1e-4),
@@ -42,10 +43,10 @@ def many(tmp_path_factory):
     ],
 )
 def test_one_two_and_three_nodes_give_the_same_losses_and_weights(
-    request, many, tmp_path, nodes_of, batch_size, dtype, within
+    request, many, tmp_path, place, batch_size, dtype, within
 ):
     """Invariant 1, over at least 500 updates with momentum; 100 and 64 rows do not divide by 3."""
-    request.getfixturevalue(nodes_of)
+    request.getfixturevalue(place)
     epochs = -(-500 // -(-9000 // batch_size))
     results = {
         nodes: run(
@@ -58,7 +59,7 @@ def test_one_two_and_three_nodes_give_the_same_losses_and_weights(
             optimizer=MOMENTUM,
             model={"params": {"hidden": [32]}},
         )
-        for nodes in ((1, 3) if nodes_of == "spark" else (1, 2, 3))
+        for nodes in ((1, 3) if place == "spark" else (1, 2, 3))
     }
     assert results[1]["updates"] >= 500
     for nodes, result in results.items():
@@ -81,9 +82,10 @@ def test_the_same_nodes_twice_give_the_same_bits(forked, digits, tmp_path):
     assert one["metrics"] == two["metrics"]
 
 
-def test_the_tensorflow_transport_gives_the_same_result(spark, digits, tmp_path):
+def test_the_tensorflow_transport_gives_the_same_result(spark, zygote, digits, tmp_path):
     settings = {"nodes": 2, "epochs": 2, "batch_size": 100, "optimizer": MOMENTUM}
-    ring = run(digits, tmp_path / "ring", **settings)
+    with nodes_of(zygote):
+        ring = run(digits, tmp_path / "ring", **settings)
     other = run(digits, tmp_path / "tensorflow", **settings, transport="tensorflow")
     np.testing.assert_allclose(other["metrics"]["train"]["loss"], ring["metrics"]["train"]["loss"], atol=1e-4)
     assert largest_difference(weights(tmp_path / "ring"), weights(tmp_path / "tensorflow")) < 1e-4
@@ -219,7 +221,7 @@ def test_a_killed_node_is_named_and_the_next_run_works(spark, digits, tmp_path):
     assert run(digits, tmp_path / "next", nodes=2, epochs=1)["ledger"]["exact"] is True
 
 
-def test_a_run_restarts_from_its_last_checkpoint_when_it_may(spark, digits, tmp_path):
+def test_a_run_restarts_from_its_last_checkpoint_when_it_may(forked, digits, tmp_path):
     from concurrent.futures import ThreadPoolExecutor
 
     settings = {"nodes": 2, "epochs": 12, "transform": f"{MODELS}:slowly", "max_restarts": 1, "optimizer": MOMENTUM}

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 
@@ -71,13 +72,14 @@ def test_uneven_and_empty_partitions_give_the_weights_of_reading_the_files(spark
         read = run(digits, tmp_path / "read", **settings)
     rows = spark.read.parquet(f"{digits}/train").drop("lane")
     frame = in_parts(spark, rows, [0, 7, 300, 0, 1, 500, 92, 0, 399, 1])
-    fed = run(digits, tmp_path / "fed", frame, input_mode="spark", **settings)
+    with nodes_of(zygote, spark=True) if nodes != 2 else nullcontext():
+        fed = run(digits, tmp_path / "fed", frame, input_mode="spark", **settings)
     assert fed["weights"] == read["weights"]
     assert fed["metrics"] == read["metrics"]
     assert fed["ledger"] == read["ledger"] == {**read["ledger"], "exact": True, "rows": 3900}
 
 
-def test_rows_without_a_row_id_get_that_of_preprocess(spark, digits, tmp_path):
+def test_rows_without_a_row_id_get_that_of_preprocess(spark, fed, digits, tmp_path):
     rows = spark.read.parquet(f"{digits}/train")
     given = {row.row_id for row in rows.select("row_id").collect()}
     description = PreparedDataSet.open(str(digits)).description
@@ -89,7 +91,7 @@ def test_rows_without_a_row_id_get_that_of_preprocess(spark, digits, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("nodes", [2, 3])
-def test_the_partitions_that_hang_others_end_with_an_exact_ledger(spark, tmp_path, nodes):
+def test_the_partitions_that_hang_others_end_with_an_exact_ledger(spark, fed, tmp_path, nodes):
     sizes = [5120, *[6144] * 8, 5728]
     generator = np.random.default_rng(1)
     x = generator.integers(0, 255, (sum(sizes), 4), dtype=np.uint8)
@@ -106,7 +108,7 @@ def test_the_prepared_data_set_is_handed_over_without_a_frame(spark, digits, tmp
     assert not any(tmp_path.rglob("spool"))
 
 
-def test_a_failing_function_in_spark_ends_the_run_with_its_own_message(spark, digits, tmp_path):
+def test_a_failing_function_in_spark_ends_the_run_with_its_own_message(spark, fed, digits, tmp_path):
     from pyspark.sql import functions as sql
 
     @sql.udf("bigint")
@@ -120,7 +122,7 @@ def test_a_failing_function_in_spark_ends_the_run_with_its_own_message(spark, di
     assert again["ledger"]["exact"] is True
 
 
-def test_a_node_that_fails_while_it_is_fed_is_named(spark, digits, tmp_path):
+def test_a_node_that_fails_while_it_is_fed_is_named(fed, digits, tmp_path):
     model = tmp_path / "mine.py"
     model.write_text("def build(data):\n    raise ValueError('no such layer')\n")
     with pytest.raises(UsageError, match="ValueError: no such layer"):
@@ -128,7 +130,7 @@ def test_a_node_that_fails_while_it_is_fed_is_named(spark, digits, tmp_path):
 
 
 @pytest.mark.parametrize("order", ["exact", "arrival"])
-def test_a_transform_that_fails_after_the_feed_ends_the_run_with_its_own_message(spark, digits, tmp_path, order):
+def test_a_transform_that_fails_after_the_feed_ends_the_run_with_its_own_message(fed, digits, tmp_path, order):
     transform = tmp_path / "mine.py"
     transform.write_text("def change(tensors, label, seeds):\n    raise ValueError('too dark')\n")
     settings = {"input_mode": "spark", "order": order, "nodes": 2, "transform": f"{transform}:change"}
@@ -162,8 +164,11 @@ def test_ctrl_c_while_rows_are_fed_ends_the_run_and_the_spark_job(digits, tmp_pa
     assert time.monotonic() - pressed < 30
 
 
-@pytest.mark.parametrize("order", ["exact", "arrival"])
-def test_a_node_that_is_killed_while_it_is_fed_is_replaced_and_fed_again(spark, digits, tmp_path, order):
+@pytest.mark.parametrize(("order", "place"), [("exact", "fed"), ("arrival", "spark")])
+def test_a_node_that_is_killed_while_it_is_fed_is_replaced_and_fed_again(
+    request, spark, digits, tmp_path, order, place
+):
+    request.getfixturevalue(place)
     gate, passed = tmp_path / "gate", tmp_path / "passed"
     rows = spark.read.parquet(f"{digits}/train")
     frame = rows.repartition(6).mapInArrow(gated(gate, range(1, 6), passed), rows.schema)
@@ -194,7 +199,7 @@ def test_a_frame_with_other_columns_is_refused(spark, digits, tmp_path):
         run(digits, tmp_path / "run", rows)
 
 
-def test_rows_are_trained_on_while_they_arrive(spark, digits, tmp_path):
+def test_rows_are_trained_on_while_they_arrive(spark, fed, digits, tmp_path):
     """A partition comes only once training has begun; every row counts once, in every epoch."""
     begun, mine = tmp_path / "begun", tmp_path / "mine.py"
     mine.write_text(
@@ -213,7 +218,7 @@ def test_rows_are_trained_on_while_they_arrive(spark, digits, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("order", ["exact", "arrival"])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_random_partitions_with_a_slow_node_and_a_slow_task_end_with_an_exact_ledger(spark, tmp_path, seed, order):
+def test_random_partitions_with_a_slow_node_and_a_slow_task_end_with_an_exact_ledger(spark, fed, tmp_path, seed, order):
     """Three nodes; how any partitions become blocks is tested without Spark (handoff/test_handoff.py)."""
     generator = np.random.default_rng([seed, order == "arrival"])
     rows = int(generator.integers(50, 2000))

@@ -234,7 +234,8 @@ def test_rows_that_spark_hands_over_give_the_same_bits(spark, zygote, digits, tm
     settings = {"split": split, "nodes": 2, "epochs": 3, "optimizer": MOMENTUM}
     with nodes_of(zygote):
         read = run(digits, tmp_path / "read", **settings)
-    fed = run(digits, tmp_path / "fed", input_mode="spark", **settings)
+    with nodes_of(zygote, spark=True):
+        fed = run(digits, tmp_path / "fed", input_mode="spark", **settings)
     assert (fed["weights"], fed["metrics"], fed["ledger"]) == (read["weights"], read["metrics"], read["ledger"])
     passes = 3 if split == "local" else 4
     assert (fed["passes"], fed["ledger"]["exact"], fed["ledger"]["rows"]) == (passes, True, passes * 1300)
@@ -347,7 +348,8 @@ def test_virtual_nodes_are_real_ones(forked, digits, tmp_path, split, more):
 def test_virtual_nodes_that_spark_feeds(spark, zygote, digits, tmp_path, split):
     """More of them than the test cluster could hold; rows from the spool, and from a file mapped into memory."""
     settings = {"split": split, "nodes": {"virtual": 16}, "epochs": 16, "optimizer": MOMENTUM}
-    fed = run(digits, tmp_path / "fed", input_mode="spark", **settings)
+    with nodes_of(zygote, spark=True):
+        fed = run(digits, tmp_path / "fed", input_mode="spark", **settings)
     with nodes_of(zygote):
         read = run(digits, tmp_path / "read", **settings)
         mapped = run(digits, tmp_path / "mapped", cache_mb=0, **settings)
