@@ -83,7 +83,7 @@ def test_addresses_that_are_wrong_are_known_at_once(hadoop: HadoopCluster, monke
             began = time.monotonic()
             with pytest.raises(InputError, match=f"^hdfs://{authority}/x: cannot be read: .*{message}") as raised:
                 filesystem.exists(f"hdfs://{authority}/x")
-            assert time.monotonic() - began < 15
+            assert time.monotonic() - began < 60
             assert "\n" not in str(raised.value)
 
 
