@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -25,12 +26,24 @@ def python() -> Path:
         _unavailable(str(error))
 
 
-@pytest.fixture
-def site(tmp_path: Path, python: Path) -> Iterator[Site]:
-    """A migrated Airflow with nothing run yet."""
-    site = Site(tmp_path, python)
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory, python: Path) -> Path:
+    """The database of an Airflow that has just been installed."""
+    site = Site(tmp_path_factory.mktemp("airflow"), python)
     try:
         assert site.airflow("db", "migrate") == 0, site.log.read_text()[-2000:]
+        return site.database
+    finally:
+        site.close()
+
+
+@pytest.fixture
+def site(tmp_path: Path, python: Path, migrated: Path) -> Iterator[Site]:
+    """A migrated Airflow with nothing run yet."""
+    site = Site(tmp_path, python)
+    site.database.parent.mkdir()
+    shutil.copy(migrated, site.database)
+    try:
         yield site
     finally:
         site.close()

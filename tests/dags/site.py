@@ -138,6 +138,11 @@ class Site:
             )
 
     @property
+    def database(self) -> Path:
+        """Airflow's own."""
+        return self.folder / "home" / "airflow.db"
+
+    @property
     def log(self) -> Path:
         """What the last `start` has written."""
         return self.folder / "log"
@@ -156,7 +161,7 @@ class Site:
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Rows of Airflow's database."""
-        with sqlite3.connect(self.folder / "home" / "airflow.db") as database:
+        with sqlite3.connect(self.database) as database:
             return database.execute(sql).fetchall()
 
     def events(self) -> list[tuple[str, dict[str, str]]]:
@@ -232,7 +237,29 @@ def imported(
     """The DAG as a bare Python of Airflow's environment imports it, with an empty folder for Airflow's home."""
     command = [str(python), "-c", IMPORT, str(ROOT / "dags" / f"{dag}.py")]
     environment = {"PATH": "/usr/bin:/bin", "AIRFLOW_HOME": str(home), **environment}
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+
+
+REFUSED = """
+import os, pathlib, runpy, sys
+sys.path.append(str(pathlib.Path(sys.argv[1]).parent))
+for settings in sys.argv[2:]:
+    os.environ["SPARKSPLIT_PIPELINE"] = settings
+    try:
+        runpy.run_path(sys.argv[1])
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}")
+    else:
+        print("accepted")
+"""
+
+
+def refused(python: Path, home: Path, settings: list[Path]) -> list[str]:
+    """What the pipeline's file says at its import to each of these settings."""
+    command = [str(python), "-c", REFUSED, str(ROOT / "dags" / "sparksplit_pipeline.py"), *map(str, settings)]
+    environment = {"PATH": "/usr/bin:/bin", "AIRFLOW_HOME": str(home)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, env=environment)
+    return done.stdout.splitlines()[-len(settings) :]
 
 
 def eventually(what: Callable[[], Any], seconds: float = _RUN_SECONDS) -> Any:
