@@ -69,14 +69,15 @@ def test_a_name_service_whose_first_namenode_is_dead(
 
 
 def test_addresses_that_are_wrong_are_known_at_once(hadoop: HadoopCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hdfs_client, "FIRST_CONTACT", 1.0)
+    monkeypatch.setattr(hdfs_client, "FIRST_CONTACT", 3.0)
+    monkeypatch.setitem(hdfs_client._SETTINGS, "dfs.client.failover.sleep.max.millis", "100")
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         cases = {
             f"127.0.0.1:{_closed_port()}": "Connection refused",
             "no-such-service": r"\(nor is it a name service of HADOOP_CONF_DIR\)",
-            f"127.0.0.1:{silent.getsockname()[1]}": "no answer for 1 s",
+            f"127.0.0.1:{silent.getsockname()[1]}": "no answer for 3 s",
             "127.0.0.1:port": "InvalidPort",
         }
         for authority, message in cases.items():
