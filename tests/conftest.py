@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sparksplit.session import spark_session
+from tests.forked import Zygote, nodes_of
 
 # What a shell starts in the background ignores Ctrl-C, and hands that on to what tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -51,6 +52,28 @@ def spark(nothing_left_running: None) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
+def zygote(nothing_left_running: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
+    """What `forked` nodes are forked from."""
+    zygote = Zygote(tmp_path_factory.mktemp("nodes"))
+    yield zygote
+    zygote.end()
+
+
+@pytest.fixture
+def forked(zygote: Zygote) -> Iterator[None]:
+    """`train` and `compare` of this test run on nodes without Spark, which begin at once (tests/forked.py)."""
+    with nodes_of(zygote):
+        yield
+
+
+@pytest.fixture
+def fed(spark: SparkSession, zygote: Zygote) -> Iterator[None]:
+    """As `forked`, with a Spark session, which can feed the nodes."""
+    with nodes_of(zygote, spark=True):
+        yield
+
+
+@pytest.fixture(scope="session")
 def data() -> Path:
     """The folder of real data (MNIST, text) that SPARKSPLIT_DATA names."""
     named = os.environ.get("SPARKSPLIT_DATA")
@@ -62,11 +85,38 @@ def data() -> Path:
     return folder
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that uses the session, directly or through a fixture."""
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark every test that uses the session, directly or through a fixture; tell xdist's workers what to do together.
+
+    A worker has a Hadoop, a Spark session and fixtures of its own. So all tests on Hadoop are one group, and those of a
+    file that share a module's fixture; any other test may run anywhere. What takes longest begins first.
+    """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.cluster)
+    if hasattr(config, "workerinput"):
+        for item in items:
+            if group := _group(item):
+                item.add_marker(pytest.mark.xdist_group(group))
+        items.sort(key=_turn)
+
+
+def _group(item: pytest.Item) -> str | None:
+    if "hadoop" in getattr(item, "fixturenames", ()):
+        return "hadoop"
+    used = getattr(item, "_fixtureinfo").name2fixturedefs.values()  # noqa: B009 (pytest's own way is private too)
+    shared = any(definitions[-1].scope == "module" for definitions in used)
+    return str(item.path.relative_to(item.config.rootpath)) if shared else None
+
+
+def _turn(item: pytest.Item) -> int:
+    """Where a test's turn is: Hadoop's, which one worker has to do alone, before all others, quick ones at the end."""
+    fixtures = getattr(item, "fixturenames", ())
+    marks = {mark.name for mark in item.iter_markers()}
+    if "hadoop" in fixtures:
+        return 0
+    return 1 if "slow" in marks else 2 if "cluster" in marks else 3
 
 
 def _processes(mark: str) -> Iterator[psutil.Process]:

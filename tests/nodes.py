@@ -52,7 +52,8 @@ def pid_of(rank):
     found = []
     for process in psutil.Process().children(recursive=True):
         try:
-            if process.cmdline()[-2:] == ["training.cluster.node_main", f"rank={rank}"]:
+            started = process.cmdline()[-2:] == ["training.cluster.node_main", f"rank={rank}"]
+            if started or process.name() == f"node-{rank}":  # the zygote's (tests/zygote.py)
                 found.append(process.pid)
         except psutil.Error:
             continue  # It has ended meanwhile.

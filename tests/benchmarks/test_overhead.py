@@ -1,4 +1,4 @@
-"""benchmarks/overhead.py: its arithmetic, and that all of its contenders run."""
+"""benchmarks/overhead.py: its arithmetic, and that its contenders run."""
 
 from __future__ import annotations
 
@@ -53,14 +53,17 @@ def test_generated_rows_are_images_with_labels(overhead: ModuleType) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_all_contenders_run() -> None:
+def test_a_contender_of_each_kind_runs() -> None:
+    """On tiny inputs. `benchmarks/overhead.py --quick` runs all of them, with an environment that it makes for one."""
+    kinds = ["batch2", "ceiling", "fit1"]
     # stderr stays on the terminal: it names the contender that failed.
     done = subprocess.run(
-        [sys.executable, SCRIPT, "--quick", "--models", "mlp"], stdout=subprocess.PIPE, text=True, check=True
+        [sys.executable, SCRIPT, "--quick", "--models", "mlp", "--only", *kinds],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     )
     result = json.loads(done.stdout.splitlines()[-1])
-    for key in ("mlp_single_ratio", "mlp_batch2_ratio", "mlp_batch2_to_mwms"):
-        assert result[key] > 0
+    assert result["mlp_batch2_ratio"] > 0
+    assert sorted(result["rows_per_second"]["mlp"]) == kinds
     assert all(rate > 0 for rate in result["rows_per_second"]["mlp"].values())
-    assert len(result["rows_per_second"]["mlp"]) == 7

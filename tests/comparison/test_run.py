@@ -1,4 +1,4 @@
-"""Whole comparisons on real nodes of a local cluster."""
+"""Whole comparisons: on forked nodes, and in a process of their own on a local cluster."""
 
 from __future__ import annotations
 
@@ -13,28 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from comparison.config import CompareConfig
-from comparison.run import compare
 from hdfs_io.publish import Output
 from sparksplit.command import Options
-from sparksplit.config import parse
 from sparksplit.errors import ConfigError, NodeFailed, UsageError
-from tests.training.test_run import run
-
-WAYS = ["single", "batch", "epoch", "epoch-delayed", {"split": "local", "sync": {"every": 8, "outer": "nesterov"}}]
-SETTINGS = {"batch_size": 64, "optimizer": {"name": "sgd", "learning_rate": 0.1}, "epochs": 2}
-
-
-def compared(digits, output, options=Options(), **more):  # noqa: B008
-    keys = {"data": str(digits), "output": str(output), "ways": WAYS, "nodes": [1, 2], "seeds": 2, **SETTINGS, **more}
-    return compare(parse(CompareConfig, keys), options)
+from tests.comparison.comparisons import SETTINGS, compared
+from tests.forked import nodes_of
+from tests.training.runs import run
 
 
 @pytest.fixture(scope="module")
-def done(spark, digits, tmp_path_factory):
+def done(zygote, digits, tmp_path_factory):
     """A finished comparison: (its folder, what it found)."""
     output = tmp_path_factory.mktemp("compare") / "out"
-    return output, compared(digits, output, virtual=[4], epochs=4)
+    with nodes_of(zygote):
+        return output, compared(digits, output, virtual=[4], epochs=4)
 
 
 def test_every_way_runs_on_every_number_of_nodes_and_seed(done, digits):
@@ -57,7 +49,7 @@ def test_every_way_runs_on_every_number_of_nodes_and_seed(done, digits):
 
 
 @pytest.mark.parametrize("split", ["batch", "epoch-delayed"])
-def test_a_run_of_a_comparison_is_what_train_does(done, digits, tmp_path, split):
+def test_a_run_of_a_comparison_is_what_train_does(done, forked, digits, tmp_path, split):
     """Also after others in the same process."""
     _, results = done
     record = [found for found in results["runs"] if found["split"] == split][1]
@@ -99,7 +91,7 @@ def test_a_finished_comparison_stays_until_the_next_is_complete(digits, tmp_path
 
 
 @pytest.mark.slow
-def test_a_loss_that_is_no_number_counts_as_diverged_and_the_others_go_on(spark, digits, tmp_path, capsys):
+def test_a_loss_that_is_no_number_counts_as_diverged_and_the_others_go_on(forked, digits, tmp_path, capsys):
     wild = {"split": "batch", "optimizer": {"name": "sgd", "learning_rate": 1e9}}
     results = compared(digits, tmp_path / "out", ways=["single", wild, "epoch"], seeds=1)
     assert [(record["nodes"], record["seed"]) for record in results["diverged"]] == [(1, 1), (2, 1)]
@@ -114,7 +106,7 @@ def test_a_loss_that_is_no_number_counts_as_diverged_and_the_others_go_on(spark,
 
 
 @pytest.mark.slow
-def test_a_failing_run_keeps_those_that_have_finished(spark, digits, tmp_path):
+def test_a_failing_run_keeps_those_that_have_finished(forked, digits, tmp_path):
     """Here the last run's transform fails; the mended comparison does not repeat the others."""
     mine = tmp_path / "mine.py"
     broken = {"split": "epoch", "transform": f"{mine}:broken"}
@@ -136,7 +128,7 @@ def test_killed_half_way_it_goes_on_where_it_was(digits, tmp_path, signum):
     output = tmp_path / "out"
     program = f"""
 import sys
-from tests.comparison.test_run import compared
+from tests.comparison.comparisons import compared
 try:
     compared({str(digits)!r}, {str(output)!r}, seeds=1, epochs=8)
 except KeyboardInterrupt:
@@ -144,7 +136,7 @@ except KeyboardInterrupt:
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])}
     process = subprocess.Popen([sys.executable, "-c", program], env=environment, start_new_session=True)
-    give_up = time.monotonic() + 120
+    give_up = time.monotonic() + 240
     while len(list((output / "runs").glob("*.json")) if (output / "runs").exists() else []) < 3:
         assert time.monotonic() < give_up and process.poll() is None
         time.sleep(0.05)
@@ -152,7 +144,7 @@ except KeyboardInterrupt:
     assert process.wait(60) == (130 if signum == signal.SIGINT else -signal.SIGKILL)
     kept = {path.name: path.stat().st_mtime_ns for path in (output / "runs").glob("*.json")}
     assert 3 <= len(kept) < 5 and not (output / "results.json").exists()
-    subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=200)
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=500)
     assert {name: (output / "runs" / name).stat().st_mtime_ns for name in kept} == kept
     assert len(json.loads((output / "results.json").read_text())["runs"]) == 5
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.dags.conftest import ROOT, Site, eventually, imported
+from tests.dags.site import ROOT, Site, eventually, imported
 
 DATE = "2026-01-04"
 DAG = "sparksplit_compare"

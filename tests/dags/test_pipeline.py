@@ -8,9 +8,7 @@ import re
 import signal
 from pathlib import Path
 
-import pytest
-
-from tests.dags.conftest import ROOT, Site, eventually, imported
+from tests.dags.site import ROOT, Site, eventually, imported, refused
 
 DATE = "2026-01-02"
 
@@ -53,25 +51,25 @@ def test_cluster_mode_and_a_schedule_by_asset(python: Path, tmp_path: Path) -> N
     assert train["arguments"][:2] == ["--config", "train-mlp.yaml"]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("retries: 3", "retry: 3", "retries: is missing"),
-        ("retries: 3", "retries: 3\nqueue: default", "queue: unknown key"),
-        ("  train: 12", "  trian: 12", "timeout_hours.train: is missing"),
-        ("compare_schedule:", "compare_scheduled:", "compare_schedule: is missing"),
-        ("  compare: conf/compare-mlp.yaml\n", "", "config.compare: is missing"),
-        ("  compare: 12", "  compare: 12\n  check: 1", "timeout_hours.check: unknown key"),
-        ("deploy_mode: client", "deploy_mode: yarn", "deploy_mode: must be client or cluster (is yarn)"),
-    ],
-)
-def test_mistakes_in_the_settings_are_named(python: Path, tmp_path: Path, old: str, new: str, message: str) -> None:
-    file = tmp_path / "airflow.yaml"
+MISTAKES = [
+    ("retries: 3", "retry: 3", "retries: is missing"),
+    ("retries: 3", "retries: 3\nqueue: default", "queue: unknown key"),
+    ("  train: 12", "  trian: 12", "timeout_hours.train: is missing"),
+    ("compare_schedule:", "compare_scheduled:", "compare_schedule: is missing"),
+    ("  compare: conf/compare-mlp.yaml\n", "", "config.compare: is missing"),
+    ("  compare: 12", "  compare: 12\n  check: 1", "timeout_hours.check: unknown key"),
+    ("deploy_mode: client", "deploy_mode: yarn", "deploy_mode: must be client or cluster (is yarn)"),
+]
+
+
+def test_mistakes_in_the_settings_are_named(python: Path, tmp_path: Path) -> None:
     text = (ROOT / "conf" / "airflow.yaml").read_text()
-    assert old in text
-    file.write_text(text.replace(old, new))
-    done = imported(python, tmp_path, SPARKSPLIT_PIPELINE=str(file))
-    assert done.returncode == 1 and done.stderr.splitlines()[-1] == f"ValueError: {file}: {message}"
+    files = [tmp_path / f"airflow-{number}.yaml" for number in range(len(MISTAKES))]
+    for file, (old, new, _) in zip(files, MISTAKES, strict=True):
+        assert old in text
+        file.write_text(text.replace(old, new))
+    wanted = [f"ValueError: {file}: {message}" for file, (_, _, message) in zip(files, MISTAKES, strict=True)]
+    assert refused(python, tmp_path, files) == wanted
 
 
 def follower(base: Path) -> str:

@@ -141,6 +141,8 @@ def _yarn(work: Path, ports: Ports, gpus: Path) -> dict[str, str]:
         f"{node}.collector-service.address": f"{HOST}:{ports.collector}",
         f"{node}.local-dirs": str(work / "nodemanager" / "local"),
         f"{node}.log-dirs": str(work / "nodemanager" / "logs"),
+        # Containers are given, and their ends noticed, at a node's next heartbeat: soon, not after a second each.
+        f"{manager}.nodemanagers.heartbeat-interval-ms": "100",
         # More than a small machine has: an application master and four executors of 2 GB with their overheads, or two
         # applications at once. They are idle most of the time, and nothing enforces it.
         f"{node}.resource.memory-mb": "16384",

@@ -56,6 +56,7 @@ def yarn_submit(hadoop: HadoopCluster) -> Iterator[Callable[..., Submission]]:
         submission.kill()
 
 
+@pytest.hookimpl(tryfirst=True)  # before the root's, which reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test that uses the cluster, directly or through a fixture."""
     for item in items:

@@ -115,7 +115,7 @@ def submit(
     tag = uuid.uuid4().hex
     spark = Path(pyspark.__file__).parent
     temporary = hadoop.folder / "tmp"
-    java = "-XX:-UsePerfData -XX:TieredStopAtLevel=1"
+    java = "-XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     local = f"{java} -Djava.io.tmpdir={temporary}"
     wanted = {
         "spark.yarn.tags": tag,
@@ -134,6 +134,9 @@ def submit(
         "spark.yarn.am.extraJavaOptions": java,
         "spark.local.dir": str(temporary),  # the client's; containers have YARN's
         "spark.ui.enabled": "false",
+        # How often the application master and spark-submit ask; by default every three seconds and every second.
+        "spark.yarn.scheduler.heartbeat.interval-ms": "500",
+        "spark.yarn.report.interval": "200ms",
         "spark.yarn.submit.waitAppCompletion": "true",
         **{
             f"spark.{where}.{key}": value

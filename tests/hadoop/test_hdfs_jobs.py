@@ -186,7 +186,6 @@ def test_a_namenode_that_restarts_while_nodes_train_is_waited_for(
 
     def restart() -> None:
         hadoop.stop_namenode()
-        time.sleep(5)  # for operators, this is a short one
         hadoop.restart_namenode()
 
     with at_the_first_checkpoint(run, restart):

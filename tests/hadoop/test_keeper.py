@@ -42,8 +42,8 @@ def test_nothing_outlives_its_starter(number):
         assert starter.poll() is None
     keepers = this.children()
     starter.send_signal(number)
-    starter.communicate(timeout=20)
-    _, left = psutil.wait_procs(sleepers + keepers, timeout=20)
+    starter.communicate(timeout=60)
+    _, left = psutil.wait_procs(sleepers + keepers, timeout=60)
     assert left == []
     assert not folder.exists()
 

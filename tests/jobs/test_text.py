@@ -71,7 +71,7 @@ def prepared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_the_lstm_is_better_than_a_bigram_and_predict_agrees(
-    prepared: PreparedDataSet, tmp_path: Path, way: str
+    forked: None, prepared: PreparedDataSet, tmp_path: Path, way: str
 ) -> None:
     rows = {name: split.rows for name, split in prepared.manifest.splits.items()}
     assert 0 < sum(rows.values()) <= 5000 and all(rows.values())

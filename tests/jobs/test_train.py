@@ -157,7 +157,7 @@ ON_THE_NODES = {
 
 
 @pytest.mark.parametrize("name", ON_THE_NODES)
-def test_known_once_keras_is_there(spark, call, name):
+def test_known_once_keras_is_there(forked, call, name):
     values, message = ON_THE_NODES[name]
     status, line, output = call(values)
     assert message in line
@@ -165,7 +165,7 @@ def test_known_once_keras_is_there(spark, call, name):
     assert not output.exists()
 
 
-def test_a_checksum_that_differs(spark, call, prepared, tmp_path):
+def test_a_checksum_that_differs(forked, call, prepared, tmp_path):
     shutil.copytree(prepared, tmp_path / "copy")
     manifest = json.loads((tmp_path / "copy" / "manifest.json").read_text())
     manifest["splits"]["train"]["files"][0]["crc32"][0] ^= 1

@@ -8,7 +8,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -168,11 +169,12 @@ class Keys(Config):
     "Or fails."
 
 def run(config, options):
+    here = Path.cwd()
     def task(row):
+        (here / "working").touch()
         time.sleep(config.seconds)
         return row // (0 if config.fail else 1)
     with spark_session("x", 2) as spark:
-        Path("started").touch()
         try:
             print(spark.sparkContext.parallelize(range(4), 2).map(task).sum())
         finally:
@@ -208,12 +210,24 @@ class Driver:
         out, err = self.process.communicate(timeout=120)
         return self.process.returncode, out.splitlines(), err.splitlines()
 
-    def wait_for_spark(self) -> None:
-        """Until the block of the session runs."""
-        give_up = time.monotonic() + 90
-        while not (self.folder / "started").exists():
+    def wait_for_tasks(self) -> None:
+        """Until Spark's tasks run."""
+        self.wait_until((self.folder / "working").exists)
+
+    def wait_until(self, true: Callable[[], bool]) -> None:
+        """Ask until it is true, which it must become before the driver ends."""
+        give_up = time.monotonic() + 180
+        while not true():
             assert time.monotonic() < give_up and self.process.poll() is None
-            time.sleep(0.1)
+            time.sleep(0.05)
+
+    def has_started(self, word: str) -> bool:
+        """Whether a process of the driver's has the word in its command line."""
+        for process in psutil.Process(self.process.pid).children(recursive=True):
+            with suppress(psutil.Error):
+                if word in " ".join(process.cmdline()):
+                    return True
+        return False
 
     def left(self) -> list[str]:
         """Processes and files that the driver has left."""
@@ -253,8 +267,7 @@ def test_a_failing_task_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("signum", "to_group"), [(signal.SIGINT, True), (signal.SIGTERM, False)])
 def test_a_stopped_driver_leaves_nothing(tmp_path: Path, signum: signal.Signals, to_group: bool) -> None:
     driver = Driver(tmp_path, "--set", "seconds=300")
-    driver.wait_for_spark()
-    time.sleep(3)
+    driver.wait_for_tasks()
     # Ctrl-C reaches everything in the terminal's foreground group, Airflow's SIGTERM the driver alone.
     (os.killpg if to_group else os.kill)(driver.process.pid, signum)
     status, out, err = driver.end()
@@ -266,15 +279,15 @@ def test_a_stopped_driver_leaves_nothing(tmp_path: Path, signum: signal.Signals,
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_a_driver_stopped_while_spark_starts_leaves_nothing(tmp_path: Path) -> None:
-    for number, seconds in enumerate((1.0, 2.0, 3.5)):
-        (tmp_path / str(number)).mkdir()
-        driver = Driver(tmp_path / str(number))
-        time.sleep(seconds)
-        os.killpg(driver.process.pid, signal.SIGINT)
-        status, _, err = driver.end()
-        assert status == 130 or "KeyboardInterrupt" in err[-1]  # that is Python's, before the command began
-        assert driver.left() == []
+@pytest.mark.parametrize("word", ["", "SparkSubmit", "CoarseGrainedExecutorBackend"], ids=["folder", "jvm", "executor"])
+def test_a_driver_stopped_while_spark_starts_leaves_nothing(tmp_path: Path, word: str) -> None:
+    """As soon as its folder is there, or the driver's JVM, or an executor's."""
+    driver = Driver(tmp_path)
+    driver.wait_until(lambda: driver.has_started(word) if word else any(driver.temporary.iterdir()))
+    os.killpg(driver.process.pid, signal.SIGINT)
+    status, _, err = driver.end()
+    assert (status, err[-1]) == (130, "sparksplit try: stopped by SIGINT")
+    assert driver.left() == []
 
 
 @pytest.mark.cluster
@@ -302,10 +315,10 @@ signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
 @pytest.mark.slow
 def test_a_killed_drivers_processes_end_by_themselves(tmp_path: Path) -> None:
     driver = Driver(tmp_path, "--set", "seconds=300")
-    driver.wait_for_spark()
+    driver.wait_for_tasks()
     driver.process.kill()
-    driver.process.communicate(timeout=60)
-    give_up = time.monotonic() + 30
+    driver.process.communicate(timeout=120)
+    give_up = time.monotonic() + 90
     while left := [name for name in driver.left() if "psutil" in name]:
         assert time.monotonic() < give_up, left
         time.sleep(0.2)

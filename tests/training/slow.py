@@ -2,12 +2,13 @@
 
 import json
 import os
+import sys
 import time
 
 
 def on_one_node(tensors, label, seeds):
-    """Sleep in the process whose number says so."""
-    if os.getpid() % 3 == 0:
+    """Sleep in the process of rank 1."""
+    if sys.argv[-1] == "rank=1":
         time.sleep(0.02)
     return tensors, label
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,44 +16,43 @@ import pytest
 
 from hdfs_io.arrays import from_arrays
 from sparksplit.command import Options
-from sparksplit.config import parse
 from sparksplit.errors import NodeFailed, RunError, UsageError
+from tests.forked import nodes_of
 from tests.nodes import pid_of
+from tests.training.runs import MODELS, MOMENTUM, largest_difference, run, weights, without_end
 from training import attempts, checkpoints
 from training.attempts import Attempts
-from training.config import TrainConfig
-from training.run import train
-
-MODELS = str(Path(__file__).with_name("models.py"))
-MOMENTUM = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9}
 
 
-def run(data, output, options=Options(), **keys):  # noqa: B008
-    nodes = keys.get("nodes", 1)
-    values = {"data": str(data), "output": str(output), "split": "single" if nodes == 1 else "batch", **keys}
-    return train(parse(TrainConfig, values), options)
-
-
-def weights(output):
-    """The trainable and other variables of the last checkpoint, in order."""
-    state = checkpoints.read(checkpoints.latest(str(output)), 0).state
-    return [state[name].astype(np.float64) for name in sorted(state) if name.startswith("v")]
-
-
-def largest_difference(one, other):
-    return max(float(np.abs(a - b).max(initial=0)) for a, b in zip(one, other, strict=True))
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """As many rows as few epochs have many updates of."""
+    generator = np.random.default_rng(7)
+    label = generator.integers(0, 10, 9400)
+    x = (generator.integers(0, 9, (9400, 8, 8)) + 8 * np.eye(10, 64)[label].reshape(-1, 8, 8)).astype("u1")
+    parts = {"train": slice(9000), "validation": slice(9000, 9200), "test": slice(9200, None)}
+    folder = tmp_path_factory.mktemp("many") / "data"
+    from_arrays(str(folder), {name: (x[part], label[part]) for name, part in parts.items()}, scaling="unit", classes=10)
+    return folder
 
 
 @pytest.mark.parametrize(
-    ("batch_size", "dtype", "within"),
-    [(100, "float32", 1e-4), (64, "float32", 1e-4), pytest.param(64, "float64", 1e-9, marks=pytest.mark.slow)],
+    ("place", "batch_size", "dtype", "within"),
+    [
+        ("spark", 100, "float32", 1e-4),
+        ("forked", 64, "float32", 1e-4),
+        pytest.param("forked", 64, "float64", 1e-9, marks=pytest.mark.slow),
+    ],
 )
-def test_one_two_and_three_nodes_give_the_same_losses_and_weights(spark, digits, tmp_path, batch_size, dtype, within):
+def test_one_two_and_three_nodes_give_the_same_losses_and_weights(
+    request, many, tmp_path, place, batch_size, dtype, within
+):
     """Invariant 1, over at least 500 updates with momentum; 100 and 64 rows do not divide by 3."""
-    epochs = -(-500 // -(-1300 // batch_size))
+    request.getfixturevalue(place)
+    epochs = -(-500 // -(-9000 // batch_size))
     results = {
         nodes: run(
-            digits,
+            many,
             tmp_path / str(nodes),
             nodes=nodes,
             batch_size=batch_size,
@@ -63,12 +61,12 @@ def test_one_two_and_three_nodes_give_the_same_losses_and_weights(spark, digits,
             optimizer=MOMENTUM,
             model={"params": {"hidden": [32]}},
         )
-        for nodes in (1, 2, 3)
+        for nodes in ((1, 3) if place == "spark" else (1, 2, 3))
     }
     assert results[1]["updates"] >= 500
     for nodes, result in results.items():
         assert result["ledger"]["exact"] is True
-        assert result["ledger"]["rows"] == 1300 * epochs
+        assert result["ledger"]["rows"] == 9000 * epochs
         for name in ("train", "validation"):
             np.testing.assert_allclose(
                 result["metrics"][name]["loss"], results[1]["metrics"][name]["loss"], atol=within, rtol=0
@@ -77,7 +75,7 @@ def test_one_two_and_three_nodes_give_the_same_losses_and_weights(spark, digits,
         assert largest_difference(weights(tmp_path / str(nodes)), weights(tmp_path / "1")) < within
 
 
-def test_the_same_nodes_twice_give_the_same_bits(spark, digits, tmp_path):
+def test_the_same_nodes_twice_give_the_same_bits(forked, digits, tmp_path):
     """Also with BatchNorm and Dropout, with other readers, and where rows are streamed and not kept."""
     settings = {"nodes": 2, "epochs": 2, "optimizer": MOMENTUM, "model": {"build": f"{MODELS}:with_state"}}
     one = run(digits, tmp_path / "one", **settings)
@@ -86,9 +84,10 @@ def test_the_same_nodes_twice_give_the_same_bits(spark, digits, tmp_path):
     assert one["metrics"] == two["metrics"]
 
 
-def test_the_tensorflow_transport_gives_the_same_result(spark, digits, tmp_path):
+def test_the_tensorflow_transport_gives_the_same_result(spark, zygote, digits, tmp_path):
     settings = {"nodes": 2, "epochs": 2, "batch_size": 100, "optimizer": MOMENTUM}
-    ring = run(digits, tmp_path / "ring", **settings)
+    with nodes_of(zygote):
+        ring = run(digits, tmp_path / "ring", **settings)
     other = run(digits, tmp_path / "tensorflow", **settings, transport="tensorflow")
     np.testing.assert_allclose(other["metrics"]["train"]["loss"], ring["metrics"]["train"]["loss"], atol=1e-4)
     assert largest_difference(weights(tmp_path / "ring"), weights(tmp_path / "tensorflow")) < 1e-4
@@ -106,7 +105,7 @@ def test_the_tensorflow_transport_ends_epochs_of_hundreds_of_updates_with_a_slow
 
 
 @pytest.mark.parametrize("nodes", [2, 3])
-def test_uneven_and_empty_lanes_end_with_an_exact_ledger(spark, tmp_path, nodes):
+def test_uneven_and_empty_lanes_end_with_an_exact_ledger(forked, tmp_path, nodes):
     """A node may have no row of some mini-batches, or none at all."""
     generator = np.random.default_rng(nodes)
     x = generator.integers(0, 255, (25, 6), dtype=np.uint8)
@@ -119,18 +118,8 @@ def test_uneven_and_empty_lanes_end_with_an_exact_ledger(spark, tmp_path, nodes)
         assert result["metrics"]["test"] == {}
 
 
-def without_end(straight: Path, output: Path, keep: int) -> None:
-    """A copy of a finished run as it was when checkpoint number `keep` was its last."""
-    shutil.copytree(straight, output)
-    (output / "_SUCCESS").unlink()
-    for name in ("run.json", "model.keras", "metrics.jsonl"):
-        (output / name).unlink()
-    for folder in sorted((output / "checkpoints").iterdir())[keep:]:
-        shutil.rmtree(folder)
-
-
 @pytest.mark.parametrize(("every", "keep", "damaged", "update"), [(8, 4, True, 24), (21, 1, False, 21)])
-def test_resuming_gives_the_same_bits(spark, digits, tmp_path, capsys, every, keep, damaged, update):
+def test_resuming_gives_the_same_bits(forked, digits, tmp_path, capsys, every, keep, damaged, update):
     """Momentum, BatchNorm, Dropout, the ledger and the metrics of the unfinished epoch go on; a damaged checkpoint is
     named, and the one before is taken."""
     settings = {
@@ -154,7 +143,7 @@ def test_resuming_gives_the_same_bits(spark, digits, tmp_path, capsys, every, ke
     assert len((tmp_path / "resumed" / "metrics.jsonl").read_text().splitlines()) == 2
 
 
-def test_resuming_on_another_number_of_nodes_is_within_invariant_1(spark, digits, tmp_path):
+def test_resuming_on_another_number_of_nodes_is_within_invariant_1(forked, digits, tmp_path):
     settings = {"epochs": 2, "optimizer": MOMENTUM, "split": "batch"}
     straight = run(digits, tmp_path / "straight", nodes=3, **settings)
     without_end(tmp_path / "straight", tmp_path / "resumed", keep=1)
@@ -166,7 +155,7 @@ def test_resuming_on_another_number_of_nodes_is_within_invariant_1(spark, digits
 
 
 @pytest.mark.slow
-def test_stopped_by_sigterm_after_the_second_of_four_epochs_and_resumed(spark, digits, tmp_path):
+def test_stopped_by_sigterm_after_the_second_of_four_epochs_and_resumed(forked, digits, tmp_path):
     """The whole command as a process, with its own Spark: nothing of it is left, and --resume equals 4 straight."""
     config = tmp_path / "train.yaml"
     output = tmp_path / "stopped"
@@ -178,17 +167,17 @@ def test_stopped_by_sigterm_after_the_second_of_four_epochs_and_resumed(spark, d
     command = [sys.executable, "-m", "sparksplit.cli", "train", "--config", str(config), "--set", f"output={output}"]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     family = []
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while not (output / "checkpoints" / "update-000000260").is_dir():
         assert time.monotonic() < deadline and process.poll() is None
         family = psutil.Process(process.pid).children(recursive=True) or family
         time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGTERM
     assert errors.decode().splitlines()[-1] == "sparksplit train: stopped by SIGTERM"
     assert b"--resume goes on from it" in errors
-    assert not psutil.wait_procs(family, timeout=10)[1]
+    assert not psutil.wait_procs(family, timeout=30)[1]
     assert not (output / "_SUCCESS").exists()
     assert not (output / "checkpoints" / "update-000000520").exists()
     resumed = run(digits, output, Options(resume=True), **{key: values[key] for key in values if key != "data"})
@@ -198,7 +187,7 @@ def test_stopped_by_sigterm_after_the_second_of_four_epochs_and_resumed(spark, d
     assert resumed["metrics"] == straight["metrics"]
 
 
-def test_a_complete_output_is_left_alone_another_configuration_refused(spark, digits, tmp_path, capsys):
+def test_a_complete_output_is_left_alone_another_configuration_refused(forked, digits, tmp_path, capsys):
     output = tmp_path / "run"
     first = run(digits, output, epochs=1)
     before = {path: path.stat().st_mtime_ns for path in output.rglob("*")}
@@ -230,7 +219,7 @@ def test_what_a_run_leaves(spark, digits, tmp_path):
     assert len(events) == 1
 
 
-def test_a_loss_that_is_not_finite_ends_the_run_with_advice(spark, digits, tmp_path):
+def test_a_loss_that_is_not_finite_ends_the_run_with_advice(forked, digits, tmp_path):
     with pytest.raises(RunError, match=r"epoch 1, step \d+: the loss is (nan|inf); a smaller optimizer.learning"):
         run(digits, tmp_path / "run", optimizer={"name": "sgd", "learning_rate": 1e30})
     assert not (tmp_path / "run" / "_SUCCESS").exists()
@@ -243,25 +232,23 @@ def test_a_killed_node_is_named_and_the_next_run_works(spark, digits, tmp_path):
     settings = {"nodes": 2, "epochs": 500, "transform": f"{MODELS}:slowly"}
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run, digits, tmp_path / "killed", **settings)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while checkpoints.latest(str(tmp_path / "killed")) is None:
             assert time.monotonic() < deadline and not running.done()
             time.sleep(0.05)
         os.kill(pid_of(1), signal.SIGKILL)
-        killed = time.monotonic()
         with pytest.raises(NodeFailed, match=r"node 1 on .*SIGKILL"):
-            running.result(timeout=30)
-    assert time.monotonic() - killed < 15
+            running.result(timeout=60)
     assert run(digits, tmp_path / "next", nodes=2, epochs=1)["ledger"]["exact"] is True
 
 
-def test_a_run_restarts_from_its_last_checkpoint_when_it_may(spark, digits, tmp_path, capsys):
+def test_a_run_restarts_from_its_last_checkpoint_when_it_may(forked, digits, tmp_path, capsys):
     from concurrent.futures import ThreadPoolExecutor
 
     settings = {"nodes": 2, "epochs": 12, "transform": f"{MODELS}:slowly", "max_restarts": 1, "optimizer": MOMENTUM}
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run, digits, tmp_path / "killed", **settings)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while checkpoints.latest(str(tmp_path / "killed")) is None:
             assert time.monotonic() < deadline and not running.done()
             time.sleep(0.01)

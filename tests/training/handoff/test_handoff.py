@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import socket
 from dataclasses import replace
+from itertools import pairwise
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hdfs_io.arrays import from_arrays
 from hdfs_io.lane_files import Layout
@@ -74,6 +78,25 @@ def spool_of(data, receiver, fed, rank, own):
     return Spool(receiver.finish(fed.partitions[rank]), manifest.description, fed.lane_rows, own, manifest.block_rows)
 
 
+def assert_the_blocks_are_those_of(data, ends, fed, owned):
+    """What each node has been fed are the blocks of its lanes in `data`. owned: lanes by rank."""
+    for rank, own in enumerate(owned):
+        spool = spool_of(data, ends[rank], fed, rank, own)
+        reader = data.split("train").reader()
+        for lane in own:
+            for number in range(data.manifest.blocks("train", lane)):
+                expected, found = reader.read(lane, number), spool.read(lane, number)
+                assert found.row_ids.tobytes() == expected.row_ids.tobytes()
+                assert found.label.tobytes() == expected.label.tobytes()
+                for name in ("x", "z"):
+                    assert found.tensors[name].shape == expected.tensors[name].shape
+                    assert found.tensors[name].tobytes() == expected.tensors[name].tobytes()
+            with pytest.raises(IndexError):
+                spool.read(lane, data.manifest.blocks("train", lane))
+        spool.end()
+        reader.close()
+
+
 @pytest.mark.parametrize("split", [BatchSplit(), Contiguous(), EpochSplit()])
 @pytest.mark.parametrize("nodes", [1, 2, 3])
 def test_uneven_and_empty_partitions_become_the_blocks_of_the_prepared_data_set(
@@ -96,21 +119,34 @@ def test_uneven_and_empty_partitions_become_the_blocks_of_the_prepared_data_set(
     fed = Fed.of(partitions, owned, LANES)
     rows = data.manifest.splits["train"]
     assert (fed.rows, fed.checksum, fed.lane_rows) == (ROWS, rows.checksum, rows.lane_rows)
-    for rank in range(nodes):
-        spool = spool_of(data, ends[rank], fed, rank, owned[rank])
-        reader = data.split("train").reader()
-        for lane in owned[rank]:
-            for number in range(data.manifest.blocks("train", lane)):
-                expected, found = reader.read(lane, number), spool.read(lane, number)
-                assert found.row_ids.tobytes() == expected.row_ids.tobytes()
-                assert found.label.tobytes() == expected.label.tobytes()
-                for name in ("x", "z"):
-                    assert found.tensors[name].shape == expected.tensors[name].shape
-                    assert found.tensors[name].tobytes() == expected.tensors[name].tobytes()
-            with pytest.raises(IndexError):
-                spool.read(lane, data.manifest.blocks("train", lane))
-        spool.end()
-        reader.close()
+    assert_the_blocks_are_those_of(data, ends, fed, owned)
+
+
+@settings(max_examples=15, deadline=None)
+@given(drawn=st.data())
+def test_any_partitions_in_any_order_become_the_blocks_of_the_prepared_data_set(data, schema, batches, drawn):
+    """However the rows are cut into partitions and batches, of which some are sent again."""
+    nodes = drawn.draw(st.integers(1, 3))
+    cuts = [0, *sorted(drawn.draw(st.lists(st.integers(0, ROWS), max_size=6))), ROWS]
+    step = drawn.draw(st.integers(1, 200))
+    table = pa.Table.from_batches(batches)
+    parts = [table.slice(one, two - one).to_batches(max_chunksize=step) for one, two in pairwise(cuts)]
+    with TemporaryDirectory() as folder:
+        ends = [Receiver("127.0.0.1", "token", f"{folder}/{rank}", schema) for rank in range(nodes)]
+        try:
+            sender = sender_to(ends, schema)
+            partitions = {}
+            for number in drawn.draw(st.permutations(range(len(parts)))):
+                partitions[number] = sender.send(parts[number], number, number)
+                if drawn.draw(st.booleans()):
+                    assert sender.send(parts[number], number, 100 + number) == partitions[number]
+            owned = owned_by_rank(BatchSplit(), LANES, nodes)
+            fed = Fed.of([partitions[number] for number in range(len(parts))], owned, LANES)
+            assert fed.rows == ROWS
+            assert_the_blocks_are_those_of(data, ends, fed, owned)
+        finally:
+            for end in ends:
+                end.close()
 
 
 def test_only_what_counts_stays_on_the_disk_and_the_port_is_freed(schema, batches, receivers, tmp_path):

@@ -236,7 +236,7 @@ def test_a_peer_that_goes_is_noticed_at_once():
 
     messages = in_threads(3, work)
     assert "node 1" in messages[2]
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 15  # the limit is 20
 
 
 def test_a_silent_peer_is_waited_for_and_then_named():

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tests.nodes import in_threads
-from tests.training.test_step import FEATURES, chunk_of, inputs_of, rows, squared_error
+from tests.training.steps import FEATURES, chunk_of, inputs_of, rows, squared_error
 from training.config import SyncConfig
 from training.step import Step
 from training.transport.ring import Ring

@@ -1,0 +1,16 @@
+"""Whole comparisons as tests call them."""
+
+from __future__ import annotations
+
+from comparison.config import CompareConfig
+from comparison.run import compare
+from sparksplit.command import Options
+from sparksplit.config import parse
+
+WAYS = ["single", "batch", "epoch", "epoch-delayed", {"split": "local", "sync": {"every": 8, "outer": "nesterov"}}]
+SETTINGS = {"batch_size": 64, "optimizer": {"name": "sgd", "learning_rate": 0.1}, "epochs": 2}
+
+
+def compared(digits, output, options=Options(), **more):  # noqa: B008
+    keys = {"data": str(digits), "output": str(output), "ways": WAYS, "nodes": [1, 2], "seeds": 2, **SETTINGS, **more}
+    return compare(parse(CompareConfig, keys), options)

@@ -1,0 +1,162 @@
+"""Training runs whose nodes are forked processes instead of Spark's: for what nodes do, not for how they are started.
+
+Everything but Spark and TensorFlowOnSpark is the product's: the driver's NodeCluster and channel, the launchers (here
+threads), the nodes with their ring, files and results.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from training.cluster import launcher
+from training.cluster.member import Start
+
+_ROOT = Path(__file__).resolve().parent.parent
+_START_SECONDS = 120.0
+
+
+class Zygote:
+    """tests/zygote.py, started; it ends with this process, or by `end`. folder: for its socket and nodes' output."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._socket = str(folder / "zygote")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.zygote", self._socket],
+            cwd=_ROOT,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": str(_ROOT)},
+            stdin=subprocess.DEVNULL,
+        )
+
+    def connect(self) -> socket.socket:
+        """A connection for one node; waits until the zygote is ready."""
+        give_up = time.monotonic() + _START_SECONDS
+        while True:
+            connection = socket.socket(socket.AF_UNIX)
+            try:
+                connection.connect(self._socket)
+                return connection
+            except (FileNotFoundError, ConnectionRefusedError):
+                connection.close()
+                assert time.monotonic() < give_up and self._process.poll() is None
+                time.sleep(0.05)
+
+    def end(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+
+
+class _Node:
+    """In the launcher's `_Node`'s place."""
+
+    def __init__(self, zygote: Zygote) -> None:
+        self._zygote = zygote
+        self._lock = threading.Lock()
+        self._killed = self._ended = False
+        self._pid: int | None = None
+
+    def run(self, start: Start) -> tuple[int, list[str]]:
+        output = self._zygote.folder / f"output-{start.post.secret[:8]}-{start.post.rank}"
+        with self._zygote.connect() as connection, connection.makefile("rw") as lines:
+            with self._lock:
+                if self._killed:
+                    return -signal.SIGKILL, []
+                print(json.dumps({"start": asdict(start), "output": str(output)}), file=lines, flush=True)
+                self._pid = int(lines.readline())
+            status = int(lines.readline())
+            with self._lock:
+                self._ended = True
+        return status, output.read_text(errors="replace").splitlines()[-launcher.OUTPUT_LINES :]
+
+    def kill(self) -> None:
+        with self._lock:
+            self._killed = True
+            if self._pid is not None and not self._ended:
+                with suppress(ProcessLookupError):
+                    os.kill(self._pid, signal.SIGKILL)
+
+    def write_stack(self) -> None:
+        return
+
+    def end(self) -> None:
+        self.kill()
+
+
+class _Job:
+    """In the place of tensorflowonspark.Job: launchers as threads of this process."""
+
+    failure: str | None = None
+
+    def __init__(self, sc: Any, name: str, nodes: int, arguments: dict[str, Any]) -> None:
+        self._threads = [
+            threading.Thread(target=self._launch, args=(arguments, rank), daemon=True) for rank in range(nodes)
+        ]
+
+    def _launch(self, arguments: dict[str, Any], rank: int) -> None:
+        with suppress(launcher.NodeEnded):
+            launcher.map_fun(arguments, SimpleNamespace(executor_id=rank))
+
+    def start(self, host: str, watch: Callable[[int], None]) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def close_reservations(self) -> None:
+        return
+
+    def active(self) -> bool:
+        return any(thread.is_alive() for thread in self._threads)
+
+    def cancel(self) -> None:
+        return
+
+
+class _Context:
+    """What is asked of a SparkContext where nodes are not Spark's."""
+
+    master, applicationId = "local-cluster[4,1,1024]", "forked"  # noqa: N815
+
+    def getConf(self) -> _Context:  # noqa: N802
+        return self
+
+    def getAll(self) -> list[tuple[str, str]]:  # noqa: N802
+        return [("spark.master", self.master), ("spark.driver.host", "127.0.0.1")]
+
+    def get(self, key: str, default: str | None = None) -> str | None:
+        return dict(self.getAll()).get(key, default)
+
+
+@contextmanager
+def _session(*_: Any, **__: Any) -> Iterator[Any]:
+    yield SimpleNamespace(sparkContext=_Context(), conf=_Context())
+
+
+@contextmanager
+def nodes_of(zygote: Zygote, spark: bool = False) -> Iterator[None]:
+    """Have `train` and `compare` take nodes from `zygote` within the block. spark: whether they have Spark besides."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TF_CONFIG", "{}")
+        # A disk for each rank, as executors have their own folders.
+        patch.setenv("SPARK_LOCAL_DIRS", ",".join(str(zygote.folder / f"disk-{rank}") for rank in range(8)))
+        if not spark:
+            patch.setattr("training.run.spark_session", _session)
+            patch.setattr("comparison.run.spark_session", _session)
+        patch.setattr("training.cluster.requirements.await_executors", lambda *_: None)
+        patch.setattr("training.cluster.tensorflowonspark.Job", _Job)
+        patch.setattr(launcher, "_Node", lambda: _Node(zygote))
+        yield

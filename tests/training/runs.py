@@ -1,0 +1,43 @@
+"""Training runs as tests call them, and what they leave."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from sparksplit.command import Options
+from sparksplit.config import parse
+from training import checkpoints
+from training.config import TrainConfig
+from training.run import train
+
+MODELS = str(Path(__file__).with_name("models.py"))
+MOMENTUM = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9}
+
+
+def run(data, output, options=Options(), **keys):  # noqa: B008
+    nodes = keys.get("nodes", 1)
+    values = {"data": str(data), "output": str(output), "split": "single" if nodes == 1 else "batch", **keys}
+    return train(parse(TrainConfig, values), options)
+
+
+def weights(output):
+    """The trainable and other variables of the last checkpoint, in order."""
+    state = checkpoints.read(checkpoints.latest(str(output)), 0).state
+    return [state[name].astype(np.float64) for name in sorted(state) if name.startswith("v")]
+
+
+def largest_difference(one, other):
+    return max(float(np.abs(a - b).max(initial=0)) for a, b in zip(one, other, strict=True))
+
+
+def without_end(straight: Path, output: Path, keep: int) -> None:
+    """A copy of a finished run as it was when checkpoint number `keep` was its last."""
+    shutil.copytree(straight, output)
+    (output / "_SUCCESS").unlink()
+    for name in ("run.json", "model.keras", "metrics.jsonl"):
+        (output / name).unlink()
+    for folder in sorted((output / "checkpoints").iterdir())[keep:]:
+        shutil.rmtree(folder)
