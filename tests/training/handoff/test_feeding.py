@@ -49,6 +49,7 @@ def test_a_full_spool_disk_ends_in_one_line_with_the_folder_and_the_host(spark, 
     """A node's failure, which max_restarts covers, and not the feeding's, which its own tasks' errors are."""
     data = PreparedDataSet.open(str(digits))
     states = [{}, {}]
+    owned = owned_by_rank(BatchSplit(), data.manifest.lanes, 2)
     with small_disk(tmp_path / "disk") as disk:
         payload = {"data": str(digits), "disk": str(disk)}
         work = "tests.training.handoff.works:spool_to_a_full_disk"
@@ -58,6 +59,6 @@ def test_a_full_spool_disk_ends_in_one_line_with_the_folder_and_the_host(spark, 
             NodeCluster(spark, 2, work, payload, on_state=states.__setitem__, spare=1) as cluster,
         ):
             cluster.start()
-            with Feeding(spark, data, None, cluster, states) as feeding:
+            with Feeding(spark, data, None, cluster, states, owned) as feeding:
                 cluster.run(feeding.go_on)
     assert not spark.sparkContext.statusTracker().getActiveJobsIds()
