@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from jobs.predict import COMMAND as PREDICT
 from jobs.preprocess import COMMAND as PREPROCESS
 from jobs.quickstart import digits
 from jobs.train import COMMAND as TRAIN
+from tests.forked import Zygote, nodes_of
 from tests.hadoop.cluster import HadoopCluster
 from tests.jobs.texts import sentences
 
@@ -49,12 +50,13 @@ def hdfs(hadoop: HadoopCluster) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def call(spark: SparkSession) -> Callable[..., None]:
-    """Run a command with keys; it must succeed."""
+def call(spark: SparkSession, zygote: Zygote) -> Callable[..., None]:
+    """Run a command with keys; it must succeed. Nodes are forked, but for `started=True`."""
 
-    def run(command: Any, keys: dict[str, Any], *flags: str) -> None:
+    def run(command: Any, keys: dict[str, Any], started: bool = False) -> None:
         sets = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
-        assert command.main([*sets, *flags]) == 0
+        with nullcontext() if started else nodes_of(zygote, spark=True):
+            assert command.main(sets) == 0
 
     return run
 
@@ -125,7 +127,7 @@ def test_the_same_bits_as_in_a_local_folder(
         for name in files:
             path = f"prepared/{split}/{name}"
             assert filesystem.read_bytes(f"{hdfs}/{path}") == filesystem.read_bytes(f"{local}/{path}")
-    call(TRAIN, TRAINING | {"data": f"{short}/prepared", "output": f"{short}/run"})
+    call(TRAIN, TRAINING | {"data": f"{short}/prepared", "output": f"{short}/run"}, started=True)
     assert weights(f"{hdfs}/run") == weights(f"{local}/run")
     found = filesystem.listing(f"{hdfs}/run")
     assert set(found) == set(filesystem.listing(f"{local}/run")) and "_SUCCESS" in found

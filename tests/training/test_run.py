@@ -39,7 +39,7 @@ def many(tmp_path_factory):
 @pytest.mark.parametrize(
     ("place", "batch_size", "dtype", "within"),
     [
-        ("spark", 100, "float32", 1e-4),
+        pytest.param("spark", 100, "float32", 1e-4, marks=pytest.mark.slow),
         ("forked", 64, "float32", 1e-4),
         pytest.param("forked", 64, "float64", 1e-9, marks=pytest.mark.slow),
     ],
@@ -203,7 +203,7 @@ def test_a_complete_output_is_left_alone_another_configuration_refused(forked, d
     assert {path.name for path in output.iterdir()} == {path.relative_to(output).parts[0] for path in before}
 
 
-def test_what_a_run_leaves(spark, digits, tmp_path):
+def test_what_a_run_leaves(forked, digits, tmp_path):
     import keras
 
     result = run(digits, tmp_path / "run", epochs=2, nodes=2)
@@ -254,7 +254,7 @@ def test_a_run_restarts_from_its_last_checkpoint_when_it_may(forked, digits, tmp
             time.sleep(0.01)
         os.kill(pid_of(0), signal.SIGKILL)
         result = running.result(timeout=120)
-    straight = run(digits, tmp_path / "straight", **settings)
+    straight = run(digits, tmp_path / "straight", **{**settings, "transform": None})
     assert result["restarts"] == 1
     assert result["weights"] == straight["weights"]
     assert result["metrics"] == straight["metrics"]

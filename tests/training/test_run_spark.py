@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 
@@ -72,7 +71,7 @@ def test_uneven_and_empty_partitions_give_the_weights_of_reading_the_files(spark
         read = run(digits, tmp_path / "read", **settings)
     rows = spark.read.parquet(f"{digits}/train").drop("lane")
     frame = in_parts(spark, rows, [0, 7, 300, 0, 1, 500, 92, 0, 399, 1])
-    with nodes_of(zygote, spark=True) if nodes != 2 else nullcontext():
+    with nodes_of(zygote, spark=True):
         fed = run(digits, tmp_path / "fed", frame, input_mode="spark", **settings)
     assert fed["weights"] == read["weights"]
     assert fed["metrics"] == read["metrics"]
@@ -138,7 +137,8 @@ def test_a_transform_that_fails_after_the_feed_ends_the_run_with_its_own_message
         run(digits, tmp_path / "run", **settings)
 
 
-@pytest.mark.parametrize("order", ["exact", pytest.param("arrival", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["exact", "arrival"])
 def test_ctrl_c_while_rows_are_fed_ends_the_run_and_the_spark_job(digits, tmp_path, order):
     """In a process of its own, as users press it."""
     mark = tmp_path / "fed"
@@ -162,7 +162,9 @@ def test_ctrl_c_while_rows_are_fed_ends_the_run_and_the_spark_job(digits, tmp_pa
     assert "Traceback" not in errors and "Py4J" not in errors
 
 
-@pytest.mark.parametrize(("order", "place"), [("exact", "fed"), ("arrival", "spark")])
+@pytest.mark.parametrize(
+    ("order", "place"), [("exact", "fed"), pytest.param("arrival", "spark", marks=pytest.mark.slow)]
+)
 def test_a_node_that_is_killed_while_it_is_fed_is_replaced_and_fed_again(
     request, spark, digits, tmp_path, order, place
 ):
