@@ -195,10 +195,12 @@ def _scratch_folder(rank: int) -> Iterator[str]:
         with suppress(OSError), (left / ".lock").open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(left, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+    # Under a name that nobody sweeps until it is locked: executors of one host share their disks, and begin together.
+    folder = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=parent))
     try:
         with (folder / ".lock").open("wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            folder = folder.rename(parent / folder.name.removeprefix("."))
             scratch = folder / "scratch"
             scratch.mkdir()
             (folder / TEMPORARY).mkdir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,3 +89,21 @@ def test_a_nodes_folder_goes_and_takes_those_of_killed_predecessors_along(
         assert not Path(scratch).parent.exists()
         assert (tmp_path / "b" / f"{PREFIX}living").exists()
     assert other.exists()
+
+
+def test_a_folder_that_is_not_locked_yet_is_not_taken_for_a_killed_predecessors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors of one host share its disks, and begin together."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    flock = fcntl.flock
+
+    def after_another_has_begun(file: Any, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        with _scratch_folder(rank=1):
+            flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", after_another_has_begun)
+    with _scratch_folder(rank=0) as scratch:
+        assert Path(scratch).is_dir()
+    assert list(tmp_path.iterdir()) == []
