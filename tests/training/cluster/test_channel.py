@@ -171,7 +171,7 @@ def test_a_driver_that_speaks_nonsense_is_as_good_as_gone() -> None:
 def test_a_second_process_of_a_rank_is_turned_away(channel: Channel) -> None:
     first, lost = join(channel, 0), threading.Event()
     second = Line(post(channel, 0), on_silence=lambda reason: lost.set())
-    assert lost.wait(5)
+    assert lost.wait(60)
     second.close()
     assert channel.alive() == ["node 0"]
     assert first.rank == 0
@@ -247,7 +247,7 @@ def test_a_process_hears_that_it_shall_stop(channel: Channel) -> None:
     node = join(channel, 0)
     until(channel.alive)
     channel.tell("node", stop=True)
-    assert node.stopping.wait(5)
+    assert node.stopping.wait(60)
 
 
 def test_last_words_arrive_before_the_end(channel: Channel) -> None:
