@@ -96,7 +96,7 @@ class Lease:
         """Take the lease. Raises OutputInUse where another holds it; where that is not clear, this waits to see.
 
         Two that begin within the same moment may both come through: the one that wrote last holds it, and the other
-        finds out by `tell`, before it touches anything.
+        must find out, by `held` or `tell`, before it touches anything.
         """
         found = read(self.file)
         if found is not None and not found.gone:
