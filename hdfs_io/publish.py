@@ -184,7 +184,9 @@ class Output:
     def begin(self) -> None:
         """Make `folder`, empty but for its mark, for an output that fills up in place. Within `claimed`."""
         check_owner(self.path, self.owner)
-        _discard(self.folder, self.path)
+        # What was once begun beside it would be gone on with when this one is complete.
+        for folder in {self.folder, self._next}:
+            _discard(folder, self.path)
         filesystem.make_folder(self.folder)
         self._mark(self.folder)
 

@@ -271,6 +271,15 @@ def test_what_was_begun_beside_an_output_that_is_gone_is_resumed(tmp_path: Path)
     assert (tmp_path / "run" / "run.json").read_text() == "new"
 
 
+def test_what_was_once_begun_beside_an_output_is_not_resumed_after_a_fresh_one(tmp_path: Path) -> None:
+    fill(output(tmp_path / "run"))
+    fill(output(tmp_path / "run"), "half", complete=False, overwrite=True)
+    shutil.rmtree(tmp_path / "run")  # by hand
+    fill(output(tmp_path / "run"), "new")
+    assert output(tmp_path / "run").decide(resume=True) == "done"
+    assert names(tmp_path) == ["run"]
+
+
 def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
     one = output(tmp_path / "out")
 
