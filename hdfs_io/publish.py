@@ -194,6 +194,14 @@ class Output:
         """Go on with what is in `folder`, under the own configuration. Within `claimed`."""
         self._mark(self.folder)
 
+    def abandon(self) -> None:
+        """Remove `folder`, which holds nothing worth going on from. Within `claimed`.
+
+        Raises RunError where a successor has taken it over.
+        """
+        check_owner(self.path, self.owner)
+        _discard(self.folder, self.path)
+
     def complete(self) -> None:
         """Declare an output that filled up in place complete, and put it in its place.
 

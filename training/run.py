@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -74,15 +75,8 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
             output.lease.tell(spark.sparkContext.applicationId)
             if checkpoint is None:
                 output.begin()
-            try:
+            with _going_on(output):
                 return _Run(spark, config, way, data, output, sources, frame).to_end(checkpoint, began)
-            except UsageError:
-                if checkpoints.latest(output.folder) is None:
-                    filesystem.remove(output.folder)
-                raise
-            except BaseException:
-                _say_how_to_go_on(output.folder)
-                raise
 
 
 def checkpoint_of(run: str, nodes: int) -> str | None:
@@ -171,10 +165,22 @@ def run_hash(
     return digest({**hashed, "frame": True} if has_frame else hashed)
 
 
-def _say_how_to_go_on(path: str) -> None:
-    found = checkpoints.latest(path)
-    if found is not None:
-        say(f"the last checkpoint is {found}; the same command with --resume goes on from it")
+@contextmanager
+def _going_on(output: Output) -> Iterator[None]:
+    """Say how to go on where the block fails; what it has begun is removed where the user's own mistake ended it before
+    its first checkpoint. The block's error is the one that is raised, whatever happens meanwhile."""
+    try:
+        yield
+    except BaseException as error:
+        try:
+            found = checkpoints.latest(output.folder)
+            if found is not None and not isinstance(error, UsageError):
+                say(f"the last checkpoint is {found}; the same command with --resume goes on from it")
+            elif found is None and isinstance(error, UsageError):
+                output.abandon()
+        except Exception as other:
+            log.debug("%s: could not be looked at: %s", output.folder, other)
+        raise
 
 
 def threads(config: TrainConfig, spark: SparkSession) -> int:
