@@ -16,7 +16,7 @@ from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.publish import Output, check_owner
 from sparksplit.command import Options
 from sparksplit.config import digest
-from sparksplit.errors import NodeFailed, RunError, UsageError
+from sparksplit.errors import NodeFailed, RunError, SparksplitError, UsageError
 from sparksplit.progress import Progress, say
 from sparksplit.session import spark_session
 from training import attempts, checkpoints, keras_names, node, report
@@ -233,9 +233,12 @@ class _Run:
                 except NodeFailed as error:
                     if restarts >= config.max_restarts:
                         raise
-                    check_owner(self.output.path, self.output.owner)
                     restarts += 1
-                    checkpoint = checkpoint_of(self.output.folder, config.node_count)
+                    try:
+                        check_owner(self.output.path, self.output.owner)
+                        checkpoint = checkpoint_of(self.output.folder, config.node_count)
+                    except SparksplitError as other:
+                        raise NodeFailed(f"{error}; it cannot be restarted: {other}", error.rank) from other
                     say(f"{error}; restart {restarts} of {config.max_restarts} from {checkpoint or 'the beginning'}")
         except BaseException:
             self._note_end(so_far())
