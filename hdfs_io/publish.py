@@ -229,8 +229,7 @@ class Output:
         names = filesystem.listing(folder)
         # Of two that began in the same moment only one may touch anything: what the other has made by now is in the
         # list only if its lease was written before.
-        if not self.lease.held():
-            raise lease.in_use(self.path, lease.read(self.lease.file) or self.lease.holder)
+        self.lease.keep()
         new = [name for name in names if name.startswith(f".{last}.staging-")]
         old = [name for name in names if name.startswith(f".{last}.old-")]
         for name in (*(name for name in names if name == filesystem.name(self._next)), *new):

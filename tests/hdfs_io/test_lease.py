@@ -6,12 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
-from hdfs_io import lease
+from hdfs_io import filesystem, lease
 from hdfs_io.lease import EXPIRE_SECONDS, WATCH_SECONDS, Holder, Lease
 from sparksplit.errors import OutputInUse
 
@@ -73,6 +74,38 @@ def test_of_two_that_began_in_the_same_moment_the_last_one_holds_it(tmp_path: Pa
     second.tell("application_2")
     first.release()
     assert second.held()
+
+
+def test_one_that_was_anothers_meanwhile_is_lost(tmp_path: Path) -> None:
+    """The other one, of the same moment, may have completed what this one would begin."""
+    first, second = mine(tmp_path), mine(tmp_path)
+    first.acquire()
+    second._write()
+    second.release()
+    with pytest.raises(OutputInUse, match="/out: another command has filled it since this one began; call"):
+        first.tell("application_1")
+    assert not (tmp_path / ".out.owner").exists()
+    first.release()
+
+
+def test_renewing_goes_on_after_any_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.001)
+    one, failed = mine(tmp_path), threading.Event()
+    write_bytes = filesystem.write_bytes
+
+    def fail_once(path: str, content: bytes) -> None:
+        if one.holder.renewed == 3 and not failed.is_set():
+            failed.set()
+            raise MemoryError
+        write_bytes(path, content)
+
+    monkeypatch.setattr(filesystem, "write_bytes", fail_once)
+    one.acquire()
+    assert one._renewing is not None
+    while one.holder.renewed < 6 and one._renewing.is_alive():
+        one._renewing.join(0.001)
+    assert failed.is_set() and one._renewing.is_alive()
+    one.release()
 
 
 def test_one_that_is_renewed_is_alive(tmp_path: Path) -> None:
