@@ -27,6 +27,8 @@ EXPIRE_SECONDS = 60.0
 WATCH_SECONDS = 15.0
 """For so long at least it is watched: a machine that slept, or a NameNode that was away, let it grow old."""
 _LOOK_SECONDS = 0.5
+_AWAY_SECONDS = 600.0
+"""For so long at most, beyond that, it is watched where its file system answers late."""
 
 log = logging.getLogger(__name__)
 
@@ -117,9 +119,14 @@ class Lease:
         patience = max(EXPIRE_SECONDS - old, WATCH_SECONDS)
         say(f"{self.path}: is being filled by {found}; waiting up to {patience:.0f} s to see whether that still runs")
         end = self._clock() + patience
+        last = end + _AWAY_SECONDS
         while (left := end - self._clock()) > 0:
             self._pause(min(_LOOK_SECONDS, left))
+            asked = self._clock()
             now = read(self.file)
+            if self._clock() - asked > _LOOK_SECONDS:
+                # The file system was away, for its owner too, who now renews it.
+                end = min(last, max(end, self._clock() + WATCH_SECONDS))
             if now is None or now.gone:
                 return
             if now != found:

@@ -154,6 +154,47 @@ def test_one_that_has_grown_old_and_is_renewed_is_alive(tmp_path: Path) -> None:
         mine(tmp_path, Time(at9=lambda: write(file, replace(ELSEWHERE, renewed=6)))).acquire()
 
 
+@pytest.mark.parametrize("renewed", [True, False])
+def test_while_the_file_system_is_away_nobody_can_renew_it(tmp_path, monkeypatch, renewed):
+    """A NameNode that comes back after longer than a lease lasts answers who asks before it takes what others write."""
+    time, file, looks = Time(), tmp_path / ".out.owner", []
+    read = lease.read
+
+    def late(path: str) -> Holder | None:
+        looks.append(time.now)
+        if len(looks) == 5:
+            time.now += 2 * EXPIRE_SECONDS
+        if renewed and len(looks) == 9:
+            write(file, replace(ELSEWHERE, renewed=6))
+        return read(path)
+
+    write(file, ELSEWHERE)
+    monkeypatch.setattr(lease, "read", late)
+    one = mine(tmp_path, time)
+    if renewed:
+        with pytest.raises(OutputInUse):
+            one.acquire()
+    else:
+        one.acquire()
+        one.release()
+        assert time.now == pytest.approx(2 * EXPIRE_SECONDS + 1.5 + WATCH_SECONDS, abs=1)
+
+
+def test_a_file_system_that_answers_late_every_time_is_not_waited_for_without_end(tmp_path, monkeypatch):
+    time, read = Time(), lease.read
+
+    def late(path: str) -> Holder | None:
+        time.now += 5
+        return read(path)
+
+    write(tmp_path / ".out.owner", ELSEWHERE)
+    monkeypatch.setattr(lease, "read", late)
+    one = mine(tmp_path, time)
+    one.acquire()
+    one.release()
+    assert EXPIRE_SECONDS < time.now < 1000
+
+
 def test_one_that_is_given_back_meanwhile_is_free(tmp_path: Path) -> None:
     file = tmp_path / ".out.owner"
     write(file, ELSEWHERE)
