@@ -310,8 +310,11 @@ def publish_folder(temporary: str, final: str) -> None:
     try:
         filesystem.rename(temporary, final)
     except BaseException:
-        if not filesystem.exists(final):
-            filesystem.rename(old, final)
+        try:
+            if not filesystem.exists(final):
+                filesystem.rename(old, final)
+        except (SparksplitError, OSError) as error:  # the next command does it; the first error is the one to tell
+            log.debug("%s: could not be put back: %s", old, error)
         raise
     _discard(old, final)
 

@@ -441,6 +441,24 @@ def test_what_was_set_aside_comes_back_where_its_successor_cannot_take_its_place
     assert names(tmp_path) == ["final"] and (tmp_path / "final" / "file").read_text() == "old"
 
 
+def test_why_an_output_could_not_take_its_place_is_told_where_nothing_else_works_either(tmp_path, monkeypatch):
+    stage(output(tmp_path / "out"), "old")
+    rename, calls = filesystem.rename, []
+
+    def fail(old: str, new: str) -> None:
+        calls.append(old)
+        if len(calls) > 1:
+            raise RunError(f"failure {len(calls) - 1}")
+        rename(old, new)
+
+    with monkeypatch.context() as patched, pytest.raises(RunError, match=r"^failure 1$"):
+        patched.setattr(filesystem, "rename", fail)
+        stage(output(tmp_path / "out"), "new")
+    with output(tmp_path / "out").claimed() as decision:
+        assert decision == "done"
+    assert (tmp_path / "out" / "data").read_text() in ("old", "new")
+
+
 # One command at a time.
 
 
