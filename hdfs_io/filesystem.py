@@ -13,7 +13,7 @@ import posixpath
 import re
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -231,8 +231,9 @@ def write_bytes(path: str, content: bytes) -> None:
                 stream.write(content)
             filesystem.move(temporary, inner)
         except BaseException:
-            if filesystem.get_file_info(temporary).type == fs.FileType.File:
-                filesystem.delete_file(temporary)
+            with suppress(OSError):  # a device that failed may be read-only by now: the first error is the one to tell
+                if filesystem.get_file_info(temporary).type == fs.FileType.File:
+                    filesystem.delete_file(temporary)
             raise
 
 

@@ -27,6 +27,8 @@ EXPIRE_SECONDS = 60.0
 WATCH_SECONDS = 15.0
 """For so long at least it is watched: a machine that slept, or a NameNode that was away, let it grow old."""
 _LOOK_SECONDS = 0.5
+_AWAY_SECONDS = 600.0
+"""For so long at most, beyond that, it is watched where its file system answers late."""
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +98,7 @@ class Lease:
         """Take the lease. Raises OutputInUse where another holds it; where that is not clear, this waits to see.
 
         Two that begin within the same moment may both come through: the one that wrote last holds it, and the other
-        finds out by `tell`, before it touches anything.
+        finds out, by `keep` or `tell`, before it touches anything.
         """
         found = read(self.file)
         if found is not None and not found.gone:
@@ -117,9 +119,14 @@ class Lease:
         patience = max(EXPIRE_SECONDS - old, WATCH_SECONDS)
         say(f"{self.path}: is being filled by {found}; waiting up to {patience:.0f} s to see whether that still runs")
         end = self._clock() + patience
+        last = end + _AWAY_SECONDS
         while (left := end - self._clock()) > 0:
             self._pause(min(_LOOK_SECONDS, left))
+            asked = self._clock()
             now = read(self.file)
+            if self._clock() - asked > _LOOK_SECONDS:
+                # The file system was away, for its owner too, who now renews it.
+                end = min(last, max(end, self._clock() + WATCH_SECONDS))
             if now is None or now.gone:
                 return
             if now != found:
@@ -129,14 +136,20 @@ class Lease:
         """Whether the lease is still this one's."""
         return is_owner(self.path, self.holder.owner)
 
+    def keep(self) -> None:
+        """Raise OutputInUse where the lease is another's by now, or was: it may have filled the output meanwhile."""
+        found = read(self.file)
+        if found is None:
+            raise OutputInUse(f"{self.path}: another command has filled it since this one began; call this one again")
+        if found.owner != self.holder.owner:
+            raise in_use(self.path, found)
+
     def tell(self, application_id: str | None) -> None:
         """Add the id of the Spark application, once it is there, to what others are told.
 
-        Raises OutputInUse where another holds the lease by now.
+        Raises OutputInUse where the lease is another's by now, or was.
         """
-        found = read(self.file)
-        if found is not None and found.owner != self.holder.owner:
-            raise in_use(self.path, found)
+        self.keep()
         with self._lock:
             self.holder = replace(self.holder, application_id=application_id)
         self._write()
@@ -158,7 +171,7 @@ class Lease:
                 if not self.held():
                     return  # taken over: what fills the output finds that out where it matters
                 self._write()
-            except (SparksplitError, OSError) as error:
+            except Exception as error:  # whatever it is, the next try may do; without one the lease would expire
                 log.debug("%s: the lease could not be renewed: %s", self.path, error)
 
     def _write(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +12,9 @@ from typing import Any, Literal
 
 from hdfs_io import filesystem, lease
 from sparksplit import __version__
-from sparksplit.errors import InputError, RunError, UsageError
+from sparksplit.errors import InputError, RunError, SparksplitError, UsageError
+
+log = logging.getLogger(__name__)
 
 SUCCESS = "_SUCCESS"
 """Written last: a folder without it is not complete."""
@@ -90,8 +93,8 @@ class Output:
         if decision == "done":
             yield decision
             return
-        self.lease.acquire()
         try:
+            self.lease.acquire()
             self._mend()
             yield self.decide(overwrite, resume, resumable)
         finally:
@@ -167,22 +170,37 @@ class Output:
             yield folder
             # A successor sweeps it away; what is still written then makes the folder anew, with a part of the content.
             check_owner(self.path, self.owner)
+            if not filesystem.exists(filesystem.join(folder, CONFIG)):
+                raise RunError(f"{self.path}: what was to become it was removed while it was filled")
             filesystem.write_bytes(filesystem.join(folder, SUCCESS), b"")
             publish_folder(folder, self.path)
         except BaseException:
-            filesystem.remove(folder)
+            try:
+                _discard(folder, self.path)
+            except (SparksplitError, OSError) as error:  # the first error is the one to tell
+                log.debug("%s: could not be removed: %s", folder, error)
             raise
 
     def begin(self) -> None:
         """Make `folder`, empty but for its mark, for an output that fills up in place. Within `claimed`."""
         check_owner(self.path, self.owner)
-        filesystem.remove(self.folder)
+        # What was once begun beside it would be gone on with when this one is complete.
+        for folder in {self.folder, self._next}:
+            _discard(folder, self.path)
         filesystem.make_folder(self.folder)
         self._mark(self.folder)
 
     def go_on(self) -> None:
         """Go on with what is in `folder`, under the own configuration. Within `claimed`."""
         self._mark(self.folder)
+
+    def abandon(self) -> None:
+        """Remove `folder`, which holds nothing worth going on from. Within `claimed`.
+
+        Raises RunError where a successor has taken it over.
+        """
+        check_owner(self.path, self.owner)
+        _discard(self.folder, self.path)
 
     def complete(self) -> None:
         """Declare an output that filled up in place complete, and put it in its place.
@@ -209,16 +227,23 @@ class Output:
         """Bring to its end what a killed predecessor was about to publish, and remove what else it left."""
         folder, last = filesystem.parent(self.path), filesystem.name(self.path)
         names = filesystem.listing(folder)
+        # Of two that began in the same moment only one may touch anything: what the other has made by now is in the
+        # list only if its lease was written before.
+        self.lease.keep()
         new = [name for name in names if name.startswith(f".{last}.staging-")]
         old = [name for name in names if name.startswith(f".{last}.old-")]
-        for path in (self._next, *(filesystem.join(folder, name) for name in new)):
+        for name in (*(name for name in names if name == filesystem.name(self._next)), *new):
+            path = filesystem.join(folder, name)
             if filesystem.exists(filesystem.join(path, SUCCESS)):
                 publish_folder(path, self.path)
         for name in old:
             if not filesystem.exists(self.path):
                 filesystem.rename(filesystem.join(folder, name), self.path)
         for name in (*new, *old):
-            filesystem.remove(filesystem.join(folder, name))
+            _discard(filesystem.join(folder, name), self.path)
+        for name in names:
+            if name.startswith(f".{last}.gone-"):
+                _remove(filesystem.join(folder, name))
 
 
 def _mark_of(content: bytes) -> dict[str, Any]:
@@ -285,10 +310,33 @@ def publish_folder(temporary: str, final: str) -> None:
     try:
         filesystem.rename(temporary, final)
     except BaseException:
-        if not filesystem.exists(final):
-            filesystem.rename(old, final)
+        try:
+            if not filesystem.exists(final):
+                filesystem.rename(old, final)
+        except (SparksplitError, OSError) as error:  # the next command does it; the first error is the one to tell
+            log.debug("%s: could not be put back: %s", old, error)
         raise
-    filesystem.remove(old)
+    _discard(old, final)
+
+
+def _discard(path: str, output: str) -> None:
+    """Remove what is at `path`, of the folder `output`, or beside it.
+
+    It is renamed first: what a kill leaves of a folder that was being removed is nothing that could be taken for an
+    output, or be in the way of one.
+    """
+    if filesystem.exists(path):
+        gone = _hidden(output, "gone")
+        filesystem.rename(path, gone)
+        _remove(gone)
+
+
+def _remove(path: str) -> None:
+    """Remove what is out of the way already; only said where that fails: readers may hold its files open on NFS."""
+    try:
+        filesystem.remove(path)
+    except (SparksplitError, OSError) as error:
+        log.warning("%s: is left over, the next command for this output tries again: %s", path, error)
 
 
 def _hidden(path: str, kind: str) -> str:

@@ -31,6 +31,8 @@ def await_master(master: str, seconds: float | None = None) -> None:
                 if error.errno == socket.EAI_NONAME and len(addresses) == 1:
                     raise ConfigError(f"spark.master: {master}: no host is known as {host!r}") from None
                 problems.append(f"{host}:{port}: {error.strerror}")
+            except UnicodeError:
+                raise ConfigError(f"spark.master: {master}: {host!r} is no host's name") from None
             except OSError as error:
                 problems.append(f"{host}:{port}: {error.strerror or error}")
         if time.monotonic() + _PAUSE > end:

@@ -2,7 +2,7 @@
 
 A checkpoint is a folder `update-NNNNNNNNN` with `state.npz` (what every rank has alike), `node-R.npz` for nodes whose
 own state differs (the random state of Dropout), and `checkpoint.json` (the update, the ledger, the history, and of each
-file its bytes and checksum).
+file its bytes and checksum, and its own).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hdfs_io import filesystem
-from sparksplit.errors import InputError
+from sparksplit.errors import InputError, using
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -29,7 +29,7 @@ Arrays = Mapping[str, Array]
 FOLDER = "checkpoints"
 _NAME = re.compile(r"^update-(\d{9,})$")
 _FORMAT = 2
-_STATE, _DESCRIPTION = "state.npz", "checkpoint.json"
+_STATE, _DESCRIPTION, _CHECKSUM = "state.npz", "checkpoint.json", "checksum"
 _READERS = 4  # files that are checked at once
 _PIECE_BYTES = 1 << 20
 
@@ -101,7 +101,8 @@ def write(
     if rank == 0:
         files = {name: facts for each in everyone for name, facts in each.items()}
         description = {"format_version": _FORMAT, "files": files, **asdict(progress)}
-        filesystem.write_json(filesystem.join(temporary, _DESCRIPTION), description)
+        whole = {**description, _CHECKSUM: _checksum(description)}
+        filesystem.write_json(filesystem.join(temporary, _DESCRIPTION), whole)
         final = filesystem.join(folder, f"update-{number:09d}")
         filesystem.remove(final)
         filesystem.rename(temporary, final)
@@ -127,6 +128,9 @@ def newest_whole(run: str, nodes: int) -> tuple[str | None, list[str]]:
             return path, problems
         except Damaged as error:
             problems.append(str(error))
+        except InputError:
+            if filesystem.exists(path):  # else removed in this moment: by a node that has not noticed its end yet
+                raise
     return None, problems
 
 
@@ -160,7 +164,8 @@ def read(path: str, rank: int, nodes: int | None = None) -> Checkpoint:
 
 def _all(run: str) -> list[str]:
     folder = filesystem.join(run, FOLDER)
-    names = sorted((name for name in filesystem.listing(folder) if _NAME.match(name)), key=_number)
+    found = filesystem.listing(folder).items()
+    names = sorted((name for name, size in found if size is None and _NAME.match(name)), key=_number)
     return [filesystem.join(folder, name) for name in names]
 
 
@@ -179,6 +184,9 @@ def _description(path: str) -> tuple[Progress, Files]:
     try:
         if values.pop("format_version") != _FORMAT:
             raise InputError(f"{file}: was written by another version of sparksplit")
+        checksum = values.pop(_CHECKSUM, None)  # which those of before lack
+        if checksum not in (None, _checksum({"format_version": _FORMAT, **values})):
+            raise Damaged(f"{file}: is damaged: its checksum differs from what was written")
         files = {str(name): (int(size), int(checksum)) for name, (size, checksum) in values.pop("files").items()}
         progress = Progress(**values)
         files[_STATE]
@@ -187,9 +195,15 @@ def _description(path: str) -> tuple[Progress, Files]:
     return progress, files
 
 
+def _checksum(description: Mapping[str, Any]) -> int:
+    """Of a description's values, however it is laid out."""
+    values = json.loads(json.dumps(description))
+    return zlib.crc32(json.dumps(values, sort_keys=True).encode())
+
+
 def _refuse_missing(path: str, names: Sequence[str]) -> None:
     there = filesystem.listing(path)
-    missing = [name for name in names if name not in there]
+    missing = [name for name in names if there.get(name) is None]  # a folder of the name is none
     if missing:
         raise Damaged(f"{path}: is damaged: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
 
@@ -197,7 +211,7 @@ def _refuse_missing(path: str, names: Sequence[str]) -> None:
 def _check_file(file: str, facts: Sequence[int]) -> None:
     """Raise Damaged where `file` is not what was written; holds a small part of it at a time."""
     size = checksum = 0
-    with filesystem.open_input(file) as opened:
+    with filesystem.open_input(file) as opened, using(file):
         while piece := opened.read(_PIECE_BYTES):
             size, checksum = size + len(piece), zlib.crc32(piece, checksum)
     _compare(file, (size, checksum), facts)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.publish import Output, check_owner
 from sparksplit.command import Options
 from sparksplit.config import digest
-from sparksplit.errors import NodeFailed, RunError, UsageError
+from sparksplit.errors import NodeFailed, RunError, SparksplitError, UsageError
 from sparksplit.progress import Progress, say
 from sparksplit.session import spark_session
 from training import attempts, checkpoints, keras_names, node, report
@@ -74,15 +75,8 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
             output.lease.tell(spark.sparkContext.applicationId)
             if checkpoint is None:
                 output.begin()
-            try:
+            with _going_on(output):
                 return _Run(spark, config, way, data, output, sources, frame).to_end(checkpoint, began)
-            except UsageError:
-                if checkpoints.latest(output.folder) is None:
-                    filesystem.remove(output.folder)
-                raise
-            except BaseException:
-                _say_how_to_go_on(output.folder)
-                raise
 
 
 def checkpoint_of(run: str, nodes: int) -> str | None:
@@ -171,10 +165,22 @@ def run_hash(
     return digest({**hashed, "frame": True} if has_frame else hashed)
 
 
-def _say_how_to_go_on(path: str) -> None:
-    found = checkpoints.latest(path)
-    if found is not None:
-        say(f"the last checkpoint is {found}; the same command with --resume goes on from it")
+@contextmanager
+def _going_on(output: Output) -> Iterator[None]:
+    """Say how to go on where the block fails; what it has begun is removed where the user's own mistake ended it before
+    its first checkpoint. The block's error is the one that is raised, whatever happens meanwhile."""
+    try:
+        yield
+    except BaseException as error:
+        try:
+            found = checkpoints.latest(output.folder)
+            if found is not None and not isinstance(error, UsageError):
+                say(f"the last checkpoint is {found}; the same command with --resume goes on from it")
+            elif found is None and isinstance(error, UsageError):
+                output.abandon()
+        except Exception as other:
+            log.debug("%s: could not be looked at: %s", output.folder, other)
+        raise
 
 
 def threads(config: TrainConfig, spark: SparkSession) -> int:
@@ -227,9 +233,12 @@ class _Run:
                 except NodeFailed as error:
                     if restarts >= config.max_restarts:
                         raise
-                    check_owner(self.output.path, self.output.owner)
                     restarts += 1
-                    checkpoint = checkpoint_of(self.output.folder, config.node_count)
+                    try:
+                        check_owner(self.output.path, self.output.owner)
+                        checkpoint = checkpoint_of(self.output.folder, config.node_count)
+                    except SparksplitError as other:
+                        raise NodeFailed(f"{error}; it cannot be restarted: {other}", error.rank) from other
                     say(f"{error}; restart {restarts} of {config.max_restarts} from {checkpoint or 'the beginning'}")
         except BaseException:
             self._note_end(so_far())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
+from pyarrow import fs
 
 from hdfs_io import filesystem
 from sparksplit.errors import InputError, RunError
@@ -119,3 +121,16 @@ def test_the_default_file_system_needs_a_configuration(conf_dir: Path, monkeypat
 )
 def test_paths_for_spark(path: str, uri: str) -> None:
     assert filesystem.for_spark(path) == uri
+
+
+def test_a_device_that_fails_and_is_read_only_then_is_no_mistake_of_the_users(tmp_path, monkeypatch):
+    class Failing(fs.LocalFileSystem):  # type: ignore[misc]
+        def move(self, src: str, dest: str) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        def delete_file(self, path: str) -> None:
+            raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(filesystem, "resolve", lambda path: (Failing(), path))
+    with pytest.raises(RunError, match=r"/file: cannot be written: Input/output error$"):
+        filesystem.write_bytes(str(tmp_path / "file"), b"x")

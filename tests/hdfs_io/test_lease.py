@@ -6,12 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
-from hdfs_io import lease
+from hdfs_io import filesystem, lease
 from hdfs_io.lease import EXPIRE_SECONDS, WATCH_SECONDS, Holder, Lease
 from sparksplit.errors import OutputInUse
 
@@ -75,6 +76,38 @@ def test_of_two_that_began_in_the_same_moment_the_last_one_holds_it(tmp_path: Pa
     assert second.held()
 
 
+def test_one_that_was_anothers_meanwhile_is_lost(tmp_path: Path) -> None:
+    """The other one, of the same moment, may have completed what this one would begin."""
+    first, second = mine(tmp_path), mine(tmp_path)
+    first.acquire()
+    second._write()
+    second.release()
+    with pytest.raises(OutputInUse, match="/out: another command has filled it since this one began; call"):
+        first.tell("application_1")
+    assert not (tmp_path / ".out.owner").exists()
+    first.release()
+
+
+def test_renewing_goes_on_after_any_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.001)
+    one, failed = mine(tmp_path), threading.Event()
+    write_bytes = filesystem.write_bytes
+
+    def fail_once(path: str, content: bytes) -> None:
+        if one.holder.renewed == 3 and not failed.is_set():
+            failed.set()
+            raise MemoryError
+        write_bytes(path, content)
+
+    monkeypatch.setattr(filesystem, "write_bytes", fail_once)
+    one.acquire()
+    assert one._renewing is not None
+    while one.holder.renewed < 6 and one._renewing.is_alive():
+        one._renewing.join(0.001)
+    assert failed.is_set() and one._renewing.is_alive()
+    one.release()
+
+
 def test_one_that_is_renewed_is_alive(tmp_path: Path) -> None:
     file = tmp_path / ".out.owner"
     time = Time(at7=lambda: write(file, replace(ELSEWHERE, renewed=6)))
@@ -119,6 +152,47 @@ def test_one_that_has_grown_old_and_is_renewed_is_alive(tmp_path: Path) -> None:
     write(file, ELSEWHERE, 3600)
     with pytest.raises(OutputInUse):
         mine(tmp_path, Time(at9=lambda: write(file, replace(ELSEWHERE, renewed=6)))).acquire()
+
+
+@pytest.mark.parametrize("renewed", [True, False])
+def test_while_the_file_system_is_away_nobody_can_renew_it(tmp_path, monkeypatch, renewed):
+    """A NameNode that comes back after longer than a lease lasts answers who asks before it takes what others write."""
+    time, file, looks = Time(), tmp_path / ".out.owner", []
+    read = lease.read
+
+    def late(path: str) -> Holder | None:
+        looks.append(time.now)
+        if len(looks) == 5:
+            time.now += 2 * EXPIRE_SECONDS
+        if renewed and len(looks) == 9:
+            write(file, replace(ELSEWHERE, renewed=6))
+        return read(path)
+
+    write(file, ELSEWHERE)
+    monkeypatch.setattr(lease, "read", late)
+    one = mine(tmp_path, time)
+    if renewed:
+        with pytest.raises(OutputInUse):
+            one.acquire()
+    else:
+        one.acquire()
+        one.release()
+        assert time.now == pytest.approx(2 * EXPIRE_SECONDS + 1.5 + WATCH_SECONDS, abs=1)
+
+
+def test_a_file_system_that_answers_late_every_time_is_not_waited_for_without_end(tmp_path, monkeypatch):
+    time, read = Time(), lease.read
+
+    def late(path: str) -> Holder | None:
+        time.now += 5
+        return read(path)
+
+    write(tmp_path / ".out.owner", ELSEWHERE)
+    monkeypatch.setattr(lease, "read", late)
+    one = mine(tmp_path, time)
+    one.acquire()
+    one.release()
+    assert EXPIRE_SECONDS < time.now < 1000
 
 
 def test_one_that_is_given_back_meanwhile_is_free(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hdfs_io import filesystem
+from hdfs_io import filesystem, lease
 from hdfs_io.lease import Lease
 from hdfs_io.publish import (
     COMMANDS,
@@ -271,6 +271,15 @@ def test_what_was_begun_beside_an_output_that_is_gone_is_resumed(tmp_path: Path)
     assert (tmp_path / "run" / "run.json").read_text() == "new"
 
 
+def test_what_was_once_begun_beside_an_output_is_not_resumed_after_a_fresh_one(tmp_path: Path) -> None:
+    fill(output(tmp_path / "run"))
+    fill(output(tmp_path / "run"), "half", complete=False, overwrite=True)
+    shutil.rmtree(tmp_path / "run")  # by hand
+    fill(output(tmp_path / "run"), "new")
+    assert output(tmp_path / "run").decide(resume=True) == "done"
+    assert names(tmp_path) == ["run"]
+
+
 def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
     one = output(tmp_path / "out")
 
@@ -330,8 +339,80 @@ def test_a_crash_while_publishing_loses_neither(tmp_path, monkeypatch, which, cr
     assert decision == "done" and content == {"a": "old", "b": "new"}[made]
 
 
+def killed_while_removing(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """Removal of a folder ends when so many of its entries are gone, in the order of their names; marks are first."""
+
+    def remove(path: str) -> None:
+        for number, entry in enumerate(sorted(Path(path).iterdir())):
+            if number == after:
+                raise KeyboardInterrupt
+            entry.unlink()
+
+    monkeypatch.setattr(filesystem, "remove", remove)
+
+
+@pytest.mark.parametrize("after", range(3))
+def test_an_unfinished_output_that_was_being_removed_is_not_in_the_way(tmp_path, monkeypatch, after):
+    fill(output(tmp_path / "out"), complete=False)
+    with monkeypatch.context() as patched:
+        killed_while_removing(patched, after)
+        if after < 2:
+            with pytest.raises(KeyboardInterrupt):
+                fill(output(tmp_path / "out"))
+    for holder in tmp_path.glob(".out.owner"):
+        holder.unlink()
+    fill(output(tmp_path / "out"), "new")
+    assert (tmp_path / "out" / "run.json").read_text() == "new" and names(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("after", range(3))
+def test_what_is_left_of_a_replaced_output_is_never_taken_for_one(tmp_path, monkeypatch, after):
+    stage(output(tmp_path / "out"), "old")
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        killed_while_removing(patched, after)
+        stage(output(tmp_path / "out"), "new")
+    for path in (tmp_path / ".out.owner", *(tmp_path / "out").iterdir()):
+        path.unlink()
+    (tmp_path / "out").rmdir()  # the new one is removed by hand
+    with output(tmp_path / "out").claimed() as decision:
+        assert decision == "fresh"
+    assert names(tmp_path) == []
+
+
+def test_what_cannot_be_removed_is_said_and_tried_again(tmp_path, monkeypatch, caplog):
+    """Files that a reader holds open keep their folder on NFS."""
+    stage(output(tmp_path / "out"), "old")
+
+    def refuse(path: str) -> None:
+        if Path(path).is_dir():
+            raise InputError(f"{path}: cannot be removed: Directory not empty")
+        Path(path).unlink()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(filesystem, "remove", refuse)
+        for content in ("new", "newer"):
+            stage(output(tmp_path / "out"), content)
+            assert "is left over" in caplog.text and "Directory not empty" in caplog.text
+            assert (tmp_path / "out" / "data").read_text() == content
+    stage(output(tmp_path / "out"))
+    assert names(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RunError("the first cause")])
+def test_an_error_is_not_hidden_by_one_of_the_cleaning_after_it(tmp_path, monkeypatch, error):
+    def refuse(path: str, *_: str) -> None:
+        raise RunError(f"{path}: Input/output error")
+
+    one = output(tmp_path / "out")
+    with pytest.raises(type(error)) as caught, one.claimed(), one.staging():
+        for name in ("rename", "remove"):
+            monkeypatch.setattr(filesystem, name, refuse)
+        raise error
+    assert caught.value is error
+
+
 def test_what_killed_predecessors_left_is_removed(tmp_path: Path) -> None:
-    for name in (".out.staging-0123abcd", ".out.old-0123abcd"):
+    for name in (".out.staging-0123abcd", ".out.old-0123abcd", ".out.gone-0123abcd"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "half").write_text("x")
     (tmp_path / "out").mkdir()
@@ -360,6 +441,24 @@ def test_what_was_set_aside_comes_back_where_its_successor_cannot_take_its_place
     assert names(tmp_path) == ["final"] and (tmp_path / "final" / "file").read_text() == "old"
 
 
+def test_why_an_output_could_not_take_its_place_is_told_where_nothing_else_works_either(tmp_path, monkeypatch):
+    stage(output(tmp_path / "out"), "old")
+    rename, calls = filesystem.rename, []
+
+    def fail(old: str, new: str) -> None:
+        calls.append(old)
+        if len(calls) > 1:
+            raise RunError(f"failure {len(calls) - 1}")
+        rename(old, new)
+
+    with monkeypatch.context() as patched, pytest.raises(RunError, match=r"^failure 1$"):
+        patched.setattr(filesystem, "rename", fail)
+        stage(output(tmp_path / "out"), "new")
+    with output(tmp_path / "out").claimed() as decision:
+        assert decision == "done"
+    assert (tmp_path / "out" / "data").read_text() in ("old", "new")
+
+
 # One command at a time.
 
 
@@ -383,6 +482,37 @@ def test_the_same_command_while_the_first_still_runs_is_refused_and_touches_noth
     assert OutputInUse.exit_status == 3
     assert not (tmp_path / ".out.owner").exists()
     fill(output(tmp_path / "out"), **options)
+
+
+def test_of_two_that_begin_in_the_same_moment_one_touches_nothing(tmp_path, monkeypatch):
+    """Both found no lease; the second wrote last, and has begun when the first comes to what others have left."""
+    first, second = output(tmp_path / "out"), output(tmp_path / "out")
+    mend, refused = first._mend, []
+
+    def late() -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(lease, "read", lambda file: None)
+            second.lease.acquire()
+        with second.staging() as folder:
+            Path(folder, "data").write_text("x")
+            with pytest.raises(OutputInUse) as caught:
+                mend()
+            refused.append(caught.value)
+        second.lease.release()
+        raise refused[0]
+
+    monkeypatch.setattr(first, "_mend", late)
+    with pytest.raises(OutputInUse), first.claimed():
+        pytest.fail("it is the second one's")
+    assert names(tmp_path) == ["out"] and names(tmp_path / "out") == [CONFIG, SUCCESS, "data"]
+
+
+def test_what_was_swept_away_meanwhile_does_not_become_the_output(tmp_path: Path) -> None:
+    one = output(tmp_path / "out")
+    with pytest.raises(RunError, match="was removed while it was filled"), one.claimed(), one.staging() as folder:
+        shutil.rmtree(folder)
+        filesystem.write_bytes(f"{folder}/data", b"the rest")
+    assert names(tmp_path) == []
 
 
 def test_a_done_output_is_left_alone_while_another_replaces_it(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from sparksplit.errors import RunError, SparksplitError
+from sparksplit.errors import ConfigError, RunError, SparksplitError
 from sparksplit.masters import addresses_of, await_master
 
 
@@ -53,3 +53,9 @@ def test_a_name_that_nobody_has() -> None:
     """The user's mistake where a name server says so, and otherwise one that passes."""
     with pytest.raises(SparksplitError, match=r"^spark\.master: spark://no-such-host\.invalid:1"):
         await_master("spark://no-such-host.invalid:1", 0)
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 70])
+def test_what_is_no_hosts_name_is_said(host: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^spark\.master: spark://{host}:7077: '{host}' is no host's name$"):
+        await_master(f"spark://{host}:7077", 0)

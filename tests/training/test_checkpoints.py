@@ -1,11 +1,15 @@
+import errno
+import io
+import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hdfs_io import filesystem
-from sparksplit.errors import InputError
+from sparksplit.errors import InputError, RunError
 from tests.nodes import in_threads
 from training import checkpoints
 from training.checkpoints import Damaged, Progress
@@ -209,6 +213,61 @@ def test_another_versions_is_not_called_damaged(tmp_path):
     write(tmp_path, 2)
     damage(tmp_path, 2, "checkpoint.json", b'{"format_version": 99}')
     with pytest.raises(InputError, match="another version"):
+        checkpoints.newest_whole(str(tmp_path), 1)
+
+
+def test_whatever_digit_of_a_description_is_wrong_it_is_damaged(tmp_path):
+    """It is valid still, and would go on somewhere else in the rows."""
+    write(tmp_path, 1)
+    file = tmp_path / "checkpoints" / "update-000000001" / "checkpoint.json"
+    whole = file.read_text()
+    for place, letter in enumerate(whole):
+        if letter.isdigit():
+            file.write_text(whole[:place] + str((int(letter) + 1) % 10) + whole[place + 1 :])
+            with pytest.raises(InputError, match=r"is damaged|another version"):
+                checkpoints.check(str(file.parent), 1)
+    file.write_text(json.dumps(json.loads(whole)))
+    checkpoints.check(str(file.parent), 1)
+
+
+@pytest.mark.parametrize("name", ["checkpoint.json", "state.npz", ""])
+def test_what_is_of_the_wrong_kind_is_passed_over(tmp_path, name):
+    write(tmp_path, 1)
+    write(tmp_path, 2)
+    path = tmp_path / "checkpoints" / "update-000000002" / name
+    if name:
+        path.unlink()
+        path.mkdir()
+    else:
+        shutil.rmtree(path)
+        path.touch()
+    taken, problems = checkpoints.newest_whole(str(tmp_path), 1)
+    assert taken == f"{tmp_path}/checkpoints/update-000000001" and len(problems) == bool(name)
+
+
+def test_one_that_is_removed_while_it_is_looked_at_is_passed_over(tmp_path, monkeypatch):
+    write(tmp_path, 1)
+    write(tmp_path, 2)
+    open_input = filesystem.open_input
+
+    def gone(path):
+        shutil.rmtree(tmp_path / "checkpoints" / "update-000000002", ignore_errors=True)
+        return open_input(path)
+
+    monkeypatch.setattr(filesystem, "open_input", gone)
+    assert checkpoints.newest_whole(str(tmp_path), 1) == (f"{tmp_path}/checkpoints/update-000000001", [])
+
+
+def test_an_error_while_a_file_is_read_names_it(tmp_path, monkeypatch):
+    class Broken(io.BytesIO):
+        def read(self, _size):
+            raise OSError(errno.EIO, "Input/output error")
+
+    write(tmp_path, 1)
+    monkeypatch.setattr(checkpoints, "_READERS", 1)
+    open_input = filesystem.open_input
+    monkeypatch.setattr(filesystem, "open_input", lambda path: Broken() if ".npz" in path else open_input(path))
+    with pytest.raises(RunError, match=r"update-000000001/\S+\.npz: cannot be read: Input/output error"):
         checkpoints.newest_whole(str(tmp_path), 1)
 
 
