@@ -221,11 +221,14 @@ def tensor_of(column: pa.ChunkedArray, tensor: TensorSpec) -> npt.NDArray[Any]:
     array = single_chunk(column)
     rows = len(array)
     _, offsets, values = array.buffers()
-    if rows == 0 or values is None:
-        return np.zeros((rows, *tensor.shape), dtype=tensor.numpy_dtype)
+    if rows == 0:
+        return np.zeros((0, *tensor.shape), dtype=tensor.numpy_dtype)
     ends = np.frombuffer(offsets, dtype=np.int32, count=rows + 1, offset=array.offset * 4)
-    if int(ends[-1]) - int(ends[0]) != rows * tensor.row_bytes:
-        raise ValueError(f"rows of {tensor.name} do not have {tensor.row_bytes} bytes")
+    # Each of them: where one is too long and another too short, the rows between would be made of their neighbours.
+    if (ends[1:] - ends[:-1] != tensor.row_bytes).any():
+        raise ValueError(f"rows of {tensor.name} do not have {tensor.row_bytes} bytes each")
+    if values is None:
+        return np.zeros((rows, *tensor.shape), dtype=tensor.numpy_dtype)
     flat = np.frombuffer(values, dtype=tensor.numpy_dtype, count=rows * tensor.values, offset=int(ends[0]))
     return flat.reshape(rows, *tensor.shape)
 

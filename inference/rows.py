@@ -103,8 +103,10 @@ class RawRows(InputRows):
             names = ", ".join(tensor.name for tensor in tensors)
             raise InputError(f"{trained.path}: the model takes {len(tensors)} tensors ({names}); raw rows have one")
         if raw.format == "csv":
-            # A CSV file has neither a dtype nor a shape of its own.
-            own = {"dtype": raw.dtype or tensors[0].dtype, "shape": raw.shape or tensors[0].shape}
+            # A CSV file has neither a dtype nor a shape of its own. Its default dtype is left to it: it rounds nothing
+            # that `preprocess`, of the same configuration, takes for a bad row.
+            dtype = raw.dtype or (tensors[0].dtype if tensors[0].dtype != "float32" else None)
+            own = {"dtype": dtype, "shape": raw.shape or tensors[0].shape}
             raw = raw.model_copy(update=own)
         fitted = trained.description.preprocessing.tensors.get(tensors[0].name)
         if raw.missing == "mean" and (fitted is None or fitted.impute is None):

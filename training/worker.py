@@ -211,14 +211,15 @@ class Worker:
         assert process.receiver is not None
         manifest, split = process.data.manifest, process.way.split
         own = split.lanes(manifest.lanes, member.rank, member.size)
+        batch_size = split.batch_size(config.batch_size, member.size)
         everyone = self._everyone(split, self._sync)
         return ArrivingFeed(
             process.receiver,
             Assembler(manifest.tensors, manifest.label, config.seed, process.transform()),
             self._transport,
-            config.batch_size,
+            batch_size,
             process.told,
-            lambda fed: self._feed(process.spooled_rows(fed), own, config.batch_size, training=True, everyone=everyone),
+            lambda fed: self._feed(process.spooled_rows(fed), own, batch_size, training=True, everyone=everyone),
             lambda: member.phase("feeding"),
         )
 

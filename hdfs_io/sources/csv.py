@@ -12,19 +12,15 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-from pyarrow import csv as arrow_csv
 
 from hdfs_io import filesystem
 from hdfs_io.config import InputConfig
 from hdfs_io.manifest import SourceFile
 from hdfs_io.preprocessing import TensorSpec
-from hdfs_io.sources import csv_lines
+from hdfs_io.sources import csv_columns, csv_lines
 from hdfs_io.sources.base import (
     BATCH_BYTES,
     GZIP_ERRORS,
@@ -44,9 +40,6 @@ _PROBE_BYTES = 1024 * 1024
 _PROBE_ROWS = 200
 _INTEGER = re.compile(r"\s*[+-]?\d+\s*")
 _ROW_TEXT = 200
-_PLAIN = re.compile(r"[+-]?\d+(\.\d*)?", re.ASCII)
-_WHOLE_FLOAT32 = 2.0**24
-"""From here on float32 has not every whole number: the next one is rounded to this."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +54,7 @@ class CsvSource(Source):
     """A CSV file, or a folder of them with the same columns. The first rows are parsed on the driver to check them."""
 
     def __init__(self, config: InputConfig) -> None:
-        self._delimiter, self._header, self._mean = config.delimiter, config.header, config.missing == "mean"
-        self._limit = config.max_bad_rows
-        self._rounds = config.dtype is not None
+        self._delimiter, self._header, self._limit = config.delimiter, config.header, config.max_bad_rows
         self._files = {"train": input_files(config.path)}
         if config.test is not None:
             self._files["test"] = input_files(config.test)
@@ -77,8 +68,8 @@ class CsvSource(Source):
         columns = len(self._names)
         self._label = None if config.label is None else self._position(config, "label", config.label)
         kept = [self._position(config, "keep", column) for column in config.keep]
-        self._kept, self.keep = kept, [self._names[column] if self._header else f"column_{column}" for column in kept]
-        self._features = [column for column in range(columns) if column != self._label and column not in kept]
+        self.keep = [self._names[column] if self._header else f"column_{column}" for column in kept]
+        features = [column for column in range(columns) if column != self._label and column not in kept]
         if self._label in kept or len(set(kept)) < len(kept):
             raise config.error("keep", "names the label, or a column twice")
         taken = {name: name for name in ("row_id", "label", "x", "prediction", "probabilities")}
@@ -88,17 +79,29 @@ class CsvSource(Source):
                 like = "" if other == name else f" ({other!r}, and Spark takes no notice of case)"
                 raise config.error("keep", f"the column name {name!r} is taken{like}; rename it in the file")
             taken[name.lower()] = name
-        if not self._features:
+        if not features:
             raise InputError(f"{self.files[0].path}: has no columns left for features ({columns} in all)")
-        shape = config.shape or [len(self._features)]
-        if math.prod(shape) != len(self._features):
-            raise config.error("shape", f"does not fit {len(self._features)} feature columns (is {shape})")
+        shape = config.shape or [len(features)]
+        if math.prod(shape) != len(features):
+            raise config.error("shape", f"does not fit {len(features)} feature columns (is {shape})")
         self.tensors = [TensorSpec(name="x", dtype=config.dtype or "float32", shape=shape)]
         self.label_kind = None
         if self._label is not None:
             self.label_kind = config.label_type
             if self.label_kind == "auto":
                 self.label_kind = self._guess_label([line for _, line in lines[1 if self._header else 0 :]])
+        self._columns = csv_columns.Columns(
+            names=self._names,
+            delimiter=self._delimiter,
+            header=self._header,
+            features=features,
+            tensor=self.tensors[0],
+            label=self._label,
+            label_kind=self.label_kind,
+            kept=kept,
+            gaps=config.missing == "mean",
+            rounds=config.dtype is not None,
+        )
         for files in self._files.values():
             self._probe(files[0][0])
 
@@ -197,114 +200,19 @@ class CsvSource(Source):
         if len(lines) == 1:
             line = lines[0]
             text = line.content[:_ROW_TEXT].decode(errors="replace").rstrip("\r")
-            reason = problem if isinstance(problem, str) else self._reason(line.content, problem)
+            reason = problem if isinstance(problem, str) else self._columns.reason(line.content, problem)
             yield BadRow(task.path, line.number, reason, text, offset=task.start)
         elif lines:
             yield from self._halve(task, lines[: len(lines) // 2])
             yield from self._halve(task, lines[len(lines) // 2 :])
 
     def _rows(self, content: bytes, expected: int) -> Rows:
-        """As `_convert`; ValueError where it is not as many rows as were expected."""
+        """As `Columns.convert`; ValueError where it is not as many rows as were expected."""
         # A byte order mark means nothing within a file; pyarrow drops one where a block happens to begin.
-        rows = self._convert(b"\n" + content)
+        rows = self._columns.convert(b"\n" + content)
         if len(rows) != expected:
             raise ValueError(f"{expected} lines give {len(rows)} rows")
         return rows
-
-    def _convert(self, content: bytes) -> Rows:
-        """All rows of a block; pa.ArrowInvalid or ValueError where one of them is bad."""
-        tensor = self.tensors[0]
-        names = self._places()
-        parsed = np.dtype("float32" if tensor.dtype == "float16" else tensor.dtype)
-        types = {names[column]: pa.from_numpy_dtype(parsed) for column in self._features}
-        types |= {names[column]: pa.string() for column in self._kept}
-        if self._label is not None:
-            types[names[self._label]] = {"integer": pa.int64(), "number": pa.float32()}.get(
-                self.label_kind or "", pa.string()
-            )
-        table = self._table(content, types)
-        values = np.empty((len(self._features), table.num_rows), dtype=tensor.numpy_dtype)
-        for place, column in enumerate(self._features):
-            values[place] = self._numbers(table.column(column), self._mean)
-        if values.dtype.kind == "f":
-            wrong = np.isinf(values).any() if self._mean else not np.isfinite(values).all()
-            if wrong:
-                raise ValueError("a number is not finite")
-            if not self._rounds:
-                self._check_rounding(content, np.abs(values) >= _WHOLE_FLOAT32)
-        label: npt.NDArray[Any] | list[str] | None = None
-        if self._label is not None:
-            column = table.column(self._label)
-            if self.label_kind == "text":
-                label = column.to_pylist()
-                if not all(label):
-                    raise ValueError("a label is empty")
-            else:
-                label = self._numbers(column, False)
-                if label.dtype.kind == "f" and not np.isfinite(label).all():
-                    raise ValueError("a label is not finite")
-        keep = [table.column(column).to_pylist() for column in self._kept]
-        return Rows([np.ascontiguousarray(values.T).reshape(-1, *tensor.shape)], label, keep)
-
-    def _places(self) -> list[str]:
-        return [str(column) for column in range(len(self._names))]
-
-    def _table(self, content: bytes, types: dict[str, pa.DataType], columns: list[str] | None = None) -> pa.Table:
-        """The block's columns (null: all), called by their places."""
-        return arrow_csv.read_csv(
-            pa.BufferReader(content),
-            read_options=arrow_csv.ReadOptions(
-                column_names=self._places(), use_threads=False, block_size=max(len(content) + 1, 2)
-            ),
-            parse_options=arrow_csv.ParseOptions(delimiter=self._delimiter),
-            convert_options=arrow_csv.ConvertOptions(
-                column_types=types, null_values=[""], strings_can_be_null=False, include_columns=columns
-            ),
-        )
-
-    def _check_rounding(self, content: bytes, large: npt.NDArray[np.bool_]) -> None:
-        """Raise ValueError where the default dtype would change a feature. large: which may be so, [features, rows]"""
-        places = np.flatnonzero(large.any(axis=1))
-        if not len(places):
-            return
-        names = [str(self._features[place]) for place in places]
-        table = self._table(content, dict.fromkeys(names, pa.string()), names)
-        for place, name in zip(places, names, strict=True):
-            if any(map(_rounding_problem, table.column(name).filter(pa.array(large[place])).to_pylist())):
-                raise ValueError("a number is rounded")
-
-    @staticmethod
-    def _numbers(column: pa.ChunkedArray, gaps: bool) -> npt.NDArray[Any]:
-        if column.null_count and not gaps:
-            raise ValueError("a cell is empty")
-        array: npt.NDArray[Any] = column.to_numpy()
-        if gaps:
-            # One bit pattern for every missing value: the row's hash is over the bits.
-            array = np.where(np.isnan(array), np.array(np.nan, dtype=array.dtype), array)
-        return array
-
-    def _reason(self, line: bytes, error: Exception | None) -> str:
-        """What is wrong with a row that could not be converted."""
-        try:
-            fields = self._fields(line)
-        except InputError as unreadable:
-            return str(unreadable)
-        if len(fields) != len(self._names):
-            return f"has {len(fields)} columns, {len(self._names)} are needed"
-        for column, field in enumerate(fields):
-            place = f"column {column + 1}" + (f" ({self._names[column]})" if self._header else "")
-            if column == self._label:
-                problem = _label_problem(field, self.label_kind)
-                place += ", the label"
-            elif column in self._kept:
-                continue
-            else:
-                problem = _number_problem(field, self.tensors[0].numpy_dtype, self._mean)
-                if problem is None and not self._rounds:
-                    problem = _rounding_problem(field)
-            if problem:
-                return f"{place}: {problem}"
-        return f"cannot be parsed: {' '.join(str(error).split())[:_ROW_TEXT]}"
 
     def _fields(self, line: bytes) -> list[str]:
         return csv_lines.split(line, self._delimiter)
@@ -377,7 +285,7 @@ class CsvSource(Source):
                     labels.append(fields[self._label])
         if all(_INTEGER.fullmatch(label) for label in labels):
             return "integer"
-        return "text" if any(_label_problem(label, "number") for label in labels) else "number"
+        return "text" if any(csv_columns.label_problem(label, "number") for label in labels) else "number"
 
 
 def lines_before(path: str, offset: int) -> int:
@@ -395,45 +303,3 @@ def lines_before(path: str, offset: int) -> int:
             file.seek(offset - 1)
             count += 0 if file.read(1) == b"\n" else 1
     return count
-
-
-def _number_problem(field: str, dtype: np.dtype[Any], gaps: bool) -> str | None:
-    text = field.strip()
-    if not text or (dtype.kind == "f" and text.lower() == "nan"):
-        return None if gaps else "is empty" + (" (input.missing: mean fills gaps)" if dtype.kind == "f" else "")
-    try:
-        if dtype.kind == "f":
-            return None if math.isfinite(float(text)) else f"{_short(field)} is not a finite number"
-        limits = np.iinfo(dtype)
-        if int(limits.min) <= int(text) <= int(limits.max):
-            return None
-        return f"{_short(field)} is not a whole number from {limits.min} to {limits.max} ({dtype.name})"
-    except ValueError:
-        kind = "a number" if dtype.kind == "f" else f"a whole number ({dtype.name})"
-        return f"{_short(field)} is not {kind}"
-
-
-def _rounding_problem(field: str) -> str | None:
-    """What is wrong with a number, written without an exponent, of which float32 would not keep the whole part."""
-    text = field.strip()
-    if not _PLAIN.fullmatch(text):
-        return None
-    with np.errstate(over="ignore"):
-        rounded = Decimal(float(np.float32(text)))
-    if abs(rounded - Decimal(text)) < Decimal("0.5"):
-        return None
-    return (
-        f"{_short(field)} is {rounded:f} in float32, the default; set input.dtype (float64 keeps it, float32 rounds it)"
-    )
-
-
-def _label_problem(field: str, kind: str | None) -> str | None:
-    if not field.strip():
-        return "is empty"
-    if kind == "text":
-        return None
-    return _number_problem(field, np.dtype(np.int64 if kind == "integer" else np.float32), False)
-
-
-def _short(field: str) -> str:
-    return repr(field if len(field) <= 40 else field[:37] + "...")

@@ -13,7 +13,7 @@ from inference.config import PredictConfig
 from inference.rows import PreparedRows, RawRows
 from inference.trained import TrainedModel
 from sparksplit.config import parse
-from sparksplit.errors import ConfigError
+from sparksplit.errors import ConfigError, InputError
 from tests.inference.runs import make_complete
 
 
@@ -70,6 +70,21 @@ def test_raw_files_that_changed_are_other_rows(tmp_path, trained):
     assert rows().identity == before.identity and rows().content != before.content
 
 
+def test_a_number_that_preprocess_would_not_round_is_not_rounded(tmp_path, trained):
+    file = tmp_path / "rows.csv"
+    file.write_text("1,16777217,0\n3,4,1\n")
+
+    def rows(**keys):
+        raw = {"format": "csv", "path": f"{file}", "header": False, "label_type": "integer", **keys}
+        config = parse(PredictConfig, {"model": "m", "output": "o", "input": raw})
+        return RawRows(config, config.input, trained)
+
+    with pytest.raises(InputError, match="row 1: column 2: '16777217' is 16777216 in float32, the default"):
+        rows()
+    # Asked for by name, it is; and with bad rows allowed it is one of them.
+    assert rows(dtype="float32").splits == rows(max_bad_rows=1).splits == ["train"]
+
+
 def _trained(impute):
     description = Description(
         tensors=[TensorSpec(name="x", dtype="float32", shape=[2])],
@@ -81,7 +96,7 @@ def _trained(impute):
 
 def _rows(tmp_path, trained, **keys):
     path = tmp_path / "rows.csv"
-    path.write_text("a,b,y\n1700000061,2,3\n,5,6\n")
+    path.write_text("a,b,y\n1700061,2,3\n,5,6\n")
     raw = {"format": "csv", "path": f"{path}", "label": "y", **keys}
     config = parse(PredictConfig, {"model": "runs/model", "input": raw, "output": "out"})
     return RawRows(config, config.input, trained)

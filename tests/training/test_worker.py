@@ -14,7 +14,8 @@ from training.checkpoints import Progress
 from training.config import TrainConfig
 from training.ledger import Entry, Ledger
 from training.transport import Alone
-from training.ways import WAYS
+from training.ways import WAYS, Way
+from training.ways.splits import BatchSplit
 from training.worker import Worker
 
 LANES = (9, 3, 0, 12, 7, 6)
@@ -128,6 +129,29 @@ def entry_of_all():
 
     ids = np.concatenate([np.arange(rows) + 1000 * lane for lane, rows in enumerate(LANES)]).astype(np.uint64)
     return Entry(ROWS, row_checksum(ids))
+
+
+class Halves(BatchSplit):
+    """Mini-batches of half the rows."""
+
+    def batch_size(self, batch_size, nodes):
+        return batch_size // 2
+
+
+def test_mini_batches_have_the_rows_that_the_split_says_in_either_order():
+    member = Member(0, 1, None)
+    process = process_of(member, "batch", LANES, input_mode="spark", order="arrival")
+    process.way = Way(Halves(), WAYS["batch"].sync)
+    process.data.manifest.tensors, process.data.manifest.label = [], None
+    process.receiver, process.told = object(), None
+    process.spooled_rows = lambda fed: Rows(LANES)
+    worker = Worker(process, member, Alone())
+    worker._progress = Progress("hash", 1)
+    feed = worker._arriving_feed()
+    assert feed._batch_size == BATCH // 2
+    assert (
+        feed._make({}).updates == worker._feed_of(Rows(LANES), next(worker._stretches(ROWS))).updates == -(-ROWS // 3)
+    )
 
 
 def test_another_number_of_nodes_counts_its_updates_on():

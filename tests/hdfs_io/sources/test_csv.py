@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfs_io.config import InputConfig
-from hdfs_io.sources import BadRow, Rows, Source, csv, open_source
+from hdfs_io.sources import BadRow, Rows, Source, csv, csv_columns, open_source
 from sparksplit.config import parse
 from sparksplit.errors import ConfigError, InputError
 
@@ -238,7 +238,7 @@ def test_numbers_that_float32_keeps_or_that_have_an_exponent_pass(tmp_path: Path
 
 @given(st.integers(-(2**70), 2**70))
 def test_only_whole_numbers_that_float32_has_pass(number: int) -> None:
-    assert (csv._rounding_problem(str(number)) is None) == (int(np.float32(str(number))) == number)
+    assert (csv_columns.rounding_problem(str(number)) is None) == (int(np.float32(str(number))) == number)
 
 
 def test_kept_columns_are_told_apart_without_their_case(tmp_path: Path) -> None:
