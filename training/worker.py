@@ -316,7 +316,7 @@ class Worker:
             checkpoints.assign("r", self._own_state(), checkpoint.own, path)
         elif not self._sync.every_step:
             # Another number of nodes: the optimizer begins afresh, but for its schedule.
-            self._optimizer.iterations.assign(checkpoint.progress.update)
+            self._optimizer.iterations.assign(checkpoint.progress.step)
         # What all nodes had counted together goes on in one of them.
         if member.rank == 0:
             self.step.restore_metrics(checkpoint.state)

@@ -10,7 +10,8 @@ from sparksplit.config import parse
 from sparksplit.errors import ConfigError, RunError
 from tests.nodes import in_threads
 from tests.training.stand_ins import Counting, Member, Rows, Together
-from training.checkpoints import Progress
+from training import checkpoints
+from training.checkpoints import Checkpoint, Progress
 from training.config import TrainConfig
 from training.ledger import Entry, Ledger
 from training.transport import Alone
@@ -142,6 +143,23 @@ def test_another_number_of_nodes_counts_its_updates_on():
     assert (result["updates"], result["syncs"]) == (first["updates"] + 2 * own, first["syncs"])
     assert result["steps"] == 4 * own
     assert Ledger.from_json(result["ledger"]).exact(range(EPOCHS), entry_of_all())
+
+
+def test_with_another_number_of_nodes_a_learning_rates_schedule_goes_on_after_the_steps_that_were_made(monkeypatch):
+    """Not after the updates, of which `local` has fewer: 3 rounds of 64 steps, with an update at every 32nd."""
+    progress = Progress("", 2, update=6, step=192, syncs=6)
+    found = Checkpoint(progress, {}, None)
+    monkeypatch.setattr(checkpoints, "read", lambda path, rank, size: found)
+    monkeypatch.setattr(checkpoints, "assign", lambda *_: None)
+    assigned = []
+    member = Member(0, 1, checkpoint="update-000000006")
+    process = process_of(member, "local", LANES)
+    process.optimizer.iterations = SimpleNamespace(assign=assigned.append)
+    step = Counting()
+    step.restore_metrics = lambda sums: None
+    process.step = lambda sync, transport: step
+    Worker(process, member, Alone()).begin()
+    assert assigned == [192]
 
 
 def test_within_a_round_of_epochs_the_nodes_must_be_those_of_before():
