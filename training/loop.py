@@ -115,7 +115,8 @@ class Loop:
 
     epochs: by rank, the epochs of the rounds that are not finished, as Split.epochs gives them. every: steps between
     checkpoints, None for one at each round's end. first: the run's steps before the first round.
-    steps: the steps of a round, those of the node with the most.
+    steps: the steps of a round, those of the node with the most. to_come: (steps, epochs) of the whole run where other
+    rounds follow these, as progress shows them.
     validation: None without validation rows. began: when the process did (time.perf_counter); seconds_before: of the
     run until then.
     """
@@ -134,6 +135,7 @@ class Loop:
         sync: Sync,
         first: int,
         steps: Callable[[], int],
+        to_come: tuple[int, int] | None = None,
         progress: Progress,
         began: float,
         seconds_before: float,
@@ -142,7 +144,7 @@ class Loop:
         self._transport, self._reporter, self._hooks = transport, reporter, hooks
         self._epochs, self._every, self._sync = epochs, every, sync
         self._first, self._steps = first, steps
-        self._passes = max((own[-1] + 1 for own in epochs if own), default=0)
+        self._to_come = to_come
         self._round: list[int] = []
         self._begun_with = progress
         self._began, self._seconds_before = began, seconds_before
@@ -162,7 +164,8 @@ class Loop:
     def run(self) -> Progress:
         """Train to the end. Raises RunError where the loss is no longer finite."""
         # `update` is the cluster's word for a sign of progress: here it counts steps, of which there are more.
-        self._reporter.state(update=self._done, epochs=self._passes)
+        passes = self._to_come[1] if self._to_come else max((own[-1] + 1 for own in self._epochs if own), default=0)
+        self._reporter.state(update=self._done, epochs=passes)
         self._report_length()
         finished = (self._done - self._first) // self._steps() if self._done else 0
         before = self._begun_with.round_total
@@ -177,7 +180,9 @@ class Loop:
         return self._progress()
 
     def _report_length(self) -> None:
-        if self._feed.exact:
+        if self._to_come:
+            self._reporter.state(steps=self._to_come[0])
+        elif self._feed.exact:
             rounds = (self._begun_with.step - self._first) // self._steps() + len(self._epochs[0])
             self._reporter.state(steps=self._first + rounds * self._steps())
 
