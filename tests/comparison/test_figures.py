@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from comparison.costs import Compute, Network, cost_model, ethernet, fit_compute, fit_network, predicted, work_of
@@ -248,6 +248,20 @@ def test_the_target_is_that_of_single_with_the_comparisons_own_keys():
     found = _target(config, _groups([*small, finished("single", 1, 1, 0.90, 8.0)]), ACCURACY)
     assert found == {"metric": "accuracy", "value": 0.9, "by": "single"}
     assert _target(config, _groups([*small, diverged("single", 1, 1)]), ACCURACY)["by"] == "all runs"
+
+
+@given(
+    st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=6)
+    | st.lists(st.integers(1, 119).map(lambda n: n / 119), min_size=1),
+    st.booleans(),
+)
+@example([110 / 120], True)  # rounded to 0.916667, it was missed
+@example([4e-7, 3e-7, 2e-7], False)  # the target was 0
+def test_single_reaches_the_target_that_comes_from_it(values, higher):
+    curve = [{"passes": n, "seconds": n, "validation": {"auc": value}} for n, value in enumerate(values, 1)]
+    run = {**record(), "seed": 1, "history": curve}
+    target = _target(SimpleNamespace(target=None), _groups([run]), {"name": "auc", "higher_is_better": higher})
+    assert reached(run, target, higher) is not None
 
 
 def test_validation_rows_decide_where_there_are_no_test_rows():
