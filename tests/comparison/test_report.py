@@ -158,7 +158,7 @@ def test_it_can_be_repeated(page):
             "No virtual nodes were run.",
         ),
         ({"pairs": []}, "No two ways were compared seed by seed."),
-        ({"target": None}, "No target was set"),
+        ({"target": None}, "No run measured the metric on validation rows, so there is no time to a target"),
         ({"cost_model": None}, "There is no cost model in these results"),
         ({"scale": {"rows": [], "original": [], "ours": []}}, "nothing to compare"),
         ({"runs": [], "virtual": []}, "There are no runs in these results."),
