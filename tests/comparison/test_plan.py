@@ -126,6 +126,18 @@ def test_what_says_the_same_is_one_run_by_the_shorter_name():
     ] * 2
 
 
+def test_one_node_with_the_comparisons_own_keys_is_what_all_are_compared_with_however_it_is_said():
+    """Whichever ways are beside it: `single` need not be named."""
+    for ways in (
+        [{"split": "batch", "batch_size": 64}],
+        [{"split": "local", "batch_size": 64}],
+        [{"split": "single", "batch_size": 64}, LOCAL],
+        [{"split": "local", "optimizer": {"learning_rate": 0.01}}],
+    ):
+        runs = planned(ways=ways, nodes=[1, 2], seeds=1)
+        assert [run.key for run in runs if run.config.node_count == 1] == ["single-n1-s1"]
+
+
 def test_what_all_runs_share_and_what_a_way_says():
     runs = planned(
         ways=["batch", {**LOCAL, "optimizer": {"momentum": 0.5}}], nodes=[2], seeds=1,
