@@ -144,7 +144,7 @@ class Worker:
         }
 
     def _result(self, last: Stretch, tested: Evaluation | None) -> dict[str, Any]:
-        progress, apart = self._progress, not self._sync.every_step
+        progress, apart = self._progress, not last.sync.every_step
         return {
             "ledger": progress.ledger,
             "history": progress.history,

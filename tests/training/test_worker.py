@@ -125,6 +125,13 @@ def test_updates_steps_syncs_and_passes_are_those_of_the_ways_table(way, sync, s
         assert result["own_rows"] <= passes * ROWS
 
 
+def test_a_run_that_never_comes_to_local_agreed_at_every_step():
+    """sync.after is more than all of its steps."""
+    for after, every in ((10_000, "step"), (9, 5), (0, 5)):
+        [(result, _), _] = trained("local", 2, sync={"every": 5, "after": after})
+        assert result["sync_every"] == every
+
+
 def entry_of_all():
     from hdfs_io.row_ids import row_checksum
 
