@@ -27,6 +27,13 @@ class Way:
     scaled_rate: bool = False
     settings: bool = False
 
+    def __post_init__(self) -> None:
+        if self.split.dealt_apart and self.sync.every_step:
+            raise ValueError(
+                "its split is dealt_apart, so its sync must not be every_step: each node has mini-batches, and as "
+                "many of them, of its own"
+            )
+
 
 WAYS = {
     "single": Way(BatchSplit(), StepSync, alone=True, any_nodes=True),
