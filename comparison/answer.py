@@ -12,6 +12,9 @@ from comparison.plan import SINGLE
 Results = Mapping[str, Any]
 Row = Mapping[str, Any]
 
+_FEWER = 1.05
+"""How many times fewer bytes a way must send than `batch` to be named for it."""
+
 
 def answer(results: Results) -> dict[str, Any]:
     """The `answer` of results.json, from everything else there."""
@@ -19,7 +22,7 @@ def answer(results: Results) -> dict[str, Any]:
     rows = [row for row in results["table"] if not row["virtual"]]
     several = [row for row in rows if row["nodes"] > 1]
     single = next((row for row in rows if (row["way"], row["nodes"]) == (SINGLE, 1)), None)
-    which = _which(results, single, several, quantity) if single and several else _nothing(rows, several)
+    which = _which(results, single, several, quantity) if single and several else _nothing(results, rows, several)
     text = [which, _slow_network(results, several, quantity), *_diverged(rows)]
     return {"text": text, "conditions": _conditions(results), "certainty": _certainty(results, quantity)}
 
@@ -47,13 +50,17 @@ def _is_as_good(results: Results, row: Row, against: str) -> bool:
     return pair is not None and pair["verdict"] in ("better", "no difference")
 
 
-def _nothing(rows: Sequence[Row], several: Sequence[Row]) -> str:
+def _nothing(results: Results, rows: Sequence[Row], several: Sequence[Row]) -> str:
     """Why no way can be compared with one node."""
     alone = [f"`{row['way']}`" for row in rows if row["nodes"] == 1]
     text = "Nothing was compared: that takes `single` and a way on several nodes. "
     if several and alone:
         return text + f"On one node only {', '.join(alone)} was run, with keys of its own: add `single` to `ways`."
-    return text + "Give `nodes` two numbers."
+    if several:
+        return text + "Add 1 to `nodes`."
+    if max(results["nodes"]) > 1:
+        return text + "Add a way of several nodes to `ways`."
+    return text + "Add a number above 1 to `nodes`."
 
 
 def _which(results: Results, single: Row, several: Sequence[Row], quantity: Quantity) -> str:
@@ -150,7 +157,7 @@ def _slow_network(results: Results, several: Sequence[Row], quantity: Quantity) 
         pair = _pair(results, row, "batch")
         return sign * float(pair["mean"]) if pair else -math.inf
 
-    fewer = [row for row in others if times(row) > 1]
+    fewer = [row for row in others if times(row) >= _FEWER]
     if not fewer:
         return "On a slow network nothing is gained: no way sends fewer bytes than `batch` on as many nodes."
     # Of the ways that lose nothing the one that sends least, beside `batch`; else the one that loses least.

@@ -1,7 +1,7 @@
-"""The cost model: seconds per row, per update and per synchronised byte, and what they predict elsewhere.
+"""The cost model: seconds per row, per step and per synchronised byte, and what they predict elsewhere.
 
 The parts are calibrated from the measured runs and the all-reduce sweep: a node's computing is linear in its rows and
-updates, an exchange costs 2 (N - 1) messages of fixed latency and 2 (N - 1) / N times its bytes at the network's rate,
+steps, an exchange costs 2 (N - 1) messages of fixed latency and 2 (N - 1) / N times its bytes at the network's rate,
 as a ring does (Patarasuk and Yuan 2009; the alpha-beta model of Hockney 1994), and something fixed beside: to come
 together, and to leave and enter the compiled step. Nodes that share this host's cores compute slower by a factor.
 """
@@ -40,23 +40,23 @@ class Network:
 
 @dataclass(frozen=True)
 class Compute:
-    """Seconds per row and per update of one node.
+    """Seconds per row and per step (a mini-batch of its own, or its part of one) of one node.
 
     contention: the factor by which nodes that share a host are slower.
     """
 
     per_row: float
-    per_update: float
+    per_step: float
     contention: float = 1.0
 
-    def seconds(self, rows: float, updates: float) -> float:
-        """Of a node that trains on so many rows in so many updates of its own."""
-        return rows * self.per_row + updates * self.per_update
+    def seconds(self, rows: float, steps: float) -> float:
+        """Of a node that trains on so many rows in so many steps."""
+        return rows * self.per_row + steps * self.per_step
 
 
 def work_of(record: Record) -> tuple[float, float]:
-    """(rows, updates) of one node of the run: its own updates, which for `local` are more than those shared."""
-    return record["passes"] * record["rows"] / record["nodes"], record["node_updates"]
+    """(rows, steps) of one node of the run; for `local` there are more steps than updates that the nodes share."""
+    return record["passes"] * record["rows"] / record["nodes"], record["steps"]
 
 
 def fit_compute(records: Sequence[Record]) -> Compute:
@@ -107,10 +107,10 @@ def ethernet(gbit_per_s: float, per_sync: float = 0.0) -> Network:
 
 def predicted(record: Record, compute: Compute, network: Network, *, shared: bool = False) -> float:
     """Seconds of training of a run like `record`, virtual or not. shared: its nodes share a host as those measured."""
-    rows, updates = work_of(record)
+    rows, steps = work_of(record)
     exchanges = max(record["syncs"], 1) if record["nodes"] > 1 else 0
     factor = compute.contention if shared and record["nodes"] > 1 else 1.0
-    return factor * compute.seconds(rows, updates) + network.seconds(
+    return factor * compute.seconds(rows, steps) + network.seconds(
         record["nodes"], exchanges, record["sync_bytes_per_node"]
     )
 
@@ -145,14 +145,14 @@ def cost_model(
         )
     return {
         "seconds_per_row": compute.per_row,
-        "seconds_per_update": compute.per_update,
+        "seconds_per_step": compute.per_step,
         "sweep": sweep,
         "latency_seconds": network.latency,
         "seconds_per_byte": network.per_byte,
         "seconds_per_exchange": network.per_sync,
         "contention": compute.contention,
         "text": (
-            "Computing is linear in a node's rows and updates, fitted to the measured runs; an exchange costs "
+            "Computing is linear in a node's rows and steps, fitted to the measured runs; an exchange costs "
             "2 (N - 1) messages and 2 (N - 1) / N times its bytes, fitted to the all-reduce sweep, and "
             f"{network.per_sync * 1e6:.0f} microseconds beside, fitted to the runs; nodes that share the host compute "
             f"{compute.contention:.2g} times as slowly as one alone. Beyond the nodes at hand a message is assumed to "

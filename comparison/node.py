@@ -102,14 +102,6 @@ def _record(member: Member, run: dict[str, Any], config: TrainConfig, results: l
     more = {name: run[name] for name in ("key", "way", "config_hash")} | {
         "run_id": f"{run['config_hash']}-{run['key']}",
         "seed": config.seed,
-        "node_updates": way.node_updates(
-            split.lane_rows,
-            config.batch_size,
-            config.epochs,
-            config.node_count,
-            config.local_batch_size,
-            config.sync.after,
-        ),
         "history": report.learning_curve(results[0]["history"]),
         "application_id": payload["application_id"],
         "restarts": 0,

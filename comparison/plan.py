@@ -79,12 +79,14 @@ def plan(config: CompareConfig) -> list[Run]:
             continue
         if isinstance(nodes, dict) and values[place]["split"] == "batch":
             continue  # is `single`, whatever the number of nodes
-        said = values[place] if ways[place].alone or number > 1 else _alone(values[place])
-        run = _config(config, place, {**said, "nodes": nodes, "seed": seed, "epochs": total})
+        given = values[place] if ways[place].alone or number > 1 else _alone(values[place])
         # What is the same configuration is one run, called by the least that is said of it.
-        identity = digest(run.model_dump(mode="json"))
-        if identity not in found or len(label(said)) < len(label(found[identity][0])):
-            found[identity] = said, run
+        for said in (given, {"split": SINGLE}) if number == 1 else (given,):
+            run = _config(config, place, {**said, "nodes": nodes, "seed": seed, "epochs": total})
+            identity = digest(run.model_dump(mode="json"))
+            same = said is given or identity in found
+            if same and (identity not in found or len(label(said)) < len(label(found[identity][0]))):
+                found[identity] = said, run
     if not found:
         raise config.error("nodes", f"no way of {', '.join(own['split'] for own in values)} runs on so many: add 1")
     names = _names([said for said, _ in found.values()])

@@ -190,7 +190,9 @@ def _target(
     best = fmean(max(curve) if metric["higher_is_better"] else min(curve) for curve in curves)
     begin = fmean(curve[0] for curve in curves)
     by = SINGLE if alone else "all runs"
-    return {"metric": name, "value": round(begin + _TARGET * (best - begin), 6), "by": by}
+    # Not rounded: what is a hair's breadth past the best value is never reached.
+    value = begin + _TARGET * (best - begin)
+    return {"metric": name, "value": min(value, best) if best > begin else max(value, best), "by": by}
 
 
 def reached(record: Record, target: Mapping[str, Any], higher: bool) -> tuple[float, float] | None:

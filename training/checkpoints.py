@@ -44,7 +44,8 @@ class Progress:
     update: updates since the run began: changes of the weights that all nodes share. step: mini-batches that the node
     with the most has trained on, which says where in the rows the run is. syncs: exchanges between nodes.
     ledger: Ledger.to_json. history: one mapping per finished epoch, as in metrics.jsonl. loss_sum, loss_rows, metrics:
-    the unfinished epoch's training loss and metric state so far. seconds: of the run so far, all attempts together.
+    the unfinished epoch's training loss and metric state so far. round_train, round_total: its seconds so far, of
+    training and in all. seconds: of the run so far, all attempts together.
     """
 
     config_hash: str
@@ -56,6 +57,8 @@ class Progress:
     history: list[dict[str, Any]] = field(default_factory=list)
     loss_sum: float = 0.0
     loss_rows: int = 0
+    round_train: float = 0.0
+    round_total: float = 0.0
     seconds: float = 0.0
     sync_bytes: int = 0
     resumed: list[dict[str, Any]] = field(default_factory=list)

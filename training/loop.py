@@ -115,7 +115,8 @@ class Loop:
 
     epochs: by rank, the epochs of the rounds that are not finished, as Split.epochs gives them. every: steps between
     checkpoints, None for one at each round's end. first: the run's steps before the first round.
-    steps: the steps of a round, those of the node with the most.
+    steps: the steps of a round, those of the node with the most. to_come: (steps, epochs) of the whole run where other
+    rounds follow these, as progress shows them.
     validation: None without validation rows. began: when the process did (time.perf_counter); seconds_before: of the
     run until then.
     """
@@ -134,6 +135,7 @@ class Loop:
         sync: Sync,
         first: int,
         steps: Callable[[], int],
+        to_come: tuple[int, int] | None = None,
         progress: Progress,
         began: float,
         seconds_before: float,
@@ -142,7 +144,7 @@ class Loop:
         self._transport, self._reporter, self._hooks = transport, reporter, hooks
         self._epochs, self._every, self._sync = epochs, every, sync
         self._first, self._steps = first, steps
-        self._passes = max((own[-1] + 1 for own in epochs if own), default=0)
+        self._to_come = to_come
         self._round: list[int] = []
         self._begun_with = progress
         self._began, self._seconds_before = began, seconds_before
@@ -153,29 +155,34 @@ class Loop:
         self._loss_sum, self._loss_rows = progress.loss_sum, progress.loss_rows
         self._own = Entry()
         self._since = 0
-        self._seconds = 0.0
+        self._seconds = progress.round_train
         """Of the round so far: updates, exchanges, and waiting for rows."""
+        self._round_began = 0.0
         self.own_rows = 0
         self.clock = Clock()
 
     def run(self) -> Progress:
         """Train to the end. Raises RunError where the loss is no longer finite."""
         # `update` is the cluster's word for a sign of progress: here it counts steps, of which there are more.
-        self._reporter.state(update=self._done, epochs=self._passes)
+        passes = self._to_come[1] if self._to_come else max((own[-1] + 1 for own in self._epochs if own), default=0)
+        self._reporter.state(update=self._done, epochs=passes)
         self._report_length()
         finished = (self._done - self._first) // self._steps() if self._done else 0
+        before = self._begun_with.round_total
         for number, epochs in enumerate(zip(*self._epochs, strict=True), finished):
             self._round = list(epochs)
             # A feed of rows that arrive knows its length only when its first epoch has ended.
             base = self._first + number * self._steps() if number or self._feed.exact else 0
-            began = time.perf_counter()
+            self._round_began, before = time.perf_counter() - before, 0.0
             self._train_epoch(self._round[self._transport.rank], base)
             self._report_length()
-            self._finish_round(began)
+            self._finish_round()
         return self._progress()
 
     def _report_length(self) -> None:
-        if self._feed.exact:
+        if self._to_come:
+            self._reporter.state(steps=self._to_come[0])
+        elif self._feed.exact:
             rounds = (self._begun_with.step - self._first) // self._steps() + len(self._epochs[0])
             self._reporter.state(steps=self._first + rounds * self._steps())
 
@@ -195,7 +202,7 @@ class Loop:
 
     def _train_epoch(self, epoch: int, base: int) -> None:
         """The rest of one epoch."""
-        self._own, self._seconds = Entry(), 0.0
+        self._own = Entry()
 
         def stops(step: int) -> int:
             ends = [step + (1 << 62)]
@@ -291,7 +298,7 @@ class Loop:
             sync_seconds=self._transport.seconds,
         )
 
-    def _finish_round(self, began: float) -> None:
+    def _finish_round(self) -> None:
         self._agree()
         epoch = max(self._round) + 1
         if not self._step.is_finite():
@@ -315,9 +322,10 @@ class Loop:
             record["validation"] = finite({"loss": evaluation.loss, **evaluation.metrics})
         record["rows"] = self._loss_rows
         record["rows_per_second"] = round(self._loss_rows / self._seconds, 1) if self._seconds else None
-        record["seconds"] = {"train": round(self._seconds, 4), "total": round(time.perf_counter() - began, 4)}
+        total = time.perf_counter() - self._round_began
+        record["seconds"] = {"train": round(self._seconds, 4), "total": round(total, 4)}
         self._history.append(record)
-        self._loss_sum, self._loss_rows, self._own = 0.0, 0, Entry()
+        self._loss_sum, self._loss_rows, self._own, self._seconds = 0.0, 0, Entry(), 0.0
         self._hooks.epoch_done(self._history)
         if self._every is None or self._done % self._every == 0:
             self._save()
@@ -339,7 +347,8 @@ class Loop:
 
     def _progress(self) -> Progress:
         ledger = Ledger(self._ledger.entries)
-        if (self._done - self._first) % self._steps():
+        within = (self._done - self._first) % self._steps() != 0
+        if within:
             ledger.entries.update(self._agreed())
         return replace(
             self._begun_with,
@@ -350,6 +359,8 @@ class Loop:
             history=list(self._history),
             loss_sum=self._loss_sum,
             loss_rows=self._loss_rows,
+            round_train=self._seconds,
+            round_total=time.perf_counter() - self._round_began if within else 0.0,
             seconds=self._seconds_before + time.perf_counter() - self._began,
             sync_bytes=self._begun_with.sync_bytes + self._transport.bytes_sent - self._sent_before,
         )

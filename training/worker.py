@@ -109,6 +109,7 @@ class Worker:
                 sync=stretch.sync,
                 first=stretch.first,
                 steps=lambda stretch=stretch, feed=feed: stretch.steps or feed.updates,  # type: ignore[misc]
+                to_come=None if rows is None else self._to_come(stretch, rows),
                 progress=self._progress,
                 began=began,
                 seconds_before=self._member.payload["seconds_before"],
@@ -143,7 +144,7 @@ class Worker:
         }
 
     def _result(self, last: Stretch, tested: Evaluation | None) -> dict[str, Any]:
-        progress, apart = self._progress, not self._sync.every_step
+        progress, apart = self._progress, not last.sync.every_step
         return {
             "ledger": progress.ledger,
             "history": progress.history,
@@ -185,16 +186,40 @@ class Worker:
     def _feed_of(self, rows: RowSource, stretch: Stretch) -> Feed:
         size, lanes = self._member.size, self._process.data.manifest.lanes
         own = stretch.split.lanes(lanes, self._member.rank, size)
-        batch_size = stretch.split.batch_size(self._config.batch_size, size)
+        batch_size = self._batch_size(stretch.split)
         if stretch.split.dealt_apart:
-            batch_size = self._config.local_batch_size or batch_size
-            for rank in range(size):
-                count = sum(rows.lane_rows[lane] for lane in stretch.split.lanes(lanes, rank, size))
-                stretch.steps = max(stretch.steps, -(-count // batch_size))
+            stretch.steps = self._steps(stretch.split, rows)
             rows = LanesOf(rows, own)
         copies = size if stretch.sync.every_step and stretch.split.every_row else 1
         everyone = self._everyone(stretch.split, stretch.sync)
         return self._feed(rows, own, batch_size, training=True, copies=copies, everyone=everyone)
+
+    def _batch_size(self, split: Split) -> int:
+        own = split.batch_size(self._config.batch_size, self._member.size)
+        return (self._config.local_batch_size or own) if split.dealt_apart else own
+
+    def _steps(self, split: Split, rows: RowSource) -> int:
+        """Of a round: those of the node with the most."""
+        count, size = sum(rows.lane_rows), self._member.size
+        if split.dealt_apart:
+            lanes = (split.lanes(self._process.data.manifest.lanes, rank, size) for rank in range(size))
+            count = max(sum(rows.lane_rows[lane] for lane in own) for own in lanes)
+        return order.updates_per_epoch(count, self._batch_size(split))
+
+    def _to_come(self, stretch: Stretch, rows: RowSource) -> tuple[int, int] | None:
+        """(steps, epochs) of the run where it goes over to its own way after this stretch; None where it does not."""
+        if stretch.until == self._config.epochs:
+            return None
+        split, per_epoch = (
+            self._process.way.split,
+            order.updates_per_epoch(sum(rows.lane_rows), self._config.batch_size),
+        )
+        epochs = [
+            split.epochs(stretch.until, self._config.epochs, rank, self._member.size)
+            for rank in range(self._member.size)
+        ]
+        steps = stretch.until * per_epoch + len(epochs[0]) * self._steps(split, rows)
+        return steps, max(own[-1] + 1 for own in epochs)
 
     def _everyone(self, split: Split, sync: Sync) -> list[order.Ints] | None:
         """The nodes' lanes, where their chunks must hold the same mini-batches: sums match by the turn of a loop."""
@@ -317,7 +342,7 @@ class Worker:
             checkpoints.assign("r", self._own_state(), checkpoint.own, path)
         elif not self._sync.every_step:
             # Another number of nodes: the optimizer begins afresh, but for its schedule.
-            self._optimizer.iterations.assign(checkpoint.progress.update)
+            self._optimizer.iterations.assign(checkpoint.progress.step)
         # What all nodes had counted together goes on in one of them.
         if member.rank == 0:
             self.step.restore_metrics(checkpoint.state)

@@ -143,12 +143,19 @@ def _learning(results: Results, curves: dict[str, Any], where: str, label: str, 
         axes.set_ylabel(quantity.axis)
         legend(figure, entries)
         svg = drawing.to_svg(figure, key, f"{title}, a line for each way")
-    caption = "Each way on its largest number of nodes: the mean over the seeds"
+    gone = [
+        row for row in results["table"]
+        if not row["virtual"] and not row["runs"] and row["nodes"] > curves.get(row["way"], (row["nodes"],))[0]
+    ]  # fmt: skip
+    where_from = "the largest number of nodes on which a run of it finished" if gone else "its largest number of nodes"
+    caption = f"Each way on {where_from}: the mean over the seeds"
     caption += ", and a band from the least to the greatest." if banded else "."
     caption += " The first passes lie outside the picture." if zoomed else ""
     shown = {(way, nodes) for way, (nodes, _) in curves.items()}
     rows_shown = [row for row in results["table"] if (row["way"], row["nodes"]) in shown and not row["virtual"]]
     caption = f"{caption} {survivors(rows_shown)}".strip()
+    if gone:
+        caption += f" Every run diverged: {'; '.join(map(described, gone))}."
     rows = [
         [way, str(nodes), plain(points[-1][0]), duration(points[-1][1]), quantity.value(points[-1][2])]
         for way, (nodes, points) in curves.items()

@@ -88,7 +88,7 @@ def _notes(results: Results) -> Iterator[str]:
         if target["by"] == "all runs":
             yield "It comes from all runs, since none of `single` with the comparison's own keys finished."
     else:
-        yield "No target was set, so there is no time to a target."
+        yield "No run measured the metric on validation rows, so there is no time to a target."
     if results["metric"]["split"] != "test":
         yield "There are no test rows: what decides are the validation rows, by which the target is told, too."
     if diverged := results.get("diverged"):

@@ -217,7 +217,7 @@ def runs(results: Results) -> Table | None:
         ("way", ""),
         ("N", "nodes"),
         ("seed", ""),
-        ("ledger", "exact: every row once in each pass; diverged: the loss was no longer a number"),
+        ("ledger", "exact: every row once in each pass; diverged: the loss or the metric was no longer a number"),
         ("weights", "digest of the weights at the end"),
         ("seconds", "of training; those of virtual nodes say nothing about real ones"),
         (f"{metric['split']} {quantity.label}", ""),

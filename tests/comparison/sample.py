@@ -129,6 +129,7 @@ def _run(way: str, nodes: int, seed: int, virtual: bool) -> dict[str, Any]:
         {
             "passes": passes,
             "updates": round(updates * passes / PASSES),
+            "steps": round(updates * passes / PASSES),
             "seconds": train * passes / PASSES,
             "train": {"loss": 2 * math.exp(-passes / 3), "accuracy": _accuracy(way, nodes, seed, passes) + 0.01},
             "validation": {"loss": 2.1 * math.exp(-passes / 3), "accuracy": _accuracy(way, nodes, seed, passes)},
@@ -145,7 +146,7 @@ def _run(way: str, nodes: int, seed: int, virtual: bool) -> dict[str, Any]:
         "key": f"{split}-n{nodes}-s{seed}",
         "passes": PASSES,
         "updates": updates,
-        "node_updates": updates,
+        "steps": updates,
         "syncs": round(per_pass * PASSES),
         "sync_bytes_per_node": 0
         if nodes == 1
@@ -269,7 +270,7 @@ def _cost_model() -> dict[str, Any]:
                 )
     return {
         "seconds_per_row": 2.2e-4,
-        "seconds_per_update": 3.1e-4,
+        "seconds_per_step": 3.1e-4,
         "sweep": [
             {"nodes": nodes, "bytes": size, "seconds": 9e-5 * nodes + size / 1.1e9}
             for nodes in (2, 3)
@@ -279,7 +280,7 @@ def _cost_model() -> dict[str, Any]:
         "seconds_per_byte": 9.1e-10,
         "seconds_per_exchange": 2e-4,
         "contention": 1.3,
-        "text": "An update costs 0.31 ms and 0.22 ms a row; a synchronisation 0.09 ms and 0.91 ns a byte.",
+        "text": "A step costs 0.31 ms and 0.22 ms a row; a synchronisation 0.09 ms and 0.91 ns a byte.",
         "checks": checks,
         "predictions": predictions,
     }

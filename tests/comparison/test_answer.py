@@ -23,11 +23,11 @@ def pair(way, against, verdict, mean=0.001, nodes=2, seeds=5):
     }  # fmt: skip
 
 
-def answered(table, pairs, seeds=5, name="accuracy", split="test"):
+def answered(table, pairs, seeds=5, name="accuracy", split="test", nodes=(1, 2)):
     metric = {"name": name, "higher_is_better": name == "accuracy", "margin": 0.003}
     return answer(
         {
-            "table": table, "pairs": pairs, "seeds": list(range(seeds)), "nodes": [1, 2], "model": "m:build",
+            "table": table, "pairs": pairs, "seeds": list(range(seeds)), "nodes": list(nodes), "model": "m:build",
             "metric": {**metric, "split": split, "resolution": 1 / 1000},
             "target": {"metric": name, "value": 0.95}, "config": {"batch_size": 64}, "epochs": {"run": 10},
             "data": {"path": "d", "rows": {"train": 1000}}, "machine": {"cores": 2},
@@ -101,7 +101,12 @@ def test_how_sure_it_is():
 
 
 def test_one_number_of_nodes_is_no_comparison():
-    assert "Nothing was compared" in answered([SINGLE], [])["text"][0]
+    nothing = "Nothing was compared: that takes `single` and a way on several nodes. "
+    assert answered([SINGLE], [], nodes=(1,))["text"][0] == nothing + "Add a number above 1 to `nodes`."
+    # Two numbers were given, and are not what is missing.
+    assert answered([SINGLE], [], nodes=(1, 2))["text"][0] == nothing + "Add a way of several nodes to `ways`."
+    two, four = row("batch", 2, 6.0, 0.97, 1e9), row("batch", 4, 6.0, 0.97, 1e9)
+    assert answered([two, four], [], nodes=(2, 4))["text"][0] == nothing + "Add 1 to `nodes`."
 
 
 def test_the_slow_network_is_compared_with_batch_on_as_many_nodes():
@@ -124,6 +129,9 @@ def test_without_batch_on_as_many_nodes_the_slow_network_is_not_compared():
 def test_what_sends_more_than_batch_is_no_advice_for_a_slow_network():
     table = [SINGLE, row("batch", 2, 6.0, 0.97, 1e9), row("mine", 2, 3.0, 0.97, 1.5e9)]
     second = answered(table, [pair("mine", "batch", "better")])["text"][1]
+    # Nor is what sends as many but for a hundredth: "1 times fewer".
+    as_many = [*table[:2], row("mine", 2, 3.0, 0.97, 0.999e9)]
+    assert answered(as_many, [pair("mine", "batch", "better")])["text"][1] == second
     assert second == "On a slow network nothing is gained: no way sends fewer bytes than `batch` on as many nodes."
 
 

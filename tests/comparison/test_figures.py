@@ -5,16 +5,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from comparison.costs import Compute, Network, cost_model, ethernet, fit_compute, fit_network, predicted, work_of
 from comparison.intervals import interval
 from comparison.results import _groups, _judged, _pairs, _row, _target, reached, value_of, verdict
 from comparison.scale import scale
-from training.ways import WAYS, Way
-from training.ways.splits import BatchSplit, LaneSplit
-from training.ways.syncs import LocalSync, StepSync
 
 
 def test_an_interval_is_students():
@@ -66,13 +63,11 @@ def test_the_network_is_found_again_from_its_sums(latency, per_byte):
         assert found.seconds(nodes, 3, sent) == pytest.approx(truth.seconds(nodes, 3, sent), rel=1e-3)
 
 
-LANE_ROWS = [100] * 64
-
-
 def record(split="single", nodes=1, batch_size=64, seconds=1.0, sync=0.0, **more):
+    """Of a run of 4 passes over 6,400 rows."""
     return {
         "way": split, "split": split, "nodes": nodes, "virtual": False, "rows": 6400, "passes": 4,
-        "batch_size": batch_size, "node_updates": WAYS[split].node_updates(LANE_ROWS, batch_size, 4, nodes),
+        "batch_size": batch_size, "steps": 4 // (nodes if split.startswith("epoch") else 1) * (6400 // batch_size),
         "syncs": 0 if nodes == 1 else 400,
         "sync_bytes_per_node": 0 if nodes == 1 else 4e7,
         "seconds": {"train": seconds, "sync": sync}, **more,
@@ -80,8 +75,8 @@ def record(split="single", nodes=1, batch_size=64, seconds=1.0, sync=0.0, **more
 
 
 @given(st.floats(1e-7, 1e-4), st.floats(1e-6, 1e-2))
-def test_computing_is_found_again_from_its_runs(per_row, per_update):
-    truth = Compute(per_row, per_update)
+def test_computing_is_found_again_from_its_runs(per_row, per_step):
+    truth = Compute(per_row, per_step)
     runs = [record(batch_size=size) for size in (16, 64, 256)]
     runs = [{**run, "seconds": {"train": truth.seconds(*work_of(run)), "sync": 0.0}} for run in runs]
     found = fit_compute(runs)
@@ -94,35 +89,8 @@ def test_the_work_of_a_node():
     assert work_of(record("batch", 2)) == (12800, 400)  # a part of every mini-batch
     assert work_of(record("epoch", 2)) == (12800, 200)
     assert work_of(record("local", 2)) == (12800, 400)  # half as many rows in as many mini-batches
-
-
-@pytest.mark.parametrize(
-    ("way", "more", "updates"),
-    [
-        ("batch", {}, 200),
-        ("epoch", {}, 60),  # 3 rounds of 4 epochs
-        ("epoch-delayed", {}, 60),
-        ("local", {}, 200),  # 312 rows in mini-batches of 16
-        ("local", {"local_batch_size": 64}, 50),
-        ("local", {"local_batch_size": 64, "after": 21}, 2 * 20 + 8 * 5),  # begins at an epoch's end
-        ("local", {"after": 10_000}, 200),
-    ],
-)
-def test_a_way_says_how_many_updates_a_node_has(way, more, updates):
-    """1,248 rows on 4 nodes: the digits, 10 epochs, mini-batches of 64."""
-    assert WAYS[way].node_updates([13] * 96, 64, 10, 4, **more) == updates
-
-
-def test_a_way_of_ones_own_has_the_updates_of_its_split_whatever_its_name():
-    """README's vote.py: 200, as `batch`, and not 48.75."""
-
-    class Contiguous(LaneSplit):
-        def lanes(self, lanes, rank, nodes):
-            return np.arange(rank * lanes // nodes, (rank + 1) * lanes // nodes)
-
-    assert Way(BatchSplit(), StepSync).node_updates([13] * 96, 64, 10, 4) == 200
-    # The node with the most rows counts: here the last has the 40 rows of the last two lanes.
-    assert Way(Contiguous(), LocalSync).node_updates([1, 1, 1, 1, 20, 20], 30, 1, 3) == 4
+    # Steps are the nodes' own count: what a way is called, and how often it agrees, says nothing.
+    assert work_of(record("vote.py:vote", 4, updates=9, steps=48)) == (6400, 48)
 
 
 def test_a_slower_network_costs_what_sends_more():
@@ -280,6 +248,20 @@ def test_the_target_is_that_of_single_with_the_comparisons_own_keys():
     found = _target(config, _groups([*small, finished("single", 1, 1, 0.90, 8.0)]), ACCURACY)
     assert found == {"metric": "accuracy", "value": 0.9, "by": "single"}
     assert _target(config, _groups([*small, diverged("single", 1, 1)]), ACCURACY)["by"] == "all runs"
+
+
+@given(
+    st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=6)
+    | st.lists(st.integers(1, 119).map(lambda n: n / 119), min_size=1),
+    st.booleans(),
+)
+@example([110 / 120], True)  # rounded to 0.916667, it was missed
+@example([4e-7, 3e-7, 2e-7], False)  # the target was 0
+def test_single_reaches_the_target_that_comes_from_it(values, higher):
+    curve = [{"passes": n, "seconds": n, "validation": {"auc": value}} for n, value in enumerate(values, 1)]
+    run = {**record(), "seed": 1, "history": curve}
+    target = _target(SimpleNamespace(target=None), _groups([run]), {"name": "auc", "higher_is_better": higher})
+    assert reached(run, target, higher) is not None
 
 
 def test_validation_rows_decide_where_there_are_no_test_rows():

@@ -81,7 +81,7 @@ def own_way(folder, name, function="vote", split="BatchSplit()", more=""):
     file = folder / name / "vote.py"
     file.parent.mkdir()
     file.write_text(
-        "from training.ways import Way\nfrom training.ways.splits import BatchSplit, EpochSplit\n"
+        "from training.ways import Way\nfrom training.ways.splits import BatchSplit, EpochSplit, LaneSplit\n"
         f"from training.ways.syncs import StepSync\n\ndef {function}():\n    return Way({split}, StepSync{more})\n"
     )
     return f"{file}:{function}"
@@ -119,11 +119,29 @@ def test_a_way_of_ones_own_for_one_node_runs_there_only(tmp_path):
     assert [(run.way, run.config.node_count) for run in runs] == [("single", 1), ("vote", 1)]
 
 
+def test_nodes_with_mini_batches_of_their_own_lanes_cannot_agree_at_every_step(tmp_path):
+    """They have other numbers of steps, and each divides by the rows of its own: was a sum without the other node."""
+    with pytest.raises(ConfigError, match=r"ways.0.split: .* split is dealt_apart, so its sync must not be every_step"):
+        planned(ways=[own_way(tmp_path, "mine", split="LaneSplit()")], nodes=[1, 2], seeds=1)
+
+
 def test_what_says_the_same_is_one_run_by_the_shorter_name():
     runs = planned(ways=[{"split": "batch", "batch_size": 64}, "single"], nodes=[1, 2], seeds=2, batch_size=64)
     assert [(run.way, run.config.node_count) for run in runs] == [("single", 1)] * 2 + [
         ("batch, batch_size = 64", 2)
     ] * 2
+
+
+def test_one_node_with_the_comparisons_own_keys_is_what_all_are_compared_with_however_it_is_said():
+    """Whichever ways are beside it: `single` need not be named."""
+    for ways in (
+        [{"split": "batch", "batch_size": 64}],
+        [{"split": "local", "batch_size": 64}],
+        [{"split": "single", "batch_size": 64}, LOCAL],
+        [{"split": "local", "optimizer": {"learning_rate": 0.01}}],
+    ):
+        runs = planned(ways=ways, nodes=[1, 2], seeds=1)
+        assert [run.key for run in runs if run.config.node_count == 1] == ["single-n1-s1"]
 
 
 def test_what_all_runs_share_and_what_a_way_says():

@@ -16,6 +16,7 @@ import pytest
 
 from comparison import numbers
 from comparison.report import render
+from comparison.report.charts import learning
 from comparison.report.drawing import marks, shortened
 from operations.archives import project_zip
 from tests.comparison import sample
@@ -158,7 +159,7 @@ def test_it_can_be_repeated(page):
             "No virtual nodes were run.",
         ),
         ({"pairs": []}, "No two ways were compared seed by seed."),
-        ({"target": None}, "No target was set"),
+        ({"target": None}, "No run measured the metric on validation rows, so there is no time to a target"),
         ({"cost_model": None}, "There is no cost model in these results"),
         ({"scale": {"rows": [], "original": [], "ours": []}}, "nothing to compare"),
         ({"runs": [], "virtual": []}, "There are no runs in these results."),
@@ -296,6 +297,20 @@ def test_seeds_that_diverged_are_shown_wherever_the_others_are():
 def test_a_way_of_which_every_run_diverged_keeps_its_line():
     words = visible(render(lost(sample.results(), sample.SINGLE, 5)))
     assert "single 1 0 of 5 – – – –" in words
+
+
+def test_curves_that_are_not_of_a_ways_largest_number_of_nodes_are_said():
+    """On 4 nodes every run of it diverged: what is shown is 2."""
+    results = sample.results(seeds=2)
+    (row,) = (row for row in results["table"] if row["way"] == sample.LOCAL and not row["virtual"])
+    nothing = dict.fromkeys(("passes", "updates", "seconds", "rows_per_second", "to_target", "time"))
+    results["table"].append({**row, **nothing, "nodes": 4, "runs": 0, "diverged": 2})
+    for picture in learning(results):
+        assert picture.caption.startswith(
+            "Each way on the largest number of nodes on which a run of it finished: the mean over the seeds"
+        )
+        assert f"Every run diverged: {sample.LOCAL}, N = 4." in picture.caption
+    assert "Every run diverged" not in learning(sample.results(seeds=2))[0].caption
 
 
 def test_a_virtual_ways_difference_is_marked():

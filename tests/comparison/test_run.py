@@ -35,6 +35,7 @@ def test_every_way_runs_on_every_number_of_nodes_and_seed(done, digits):
     assert len(results["runs"]) == 2 * 5 and len(results["virtual"]) == 3
     for record in (*results["runs"], *results["virtual"]):
         assert record["ledger"]["exact"] and record["passes"] == 4 and record["ledger"]["rows"] == 4 * 1300
+        assert record["steps"] == record["history"][-1]["steps"] >= record["updates"]
     assert [(row["way"], row["nodes"], row["virtual"], row["runs"]) for row in results["table"]] == [
         ("single", 1, False, 2),
         *((way, 2, False, 2) for way in ("batch", "epoch", "epoch-delayed", "local, H = 8, nesterov")),

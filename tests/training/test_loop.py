@@ -107,6 +107,20 @@ def test_from_each_of_its_checkpoints_a_run_ends_alike(every):
         ]
 
 
+def test_an_epoch_within_which_a_run_has_gone_on_has_the_seconds_of_both_parts():
+    """Else its rows, all of them, seem to have been trained in the second part's time."""
+    straight = Node(every=3, epochs=1)
+    straight.run()
+    saved = straight.saved[1]
+    assert (saved.step, saved.loss_rows) == (6, 30) and 0 < saved.round_train <= saved.round_total
+    earlier = {**vars(saved), "round_train": 1000.0, "round_total": 2000.0}
+    end = Node(every=3, epochs=2, progress=Progress(**json.loads(json.dumps(earlier)))).run()
+    first, second = end.history
+    assert 1000 < first["seconds"]["train"] < 1001 and 2000 < first["seconds"]["total"] < 2001
+    assert first["rows_per_second"] == 0.0 and second["seconds"]["total"] < 100
+    assert (end.round_train, end.round_total) == (0, 0)
+
+
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("sync_every", [None, 3, 8, 100])
 def test_an_update_is_a_change_that_all_nodes_share(size, sync_every):

@@ -10,7 +10,8 @@ from sparksplit.config import parse
 from sparksplit.errors import ConfigError, RunError
 from tests.nodes import in_threads
 from tests.training.stand_ins import Counting, Member, Rows, Together
-from training.checkpoints import Progress
+from training import checkpoints
+from training.checkpoints import Checkpoint, Progress
 from training.config import TrainConfig
 from training.ledger import Entry, Ledger
 from training.transport import Alone
@@ -117,11 +118,19 @@ def test_updates_steps_syncs_and_passes_are_those_of_the_ways_table(way, sync, s
         last = result["history"][-1]
         assert (last["updates"], last["steps"], last["epoch"]) == (updates, steps, passes)
         shown = [state for state in worker._member.states if "steps" in state or "update" in state]
-        assert [state["steps"] for state in shown if "steps" in state][-1] == steps
+        assert {state["steps"] for state in shown if "steps" in state} == {steps}
+        assert {state["epochs"] for state in worker._member.states if "epochs" in state} == {passes}
         assert [state["update"] for state in shown if "update" in state][-1] <= steps
         assert Ledger.from_json(result["ledger"]).exact(range(passes), entry_of_all())
         assert result["test"] == {"loss": 2.0, "accuracy": 0.25}
         assert result["own_rows"] <= passes * ROWS
+
+
+def test_a_run_that_never_comes_to_local_agreed_at_every_step():
+    """sync.after is more than all of its steps."""
+    for after, every in ((10_000, "step"), (9, 5), (0, 5)):
+        [(result, _), _] = trained("local", 2, sync={"every": 5, "after": after})
+        assert result["sync_every"] == every
 
 
 def entry_of_all():
@@ -166,6 +175,23 @@ def test_another_number_of_nodes_counts_its_updates_on():
     assert (result["updates"], result["syncs"]) == (first["updates"] + 2 * own, first["syncs"])
     assert result["steps"] == 4 * own
     assert Ledger.from_json(result["ledger"]).exact(range(EPOCHS), entry_of_all())
+
+
+def test_with_another_number_of_nodes_a_learning_rates_schedule_goes_on_after_the_steps_that_were_made(monkeypatch):
+    """Not after the updates, of which `local` has fewer: 3 rounds of 64 steps, with an update at every 32nd."""
+    progress = Progress("", 2, update=6, step=192, syncs=6)
+    found = Checkpoint(progress, {}, None)
+    monkeypatch.setattr(checkpoints, "read", lambda path, rank, size: found)
+    monkeypatch.setattr(checkpoints, "assign", lambda *_: None)
+    assigned = []
+    member = Member(0, 1, checkpoint="update-000000006")
+    process = process_of(member, "local", LANES)
+    process.optimizer.iterations = SimpleNamespace(assign=assigned.append)
+    step = Counting()
+    step.restore_metrics = lambda sums: None
+    process.step = lambda sync, transport: step
+    Worker(process, member, Alone()).begin()
+    assert assigned == [192]
 
 
 def test_within_a_round_of_epochs_the_nodes_must_be_those_of_before():

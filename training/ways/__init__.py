@@ -5,10 +5,8 @@ A way of a user's own needs no entry: `split: path/to/file.py:function` names a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from training import order
 from training.functions import FunctionError, load
 from training.ways.splits import BatchSplit, EpochSplit, LaneSplit, Split
 from training.ways.syncs import LocalSync, RoundSync, StepSync, Sync
@@ -29,29 +27,12 @@ class Way:
     scaled_rate: bool = False
     settings: bool = False
 
-    def node_updates(
-        self,
-        lane_rows: Sequence[int],
-        batch_size: int,
-        epochs: int,
-        nodes: int,
-        local_batch_size: int | None = None,
-        after: int = 0,
-    ) -> int:
-        """Updates that one node computes in a run, whether all nodes share them or not; of the node with the most.
-
-        lane_rows: rows of each lane. local_batch_size, after: as in the configuration (`after` is `sync.after`).
-        """
-        rows, split = sum(lane_rows), self.split
-        shared = order.updates_per_epoch(rows, batch_size)
-        before = min(epochs, -(-after // shared)) if after else 0
-        own = split.batch_size(batch_size, nodes)
-        if split.dealt_apart:
-            own = local_batch_size or own
-            lanes = (split.lanes(len(lane_rows), rank, nodes) for rank in range(nodes))
-            rows = max(sum(lane_rows[lane] for lane in owned) for owned in lanes)
-        rounds = len(split.epochs(before, epochs, 0, nodes))
-        return before * shared + rounds * order.updates_per_epoch(rows, own)
+    def __post_init__(self) -> None:
+        if self.split.dealt_apart and self.sync.every_step:
+            raise ValueError(
+                "its split is dealt_apart, so its sync must not be every_step: each node has mini-batches, and as "
+                "many of them, of its own"
+            )
 
 
 WAYS = {
