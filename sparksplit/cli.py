@@ -49,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _help() -> str:
     lines = ["usage: sparksplit COMMAND [--config FILE] [--set key.path=value ...]", "", "commands:"]
     lines += [f"  {name:<12}{summary}" for name, summary in COMMANDS.items()]
-    lines += ["", "`sparksplit COMMAND --help` lists the command's configuration keys with their defaults.", "", *STATUSES]
+    lines += ["", "`sparksplit COMMAND --help` lists the command's configuration keys with their defaults."]
+    lines += ["", *STATUSES]
     return "\n".join(lines)
 
 
