@@ -20,6 +20,12 @@ COMMANDS = {
 }
 """Name and summary; each is the module of the same name in `jobs`, imported only when it is called."""
 
+STATUSES = (
+    "exit status: 0 done, or nothing to do; 1 the run failed; 2 the command line, the configuration or the input is",
+    "wrong; 3 another command that still runs fills the output; 128 + its number after a signal (Ctrl-C: 130)",
+)
+"""The contract with schedulers, as --help says it."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Dispatch to the named command; exit status 2 for an unknown one."""
@@ -44,6 +50,7 @@ def _help() -> str:
     lines = ["usage: sparksplit COMMAND [--config FILE] [--set key.path=value ...]", "", "commands:"]
     lines += [f"  {name:<12}{summary}" for name, summary in COMMANDS.items()]
     lines += ["", "`sparksplit COMMAND --help` lists the command's configuration keys with their defaults."]
+    lines += ["", *STATUSES]
     return "\n".join(lines)
 
 

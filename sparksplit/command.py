@@ -127,7 +127,7 @@ class Command:
             parser.add_argument(
                 "--overwrite",
                 action="store_true",
-                help="replace this command's own output, a finished one when the new one is",
+                help="replace this command's own output; a finished one stays until the new one is complete",
             )
         if self.resumable:
             parser.add_argument("--resume", action="store_true", help="go on from the output's last whole checkpoint")

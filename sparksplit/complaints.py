@@ -30,7 +30,6 @@ _MESSAGES = {
     "less_than": "must be below {lt} (is {value})",
     "less_than_equal": "must be at most {le} (is {value})",
     "finite_number": "must be a finite number (is {value})",
-    "literal_error": "must be one of {expected} (is {value})",
     "missing": "is required",
     "invalid_key": "unknown key",
     "string_too_short": "must not be empty",
@@ -77,11 +76,15 @@ def all_required(missing: Sequence[tuple[str, ...]]) -> str:
 
 
 def _message(model: type[Config], key: tuple[str, ...], problems: Sequence[Any]) -> str:
-    wrong_types = []
+    wanted = []
     for problem in problems:
         kind, _, rest = problem["type"].partition("_")
+        if problem["type"] == "literal_error":
+            expected = problem["ctx"]["expected"]
+            wanted.append(f"one of {expected}" if " or " in expected else expected)
+            continue
         if kind in _TYPES and rest in ("type", "parsing", "from_float", "attributes_type"):
-            wrong_types.append(_TYPES[kind])
+            wanted.append(_TYPES[kind])
             continue
         if problem["type"] == "extra_forbidden":
             near = difflib.get_close_matches(key[-1], _known(model, key[:-1]), n=1)
@@ -94,7 +97,7 @@ def _message(model: type[Config], key: tuple[str, ...], problems: Sequence[Any])
         context["value"] = _show(problem["input"])
         template = _MESSAGES.get(problem["type"], "{message} (is {value})")
         return template.format(**context, message=problem["msg"])
-    return f"must be {' or '.join(dict.fromkeys(wrong_types))} (is {_show(problems[0]['input'])})"
+    return f"must be {' or '.join(dict.fromkeys(wanted))} (is {_show(problems[0]['input'])})"
 
 
 def _written(location: Sequence[str | int], values: Any, absent: bool) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -202,7 +202,7 @@ def _read(file: str, source: Source) -> dict[str, Any]:
         return {}
     if not isinstance(values, dict):
         raise ConfigError(f"{file}:1: must be a mapping of keys to values")
-    _places(root, (), file, source)
+    _places(root, (), lambda node: f"{file}:{node.start_mark.line + 1}", source)
     return values
 
 
@@ -228,7 +228,7 @@ def _refuse_cycles(node: yaml.Node | None, above: tuple[yaml.Node, ...]) -> None
             _refuse_cycles(part, (*above, node))
 
 
-def _places(node: yaml.Node | None, key: Key, file: str, source: Source) -> None:
+def _places(node: yaml.Node | None, key: Key, place_of: Callable[[yaml.Node], str], source: Source) -> None:
     children: Iterable[tuple[str, yaml.Node, yaml.Node]] = ()
     if isinstance(node, yaml.MappingNode):
         children = ((str(name.value), name, value) for name, value in node.value)
@@ -236,12 +236,12 @@ def _places(node: yaml.Node | None, key: Key, file: str, source: Source) -> None
         children = ((str(index), value, value) for index, value in enumerate(node.value))
     seen: set[str] = set()
     for name, mark, value in children:
-        place = f"{file}:{mark.start_mark.line + 1}"
+        place = place_of(mark)
         if name in seen:
             raise ConfigError(f"{place}: {'.'.join((*key, name))}: is given twice")
         seen.add(name)
         source.places[(*key, name)] = place
-        _places(value, (*key, name), file, source)
+        _places(value, (*key, name), place_of, source)
 
 
 def _override(values: dict[str, Any], override: str, source: Source) -> None:
@@ -253,9 +253,10 @@ def _override(values: dict[str, Any], override: str, source: Source) -> None:
     try:
         # One mark by itself is meant as it is: a delimiter, which YAML takes for the beginning of something.
         is_mark = len(text) == 1 and not text.isalnum() and text != "~"
-        value = text if is_mark else _parse_yaml(text)[1]
+        root, value = (None, text) if is_mark else _parse_yaml(text)
     except (yaml.YAMLError, ValueError, RecursionError):
         raise ConfigError(f"{place}: the value is not valid YAML") from None
+    _places(root, key, lambda node: place, Source(None))  # refuses what is given twice
     target: Any = values
     for depth, part in enumerate(key):
         position: Any = part

@@ -87,10 +87,12 @@ class Progress:
     title: what is being done.
     total: how many `unit`s there are; None where nobody knows.
     unit: what is counted, in the plural.
+    grows: the total is what is known so far, so that no share of it is told before the end.
     """
 
-    def __init__(self, title: str, total: float | None, unit: str) -> None:
+    def __init__(self, title: str, total: float | None, unit: str, grows: bool = False) -> None:
         self.title, self.total, self.unit = title, total, unit
+        self._final = not grows
         self.done = 0.0
         self.text = ""
         self._started = time.monotonic()
@@ -121,6 +123,7 @@ class Progress:
     ) -> None:
         self._finished.set()
         outcome = "done" if kind is None else "stopped"
+        self._final = self._final or kind is None
         if self._bars is not None:
             self._bars.update(self._task, amount=self._amount(), text=self.text if kind is None else outcome)
             self._bars.stop_task(self._task)
@@ -136,12 +139,12 @@ class Progress:
     def _line(self, text: str) -> str:
         seconds = time.monotonic() - self._started
         # Rounded down: all is 100 %, and nothing less.
-        share = f"{math.floor(100 * self.done / self.total)} %, " if self.total else ""
+        share = f"{math.floor(100 * self.done / self.total)} %, " if self.total and self._final else ""
         return f"{self.title}: {share}{self._amount()}, {seconds:.0f} s{', ' + text if text else ''}"
 
     def _amount(self) -> str:
         of = f" of {self.total:,.10g}" if self.total is not None else ""
-        return f"{self.done:,.10g}{of} {self.unit}"
+        return f"{self.done:,.10g}{of} {self.unit}{'' if self._final else ' so far'}"
 
 
 class _Tasks:
@@ -199,7 +202,7 @@ def spark_progress(spark: SparkSession, title: str) -> Iterator[None]:
             ready.set()
 
     ready = threading.Event()
-    with Progress(title, None, "tasks") as progress:
+    with Progress(title, None, "tasks", grows=True) as progress:
         # A thread of its own has its own connection to the JVM, so it never waits for the work that it watches.
         watcher = threading.Thread(target=watch, args=(progress,), name=f"progress of {title}", daemon=True)
         watcher.start()

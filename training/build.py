@@ -110,11 +110,15 @@ def build_loss(config: TrainConfig, data: DataDescription, model: Any, inputs: I
 
 
 def build_metrics(config: TrainConfig, data: DataDescription, model: Any, inputs: Inputs) -> dict[str, Any]:
-    """Fresh Keras metrics by name, in the configuration's order. Raises ConfigError for an unknown name."""
+    """Fresh Keras metrics by name, in the configuration's order.
+
+    Raises ConfigError for an unknown name, and for a metric that labels and outputs do not fit.
+    """
     names = config.metrics
     if names is None:
         names = ["mean_absolute_error" if data.classes is None else "accuracy"]
-    outputs = model(inputs.examples()[0], training=False)
+    example, labels = inputs.examples()
+    outputs = model(example, training=False)
     metrics = {}
     for index, name in enumerate(names):
         if name == "accuracy" and data.classes is not None:
@@ -129,6 +133,13 @@ def build_metrics(config: TrainConfig, data: DataDescription, model: Any, inputs
             if not isinstance(metric, keras.metrics.Metric):
                 metric = keras.metrics.MeanMetricWrapper(metric, name=name)
         metrics[name] = _Fitted(metric, data)
+        try:
+            metrics[name].update_state(labels, outputs)
+        except Exception as error:
+            raise config.error(
+                f"metrics.{index}", f"does not take this model's outputs: {_first_line(error)}"
+            ) from error
+        metrics[name].reset_state()
     return metrics
 
 

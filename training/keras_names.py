@@ -80,6 +80,8 @@ def _check_class(
         return
     if wanted is None:
         if not own:
+            if name in strings(module.rpartition(".")[2]):
+                raise config.error(name_key, f"{name!r} is short for a loss without arguments; name Keras's class")
             raise config.error(name_key, unknown(name, known))
         return
     signature = signature_of(found[wanted], wanted)

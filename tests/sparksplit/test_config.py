@@ -35,7 +35,7 @@ class Optimizer(Config):
 class Way(Config):
     split: Literal["batch", "local"]
     """The way."""
-    every: pydantic.PositiveInt = 1
+    every: Literal["epoch"] | pydantic.PositiveInt = 1
     """Steps."""
 
 
@@ -111,6 +111,8 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], st
         ("ways: batch\n", 'c.yaml:1: ways: must be a list (is "batch")'),
         ("ways:\n- batch\n- split: loca\n", "c.yaml:3: ways.1.split: must be one of 'batch' or 'local' (is \"loca\")"),
         ("ways:\n- batch\n- split: local\n  evry: 2\n", "c.yaml:4: ways.1.evry: unknown key; did you mean 'every'?"),
+        ("ways: [{split: local, every: 0}]\n", "c.yaml:1: ways.0.every: must be above 0 (is 0)"),
+        ("ways: [{split: local, every: e}]\n", "c.yaml:1: ways.0.every: must be 'epoch' or a whole number (is \"e\")"),
         ("ways: [3]\n", "c.yaml:1: ways.0: must be a mapping of keys to values or text (is 3)"),
         ("seed: 1\nname: a\nseed: 2\n", "c.yaml:3: seed: is given twice"),
         ("optimizer:\n  name: a\n  name: b\n", "c.yaml:3: optimizer.name: is given twice"),
@@ -198,6 +200,7 @@ def test_anchors_and_merges_are_yaml_as_usual(write: Callable[[str], str]) -> No
         (["=3"], "--set =3: must have the form key.path=value"),
         (["a..b=3"], "--set a..b=3: must have the form key.path=value"),
         (["epochs=[1"], "--set epochs=[1: the value is not valid YAML"),
+        (["optimizer={name: a, name: b}"], "--set optimizer={name: a, name: b}: optimizer.name: is given twice"),
         (["epochs.x=1"], "--set epochs.x=1: epochs: must be a whole number"),
         (["ways.0.split=x"], "--set ways.0.split=x: ways: must be a list"),
     ],

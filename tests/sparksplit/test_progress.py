@@ -48,6 +48,16 @@ def test_work_that_fails_is_not_done(capsys: pytest.CaptureFixture[str]) -> None
     assert "progress of counting" not in [thread.name for thread in threading.enumerate()]
 
 
+def test_all_that_is_known_so_far_is_not_all(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyError), Progress("counting", None, "tasks", grows=True) as counting:
+        counting.update(5, total=5)
+        raise KeyError
+    assert capsys.readouterr().err == "counting: 5 of 5 tasks so far, 0 s, stopped\n"
+    with Progress("counting", None, "tasks", grows=True) as counting:
+        counting.update(5, total=5)
+    assert capsys.readouterr().err == "counting: 100 %, 5 of 5 tasks, 0 s, done\n"
+
+
 def test_nothing_to_do_is_no_division(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress("counting", 0, "rows"):
         pass

@@ -370,6 +370,13 @@ def test_an_unknown_metric_is_named():
         build.build_metrics(config, data, dense(3), inputs)
 
 
+def test_a_metric_that_the_labels_do_not_fit_is_named():
+    config, data, inputs = parts(metrics=["accuracy", "r2_score"])
+    with pytest.raises(ConfigError, match=r"^metrics\.1: does not take this model's outputs: .*2D") as caught:
+        build.build_metrics(config, data, dense(3), inputs)
+    assert "\n" not in str(caught.value)
+
+
 # TensorBoard.
 
 

@@ -51,6 +51,7 @@ COSINE = {"name": "CosineDecay", "initial_learning_rate": 0.1, "decay_steps": 10
         ),
         ({"loss": "mean_square_error"}, "loss: Keras knows no 'mean_square_error'; did you mean 'mean_squared_error'?"),
         ({"loss": {"name": "Hubert"}}, "loss.name: Keras knows no 'Hubert'; did you mean 'Huber'?"),
+        ({"loss": {"name": "mse"}}, "loss.name: 'mse' is short for a loss without arguments; name Keras's class"),
         ({"loss": {"name": "huber", "dleta": 1}}, "loss.dleta: Huber has no such argument; did you mean 'delta'?"),
         ({"metrics": ["accuracy", "presicion"]}, "metrics.1: Keras knows no 'presicion'; did you mean 'precision'?"),
     ],
