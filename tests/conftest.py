@@ -85,21 +85,31 @@ def data() -> Path:
     return folder
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark every test that uses the session, directly or through a fixture; tell xdist's workers what to do together.
 
     A worker has a Hadoop, a Spark session and fixtures of its own. So all tests on Hadoop are one group, and those of a
-    file that share a module's fixture; any other test may run anywhere. What takes longest begins first.
+    file that share a module's fixture; any other test may run anywhere. (xdist reads the groups before the hook that
+    sees all tests at once.)
     """
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.cluster)
+    if "spark" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.cluster)
+    if hasattr(item.config, "workerinput") and (group := _group(item)):
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a worker, what takes longest begins first."""
     if hasattr(config, "workerinput"):
-        for item in items:
-            if group := _group(item):
-                item.add_marker(pytest.mark.xdist_group(group))
         items.sort(key=_turn)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse a pytest and a pytest-xdist that do not go together: each worker would start a Hadoop for some tests."""
+    if hasattr(session.config, "workerinput") and session.config.getvalue("loadgroup"):
+        loose = [item for item in session.items if item.get_closest_marker("xdist_group") and "@" not in item.nodeid]
+        if loose:
+            raise pytest.UsageError(f"pytest-xdist did not put {loose[0].nodeid} into its group")
 
 
 def _group(item: pytest.Item) -> str | None:
