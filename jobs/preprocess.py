@@ -10,7 +10,7 @@ from hdfs_io.prepare import prepare
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.preprocessing import TOKENS
 from hdfs_io.publish import Output
-from hdfs_io.sources import open_source, raw_digest
+from hdfs_io.sources import Source, open_source, raw_digest
 from sparksplit.command import Command, Options
 from sparksplit.progress import spark_progress
 from sparksplit.session import spark_session
@@ -21,13 +21,13 @@ def run(config: PreprocessConfig, options: Options) -> None:
     config.check()
     inputs = {**config.input.paths(), **config.own_file}
     output = Output(config.output, config.config_hash(), "preprocess", inputs, raw_digest(config.input))
+    # What is wrong with the input is told before anything is written, the claim on the output included.
+    source = None if output.decide(options.overwrite) == "done" else _open(config)
     with output.claimed(options.overwrite) as decision:
         if decision == "done":
             print(f"{output.path}: is complete, made with the same configuration; nothing was done")
             return
-        source = open_source(config.input, validation=config.validation, test=config.test)
-        if source.has_test and config.test > 0:
-            raise config.error("test", f"must be 0: the source brings a test split (is {config.test})")
+        source = source or _open(config)
         # Published, or removed, when Spark has stopped and nothing writes any more.
         with (
             output.staging() as folder,
@@ -37,6 +37,14 @@ def run(config: PreprocessConfig, options: Options) -> None:
             output.lease.tell(spark.sparkContext.applicationId)
             manifest = prepare(spark, config, source, folder)
     print(summary(PreparedDataSet(output.path, manifest)))
+
+
+def _open(config: PreprocessConfig) -> Source:
+    """The source of raw rows. Raises ConfigError and InputError for what is wrong with it as far as the driver sees."""
+    source = open_source(config.input, validation=config.validation, test=config.test)
+    if source.has_test and config.test > 0:
+        raise config.error("test", f"must be 0: the source brings a test split (is {config.test})")
+    return source
 
 
 def summary(data: PreparedDataSet) -> str:

@@ -483,3 +483,11 @@ def test_input_errors_name_what_a_model_was_trained_on(tmp_path: Path) -> None:
     config = parse(InputConfig, {"path": f"{write_folder(tmp_path / 'raw', (x, y))}"})
     with pytest.raises(InputError, match=r"rows are uint8 \[4, 3\], the model was trained on uint8 \[12\]"):
         open_source(config, description)
+
+
+def test_what_is_wrong_with_the_input_leaves_no_folder_behind(no_spark: None, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1,x,0\n")
+    settings = ("input.format=csv", f"input.path={tmp_path}/a.csv", "input.header=false")
+    arguments = [word for setting in settings for word in ("--set", setting)]
+    assert preprocess.COMMAND.main([*arguments, "--set", f"output={tmp_path}/by/date/out"]) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
