@@ -116,7 +116,7 @@ def test_a_bad_row_fails_the_task_at_once_and_leaves_nothing(site: Site) -> None
     file = site.folder / "raw" / "digits.csv.gz"
     rows = gzip.decompress(file.read_bytes()).decode().splitlines()
     rows[41] = "1,2,3"
-    file.write_bytes(gzip.compress("\n".join(rows).encode()))
+    file.write_bytes(gzip.compress("\n".join(rows).encode(), mtime=0))
     assert site.airflow("dags", "test", "sparksplit_pipeline") == 1
     log = site.log.read_text()
     assert f"sparksplit preprocess: {file}: row 42: has 3 columns, 65 are needed" in log, log[-3000:]

@@ -215,7 +215,7 @@ def test_local_paths_stay_local_for_spark_on_a_hadoop_cluster(
 
 def test_a_text_on_hdfs_gives_the_files_of_a_local_one(hdfs: str, call: Callable[..., None], tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text(sentences(9000))
-    filesystem.write_bytes(f"{hdfs}/text/a.gz", gzip.compress(sentences(9000)[:4000].encode()))
+    filesystem.write_bytes(f"{hdfs}/text/a.gz", gzip.compress(sentences(9000)[:4000].encode(), mtime=0))
     filesystem.write_bytes(f"{hdfs}/text/b.txt", sentences(9000)[4000:].encode())
     places = {f"{tmp_path}/text.txt": f"{tmp_path}/prepared", f"{hdfs}/text": f"{hdfs}/text-prepared"}
     for source, output in places.items():

@@ -36,7 +36,7 @@ def write_folder(
         for name, array in ((f"{prefix}-images-idx3-ubyte", part[0]), (f"{prefix}-labels-idx1-ubyte", part[1])):
             content = idx(array)
             if compressed:
-                (folder / f"{name}.gz").write_bytes(gzip.compress(content))
+                (folder / f"{name}.gz").write_bytes(gzip.compress(content, mtime=0))
             else:
                 (folder / name).write_bytes(content)
     return folder

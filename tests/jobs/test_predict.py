@@ -203,7 +203,7 @@ def test_csv_rows_with_kept_columns_named_classes_and_a_bad_row(
     data, run = animals
     _, values, _ = read_all(data, "test")
     lines = [f"{row[0]!r},{row[1]!r},{row[2]!r},{NAMES[n % 3]},id{n}" for n, row in enumerate(values.tolist())]
-    (tmp_path / "rows.csv.gz").write_bytes(gzip.compress("\n".join(["a,b,c,kind,id", *lines, "1,2"]).encode()))
+    (tmp_path / "rows.csv.gz").write_bytes(gzip.compress("\n".join(["a,b,c,kind,id", *lines, "1,2"]).encode(), mtime=0))
     config = f"input: {{format: csv, path: {tmp_path}/rows.csv.gz, label: kind, keep: [id], max_bad_rows: 1}}"
     assert call(tmp_path, f"model={run}", config=config) == 0
     assert f"bad rows   1 row left out; they are in {tmp_path}/out/bad_rows" in capsys.readouterr().out

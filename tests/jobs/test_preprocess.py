@@ -234,8 +234,8 @@ def test_a_file_damaged_within_is_refused(
     file.write_bytes(content)
     assert run(tmp_path, f"input.path={folder}") == 2
     assert f"{file}: its gzip stream or its labels' is damaged at the end" in capsys.readouterr().err
-    (folder / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(bytes.fromhex("0000080100000000")))
-    file.write_bytes(gzip.compress(bytes.fromhex("00000803000000000000000400000003")))
+    (folder / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(bytes.fromhex("0000080100000000"), mtime=0))
+    file.write_bytes(gzip.compress(bytes.fromhex("00000803000000000000000400000003"), mtime=0))
     assert run(tmp_path, f"input.path={folder}") == 2
     assert f"{folder}: has no rows to train on" in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"raw", "preprocess.yaml"}

@@ -53,7 +53,7 @@ def test_a_text_in_other_files_and_tasks_gives_the_same_files(
     folder.mkdir(parents=True)
     cuts = [0, 1, 2000, 4567, len(content)]
     for number, (start, stop) in enumerate(itertools.pairwise(cuts)):
-        (folder / f"part-{number}.gz").write_bytes(gzip.compress(content[start:stop].encode()))
+        (folder / f"part-{number}.gz").write_bytes(gzip.compress(content[start:stop].encode(), mtime=0))
     monkeypatch.setattr(text, "RANGE_BYTES", 2000)
     assert run(tmp_path / "two", f"input.path={folder}", *KEYS) == 0
     other = PreparedDataSet.open(f"{tmp_path}/two")

@@ -56,7 +56,7 @@ def test_a_stray_quote_costs_its_own_line_alone(
     content = HEADER + b'a,1,0\n"b,2,1\nc,3,2\n"d,4,3\ne,5,4\n'
     monkeypatch.setattr(csv, "BATCH_BYTES", size)
     monkeypatch.setattr(csv, "RANGE_BYTES", 2 * size)
-    good, bad = read(source(write(tmp_path, gzip.compress(content) if compressed else content)))
+    good, bad = read(source(write(tmp_path, gzip.compress(content, mtime=0) if compressed else content)))
     assert good == [("a", 1, 0), ("c", 3, 2), ("e", 5, 4)]
     assert bad == [(3, OPEN), (5, OPEN)]
 
@@ -137,7 +137,7 @@ def test_every_line_is_a_row_or_a_bad_row_wherever_blocks_and_ranges_end(
     tmp_path: Path, rows: list[str], size: int, step: int, compressed: bool, ended: bool
 ) -> None:
     content = HEADER + "\n".join(rows).encode() + b"\n" * ended
-    path = write(tmp_path, gzip.compress(content) if compressed else content)
+    path = write(tmp_path, gzip.compress(content, mtime=0) if compressed else content)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(csv, "BATCH_BYTES", size)
         patch.setattr(csv, "RANGE_BYTES", step)
