@@ -207,10 +207,19 @@ class HadoopCluster:
         return self._namenode_state()["FSState"] == "Operational" and self._live_datanodes() >= datanodes
 
     def _live_datanodes(self) -> int:
-        # Not NumLiveDataNodes: by that a dead one is gone up to a second before the NameNode has taken notice, and
-        # meanwhile it sends writers there.
-        disks = _bean(self._ports.namenode_http, "Hadoop:service=NameNode,name=BlockStats")["StorageTypeStats"]
-        return sum(int(kind["value"]["nodesInService"]) for kind in disks)
+        """How many DataNodes it uses; LookupError while it does not know all of one, or has not yet noticed a death.
+
+        Not nodesInService: it stays one too low after a restart in which a DataNode reported its blocks before its
+        first heartbeat.
+        """
+        info = _bean(self._ports.namenode_http, "Hadoop:service=NameNode,name=NameNodeInfo")
+        capacities = [node["capacity"] for node in json.loads(info["LiveNodes"]).values()]
+        # A dead one leaves this list up to a second before the NameNode has taken notice, and meanwhile it sends
+        # writers there. The sum is kept from heartbeat to heartbeat, and changes when it has.
+        total = self._namenode_state()["CapacityTotal"]
+        if not all(capacities) or sum(capacities) != total:
+            raise LookupError(f"live DataNodes hold {capacities} bytes, {total} together")
+        return len(capacities)
 
     def _missing_replicas(self) -> int:
         # fsck counts when asked; the NameNode's own numbers are a second old.
