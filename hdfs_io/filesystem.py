@@ -237,6 +237,37 @@ def write_bytes(path: str, content: bytes) -> None:
             raise
 
 
+def create_bytes(path: str, content: bytes) -> bool:
+    """Write a small file where there is nothing; False where there is something, which stays.
+
+    Of several that do this at once, on whatever hosts, one is told True. On local file systems the file may be seen
+    empty for a moment.
+    """
+    make_folder(parent(path))
+    filesystem, inner = resolve(path)
+    with _named(path, "cannot be written"):
+        if not isinstance(filesystem, fs.LocalFileSystem):
+            folder, _, last = inner.rpartition("/")
+            temporary = f"{folder}/.{last}.{uuid.uuid4().hex[:8]}"
+            with filesystem.open_output_stream(temporary, compression=None) as stream:
+                stream.write(content)
+            if filesystem.handler.move_new(temporary, inner):
+                return True
+            filesystem.delete_file(temporary)
+            return False
+        try:
+            with open(inner, "xb") as file:  # noqa: PTH123
+                try:
+                    file.write(content)
+                    file.flush()
+                except BaseException:
+                    os.unlink(inner)  # noqa: PTH108
+                    raise
+        except FileExistsError:
+            return False
+        return True
+
+
 def write_json(path: str, value: Any) -> None:
     """Write `value` as JSON, as `write_bytes` does."""
     write_bytes(path, (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())

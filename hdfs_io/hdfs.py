@@ -127,6 +127,27 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
 
         self._do(dest, rename)
 
+    def move_new(self, src: str, dest: str) -> bool:
+        """As `move`, where there is nothing at `dest`; False where there is something. `src` is nobody else's."""
+        tries = 0
+
+        def rename(client: Client) -> bool:
+            nonlocal tries
+            tries += 1
+            try:
+                client.rename(src, dest, overwrite=False)
+            except FileNotFoundError:
+                if tries == 1 or self._info(dest).type == fs.FileType.NotFound:
+                    raise
+            return True
+
+        try:
+            return self._do(dest, rename)
+        except OSError:
+            if self._info(dest).type == fs.FileType.NotFound:
+                raise
+            return self._info(src).type == fs.FileType.NotFound
+
     def copy_file(self, src: str, dest: str) -> None:
         with self.open_input_file(src) as source, self.open_output_stream(dest, None) as target:
             while piece := source.read(_PIECE_BYTES):

@@ -66,6 +66,9 @@ class Holder:
         return bool(self.machine) and self.machine == _machine() and self.pid == os.getpid() and not self.gone
 
 
+_UNKNOWN = Holder("", "a command", "an unknown host", 0, "", None, "an unknown time")
+
+
 class Lease:
     """This process's lease in `file` for the output `path`, to be taken with `acquire`.
 
@@ -97,25 +100,26 @@ class Lease:
     def acquire(self) -> None:
         """Take the lease. Raises OutputInUse where another holds it; where that is not clear, this waits to see.
 
-        Two that begin within the same moment may both come through: the one that wrote last holds it, and the other
-        finds out, by `keep` or `tell`, before it touches anything.
+        Of several that begin within the same moment one comes through at most.
         """
         found = read(self.file)
         if found is not None and not found.gone:
-            self._watch(found)
-        self._write()
+            found = self._watch(found)
+        taken = self._create() if found is None else self._take_over(found)
+        if not taken:
+            raise in_use(self.path, read(self.file) or _UNKNOWN)
         self._renewing = threading.Thread(target=self._renew, name=f"lease {self.path}", daemon=True)
         self._renewing.start()
 
-    def _watch(self, found: Holder) -> None:
-        """Return when the lease of `found` has ended. Raises OutputInUse where it does not."""
+    def _watch(self, found: Holder) -> Holder | None:
+        """The lease that is there when that of `found` has ended. Raises OutputInUse where it does not."""
         from sparksplit.progress import say  # which nodes, who only ask whose a lease is, need not load
 
         if found.here:
             raise in_use(self.path, found)
         old = age(self.file)
         if old is None:
-            return
+            return read(self.file)
         patience = max(EXPIRE_SECONDS - old, WATCH_SECONDS)
         say(f"{self.path}: is being filled by {found}; waiting up to {patience:.0f} s to see whether that still runs")
         end = self._clock() + patience
@@ -128,9 +132,27 @@ class Lease:
                 # The file system was away, for its owner too, who now renews it.
                 end = min(last, max(end, self._clock() + WATCH_SECONDS))
             if now is None or now.gone:
-                return
+                return now
             if now != found:
                 raise in_use(self.path, now)
+        return found
+
+    def _take_over(self, ended: Holder) -> bool:
+        """Put this lease in the place of the one of `ended`; False where another has got there first."""
+        # Only who made this file may remove that lease, and whoever comes later finds another's.
+        turn = f"{self.file}.{ended.owner if ended.owner.isalnum() else 'unknown'}"
+        if not filesystem.create_bytes(turn, b""):
+            if (age(turn) or 0) > EXPIRE_SECONDS:  # who made it was killed in that moment
+                filesystem.remove(turn)
+            return False
+        try:
+            now = read(self.file)
+            if now is not None and now.owner != ended.owner:
+                return False
+            filesystem.remove(self.file)
+            return self._create()
+        finally:
+            filesystem.remove(turn)
 
     def held(self) -> bool:
         """Whether the lease is still this one's."""
@@ -174,10 +196,18 @@ class Lease:
             except Exception as error:  # whatever it is, the next try may do; without one the lease would expire
                 log.debug("%s: the lease could not be renewed: %s", self.path, error)
 
+    def _create(self) -> bool:
+        """Write the lease where there is none; whether there was none."""
+        return filesystem.create_bytes(self.file, self._next())
+
     def _write(self) -> None:
+        filesystem.write_bytes(self.file, self._next())
+
+    def _next(self) -> bytes:
+        """The lease's content, renewed once more."""
         with self._lock:
             self.holder = replace(self.holder, renewed=self.holder.renewed + 1)
-            filesystem.write_bytes(self.file, json.dumps(asdict(self.holder)).encode() + b"\n")
+            return json.dumps(asdict(self.holder)).encode() + b"\n"
 
 
 def file_of(path: str) -> str:
@@ -187,18 +217,20 @@ def file_of(path: str) -> str:
 
 def read(file: str) -> Holder | None:
     """Who holds the lease `file`; None without one."""
-    if not filesystem.exists(file):
-        return None
-    try:
-        content = filesystem.read_bytes(file)
-    except InputError:
-        if not filesystem.exists(file):  # given back in this moment
-            return None
-        raise
+    while filesystem.exists(file):
+        try:
+            return _parsed(filesystem.read_bytes(file))
+        except InputError as error:
+            if str(error) != f"{file}: does not exist":  # given back in this moment, and perhaps taken again
+                raise
+    return None
+
+
+def _parsed(content: bytes) -> Holder:
     try:
         return Holder(**json.loads(content))
     except (TypeError, ValueError, RecursionError):  # of another version, or no lease at all: its age alone counts
-        return Holder("", "a command", "an unknown host", 0, "", None, "an unknown time")
+        return _UNKNOWN
 
 
 def is_owner(path: str, owner: str) -> bool:

@@ -109,6 +109,16 @@ class FileSystemSuite:
         with pytest.raises(InputError, match="cannot be read"):
             filesystem.listing(f"{root}/file")
 
+    def test_of_several_that_make_a_file_one_does(self, root: str) -> None:
+        path = f"{root}/a/new"
+        with ThreadPoolExecutor(4) as pool:
+            made = list(pool.map(lambda k: filesystem.create_bytes(path, str(k).encode()), range(4)))
+        assert sorted(made) == [False, False, False, True]
+        assert filesystem.read_bytes(path) == str(made.index(True)).encode()
+        assert list(filesystem.listing(f"{root}/a")) == ["new"]
+        filesystem.make_folder(f"{root}/folder")
+        assert not filesystem.create_bytes(f"{root}/folder", b"")
+
     def test_random_access(self, root: str) -> None:
         content = os.urandom(3_000_000)
         filesystem.write_bytes(f"{root}/a", content)

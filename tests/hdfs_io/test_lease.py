@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def test_taken_held_and_given_back(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_two_that_began_in_the_same_moment_the_last_one_holds_it(tmp_path: Path) -> None:
+def test_the_one_that_wrote_last_holds_it(tmp_path: Path) -> None:
     first, second = mine(tmp_path), mine(tmp_path)
     first.acquire()
     second._write()
@@ -76,8 +77,36 @@ def test_of_two_that_began_in_the_same_moment_the_last_one_holds_it(tmp_path: Pa
     assert second.held()
 
 
+@pytest.mark.parametrize("there", [None, "dead"])
+def test_of_many_that_begin_at_once_one_comes_through(tmp_path: Path, there: str | None) -> None:
+    for round_ in range(50):
+        folder = tmp_path / str(round_)
+        folder.mkdir()
+        leases = [mine(folder) for _ in range(4)]
+        if there:
+            write(folder / ".out.owner", replace(leases[0].holder, owner=there, started=0))
+        start, through = threading.Barrier(4), []
+
+        def take(one: Lease, start: threading.Barrier = start, through: list[Lease] = through) -> None:
+            start.wait()
+            with suppress(OutputInUse):
+                one.acquire()
+                one.keep()
+                through.append(one)
+
+        threads = [threading.Thread(target=take, args=[one]) for one in leases]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(through) == 1
+        for one in leases:
+            one.release()
+        assert list(folder.iterdir()) == []
+
+
 def test_one_that_was_anothers_meanwhile_is_lost(tmp_path: Path) -> None:
-    """The other one, of the same moment, may have completed what this one would begin."""
+    """The other one may have completed what this one would begin."""
     first, second = mine(tmp_path), mine(tmp_path)
     first.acquire()
     second._write()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hdfs_io import filesystem, lease
+from hdfs_io import filesystem
 from hdfs_io.lease import Lease
 from hdfs_io.publish import (
     COMMANDS,
@@ -484,15 +484,13 @@ def test_the_same_command_while_the_first_still_runs_is_refused_and_touches_noth
     fill(output(tmp_path / "out"), **options)
 
 
-def test_of_two_that_begin_in_the_same_moment_one_touches_nothing(tmp_path, monkeypatch):
-    """Both found no lease; the second wrote last, and has begun when the first comes to what others have left."""
+def test_one_that_lost_its_lease_touches_nothing(tmp_path, monkeypatch):
+    """The second has taken over the first one's lease, and begun, when the first comes to what others have left."""
     first, second = output(tmp_path / "out"), output(tmp_path / "out")
     mend, refused = first._mend, []
 
     def late() -> None:
-        with monkeypatch.context() as patched:
-            patched.setattr(lease, "read", lambda file: None)
-            second.lease.acquire()
+        second.lease._write()
         with second.staging() as folder:
             Path(folder, "data").write_text("x")
             with pytest.raises(OutputInUse) as caught:
@@ -523,7 +521,7 @@ def test_a_done_output_is_left_alone_while_another_replaces_it(tmp_path: Path) -
 
 def test_what_is_decided_counts_once_the_lease_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that was waited for may have completed the output."""
-    monkeypatch.setattr(Lease, "_watch", lambda *_: fill_without_a_lease(tmp_path / "out"))
+    monkeypatch.setattr(Lease, "_watch", lambda _, found: fill_without_a_lease(tmp_path / "out") or found)
     (tmp_path / ".out.owner").write_text("{}")
     with output(tmp_path / "out").claimed() as decision:
         assert decision == "done"
