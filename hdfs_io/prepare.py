@@ -71,7 +71,7 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
             # Looked for only where there are some: it sorts, and most data has none.
             bad = bad_rows(spark, rows, config.input.max_bad_rows) if counts.bad else []
             if counts.rows["train"] == 0:
-                raise InputError(f"{config.input.path}: has no rows to train on")
+                raise InputError(f"{config.input.path}: {_without_rows(counts.rows)}")
             layout = Layout(
                 source.tensors,
                 _label_spec(source, _classes(counts, source, config.input)),
@@ -101,6 +101,14 @@ def _label_spec(source: Source, classes: list[str] | None) -> LabelSpec | None:
     return LabelSpec(dtype="int64", classes=classes, kind=source.label_kind)
 
 
+def _without_rows(rows: dict[str, int]) -> str:
+    """Why there is nothing to train on."""
+    if total := sum(rows.values()):
+        found = ", ".join(f"{rows[name]} for {name}" for name in SPLITS[1:] if rows[name])
+        return f"none of its {total} rows fell to the training split ({found}); lower validation and test"
+    return "has no rows to train on"
+
+
 @dataclass
 class Counts:
     """Rows by split, and for classes by label."""
@@ -116,8 +124,9 @@ def _count(rows: DataFrame, source: Source) -> Counts:
     classified = source.label_kind in ("integer", "text")
     keys = [SPLIT, LABEL] if classified else [SPLIT]
     good = sql.col(BAD).isNull().alias("good")
-    found = rows.groupBy(good, *keys).count().limit(_MAX_CLASSES + 1).collect()
-    if len(found) > _MAX_CLASSES:
+    # So many groups have more labels than are allowed; the rows of a label lie in several splits, good and bad.
+    found = rows.groupBy(good, *keys).count().limit(2 * len(SPLITS) * _MAX_CLASSES + 1).collect()
+    if classified and len({row[LABEL] for row in found}) > _MAX_CLASSES:
         raise InputError(
             f"{source.files[0].path}: more than {_MAX_CLASSES} different labels; is the label a number to predict"
             " (input.label_type: number)?"

@@ -13,7 +13,7 @@ import pytest
 from hdfs_io.config import InputConfig
 from hdfs_io.lane_files import Layout, merge_split
 from hdfs_io.manifest import SourceFile
-from hdfs_io.prepare import Counts, Plan, _classes, write_sorted
+from hdfs_io.prepare import Counts, Plan, _classes, _without_rows, write_sorted
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
 from hdfs_io.sources import BadRow, Rows, Source, Task
 from sparksplit.config import parse
@@ -112,6 +112,13 @@ def counted(train: dict[int, int], validation: dict[int, int]) -> Counts:
     return Counts(
         {"train": sum(train.values()), "validation": sum(validation.values()), "test": 0},
         {"train": train, "validation": validation, "test": {}},
+    )
+
+
+def test_where_no_row_falls_to_the_training_split_the_shares_are_named() -> None:
+    assert _without_rows({"train": 0, "validation": 0, "test": 0}) == "has no rows to train on"
+    assert _without_rows({"train": 0, "validation": 2, "test": 1}) == (
+        "none of its 3 rows fell to the training split (2 for validation, 1 for test); lower validation and test"
     )
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from hdfs_io import row_ids
+from hdfs_io import prepare, row_ids
 from hdfs_io.arrays import from_arrays
 from hdfs_io.config import InputConfig, PreprocessConfig
 from hdfs_io.manifest import SPLITS
@@ -239,6 +239,20 @@ def test_a_file_damaged_within_is_refused(
     assert run(tmp_path, f"input.path={folder}") == 2
     assert f"{folder}: has no rows to train on" in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"raw", "preprocess.yaml"}
+
+
+def test_labels_are_counted_not_the_splits_that_they_lie_in(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(prepare, "_MAX_CLASSES", 4)
+    settings = ("input.format=csv", f"input.path={tmp_path}/rows.csv", "input.header=false", "test=0.3")
+    (tmp_path / "rows.csv").write_text("".join(f"{row},{row % 4}\n" for row in range(200)))
+    assert run(tmp_path, *settings, "validation=0.3") == 0
+    classes = PreparedDataSet.open(f"{tmp_path}/out").manifest.label.classes
+    assert classes == ["0", "1", "2", "3"]
+    (tmp_path / "rows.csv").write_text("".join(f"{row},{row % 5}\n" for row in range(200)))
+    assert run(tmp_path, *settings, options=("--overwrite",)) == 2
+    assert f"{tmp_path}/rows.csv: more than 4 different labels; is the label a number" in capsys.readouterr().err
 
 
 def test_raw_rows_for_a_model_are_those_of_the_data_set(spark: SparkSession, tmp_path: Path) -> None:
