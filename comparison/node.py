@@ -99,12 +99,11 @@ def _record(member: Member, run: dict[str, Any], config: TrainConfig, results: l
     way = find(config.split, run["sources"].get("split"))
     record = report.record(config, way, data, results, Entry(split.rows, split.checksum))
     record["seconds"] |= {"start": results[0]["start_seconds"], "total": round(time.perf_counter() - began, 3)}
-    more = {name: run[name] for name in ("key", "way", "config_hash")} | {
+    more = {name: run[name] for name in ("key", "way", "config_hash", "restarts")} | {
         "run_id": f"{run['config_hash']}-{run['key']}",
         "seed": config.seed,
         "history": report.learning_curve(results[0]["history"]),
         "application_id": payload["application_id"],
-        "restarts": 0,
     }
     check_owner(payload["output"], payload["owner"])
     filesystem.write_json(run["record"], {**more, **record})

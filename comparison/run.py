@@ -225,12 +225,13 @@ class _Comparison:
             "key": one.run.key,
             "way": one.run.way,
             "config_hash": one.hash,
+            "restarts": one.tries,
         }
 
     def _failed(self, one: _Work, error: NodeFailed) -> None:
         """Record a loss that is no number; try anything else again, as often as the configuration allows."""
         one.tries += 1
-        if DIVERGED in str(error):
+        if DIVERGED.search(str(error)):
             say(f"{one.run.key}: {error}; it counts as diverged")
             failed = {"key": one.run.key, "way": one.run.way, "config_hash": one.hash, "diverged": str(error)}
             nodes = {"nodes": one.run.config.node_count, "virtual": one.run.config.virtual}

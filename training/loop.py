@@ -15,7 +15,7 @@ from sparksplit.errors import RunError
 from training.checkpoints import Progress
 from training.chunks import Chunk
 from training.ledger import Entry, Ledger
-from training.report import DIVERGED, finite
+from training.report import diverged, finite
 from training.transport import Transport
 from training.ways.syncs import Sync
 
@@ -276,10 +276,7 @@ class Loop:
     def _account(self, epoch: int, base: int, chunk: Chunk, losses: Any) -> None:
         if not np.isfinite(losses).all():
             bad = int(np.argmin(np.isfinite(losses)))
-            raise RunError(
-                f"epoch {epoch + 1}, step {base + chunk.first + bad + 1}: {DIVERGED} {losses[bad]}; "
-                f"a smaller optimizer.learning_rate may help"
-            )
+            raise RunError(diverged(epoch + 1, base + chunk.first + bad + 1, losses[bad]))
         # One by one: chunks depend on the clock, and the sum's bits must not.
         for loss in (losses.astype(np.float64) * chunk.rows).tolist():
             self._loss_sum += loss
@@ -303,10 +300,7 @@ class Loop:
         epoch = max(self._round) + 1
         if not self._step.is_finite():
             # The last loss was computed before the update that spoilt them.
-            raise RunError(
-                f"epoch {epoch}, step {self._done}: {DIVERGED} no number from here on, since weights are not finite; "
-                f"a smaller optimizer.learning_rate may help"
-            )
+            raise RunError(diverged(epoch, self._done, "no number from here on, since weights are not finite"))
         self._ledger.entries.update(self._agreed())
         if not self._sync.every_step:
             sums = self._transport.sum([np.array(self._loss_sum), np.array(self._loss_rows, np.int64)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
@@ -20,8 +21,14 @@ if TYPE_CHECKING:
     from training.ways import Way
 
 METRICS, TENSORBOARD, RUN = "metrics.jsonl", "tensorboard", "run.json"
-DIVERGED = "the loss is"
-"""What the error of a run whose loss is no longer finite says."""
+_DIVERGED = "the loss is"
+DIVERGED = re.compile(rf"epoch \d+, step \d+: {_DIVERGED} (nan|-?inf|no number)")
+"""Found in the error of a run whose loss is no longer finite, and in no other."""
+
+
+def diverged(epoch: int, step: int, loss: object) -> str:
+    """What that error says; epoch and step count from 1. loss: the value, or what stands in its place."""
+    return f"epoch {epoch}, step {step}: {_DIVERGED} {loss}; a smaller optimizer.learning_rate may help"
 
 
 def finite(values: Mapping[str, float]) -> dict[str, float | None]:
