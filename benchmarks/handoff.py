@@ -79,7 +79,7 @@ class Ours:
     """sparksplit's contenders: a Spark session of nodes + 1 executors, a fresh cluster for each measurement."""
 
     def __init__(self, data: Any, nodes: int, peaks: dict[str, int]) -> None:
-        from sparksplit.session import spark_session
+        from sparksplit.base.session import spark_session
 
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         self._data, self._nodes, self._peaks = data, nodes, peaks
@@ -110,9 +110,9 @@ class Ours:
 
     def _run(self, order: str) -> list[dict[str, Any]]:
         """What the nodes say."""
-        from training.cluster import NodeCluster
-        from training.handoff.feeding import Feeding
-        from training.ways.splits import BatchSplit, owned_by_rank
+        from sparksplit.cluster import NodeCluster
+        from sparksplit.handoff.feeding import Feeding
+        from sparksplit.strategies.splits import BatchSplit, owned_by_rank
 
         states: list[dict[str, Any]] = [{} for _ in range(self._nodes)]
         payload = {"data": self._data.path, "order": order}
@@ -142,7 +142,7 @@ def _imported(batches: Iterable[Any]) -> Iterator[Any]:
     """Count rows, in a worker that has imported the sender."""
     import pyarrow as pa
 
-    import training.handoff.sender  # noqa: F401
+    import sparksplit.handoff.sender  # noqa: F401
 
     yield pa.RecordBatch.from_pylist([{"rows": sum(batch.num_rows for batch in batches)}])
 

@@ -14,15 +14,15 @@ import numpy as np
 
 from hdfs_io.lane_files import Layout
 from hdfs_io.prepared import PreparedDataSet
-from training import order
-from training.chunks import Assembler, Chunk
-from training.feed import Feed, RowSource
-from training.handoff.arrival import ArrivingFeed
-from training.handoff.receiver import Receiver, token_of
-from training.handoff.sender import Sent
-from training.handoff.spool import Spool
-from training.transport import Alone, Transport
-from training.transport.ring import Ring
+from sparksplit.collectives import Alone, Transport
+from sparksplit.collectives.ring import Ring
+from sparksplit.handoff.arrival import ArrivingFeed
+from sparksplit.handoff.receiver import Receiver, token_of
+from sparksplit.handoff.sender import Sent
+from sparksplit.handoff.spool import Spool
+from sparksplit.rows import order
+from sparksplit.rows.chunks import Assembler, Chunk
+from sparksplit.rows.feed import Feed, RowSource
 
 BATCH = 128
 UPDATES_PER_CHUNK = 16
@@ -105,7 +105,7 @@ def _read(source: RowSource, own: order.Ints, epoch: int, batch_size: int) -> tu
 
 def _consume(chunks: Iterable[Chunk]) -> int:
     """Make tensors of each share of a mini-batch; the rows."""
-    from training.step import as_tensor
+    from sparksplit.training.step import as_tensor
 
     rows = 0
     for chunk in chunks:

@@ -165,7 +165,7 @@ def _sparksplit(bench: Bench, workload: Workload, keys: dict[str, Any], cores: S
         config = {
             "data": str(bench.folder(workload) / "prepared"),
             "output": str(output),
-            "model": {"build": f"models.{workload.name}:build"},
+            "model": {"build": workload.name},
             "optimizer": {"name": "sgd", "learning_rate": 0.1},
             "batch_size": workload.batch,
             "epochs": workload.epochs,
@@ -175,7 +175,7 @@ def _sparksplit(bench: Bench, workload: Workload, keys: dict[str, Any], cores: S
         }
         file = Path(folder) / "train.yaml"
         file.write_text(json.dumps(config))
-        _run([sys.executable, "-m", "sparksplit.cli", "train", "--config", str(file)], [cores])
+        _run([sys.executable, "-m", "sparksplit.commands.cli", "train", "--config", str(file)], [cores])
         run = json.loads((output / "run.json").read_text())
         if not run["ledger"]["exact"]:
             raise RuntimeError(f"the ledger is not exact: {run['ledger']}")

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-MODELS = {"mlp": "models.mlp", "cnn": "models.cnn"}
 CLASSES = tuple("0123456789")
 LEARNING_RATE = 0.1
 WARM_UP_STEPS = 50
@@ -35,7 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("kind", choices=("loop", "fit"))
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--model", choices=sorted(MODELS), required=True)
+    parser.add_argument("--model", choices=("cnn", "mlp"), required=True)
     parser.add_argument("--batch", type=int, required=True, help="rows of a mini-batch")
     parser.add_argument("--seconds", type=float, required=True)
     arguments = parser.parse_args()
@@ -135,12 +134,12 @@ def _clock(keras: Any) -> Any:
 
 def _model(name: str, x: Any) -> Any:
     """The product's own model, so that every contender has the same layers."""
-    import importlib
 
-    from models.description import DataDescription
+    from sparksplit.model.description import DataDescription
+    from sparksplit.model.functions import load_builder
 
     description = DataDescription({"x": x.shape[1:]}, CLASSES, (), len(x))
-    return importlib.import_module(MODELS[name]).build(description)
+    return load_builder(name, None)(description)
 
 
 if __name__ == "__main__":

@@ -63,8 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.inside is not None:
         return _measure(arguments)
     from benchmarks.slow_link_hosts import isolated, missing
-    from sparksplit.errors import ConfigError
-    from sparksplit.java import java_home
+    from sparksplit.base.errors import ConfigError
+    from sparksplit.base.java import java_home
 
     problem = missing(arguments.mbit)
     if problem is None and arguments.data is not None and not (arguments.data / "_SUCCESS").is_file():
@@ -98,7 +98,7 @@ def _at_least(least: int) -> Any:
 def _measure(arguments: argparse.Namespace) -> int:
     """All of it, inside the namespaces."""
     from benchmarks.slow_link_hosts import FAR, NEAR, Hosts, clean_environment, spark
-    from sparksplit.session import spark_session
+    from sparksplit.base.session import spark_session
 
     clean_environment()
     work, rows = arguments.inside, []
@@ -129,7 +129,7 @@ def _prepare(work: Path) -> Path:
     """MNIST, or else scikit-learn's digits, as `sparksplit preprocess` prepares it."""
     import yaml
 
-    from jobs.quickstart import digits
+    from sparksplit.commands.quickstart import digits
 
     named, output = os.environ.get("SPARKSPLIT_DATA"), work / "prepared"
     if named:
@@ -144,12 +144,12 @@ def _prepare(work: Path) -> Path:
 
 def _train(way: str, data: Path, output: Path, epochs: int) -> None:
     """`sparksplit train` in the Spark session of the place: a new one each time would take longer than the training."""
-    from jobs.train import COMMAND
+    from sparksplit.commands.train import COMMAND
 
     config = {
         "data": str(data),
         "output": str(output),
-        "model": {"build": "models.mlp:build", "params": {"hidden": [128]}},
+        "model": {"build": "mlp", "params": {"hidden": [128]}},
         "optimizer": {"name": "sgd", "learning_rate": 0.1},
         "batch_size": BATCH,
         "epochs": epochs,
@@ -170,7 +170,7 @@ def _preprocess(config: dict[str, Any], file: Path) -> None:
     """`sparksplit preprocess`, as a user would run it. RuntimeError with what it said where it fails."""
     file.write_text(json.dumps(config))
     done = subprocess.run(
-        [sys.executable, "-m", "sparksplit.cli", "preprocess", "--config", str(file)],
+        [sys.executable, "-m", "sparksplit.commands.cli", "preprocess", "--config", str(file)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

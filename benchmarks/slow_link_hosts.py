@@ -60,7 +60,7 @@ def isolated(command: Sequence[str], temporary: Path) -> int:
 
     temporary: where it keeps its temporary files.
     """
-    from training.cluster.wire import die_with_parent
+    from sparksplit.cluster.wire import die_with_parent
 
     # The shell is the namespace's first process: it collects the orphans.
     process = subprocess.Popen(
@@ -206,7 +206,7 @@ def clean_environment() -> None:
 def _daemon(hosts: Hosts, host: str, folder: Path, java: str, name: str, options: list[str]) -> subprocess.Popen[bytes]:
     import pyspark
 
-    from sparksplit.java import java_home
+    from sparksplit.base.java import java_home
 
     home = Path(pyspark.__file__).parent
     # Not java itself: the script also says which Scala this is, without which a worker starts no executor.

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from hdfs_io import filesystem
-from sparksplit.config import Config, digest
-from sparksplit.errors import ConfigError
+from sparksplit.base.config import Config, digest
+from sparksplit.base.errors import ConfigError
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Dtype = Literal[

@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from hdfs_io import hadoop_conf, hdfs
-from sparksplit.errors import InputError, using
+from sparksplit.base.errors import InputError, using
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 

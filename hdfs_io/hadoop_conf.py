@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from xml.etree import ElementTree
 
-from sparksplit.errors import InputError, file_error
+from sparksplit.base.errors import InputError, file_error
 
 DEFAULT_PORT = 8020
 """A NameNode's, where a URI names a host alone."""

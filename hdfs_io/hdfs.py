@@ -131,7 +131,7 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
         """As `move`, where there is nothing at `dest`; False where there is something. `src` is nobody else's."""
         tries = 0
 
-        def rename(client: Client) -> bool:
+        def rename(client: Client) -> None:
             nonlocal tries
             tries += 1
             try:
@@ -139,14 +139,14 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
             except FileNotFoundError:
                 if tries == 1 or self._info(dest).type == fs.FileType.NotFound:
                     raise
-            return True
 
         try:
-            return self._do(dest, rename)
+            self._do(dest, rename)
         except OSError:
             if self._info(dest).type == fs.FileType.NotFound:
                 raise
-            return self._info(src).type == fs.FileType.NotFound
+            return bool(self._info(src).type == fs.FileType.NotFound)
+        return True
 
     def copy_file(self, src: str, dest: str) -> None:
         with self.open_input_file(src) as source, self.open_output_stream(dest, None) as target:

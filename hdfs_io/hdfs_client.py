@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 from hdfs_native import Client
 
-from sparksplit.errors import RunError
+from sparksplit.base.errors import RunError
 
 PATIENCE = 120.0
 """Seconds for which an operation is repeated. A NameNode gives a silent DataNode up after 630 s by default, but offers

@@ -20,7 +20,7 @@ from hdfs_io import filesystem, row_ids
 from hdfs_io.manifest import File, FileLane, Manifest, Split
 from hdfs_io.preprocessing import FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
 from hdfs_io.statistics import Moments
-from sparksplit.errors import InputError, using
+from sparksplit.base.errors import InputError, using
 
 ROW_ID = "row_id"
 LABEL = "label"

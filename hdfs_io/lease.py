@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hdfs_io import filesystem
-from sparksplit.errors import InputError, OutputInUse, SparksplitError
+from sparksplit.base.errors import InputError, OutputInUse, SparksplitError
 
 RENEW_SECONDS = 10.0
 EXPIRE_SECONDS = 60.0
@@ -113,7 +113,7 @@ class Lease:
 
     def _watch(self, found: Holder) -> Holder | None:
         """The lease that is there when that of `found` has ended. Raises OutputInUse where it does not."""
-        from sparksplit.progress import say  # which nodes, who only ask whose a lease is, need not load
+        from sparksplit.base.progress import say  # which nodes, who only ask whose a lease is, need not load
 
         if found.here:
             raise in_use(self.path, found)

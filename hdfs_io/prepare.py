@@ -39,7 +39,7 @@ from hdfs_io.sources.frame import (
     with_row_ids,
 )
 from sparksplit import __version__
-from sparksplit.errors import InputError
+from sparksplit.base.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

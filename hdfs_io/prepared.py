@@ -17,8 +17,8 @@ from hdfs_io.lane_files import LABEL, ROW_ID, crc32, label_of, single_chunk, ten
 from hdfs_io.manifest import FILE, Manifest
 from hdfs_io.preprocessing import Description
 from hdfs_io.publish import SUCCESS
-from sparksplit.config import digest
-from sparksplit.errors import InputError, errno_of, file_error
+from sparksplit.base.config import digest
+from sparksplit.base.errors import InputError, errno_of, file_error
 
 
 class PreparedDataSet:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pydantic
 
 from hdfs_io import filesystem
-from sparksplit.errors import InputError
+from sparksplit.base.errors import InputError
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]

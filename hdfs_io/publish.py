@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from hdfs_io import filesystem, lease
 from sparksplit import __version__
-from sparksplit.errors import InputError, RunError, SparksplitError, UsageError
+from sparksplit.base.errors import InputError, RunError, SparksplitError, UsageError
 
 log = logging.getLogger(__name__)
 

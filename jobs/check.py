@@ -1,39 +1,8 @@
-"""`sparksplit check`, and `spark-submit jobs/check.py`: is this cluster ready for a run?"""
-
-from __future__ import annotations
+"""For spark-submit: `spark-submit jobs/check.py ARGUMENTS` is `sparksplit check ARGUMENTS`."""
 
 import sys
-from collections.abc import Sequence
 
-from operations.check.run import check
-from operations.check.table import show
-from operations.config import CheckConfig
-from sparksplit.command import Command, Options
-from sparksplit.errors import UsageError
-
-
-def run(config: CheckConfig, options: Options) -> None:
-    """Print what was found; UsageError, which is exit status 2, where something must be put right."""
-    report = check(config)
-    show(report, config.path)
-    if report.problems:
-        count = len(report.problems)
-        raise UsageError(f"{count} thing{'' if count == 1 else 's'} to put right, listed above")
-
-
-COMMAND = Command(
-    name="check",
-    summary="Is this cluster ready: settings, versions, a folder, memory, GPUs, ports, clocks; from every executor.",
-    config=CheckConfig,
-    run=run,
-    flags=("path", "nodes", "timeout"),
-)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
-    return COMMAND.main(argv)
-
+from sparksplit.commands.check import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,55 +1,8 @@
-"""`sparksplit predict`, and `spark-submit jobs/predict.py`: batch inference in Spark executors."""
-
-from __future__ import annotations
+"""For spark-submit: `spark-submit jobs/predict.py ARGUMENTS` is `sparksplit predict ARGUMENTS`."""
 
 import sys
-from collections.abc import Iterator, Sequence
 
-from inference.config import PredictConfig
-from inference.run import METRICS, Result, predict
-from inference.writer import FOLDER
-from sparksplit.command import Command, Options
-from training.report import written
-
-
-def run(config: PredictConfig, options: Options) -> None:
-    """Predict, and print the summary on standard output."""
-    for line in summary(predict(config, options)):
-        print(line)
-
-
-def summary(result: Result) -> Iterator[str]:
-    """What was predicted, how good it is, and where it lies, for people."""
-    if result.done:
-        yield f"{result.path}: is complete, made with the same configuration; nothing was done"
-    else:
-        splits = ", ".join(f"{rows:,} of {split}" for split, rows in result.rows.items())
-        yield f"rows       {sum(result.rows.values()):,} ({splits}) in {_count(result.files, 'file')}"
-        if result.bad_rows:
-            yield f"bad rows   {_count(result.bad_rows, 'row')} left out; they are in {result.path}/bad_rows"
-    if result.metrics is not None:
-        names = ("accuracy", "log_loss", "mean_absolute_error", "mean_squared_error")
-        yield "metrics    " + written({name: result.metrics[name] for name in names if name in result.metrics})
-        yield f"           {result.path}/{METRICS}"
-    yield f"predicted  {result.path}/{FOLDER}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-COMMAND = Command(
-    name="predict",
-    summary="Batch inference on Spark: prepared or raw rows in, predictions out, metrics where labels are present.",
-    config=PredictConfig,
-    run=run,
-)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
-    return COMMAND.main(argv)
-
+from sparksplit.commands.predict import main
 
 if __name__ == "__main__":
     sys.exit(main())

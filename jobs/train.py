@@ -1,36 +1,8 @@
-"""`sparksplit train`, and `spark-submit jobs/train.py`: train one model, one way, on the nodes of a Spark cluster."""
-
-from __future__ import annotations
+"""For spark-submit: `spark-submit jobs/train.py ARGUMENTS` is `sparksplit train ARGUMENTS`."""
 
 import sys
-from collections.abc import Sequence
 
-from sparksplit.command import Command, Options
-from training.config import TrainConfig
-from training.report import summary
-from training.run import train
-
-
-def run(config: TrainConfig, options: Options) -> None:
-    """Train, and print the summary on standard output."""
-    result = train(config, options)
-    for line in summary(result, config.output):
-        print(line)
-
-
-COMMAND = Command(
-    name="train",
-    summary="Train one Keras model, one way, on the nodes of a Spark cluster.",
-    config=TrainConfig,
-    run=run,
-    resumable=True,
-)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run with the command line's arguments; the exit status."""
-    return COMMAND.main(argv)
-
+from sparksplit.commands.train import main
 
 if __name__ == "__main__":
     sys.exit(main())

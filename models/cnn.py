@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import keras
 
-from models.description import DataDescription
+from sparksplit.model.description import DataDescription
 
 
 def build(data: DataDescription, filters: Sequence[int] = (20, 50), kernel: int = 5, dense: int = 512) -> keras.Model:
@@ -20,7 +20,7 @@ def build(data: DataDescription, filters: Sequence[int] = (20, 50), kernel: int 
     if len(shape) == 2:
         shape = (*shape, 1)
     if len(shape) != 3:
-        raise ValueError(f"models.cnn needs images [height, width(, channels)], not rows of shape {list(shape)}")
+        raise ValueError(f"cnn needs images [height, width(, channels)], not rows of shape {list(shape)}")
     layers: list[keras.Layer] = [keras.layers.Input(data.input_shape), keras.layers.Reshape(shape)]
     for count in filters:
         layers += [

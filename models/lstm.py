@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import keras
 
-from models.description import DataDescription
+from sparksplit.model.description import DataDescription
 
 
 def build(
@@ -25,7 +25,7 @@ def build(
     shape = data.input_shape
     each = len(data.label_shape) > 0
     if len(shape) not in (1, 2):
-        raise ValueError(f"models.lstm needs sequences [length(, features)], not rows of shape {list(shape)}")
+        raise ValueError(f"lstm needs sequences [length(, features)], not rows of shape {list(shape)}")
     if each and data.label_shape != shape[:1]:
         raise ValueError(
             f"a label of shape {list(data.label_shape)} has not one value for each of {shape[0]} positions"

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from sparksplit.session import spark_session
+from sparksplit.base.session import spark_session
 from tests.forked import Zygote, nodes_of
 
 # What a shell starts in the background ignores Ctrl-C, and hands that on to what tests start and interrupt.

@@ -23,8 +23,8 @@ from typing import Any
 
 import pytest
 
-from training.cluster import launcher
-from training.cluster.member import Start
+from sparksplit.cluster import launcher
+from sparksplit.cluster.member import Start
 
 _ROOT = Path(__file__).resolve().parent.parent
 _START_SECONDS = 120.0
@@ -154,9 +154,9 @@ def nodes_of(zygote: Zygote, spark: bool = False) -> Iterator[None]:
         # A disk for each rank, as executors have their own folders.
         patch.setenv("SPARK_LOCAL_DIRS", ",".join(str(zygote.folder / f"disk-{rank}") for rank in range(8)))
         if not spark:
-            patch.setattr("training.run.spark_session", _session)
-            patch.setattr("comparison.run.spark_session", _session)
-        patch.setattr("training.cluster.requirements.await_executors", lambda *_: None)
-        patch.setattr("training.cluster.tensorflowonspark.Job", _Job)
+            patch.setattr("sparksplit.training.run.spark_session", _session)
+            patch.setattr("sparksplit.comparison.run.spark_session", _session)
+        patch.setattr("sparksplit.cluster.requirements.await_executors", lambda *_: None)
+        patch.setattr("sparksplit.cluster.tensorflowonspark.Job", _Job)
         patch.setattr(launcher, "_Node", lambda: _Node(zygote))
         yield

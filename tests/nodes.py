@@ -52,7 +52,7 @@ def pid_of(rank):
     found = []
     for process in psutil.Process().children(recursive=True):
         try:
-            started = process.cmdline()[-2:] == ["training.cluster.node_main", f"rank={rank}"]
+            started = process.cmdline()[-2:] == ["sparksplit.cluster.node_main", f"rank={rank}"]
             if started or process.name() == f"node-{rank}":  # the zygote's (tests/zygote.py)
                 found.append(process.pid)
         except psutil.Error:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparksplit.config import describe
+from sparksplit.base.config import describe
 
 ROOT = Path(__file__).parent.parent
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 def table(command: str) -> str:
     """The page's table of keys."""
     rows = ["| key | type | default | |", "| --- | --- | --- | --- |"]
-    for key, kind, default, text in describe(importlib.import_module(f"jobs.{command}").COMMAND.config):
+    for key, kind, default, text in describe(importlib.import_module(f"sparksplit.commands.{command}").COMMAND.config):
         cells = (f"`{key}`", kind.replace("|", "or"), f"`{default}`" if default else "", text.replace("|", "\\|"))
         rows.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
     return "\n".join(rows)
@@ -38,14 +38,14 @@ def test_the_page_lists_every_key(command, page):
 
 
 def test_every_shipped_configuration_is_valid():
-    from comparison.plan import plan
-    from sparksplit.config import load
+    from sparksplit.base.config import load
+    from sparksplit.comparison.plan import plan
 
     commands = {"preprocess": 3, "train": 3, "compare": 3, "predict": 1, "quickstart": 1}
     for command, count in commands.items():
         files = sorted((ROOT / "conf").glob(f"{command}*.yaml"))
         assert len(files) == count
         for file in files:
-            config = load(importlib.import_module(f"jobs.{command}").COMMAND.config, str(file))
+            config = load(importlib.import_module(f"sparksplit.commands.{command}").COMMAND.config, str(file))
             if command == "compare":
                 assert len({run.way for run in plan(config)}) == 5

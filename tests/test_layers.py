@@ -1,60 +1,136 @@
-"""Who may import whom: the design's rules, checked on the source."""
+"""Who may import whom: an allow-list of rooms, and of the libraries that only some may use."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("sparksplit", "models", "hdfs_io", "training", "inference", "operations", "comparison", "jobs")
+PACKAGES = ("sparksplit", "hdfs_io")
+
+MAY_IMPORT = {
+    "base": set(),
+    "hdfs_io": {"base"},
+    "rows": {"base", "hdfs_io"},
+    "collectives": {"base"},
+    "cluster": {"base"},
+    "model": {"base", "hdfs_io"},
+    "strategies": {"collectives", "model", "rows"},
+    "handoff": {"base", "hdfs_io", "rows", "collectives", "cluster"},
+    "training": {"base", "hdfs_io", "rows", "collectives", "cluster", "model", "strategies", "handoff"},
+    "comparison": {"base", "hdfs_io", "rows", "collectives", "cluster", "model", "strategies", "training"},
+    "inference": {"base", "hdfs_io", "training"},
+    "operations": {"base", "hdfs_io", "cluster"},
+    "commands": {"base", "hdfs_io", "training", "comparison", "inference", "operations"},
+}
+"""A room (a folder of sparksplit, or hdfs_io) to the rooms that its modules import, also inside functions; what is
+imported for the type checker alone does not count."""
+
+WITHOUT = {
+    "base": {"tensorflow", "keras", "tensorflowonspark"},
+    "hdfs_io": {"tensorflow", "keras", "tensorflowonspark"},
+    "rows": {"tensorflow", "keras", "pyspark", "tensorflowonspark"},
+    "collectives": {"pyspark", "tensorflowonspark"},
+    "model": {"pyspark", "tensorflowonspark"},
+    "strategies": {"pyspark", "tensorflowonspark"},
+    "operations": {"tensorflow", "keras", "tensorflowonspark"},
+}
+"""A room to the libraries that none of its modules imports."""
 
 
-def imports(file: Path) -> set[str]:
-    """The modules that `file` imports anywhere, also inside functions."""
-    found = set()
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
+def modules() -> dict[str, Path]:
+    """Every module of ours by its name."""
+    found = {}
+    for package in PACKAGES:
+        for file in (ROOT / package).rglob("*.py"):
+            name = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+            found[name.removesuffix(".__init__")] = file
     return found
 
 
-def importers(folder: str, *packages: str) -> list[str]:
-    files = (ROOT / folder).rglob("*.py")
-    return sorted(
-        str(file.relative_to(ROOT)) for file in files if {name.split(".")[0] for name in imports(file)} & set(packages)
-    )
+def room(module: str) -> str:
+    """The room of one of our modules; "" for the package sparksplit itself."""
+    parts = module.split(".")
+    return parts[0] if parts[0] == "hdfs_io" else ".".join(parts[1:2])
 
 
-def test_one_file_imports_tensorflowonspark():
-    found = [file for folder in FOLDERS for file in importers(folder, "tensorflowonspark")]
-    assert found == ["training/cluster/tensorflowonspark.py"]
-
-
-@pytest.mark.parametrize(
-    ("folder", "forbidden"),
-    [
-        ("hdfs_io", ("tensorflow", "keras", "training", "jobs", "models")),
-        ("models", ("pyspark", "tensorflowonspark", "hdfs_io", "training", "jobs", "sparksplit")),
-        ("sparksplit", ("tensorflow", "keras", "training", "hdfs_io", "models")),
-        ("training", ("jobs", "inference")),
-        ("inference", ("jobs", "tensorflowonspark")),
-        ("operations", ("jobs", "tensorflow", "keras", "tensorflowonspark")),
-    ],
-)
-def test_folders_import_downwards_only(folder, forbidden):
-    assert importers(folder, *forbidden) == []
-
-
-def test_the_order_of_rows_is_pure():
-    """Neither Spark nor TensorFlow nor a file: integers in, integers out."""
-    assert imports(ROOT / "training" / "order.py") <= {
-        "__future__",
-        "dataclasses",
-        "numpy",
-        "numpy.typing",
-        "hdfs_io.row_ids",
+def imports(file: Path) -> Iterator[str]:
+    """What `file` imports anywhere, also inside functions: modules, and names within them as MODULE.NAME."""
+    tree = ast.parse(file.read_text())
+    for_types = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for part in node.body
+        for inner in ast.walk(part)
     }
+    for node in ast.walk(tree):
+        if node in for_types:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def graph() -> dict[str, set[str]]:
+    """Each of our modules to those of ours that it imports."""
+    known = modules()
+
+    def own(name: str) -> str | None:
+        return name if name in known else name.rpartition(".")[0] if name.rpartition(".")[0] in known else None
+
+    return {module: {found for name in imports(file) if (found := own(name))} for module, file in known.items()}
+
+
+def test_rooms_import_what_the_list_allows_and_nothing_else() -> None:
+    found: dict[str, set[str]] = {name: set() for name in MAY_IMPORT}
+    for module, others in graph().items():
+        if room(module):
+            found[room(module)] |= {room(other) for other in others} - {room(module), ""}
+    assert found == MAY_IMPORT
+
+
+def test_there_are_no_circles() -> None:
+    TopologicalSorter(MAY_IMPORT).prepare()
+    # A package and the modules within it are one here: importing a module imports its package first.
+    TopologicalSorter({module: others - {module} for module, others in graph().items()}).prepare()
+
+
+def test_one_file_imports_tensorflowonspark() -> None:
+    users = {str(file.relative_to(ROOT)) for file in modules().values() if "tensorflowonspark" in libraries(file)}
+    assert users == {"sparksplit/cluster/tensorflowonspark.py"}
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_libraries_that_a_room_does_without(name: str) -> None:
+    users = {module for module, file in modules().items() if room(module) == name and libraries(file) & WITHOUT[name]}
+    assert users == set()
+
+
+def libraries(file: Path) -> set[str]:
+    return {name.partition(".")[0] for name in imports(file)}
+
+
+def test_models_know_keras_and_the_data_alone() -> None:
+    for file in (ROOT / "models").glob("*.py"):
+        assert libraries(file) <= {"__future__", "collections", "typing", "keras", "sparksplit"}, file
+        ours = {name for name in imports(file) if name.startswith("sparksplit")}
+        assert ours <= {"sparksplit.model.description.DataDescription"}, file
+
+
+def test_jobs_are_their_command_and_nothing_else() -> None:
+    for file in (ROOT / "jobs").glob("*.py"):
+        assert set(imports(file)) == {"sys", f"sparksplit.commands.{file.stem}.main"}
+
+
+def test_the_order_of_rows_is_pure() -> None:
+    """Neither Spark nor TensorFlow nor a file: integers in, integers out."""
+    found = {
+        name.rpartition(".")[0] if name.count(".") else name for name in imports(ROOT / "sparksplit/rows/order.py")
+    }
+    assert found <= {"__future__", "dataclasses", "numpy", "numpy.typing", "hdfs_io.row_ids"}

@@ -18,10 +18,21 @@ import socket
 import sys
 from typing import Any
 
-from training.cluster import node_main
-from training.cluster.wire import die_with_parent
+from sparksplit.cluster import node_main
+from sparksplit.cluster.wire import die_with_parent
 
-_LATER = ("build", "export", "handoff.arrival", "handoff.spool", "loop", "report", "transport.ring", "virtual")
+_LATER = (
+    "collectives.ring",
+    "comparison.node",
+    "handoff.arrival",
+    "handoff.spool",
+    "model.build",
+    "model.export",
+    "training.loop",
+    "training.node",
+    "training.report",
+    "training.virtual",
+)
 
 
 def main(path: str) -> None:
@@ -44,7 +55,7 @@ def main(path: str) -> None:
 
 def _import_all() -> None:
     """All that nodes import; nothing of it may start TensorFlow's runtime, which does not survive a fork."""
-    for name in ("tensorboard.summary", "comparison.node", "training.node", *(f"training.{name}" for name in _LATER)):
+    for name in ("tensorboard.summary", *(f"sparksplit.{name}" for name in _LATER)):
         importlib.import_module(name)
 
 
@@ -64,7 +75,7 @@ def _serve(connection: socket.socket) -> None:
 
 
 def _become(asked: dict[str, Any]) -> None:
-    """Be a node to the end, as training.cluster.node_main is one in an interpreter of its own."""
+    """Be a node to the end, as sparksplit.cluster.node_main is one in an interpreter of its own."""
     output = os.open(asked["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for descriptor in (1, 2):
         os.dup2(output, descriptor)

@@ -14,8 +14,8 @@ from hdfs_io.sources.base import BadRow, Rows, Source, Task, input_facts
 from hdfs_io.sources.csv import CsvSource
 from hdfs_io.sources.idx import IdxSource, idx_facts
 from hdfs_io.sources.text import TextSource
-from sparksplit.config import digest
-from sparksplit.errors import InputError
+from sparksplit.base.config import digest
+from sparksplit.base.errors import InputError
 
 __all__ = ["BadRow", "Rows", "Source", "Task", "open_source", "raw_digest"]
 

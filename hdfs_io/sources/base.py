@@ -17,7 +17,7 @@ from hdfs_io import filesystem
 from hdfs_io.filesystem import FileFacts
 from hdfs_io.manifest import SourceFile
 from hdfs_io.preprocessing import TensorSpec
-from sparksplit.errors import InputError
+from sparksplit.base.errors import InputError
 
 GZIP_MAGIC = b"\x1f\x8b"
 BATCH_BYTES = 4 * 1024 * 1024

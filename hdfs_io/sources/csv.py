@@ -33,7 +33,7 @@ from hdfs_io.sources.base import (
     input_files,
     open_raw,
 )
-from sparksplit.errors import InputError
+from sparksplit.base.errors import InputError
 
 _BOM = b"\xef\xbb\xbf"
 _PROBE_BYTES = 1024 * 1024

@@ -18,7 +18,7 @@ from pyarrow import csv as arrow_csv
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.sources import csv_lines
 from hdfs_io.sources.base import Rows
-from sparksplit.errors import InputError
+from sparksplit.base.errors import InputError
 
 _REASON = 200
 """Characters of what pyarrow says."""

@@ -11,7 +11,7 @@ import functools
 import re
 from typing import Any
 
-from sparksplit.errors import InputError
+from sparksplit.base.errors import InputError
 
 OPEN_QUOTE = "a quoted field does not close on its line"
 INNER_CR = "has a carriage return within the line (lines end in LF or CR LF)"

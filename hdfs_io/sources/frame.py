@@ -20,7 +20,7 @@ from hdfs_io.preprocessing import TOKENS, Description, LabelSpec, TensorSpec
 from hdfs_io.sources import open_source
 from hdfs_io.sources.base import BadRow, Rows, Source, Task
 from hdfs_io.sources.csv import lines_before
-from sparksplit.errors import InputError
+from sparksplit.base.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

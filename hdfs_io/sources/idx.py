@@ -27,7 +27,7 @@ from hdfs_io.sources.base import (
     open_raw,
     read_exactly,
 )
-from sparksplit.errors import InputError
+from sparksplit.base.errors import InputError
 
 _DTYPES = {0x08: "uint8", 0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
 _PREFIXES = {"train": "train", "test": "t10k"}

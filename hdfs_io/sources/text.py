@@ -29,7 +29,7 @@ from hdfs_io.sources.base import (
     input_files,
     open_raw,
 )
-from sparksplit.errors import InputError
+from sparksplit.base.errors import InputError
 
 Tokens = npt.NDArray[Any]
 TEXT_BYTES = 1024 * 1024 * 1024

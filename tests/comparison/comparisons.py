@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from comparison.config import CompareConfig
-from comparison.run import compare
-from sparksplit.command import Options
-from sparksplit.config import parse
+from sparksplit.base.command import Options
+from sparksplit.base.config import parse
+from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.run import compare
 
 WAYS = ["single", "batch", "epoch", "epoch-delayed", {"split": "local", "sync": {"every": 8, "outer": "nesterov"}}]
 SETTINGS = {"batch_size": 64, "optimizer": {"name": "sgd", "learning_rate": 0.1}, "epochs": 2}

@@ -48,7 +48,7 @@ def results(seeds: int = 5) -> dict[str, Any]:
         },
         "config_hash": "5f0c9a7e11d2b384",
         "data": {"path": "prepared/digits", "digest": "9a41c0de77e0b1f2", "rows": dict(ROWS)},
-        "model": "models.mlp:build",
+        "model": "mlp",
         "metric": {
             "name": "accuracy",
             "higher_is_better": True,

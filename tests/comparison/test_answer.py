@@ -2,7 +2,7 @@
 
 import pytest
 
-from comparison.answer import answer
+from sparksplit.comparison.answer import answer
 
 
 def row(way, nodes, seconds, value, sent=0.0, reached=5, diverged=0):

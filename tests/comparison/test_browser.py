@@ -13,7 +13,7 @@ from typing import NoReturn
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from comparison.report import render
+from sparksplit.comparison.report import render
 from tests.comparison.sample import DELAYED, LOCAL, NASTY, results
 
 pytestmark = pytest.mark.chromium

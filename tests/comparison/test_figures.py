@@ -8,10 +8,19 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from comparison.costs import Compute, Network, cost_model, ethernet, fit_compute, fit_network, predicted, work_of
-from comparison.intervals import interval
-from comparison.results import _groups, _judged, _pairs, _row, _target, reached, value_of, verdict
-from comparison.scale import scale
+from sparksplit.comparison.costs import (
+    Compute,
+    Network,
+    cost_model,
+    ethernet,
+    fit_compute,
+    fit_network,
+    predicted,
+    work_of,
+)
+from sparksplit.comparison.intervals import interval
+from sparksplit.comparison.results import _groups, _judged, _pairs, _row, _target, reached, value_of, verdict
+from sparksplit.comparison.scale import scale
 
 
 def test_an_interval_is_students():

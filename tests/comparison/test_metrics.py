@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from comparison.config import CompareConfig
-from comparison.metrics import higher_is_better, resolution
-from comparison.results import metric_of
 from hdfs_io.preprocessing import LabelSpec
-from sparksplit.config import parse
-from sparksplit.errors import ConfigError
+from sparksplit.base.config import parse
+from sparksplit.base.errors import ConfigError
+from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.metrics import higher_is_better, resolution
+from sparksplit.comparison.results import metric_of
 
 LOWER = (
     "loss mse MSE mae mape msle bce hinge squared_hinge categorical_hinge poisson huber kl_divergence "

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from comparison.config import CompareConfig
-from comparison.plan import epochs, label, plan
-from sparksplit.config import load, parse
-from sparksplit.errors import ConfigError
+from sparksplit.base.config import load, parse
+from sparksplit.base.errors import ConfigError
+from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.plan import epochs, label, plan
 
 LOCAL = {"split": "local", "sync": {"every": 8, "outer": "nesterov"}}
 
@@ -81,8 +81,10 @@ def own_way(folder, name, function="vote", split="BatchSplit()", more=""):
     file = folder / name / "vote.py"
     file.parent.mkdir()
     file.write_text(
-        "from training.ways import Way\nfrom training.ways.splits import BatchSplit, EpochSplit, LaneSplit\n"
-        f"from training.ways.syncs import StepSync\n\ndef {function}():\n    return Way({split}, StepSync{more})\n"
+        "from sparksplit.strategies import Way\n"
+        "from sparksplit.strategies.splits import BatchSplit, EpochSplit, LaneSplit\n"
+        f"from sparksplit.strategies.syncs import StepSync\n\n"
+        f"def {function}():\n    return Way({split}, StepSync{more})\n"
     )
     return f"{file}:{function}"
 

@@ -14,11 +14,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from comparison import numbers
-from comparison.report import render
-from comparison.report.charts import learning
-from comparison.report.drawing import marks, shortened
-from operations.archives import project_zip
+from sparksplit.comparison import numbers
+from sparksplit.comparison.report import render
+from sparksplit.comparison.report.charts import learning
+from sparksplit.comparison.report.drawing import marks, shortened
+from sparksplit.operations.archives import project_zip
 from tests.comparison import sample
 
 
@@ -82,7 +82,7 @@ def test_the_page_is_made_from_the_zip_too(tmp_path):
     (tmp_path / "sparksplit.zip").write_bytes(project_zip())
     (tmp_path / "results.json").write_text(json.dumps(sample.results(seeds=1)))
     code = (
-        "import json, pathlib, comparison.report as report\n"
+        "import json, pathlib, sparksplit.comparison.report as report\n"
         "assert 'sparksplit.zip' in report.__file__\n"
         "assert '</html>' in report.render(json.loads(pathlib.Path('results.json').read_text()))\n"
     )

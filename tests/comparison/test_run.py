@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from hdfs_io.publish import Output
-from sparksplit.command import Options
-from sparksplit.errors import ConfigError, NodeFailed, UsageError
+from sparksplit.base.command import Options
+from sparksplit.base.errors import ConfigError, NodeFailed, UsageError
 from tests.comparison.comparisons import SETTINGS, compared
 from tests.forked import nodes_of
 from tests.training.runs import run
@@ -80,7 +80,7 @@ def test_a_finished_comparison_stays_until_the_next_is_complete(digits, tmp_path
         assert comparison._payload(comparison.work[0])["run"] == f"{tmp_path}/.out.next"
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("comparison.run._fill", killed)
+    monkeypatch.setattr("sparksplit.comparison.run._fill", killed)
     for _ in range(2):  # --overwrite begins anew, whatever was begun
         with pytest.raises(KeyboardInterrupt):
             compared(digits, tmp_path / "out", Options(overwrite=True))

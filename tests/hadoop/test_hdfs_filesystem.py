@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from hdfs_io import filesystem, hdfs, hdfs_client
-from sparksplit.errors import InputError, RunError, SparksplitError
+from sparksplit.base.errors import InputError, RunError, SparksplitError
 from tests.hadoop.cluster import HadoopCluster
 from tests.hdfs_io.filesystem_suite import FileSystemSuite
 

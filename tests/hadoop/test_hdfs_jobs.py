@@ -18,13 +18,13 @@ from pyspark.sql.utils import AnalysisException
 
 from hdfs_io import filesystem
 from hdfs_io.prepared import PreparedDataSet
-from jobs.predict import COMMAND as PREDICT
-from jobs.preprocess import COMMAND as PREPROCESS
-from jobs.quickstart import digits
-from jobs.train import COMMAND as TRAIN
+from sparksplit.commands.predict import COMMAND as PREDICT
+from sparksplit.commands.preprocess import COMMAND as PREPROCESS
+from sparksplit.commands.quickstart import digits
+from sparksplit.commands.train import COMMAND as TRAIN
+from tests.commands.texts import sentences
 from tests.forked import Zygote, nodes_of
 from tests.hadoop.cluster import HadoopCluster
-from tests.jobs.texts import sentences
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +34,7 @@ TRAINING = {
     "epochs": 3,
     "batch_size": 50,
     "checkpoint.every": 5,
-    "model.build": "models.mlp:build",
+    "model.build": "mlp",
 }
 
 SLOWLY = TRAINING | {"cache_mb": 0, "transform": f"{Path(__file__).parents[1]}/training/models.py:slowly"}

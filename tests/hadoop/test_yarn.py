@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from hdfs_io import filesystem
-from jobs.predict import COMMAND as PREDICT
-from jobs.preprocess import COMMAND as PREPROCESS
-from jobs.train import COMMAND as TRAIN
-from operations.config import PackageConfig
-from operations.package import package
+from sparksplit.commands.predict import COMMAND as PREDICT
+from sparksplit.commands.preprocess import COMMAND as PREPROCESS
+from sparksplit.commands.train import COMMAND as TRAIN
+from sparksplit.operations.config import PackageConfig
+from sparksplit.operations.package import package
 from tests.hadoop.submit import explain
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -151,7 +151,7 @@ def test_check_finds_a_ready_cluster_and_a_wrong_setting(place, run):
     ("settings", "executors", "said"),
     [
         ({"spark.dynamicAllocation.enabled": "true"}, 2, "spark.dynamicAllocation.enabled: must be false"),
-        # The others: tests/training/cluster/test_requirements.py and tests/operations/check.
+        # The others: tests/cluster/test_requirements.py and tests/operations/check.
         # More than the cluster has: granted in part, and the rest never.
         ({"spark.executor.memory": "6g", "start": "15"}, 3, "nodes: 3 nodes need 3 executors, and Spark has"),
     ],

@@ -15,7 +15,7 @@ from pyarrow import fs
 
 from hdfs_io import filesystem, lease
 from hdfs_io.publish import Output, publish_folder
-from sparksplit.errors import InputError, OutputInUse
+from sparksplit.base.errors import InputError, OutputInUse
 
 NAMES = ("plain", "with space", "käse-写真", "100%25", "a+b&c=d,e;f", "#?[x]{y}*", "a.gz")
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfs_io.config import USED_BY, InputConfig, PreprocessConfig, check_input
-from sparksplit.config import load, parse
-from sparksplit.errors import ConfigError
+from sparksplit.base.config import load, parse
+from sparksplit.base.errors import ConfigError
 
 VALUES: dict[str, Any] = {"path": "x", "label": None, "dtype": "float32", "shape": [2]}
 """Of keys whose default is no value that can be given, or is none that goes with every format."""

@@ -9,7 +9,7 @@ import pytest
 from pyarrow import fs
 
 from hdfs_io import filesystem
-from sparksplit.errors import InputError, RunError
+from sparksplit.base.errors import InputError, RunError
 from tests.disks import small_disk
 from tests.hdfs_io.filesystem_suite import FileSystemSuite
 

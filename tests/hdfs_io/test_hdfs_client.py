@@ -10,7 +10,7 @@ import pytest
 
 from hdfs_io import hdfs
 from hdfs_io.hdfs_client import _Passing, translated
-from sparksplit.errors import InputError, RunError, file_error, using
+from sparksplit.base.errors import InputError, RunError, file_error, using
 from tests.disks import small_disk
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from hdfs_io import filesystem, lease
 from hdfs_io.lease import EXPIRE_SECONDS, WATCH_SECONDS, Holder, Lease
-from sparksplit.errors import OutputInUse
+from sparksplit.base.errors import OutputInUse
 
 ELSEWHERE = Holder("other", "train", "node7", 4711, "another boot", 12345, "2026-01-02 03:04:05 UTC", 5)
 

@@ -16,8 +16,8 @@ from hdfs_io.manifest import SourceFile
 from hdfs_io.prepare import Counts, Plan, _classes, _without_rows, write_sorted
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
 from hdfs_io.sources import BadRow, Rows, Source, Task
-from sparksplit.config import parse
-from sparksplit.errors import InputError, RunError
+from sparksplit.base.config import parse
+from sparksplit.base.errors import InputError, RunError
 from tests.disks import small_disk
 
 LAYOUT = Layout(

@@ -16,7 +16,7 @@ from hdfs_io import row_ids
 from hdfs_io.arrays import from_arrays
 from hdfs_io.lane_files import block_rows, file_name, lanes_per_file
 from hdfs_io.prepared import BlockReader, PreparedDataSet
-from sparksplit.errors import InputError, RunError
+from sparksplit.base.errors import InputError, RunError
 
 
 def arrays(rows: int = 500, seed: int = 0) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

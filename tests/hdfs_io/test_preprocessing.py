@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hdfs_io.lane_files import FileFacts, Layout, fit, merge_split
 from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
 from hdfs_io.statistics import Moments
-from sparksplit.errors import InputError
+from sparksplit.base.errors import InputError
 
 
 @given(st.integers(0, 3), st.sampled_from(["uint8", "int32", "float32"]), st.booleans())

@@ -21,7 +21,7 @@ from hdfs_io.publish import (
     publish_file,
     publish_folder,
 )
-from sparksplit.errors import InputError, OutputInUse, RunError, UsageError
+from sparksplit.base.errors import InputError, OutputInUse, RunError, UsageError
 
 
 def output(path: object, config_hash: str = "a", command: str = "train", **inputs: str) -> Output:

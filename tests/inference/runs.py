@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from training.build import describe
-from training.export import export
-from training.inputs import Inputs
+from sparksplit.model.build import describe
+from sparksplit.model.export import export
+from sparksplit.model.inputs import Inputs
 
 
 def make_run(folder, data, build, tmp_path, *, loss=None, run_id="r"):

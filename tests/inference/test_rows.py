@@ -9,11 +9,11 @@ import pytest
 from hdfs_io.arrays import from_arrays
 from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
 from hdfs_io.publish import CONFIG
-from inference.config import PredictConfig
-from inference.rows import PreparedRows, RawRows
-from inference.trained import TrainedModel
-from sparksplit.config import parse
-from sparksplit.errors import ConfigError, InputError
+from sparksplit.base.config import parse
+from sparksplit.base.errors import ConfigError, InputError
+from sparksplit.inference.config import PredictConfig
+from sparksplit.inference.rows import PreparedRows, RawRows
+from sparksplit.inference.trained import TrainedModel
 from tests.inference.runs import make_complete
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference import scores
-from inference.scores import ClassScores, NumberScores
+from sparksplit.inference import scores
+from sparksplit.inference.scores import ClassScores, NumberScores
 
 
 def _classes(label, probabilities):
@@ -78,8 +78,8 @@ def test_metrics_that_are_no_finite_numbers_are_null(tmp_path):
     """A model whose output overflows is not the driver's traceback."""
     from types import SimpleNamespace
 
-    from inference.run import Result, _metrics
-    from jobs.predict import summary
+    from sparksplit.commands.predict import summary
+    from sparksplit.inference.run import Result, _metrics
 
     score = NumberScores()
     with np.errstate(over="ignore"):

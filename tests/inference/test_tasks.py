@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from hdfs_io import row_ids
 from hdfs_io.arrays import from_arrays
 from hdfs_io.lane_files import LABEL, binary_column
-from inference import scores, tasks
-from inference.rows import tasks_for
-from inference.tasks import Facts, Job, read_prepared, read_raw, run_task, share
-from inference.trained import TrainedModel
-from inference.writer import Columns
-from sparksplit.errors import InputError
+from sparksplit.base.errors import InputError
+from sparksplit.inference import scores, tasks
+from sparksplit.inference.rows import tasks_for
+from sparksplit.inference.tasks import Facts, Job, read_prepared, read_raw, run_task, share
+from sparksplit.inference.trained import TrainedModel
+from sparksplit.inference.writer import Columns
 
 
 def _model(tensors):

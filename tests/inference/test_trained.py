@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorSpec
-from inference.trained import TrainedModel, probabilities
-from sparksplit.errors import InputError
+from sparksplit.base.errors import InputError
+from sparksplit.inference.trained import TrainedModel, probabilities
 from tests.inference.runs import make_complete
 
 FILES = ["preprocessing.json", "run.json", "_SUCCESS", "saved_model/1/saved_model.pb"]

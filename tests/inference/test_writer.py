@@ -4,8 +4,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from hdfs_io.preprocessing import LabelSpec
-from inference import writer
-from inference.writer import Columns, PartFile, Predictions
+from sparksplit.inference import writer
+from sparksplit.inference.writer import Columns, PartFile, Predictions
 
 IDS = np.array([3, -1], np.int64)
 CLASSES = Predictions(np.array([1, 0]), np.array([[0.25, 0.75], [0.5, 0.5]]))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from models import cnn, lstm, mlp
-from models.description import DataDescription
+from sparksplit.model.description import DataDescription
 
 TEN = tuple(map(str, range(10)))
 
@@ -52,7 +52,7 @@ def test_the_cnn_is_lenets(shape):
 
 @pytest.mark.parametrize("shape", [(784,), (2, 28, 28, 1)])
 def test_the_cnn_wants_images(shape):
-    with pytest.raises(ValueError, match=r"models\.cnn needs images"):
+    with pytest.raises(ValueError, match=r"cnn needs images"):
         cnn.build(images(*shape))
 
 
@@ -111,7 +111,7 @@ def test_the_lstm_predicts_a_class_or_a_number_from_tokens_or_numbers(data, para
         (
             sequences(2, 3, 4),
             {},
-            r"models\.lstm needs sequences \[length\(, features\)\], not rows of shape \[2, 3, 4\]",
+            r"lstm needs sequences \[length\(, features\)\], not rows of shape \[2, 3, 4\]",
         ),
         (sequences(7, label=(6,)), {}, r"a label of shape \[6\] has not one value for each of 7 positions"),
         (sequences(7), {"embedding": 5}, "an embedding needs to know how many tokens there are"),

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from operations import archives
-from operations.config import PackageConfig
-from operations.package import command, package
 from sparksplit import __version__
-from sparksplit.errors import UsageError
+from sparksplit.base.errors import UsageError
+from sparksplit.operations import archives
+from sparksplit.operations.config import PackageConfig
+from sparksplit.operations.package import command, package
 
 
 def test_the_zip_has_the_same_bytes_every_time_and_its_version(tmp_path, monkeypatch):
@@ -30,19 +30,21 @@ def test_the_zip_has_the_same_bytes_every_time_and_its_version(tmp_path, monkeyp
         assert archive.comment.decode() == f"sparksplit {__version__}"
         assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
     assert names == sorted(names)
-    assert {"jobs/train.py", "training/cluster/node_main.py", "conf/train-mlp.yaml", "sparksplit/__init__.py"} <= set(
-        names
-    )
+    some = ("cluster/node_main.py", "shipped/conf/train-mlp.yaml", "shipped/models/mlp.py", "__init__.py")
+    assert {f"sparksplit/{name}" for name in some} <= set(names)
+    assert {name.partition("/")[0] for name in names} == {"sparksplit", "hdfs_io"}
 
 
 def test_everything_can_be_imported_from_the_zip_alone(tmp_path):
     file = tmp_path / "sparksplit.zip"
     file.write_bytes(archives.project_zip())
     code = (
-        "import importlib, sparksplit.cli as cli\n"
+        "import importlib, sparksplit.commands.cli as cli\n"
         f"assert cli.__file__.startswith({str(file)!r}), cli.__file__\n"
-        "for name in cli.COMMANDS: importlib.import_module('jobs.' + name)\n"
-        "import training.node, inference.tasks, hdfs_io.prepare\n"
+        "for name in cli.COMMANDS: importlib.import_module('sparksplit.commands.' + name)\n"
+        "import sparksplit.training.node, sparksplit.inference.tasks, hdfs_io.prepare\n"
+        "from sparksplit.model import functions\n"
+        "assert functions.models() == ['cnn', 'lstm', 'mlp'] and callable(functions.load_builder('mlp', None))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(file)}
     subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, check=True, timeout=120)

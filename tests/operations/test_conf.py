@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from operations.check.judge import setting_findings
-from sparksplit.config import shipped
-from sparksplit.session import _read_defaults
+from sparksplit.base.session import _read_defaults
+from sparksplit.base.shipped import shipped
+from sparksplit.operations.check.judge import setting_findings
 
 GPU_KEYS = ("executor.resource.gpu.amount", "task.resource.gpu.amount", "executor.resource.gpu.discoveryScript")
 
@@ -17,7 +17,7 @@ GPU_KEYS = ("executor.resource.gpu.amount", "task.resource.gpu.amount", "executo
 def discover(folder):
     # With its own PATH: this machine may have a GPU, or none.
     return subprocess.run(
-        ["/bin/sh", shipped("gpu-discovery.sh")],
+        ["/bin/sh", shipped("conf/gpu-discovery.sh")],
         env={"PATH": f"{folder}:/usr/bin:/bin"} if folder else {"PATH": "/nowhere"},
         capture_output=True,
         text=True,
@@ -37,8 +37,8 @@ def nvidia_smi(folder, lines):
 def test_the_shipped_settings_have_no_findings(tmp_path):
     from pathlib import Path
 
-    text = Path(shipped("spark-defaults.conf")).read_text()
-    settings = {"spark.master": "yarn", **_read_defaults(Path(shipped("spark-defaults.conf")))}
+    text = Path(shipped("conf/spark-defaults.conf")).read_text()
+    settings = {"spark.master": "yarn", **_read_defaults(Path(shipped("conf/spark-defaults.conf")))}
     assert setting_findings(settings, nodes=2) == []
     # And with the lines for GPUs put in.
     for key in GPU_KEYS:

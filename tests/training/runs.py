@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from sparksplit.command import Options
-from sparksplit.config import parse
-from training import checkpoints
-from training.config import TrainConfig
-from training.run import train
+from sparksplit.base.command import Options
+from sparksplit.base.config import parse
+from sparksplit.training import checkpoints
+from sparksplit.training.config import TrainConfig
+from sparksplit.training.run import train
 
 MODELS = str(Path(__file__).with_name("models.py"))
 MOMENTUM = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9}

@@ -8,7 +8,7 @@ import numpy as np
 
 from hdfs_io.prepared import Block
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
-from training.transport import Transport
+from sparksplit.collectives import Transport
 
 
 class Together(Transport):

@@ -3,9 +3,9 @@
 import numpy as np
 
 from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorSpec
-from training.chunks import Chunk
-from training.inputs import Inputs
-from training.ledger import Entry
+from sparksplit.model.inputs import Inputs
+from sparksplit.rows.chunks import Chunk
+from sparksplit.rows.ledger import Entry
 
 FEATURES = 4
 

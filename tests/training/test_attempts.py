@@ -5,9 +5,9 @@ from dataclasses import asdict
 import pytest
 
 from hdfs_io import filesystem
-from training import attempts
-from training.attempts import Attempts
-from training.checkpoints import Progress
+from sparksplit.training import attempts
+from sparksplit.training.attempts import Attempts
+from sparksplit.training.checkpoints import Progress
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from hdfs_io import filesystem
-from sparksplit.errors import InputError, RunError
+from sparksplit.base.errors import InputError, RunError
+from sparksplit.training import checkpoints
+from sparksplit.training.checkpoints import Damaged, Progress
 from tests.nodes import in_threads
-from training import checkpoints
-from training.checkpoints import Damaged, Progress
 
 STATE = {"v0000": np.arange(6, dtype=np.float32).reshape(2, 3), "v0001": np.array(3, np.int64)}
 

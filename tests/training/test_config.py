@@ -1,16 +1,16 @@
 import pytest
 
-from sparksplit.config import load, parse
-from sparksplit.errors import ConfigError
-from training.config import NOT_IN_HASH, TrainConfig
-from training.ways import WAYS
+from sparksplit.base.config import load, parse
+from sparksplit.base.errors import ConfigError
+from sparksplit.strategies import WAYS
+from sparksplit.training.config import NOT_IN_HASH, TrainConfig
 
 LEAST = {"data": "d", "output": "o"}
 
 
 def test_the_defaults_are_one_node_and_an_mlp():
     config = parse(TrainConfig, LEAST)
-    assert (config.split, config.nodes, config.model.build) == ("single", 1, "models.mlp:build")
+    assert (config.split, config.nodes, config.model.build) == ("single", 1, "mlp")
     assert config.checkpoint.every == "epoch"
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from hdfs_io import filesystem
 from hdfs_io.publish import Output
-from sparksplit.errors import InputError, NodeFailed, RunError
-from training import run
-from training.run import _going_on, _Run
+from sparksplit.base.errors import InputError, NodeFailed, RunError
+from sparksplit.training import run
+from sparksplit.training.run import _going_on, _Run
 
 
 @pytest.mark.parametrize("error", [InputError("the model's"), RunError("a node's"), KeyboardInterrupt()])

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sparksplit.errors import RunError
+from sparksplit.base.errors import RunError
+from sparksplit.collectives import Alone
+from sparksplit.rows.feed import Feed
+from sparksplit.training import loop as loops
+from sparksplit.training import report
+from sparksplit.training.checkpoints import Progress
+from sparksplit.training.loop import Hooks, Loop
 from tests.nodes import in_threads
 from tests.training.stand_ins import Counting, Member, Rows, Together
-from training import loop as loops
-from training import report
-from training.checkpoints import Progress
-from training.feed import Feed
-from training.loop import Hooks, Loop
-from training.transport import Alone
 
 LANES = (9, 3, 0, 12, 7, 6)
 BATCH = 5
@@ -71,7 +71,10 @@ def test_it_needs_no_tensorflow():
     """In a fresh interpreter, since other tests of this one import it."""
     import subprocess
 
-    code = "import sys, training.loop, training.worker; print('tensorflow' in sys.modules, 'pyspark' in sys.modules)"
+    code = (
+        "import sys, sparksplit.training.loop, sparksplit.training.worker;"
+        "print('tensorflow' in sys.modules, 'pyspark' in sys.modules)"
+    )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["False", "False"]
 

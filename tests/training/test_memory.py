@@ -10,10 +10,10 @@ import psutil
 import pytest
 
 from hdfs_io.arrays import from_arrays
-from sparksplit.command import Options
-from sparksplit.config import parse
-from training.config import TrainConfig
-from training.run import train
+from sparksplit.base.command import Options
+from sparksplit.base.config import parse
+from sparksplit.training.config import TrainConfig
+from sparksplit.training.run import train
 
 SIDE = 256
 ROW = SIDE * SIDE
@@ -32,7 +32,7 @@ class Watcher(threading.Thread):
         while not self._over.wait(0.1):
             for process in psutil.Process().children(recursive=True):
                 try:
-                    if "training.cluster.node_main" in process.cmdline():
+                    if "sparksplit.cluster.node_main" in process.cmdline():
                         self.largest = max(self.largest, _anonymous(process.pid))
                 except (psutil.Error, OSError):
                     continue

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sparksplit import __version__
-from training import report
+from sparksplit.training import report
 
 HISTORY = [
     {"epoch": 1, "train": {"loss": 2.0, "accuracy": 0.5}, "validation": {"loss": 2.5, "accuracy": 0.25}},

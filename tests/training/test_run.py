@@ -15,13 +15,13 @@ import psutil
 import pytest
 
 from hdfs_io.arrays import from_arrays
-from sparksplit.command import Options
-from sparksplit.errors import NodeFailed, RunError, UsageError
+from sparksplit.base.command import Options
+from sparksplit.base.errors import NodeFailed, RunError, UsageError
+from sparksplit.training import attempts, checkpoints
+from sparksplit.training.attempts import Attempts
 from tests.forked import nodes_of
 from tests.nodes import pid_of
 from tests.training.runs import MODELS, MOMENTUM, largest_difference, run, weights, without_end
-from training import attempts, checkpoints
-from training.attempts import Attempts
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,16 @@ def test_stopped_by_sigterm_after_the_second_of_four_epochs_and_resumed(forked, 
         "transform": f"{MODELS}:slowly", "model": {"build": f"{MODELS}:with_state"},
     }  # fmt: skip
     config.write_text(json.dumps(values))
-    command = [sys.executable, "-m", "sparksplit.cli", "train", "--config", str(config), "--set", f"output={output}"]
+    command = [
+        sys.executable,
+        "-m",
+        "sparksplit.commands.cli",
+        "train",
+        "--config",
+        str(config),
+        "--set",
+        f"output={output}",
+    ]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     family = []
     deadline = time.monotonic() + 240

@@ -17,13 +17,13 @@ import pytest
 from hdfs_io.arrays import from_arrays
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.sources.frame import identified
-from sparksplit.command import Options
-from sparksplit.config import parse
-from sparksplit.errors import ConfigError, RunError, UsageError
+from sparksplit.base.command import Options
+from sparksplit.base.config import parse
+from sparksplit.base.errors import ConfigError, RunError, UsageError
+from sparksplit.training.config import TrainConfig
+from sparksplit.training.run import train
 from tests.forked import nodes_of
 from tests.nodes import pid_of
-from training.config import TrainConfig
-from training.run import train
 
 MOMENTUM = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9}
 
@@ -143,7 +143,7 @@ def test_ctrl_c_while_rows_are_fed_ends_the_run_and_the_spark_job(digits, tmp_pa
     """In a process of its own, as users press it."""
     mark = tmp_path / "fed"
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.training.handoff.driver", str(digits), str(tmp_path / "run"), order, str(mark)],
+        [sys.executable, "-m", "tests.handoff.driver", str(digits), str(tmp_path / "run"), order, str(mark)],
         cwd=Path(__file__).parents[2],
         stderr=subprocess.PIPE,
         text=True,

@@ -9,15 +9,15 @@ import tensorflow as tf
 
 from hdfs_io.arrays import from_arrays
 from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorSpec
-from sparksplit.command import Options
-from sparksplit.config import parse
-from sparksplit.errors import ConfigError
-from training import build
-from training.config import TrainConfig
-from training.inputs import Inputs
-from training.run import train
+from sparksplit.base.command import Options
+from sparksplit.base.config import parse
+from sparksplit.base.errors import ConfigError
+from sparksplit.model import build
+from sparksplit.model.inputs import Inputs
+from sparksplit.training.config import TrainConfig
+from sparksplit.training.run import train
 
-LSTM = {"build": "models.lstm:build", "params": {"units": [8]}}
+LSTM = {"build": "lstm", "params": {"units": [8]}}
 
 
 def parts(kind="characters"):

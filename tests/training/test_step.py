@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 
 from hdfs_io.preprocessing import Description, FittedPreprocessing, TensorPreprocessing, TensorSpec
+from sparksplit.collectives import Alone
+from sparksplit.collectives.ring import Ring
+from sparksplit.model.inputs import Inputs
+from sparksplit.strategies.syncs import StepSync
+from sparksplit.training.config import SyncConfig
+from sparksplit.training.step import Step
 from tests.nodes import in_threads
 from tests.training.steps import FEATURES, chunk_of, inputs_of, rows, squared_error
-from training.config import SyncConfig
-from training.inputs import Inputs
-from training.step import Step
-from training.transport import Alone
-from training.transport.ring import Ring
-from training.ways.syncs import StepSync
 
 
 def linear(extra=()):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from training.watch import Watch
+from sparksplit.training.watch import Watch
 
 
 def record(epoch, **more):

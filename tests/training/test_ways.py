@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from hdfs_io.arrays import from_arrays
-from sparksplit.command import Options
-from sparksplit.errors import RunError, UsageError
+from sparksplit.base.command import Options
+from sparksplit.base.errors import RunError, UsageError
+from sparksplit.rows.feed import Feed, LanesOf
 from tests.forked import nodes_of
 from tests.training.runs import MODELS, MOMENTUM, run, weights, without_end
-from training.feed import Feed, LanesOf
 
 OWN = str(Path(__file__).with_name("ways_of_ones_own.py"))
 ROWS, BATCH, RATE, EPOCHS = 103, 16, 0.05, 5
@@ -198,7 +198,7 @@ def test_a_way_of_ones_own_is_one_small_class(forked, data, tmp_path, nodes):
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        (f"{OWN}:nothing", "nothing returned NoneType, not a training.ways.Way"),
+        (f"{OWN}:nothing", "nothing returned NoneType, not a sparksplit.strategies.Way"),
         (f"{OWN}:forgetful", "split: its split does not fit the data: ValueError: not every_row, so each lane must be"),
         (f"{OWN}:majority_vot", "has no function 'majority_vot'; did you mean 'majority_vote'?"),
         ("bacth", "must be one of single, batch, epoch, epoch-delayed, local, or a function that returns a way"),

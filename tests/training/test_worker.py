@@ -6,18 +6,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from sparksplit.config import parse
-from sparksplit.errors import ConfigError, RunError
+from sparksplit.base.config import parse
+from sparksplit.base.errors import ConfigError, RunError
+from sparksplit.collectives import Alone
+from sparksplit.rows.ledger import Entry, Ledger
+from sparksplit.strategies import WAYS, Way
+from sparksplit.strategies.splits import BatchSplit
+from sparksplit.training import checkpoints
+from sparksplit.training.checkpoints import Checkpoint, Progress
+from sparksplit.training.config import TrainConfig
+from sparksplit.training.worker import Worker
 from tests.nodes import in_threads
 from tests.training.stand_ins import Counting, Member, Rows, Together
-from training import checkpoints
-from training.checkpoints import Checkpoint, Progress
-from training.config import TrainConfig
-from training.ledger import Entry, Ledger
-from training.transport import Alone
-from training.ways import WAYS, Way
-from training.ways.splits import BatchSplit
-from training.worker import Worker
 
 LANES = (9, 3, 0, 12, 7, 6)
 ROWS, BATCH, EPOCHS = sum(LANES), 6, 4

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from hdfs_io.config import InputConfig
 from hdfs_io.sources import BadRow, Rows, Source, csv, csv_columns, open_source
-from sparksplit.config import parse
-from sparksplit.errors import ConfigError, InputError
+from sparksplit.base.config import parse
+from sparksplit.base.errors import ConfigError, InputError
 
 
 def source(path: Path, **keys: Any) -> Source:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from hdfs_io.config import InputConfig
 from hdfs_io.sources import Rows, Source, csv, csv_lines, open_source
-from sparksplit.config import parse
-from sparksplit.errors import InputError
+from sparksplit.base.config import parse
+from sparksplit.base.errors import InputError
 
 OPEN = "a quoted field does not close on its line"
 CR = "has a carriage return within the line (lines end in LF or CR LF)"

@@ -11,8 +11,8 @@ import pytest
 
 from hdfs_io.config import InputConfig
 from hdfs_io.sources import BadRow, Rows, Source, Task, idx, open_source
-from sparksplit.config import parse
-from sparksplit.errors import ConfigError, InputError
+from sparksplit.base.config import parse
+from sparksplit.base.errors import ConfigError, InputError
 from tests.hdfs_io.idx_files import CODES, digits, write_folder
 from tests.hdfs_io.idx_files import idx as idx_bytes
 

@@ -12,8 +12,8 @@ import pytest
 from hdfs_io.config import InputConfig
 from hdfs_io.sources import raw_digest
 from hdfs_io.sources.base import input_files
-from sparksplit.config import parse
-from sparksplit.errors import InputError
+from sparksplit.base.config import parse
+from sparksplit.base.errors import InputError
 from tests.hdfs_io.idx_files import digits, write_folder
 
 HOUR = 3_600_000_000_000

@@ -23,8 +23,8 @@ from hdfs_io.preprocessing import (
 )
 from hdfs_io.sources import Rows, open_source, text
 from hdfs_io.sources.text import TextSource
-from sparksplit.config import parse
-from sparksplit.errors import ConfigError, InputError
+from sparksplit.base.config import parse
+from sparksplit.base.errors import ConfigError, InputError
 
 
 def config(path: Path, **keys: Any) -> InputConfig:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from operations.check.facts import Facts
-from operations.check.judge import fact_findings, setting_findings
+from sparksplit.operations.check.facts import Facts
+from sparksplit.operations.check.judge import fact_findings, setting_findings
 
 GOOD = {
     "spark.master": "yarn",

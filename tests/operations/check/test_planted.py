@@ -25,7 +25,7 @@ def found(tmp_path):
         text = "".join(f"{key} {value}\n" for key, value in settings.items())
         (tmp_path / "conf" / "spark-defaults.conf").write_text(text)
         done = subprocess.run(
-            [sys.executable, "-m", "sparksplit.cli", "check", *arguments],
+            [sys.executable, "-m", "sparksplit.commands.cli", "check", *arguments],
             cwd=Path(__file__).parents[3],
             env={**os.environ, "SPARK_CONF_DIR": str(tmp_path / "conf"), "COLUMNS": "250"},
             capture_output=True,

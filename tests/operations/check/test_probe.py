@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from operations.check import probe
+from sparksplit.operations.check import probe
 
 
 def test_own_facts():

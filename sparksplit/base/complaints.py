@@ -1,0 +1,148 @@
+"""What pydantic finds wrong with a configuration, as one complaint in the words of the person who wrote it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+import pydantic
+
+if TYPE_CHECKING:
+    from sparksplit.base.config import Config
+
+_TYPES = {
+    "int": "a whole number",
+    "float": "a number",
+    "string": "text",
+    "bool": "true or false",
+    "list": "a list",
+    "dict": "a mapping of keys to values",
+    "model": "a mapping of keys to values",
+    "none": "null",
+}
+"""What was wanted, by the first word of pydantic's error type: int_type, int_from_float, string_type, ..."""
+
+_MESSAGES = {
+    "greater_than": "must be above {gt} (is {value})",
+    "greater_than_equal": "must be at least {ge} (is {value})",
+    "less_than": "must be below {lt} (is {value})",
+    "less_than_equal": "must be at most {le} (is {value})",
+    "finite_number": "must be a finite number (is {value})",
+    "missing": "is required",
+    "invalid_key": "unknown key",
+    "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length} characters (is {value})",
+    "too_short": "must have at least {min_length} entries",
+    "value_error": "{error}",
+}
+
+
+def first_complaint(
+    model: type[Config], values: Any, error: pydantic.ValidationError, order: Sequence[tuple[str, ...]]
+) -> tuple[tuple[str, ...], str]:
+    """(key, message) of the complaint that stands first in `order`, the keys as they were written down.
+
+    Each member of a union complains about a value that fits none of them. What came furthest into the value is what
+    the person meant; where none got inside, all the types that would do are named.
+    """
+    found: dict[tuple[str, ...], list[Any]] = {}
+    for problem in error.errors():
+        absent = problem["type"] == "missing"
+        found.setdefault(_written(problem["loc"], values, absent), []).append(problem)
+    deepest = [key for key in found if not any(other[: len(key)] == key for other in found if len(other) > len(key))]
+    position = {key: number for number, key in enumerate(order)}
+    key = min(deepest, key=lambda key: position.get(key, len(order)))
+    return key, _message(model, key, found[key])
+
+
+def missing_keys(model: type[Config], values: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The required keys of `model` that `values` lacks, in the order of declaration, those of sections too."""
+    found: list[tuple[str, ...]] = []
+    for name, field in model.model_fields.items():
+        absent = field.is_required() and name not in values
+        given = {} if absent else values.get(name)
+        section = next((kind for kind in _section_types(field.annotation) if kind is field.annotation), None)
+        inner = missing_keys(section, given) if section and isinstance(given, dict) else []
+        found += [(name, *key) for key in inner] or ([(name,)] if absent else [])
+    return found
+
+
+def all_required(missing: Sequence[tuple[str, ...]]) -> str:
+    """The complaint about keys that nobody gives."""
+    names = ", ".join(".".join(key) for key in missing)
+    return f"{names}: {'is' if len(missing) == 1 else 'are'} required"
+
+
+def _message(model: type[Config], key: tuple[str, ...], problems: Sequence[Any]) -> str:
+    wanted = []
+    for problem in problems:
+        kind, _, rest = problem["type"].partition("_")
+        if problem["type"] == "literal_error":
+            expected = problem["ctx"]["expected"]
+            wanted.append(f"one of {expected}" if " or " in expected else expected)
+            continue
+        if kind in _TYPES and rest in ("type", "parsing", "from_float", "attributes_type"):
+            wanted.append(_TYPES[kind])
+            continue
+        if problem["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(key[-1], _known(model, key[:-1]), n=1)
+            return "unknown key" + (f"; did you mean {near[0]!r}?" if near else "")
+        # A bound is a float where its field is: people wrote 0, not 0.0.
+        context = {
+            name: int(bound) if isinstance(bound, float) and bound.is_integer() else bound
+            for name, bound in problem.get("ctx", {}).items()
+        }
+        context["value"] = _show(problem["input"])
+        template = _MESSAGES.get(problem["type"], "{message} (is {value})")
+        return template.format(**context, message=problem["msg"])
+    return f"must be {' or '.join(dict.fromkeys(wanted))} (is {_show(problems[0]['input'])})"
+
+
+def _written(location: Sequence[str | int], values: Any, absent: bool) -> tuple[str, ...]:
+    """`location` without the names that pydantic adds for members of a union.
+
+    absent: whether the last part names a key that is not there
+    """
+    key: list[str] = []
+    for position, part in enumerate(location):
+        if isinstance(values, dict):
+            if part in values:
+                values = values[part]
+            elif absent and position == len(location) - 1:
+                values = None
+            else:
+                continue
+        elif isinstance(values, list):
+            if not isinstance(part, int) or part >= len(values):
+                continue
+            values = values[part]
+        else:
+            break
+        key.append(str(part))
+    return tuple(key)
+
+
+def _known(model: type[Config], key: Sequence[str]) -> list[str]:
+    """The keys that are known in the section `key`."""
+    models: list[type[pydantic.BaseModel]] = [model]
+    for part in key:
+        if part.isdecimal():
+            continue  # an entry of a list, whose type is its list's
+        fields = [model.model_fields[part].annotation for model in models if part in model.model_fields]
+        models = [inner for annotation in fields for inner in _section_types(annotation)]
+    return [name for model in models for name in model.model_fields]
+
+
+def _section_types(annotation: Any) -> Iterator[type[pydantic.BaseModel]]:
+    """The configuration classes in a type, at any depth: of `list[Way | str]`, Way."""
+    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _section_types(inner)
+
+
+def _show(value: Any) -> str:
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,311 @@
+"""Typed configuration from one YAML file and `--set key=value`, with errors that name file, line and key.
+
+PyYAML's node marks give the lines, pydantic the types and ranges; no single library gives both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+import pydantic
+import yaml
+
+from sparksplit.base.complaints import all_required, first_complaint, missing_keys
+from sparksplit.base.errors import ConfigError
+
+Key = tuple[str, ...]
+"""The path of a key; an entry of a list is named by its position."""
+
+
+class Source:
+    """Where each key of a configuration, or of its section `prefix`, came from: a line of the file, or a --set."""
+
+    def __init__(self, file: str | None, prefix: Key = ()) -> None:
+        self.file, self.prefix = file, prefix
+        self.places: dict[Key, str] = {}
+
+    def place(self, key: Key) -> str:
+        """The place of `key`, or of its nearest ancestor that was written down; '' for pure defaults."""
+        for length in range(len(key), -1, -1):
+            if key[:length] in self.places:
+                return self.places[key[:length]]
+        return self.file or ""
+
+    def section(self, prefix: Key) -> Source:
+        """The same for the section `prefix` of this one: its keys are relative to it."""
+        part = Source(self.file, self.prefix + prefix)
+        part.places = {key[len(prefix) :]: place for key, place in self.places.items() if key[: len(prefix)] == prefix}
+        part.places[()] = self.place(prefix)
+        return part
+
+    def error(self, key: Key, message: str) -> ConfigError:
+        """A ConfigError about `key`."""
+        parts = (self.place(key), ".".join(self.prefix + key), message)
+        return ConfigError(" ".join(": ".join(part for part in parts if part).split()))
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-able form, for a process that checks the configuration further."""
+        places = [[list(key), place] for key, place in self.places.items()]
+        return {"file": self.file, "prefix": list(self.prefix), "places": places}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Source:
+        """The inverse of `to_json`."""
+        source = cls(values["file"], tuple(values["prefix"]))
+        source.places = {tuple(key): place for key, place in values["places"]}
+        return source
+
+    def __eq__(self, other: object) -> bool:
+        # Equal values make equal configurations, wherever they came from; pydantic compares private attributes too.
+        return isinstance(other, Source)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Config(pydantic.BaseModel):
+    """Base of every configuration class: unknown keys are errors, each field is documented by its docstring.
+
+    Types are meant as they are written: neither `true` nor "2" is a whole number.
+    """
+
+    model_config = pydantic.ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        protected_namespaces=(),
+    )
+
+    _source: Source = pydantic.PrivateAttr(default_factory=lambda: Source(None))
+
+    @property
+    def source(self) -> Source:
+        """Where the keys came from; `parse` takes it again in another process."""
+        return self._source
+
+    @property
+    def own_file(self) -> dict[str, str]:
+        """The file that it was read from, by the argument that names it; empty without one."""
+        return {} if self._source.file is None else {"--config": self._source.file}
+
+    def error(self, key: str, message: str) -> ConfigError:
+        """A ConfigError about the dotted `key`, with the file and the line where it was set."""
+        return self._source.error(tuple(key.split(".")), message)
+
+
+ConfigT = TypeVar("ConfigT", bound=Config)
+
+
+def load(model: type[ConfigT], file: str | None, overrides: Sequence[str] = ()) -> ConfigT:
+    """Read `file` (YAML), apply the `key.path=value` overrides in order, and check the result against `model`.
+
+    Raises ConfigError for an unreadable file, a syntax error, an unknown key (naming the nearest known one), a
+    wrong type or a value out of range: the first in the file's order; for required keys that nobody gives, all of them.
+    """
+    source = Source(file)
+    values: dict[str, Any] = {}
+    if file is not None:
+        values = _read(file, source)
+    for override in overrides:
+        _override(values, override, source)
+    return parse(model, values, source)
+
+
+def parse(model: type[ConfigT], values: dict[str, Any], source: Source | None = None) -> ConfigT:
+    """Check plain `values` against `model`; as `load`, for values that are already in memory."""
+    source = source or Source(None)
+    try:
+        config = model.model_validate(values)
+    except pydantic.ValidationError as error:
+        key, message = first_complaint(model, values, error, list(source.places))
+        missing = missing_keys(model, values)
+        if any(name[: len(key)] == key for name in missing):
+            raise source.error((), all_required(missing)) from None
+        raise source.error(key, message) from None
+    for section, prefix in _sections(config, ()):
+        section._source = source.section(prefix) if prefix else source
+    return config
+
+
+def digest(values: Any) -> str:
+    """A hash of JSON-able `values` that does not depend on key order: 16 hexadecimal digits of SHA-256."""
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def describe(model: type[Config], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
+    """(dotted key, type, default, explanation) of every key of `model`, in the order of declaration."""
+    for name, field in model.model_fields.items():
+        key = prefix + name
+        candidates = (field.annotation, *get_args(field.annotation))
+        inner = [item for item in candidates if isinstance(item, type) and issubclass(item, Config)]
+        text = " ".join((field.description or "").split())
+        value = field.get_default(call_default_factory=True)
+        if inner and (field.is_required() or value is None or isinstance(value, Config)):
+            if text:
+                yield key, _type_name(field.annotation), "", text
+            yield from describe(inner[0], key + ".")
+            continue
+        yield key, _type_name(field.annotation), "required" if field.is_required() else json.dumps(value), text
+        for part, kind, default, explanation in describe(inner[0], key + ".") if inner else ():
+            # Another form of the same key: whoever does not use it need not give its parts.
+            yield part, kind, default.replace("required", ""), explanation
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 as PyYAML reads it, less two surprises: 1e-3 is a number, and a date is text."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012  # the parent's, and copied as PyYAML itself does
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$"),
+    list("-+.0123456789"),
+)
+
+
+def _read(file: str, source: Source) -> dict[str, Any]:
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}: is not UTF-8 text (byte {error.start})") from None
+    try:
+        root, values = _parse_yaml(text)
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise ConfigError(f"{file}{line}: not valid YAML: {error.problem}") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise ConfigError(f"{file}: not valid YAML: nested too deeply") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ConfigError(f"{file}:1: must be a mapping of keys to values")
+    _places(root, (), lambda node: f"{file}:{node.start_mark.line + 1}", source)
+    return values
+
+
+def _parse_yaml(text: str) -> tuple[yaml.Node | None, Any]:
+    """(the nodes, which know their lines; the values)"""
+    loader = _Loader(text)
+    try:
+        root = loader.get_single_node()
+        _refuse_cycles(root, ())
+        # Constructing merges `<<` into the nodes themselves, which the lines are read from: compose anew for it.
+        return root, yaml.load(text, Loader=_Loader)  # a SafeLoader
+    finally:
+        loader.dispose()
+
+
+def _refuse_cycles(node: yaml.Node | None, above: tuple[yaml.Node, ...]) -> None:
+    if not isinstance(node, yaml.CollectionNode):
+        return
+    if any(node is other for other in above):
+        raise yaml.MarkedYAMLError(problem="an alias inside its own anchor", problem_mark=node.start_mark)
+    for child in node.value:
+        for part in child if isinstance(child, tuple) else (child,):
+            _refuse_cycles(part, (*above, node))
+
+
+def _places(node: yaml.Node | None, key: Key, place_of: Callable[[yaml.Node], str], source: Source) -> None:
+    children: Iterable[tuple[str, yaml.Node, yaml.Node]] = ()
+    if isinstance(node, yaml.MappingNode):
+        children = ((str(name.value), name, value) for name, value in node.value)
+    elif isinstance(node, yaml.SequenceNode):
+        children = ((str(index), value, value) for index, value in enumerate(node.value))
+    seen: set[str] = set()
+    for name, mark, value in children:
+        place = place_of(mark)
+        if name in seen:
+            raise ConfigError(f"{place}: {'.'.join((*key, name))}: is given twice")
+        seen.add(name)
+        source.places[(*key, name)] = place
+        _places(value, (*key, name), place_of, source)
+
+
+def _override(values: dict[str, Any], override: str, source: Source) -> None:
+    dotted, equals, text = override.partition("=")
+    place = f"--set {override}"
+    key = tuple(dotted.split("."))
+    if not equals or not all(key):
+        raise ConfigError(f"{place}: must have the form key.path=value")
+    try:
+        # One mark by itself is meant as it is: a delimiter, which YAML takes for the beginning of something.
+        is_mark = len(text) == 1 and not text.isalnum() and text != "~"
+        root, value = (None, text) if is_mark else _parse_yaml(text)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        raise ConfigError(f"{place}: the value is not valid YAML") from None
+    _places(root, key, lambda node: place, Source(None))  # refuses what is given twice
+    target: Any = values
+    for depth, part in enumerate(key):
+        position: Any = part
+        if isinstance(target, list):
+            if not part.isdecimal() or int(part) >= len(target):
+                raise ConfigError(f"{place}: {'.'.join(key[:depth])}: has no entry {part}")
+            position = int(part)
+        if depth == len(key) - 1:
+            target[position] = value
+            break
+        inner = target[position] if isinstance(target, list) else target.get(part)
+        # A scalar gives way to a mapping: `--set nodes.virtual=8` over `nodes: 2`.
+        if not isinstance(inner, dict | list):
+            inner = target[position] = {}
+            source.places[key[: depth + 1]] = place
+        target = inner
+    for known in [known for known in source.places if known[: len(key)] == key]:
+        del source.places[known]
+    source.places[key] = place
+
+
+def _sections(value: Any, prefix: Key) -> Iterator[tuple[Config, Key]]:
+    """Every Config inside `value`, with its path."""
+    if isinstance(value, Config):
+        yield value, prefix
+        children: Iterable[tuple[Any, Any]] = ((name, getattr(value, name)) for name in type(value).model_fields)
+    elif isinstance(value, dict):
+        children = value.items()
+    elif isinstance(value, list | tuple):
+        children = enumerate(value)
+    else:
+        return
+    for name, child in children:
+        yield from _sections(child, (*prefix, str(name)))
+
+
+def _type_name(annotation: Any) -> str:
+    origin, args = get_origin(annotation), get_args(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, Config):
+        return "mapping"
+    if origin is Annotated:
+        return _type_name(args[0])
+    if origin is Literal:
+        return " | ".join(str(arg) for arg in args)
+    if origin in (Union, UnionType):
+        return " | ".join(_type_name(arg) for arg in args)
+    if origin in (list, tuple):
+        return f"list of {_type_name(args[0])}"
+    names = {
+        type(None): "null",
+        str: "text",
+        int: "whole number",
+        float: "number",
+        bool: "true | false",
+        list: "list",
+        dict: "mapping",
+        Any: "any",
+    }
+    return names.get(origin or annotation, getattr(annotation, "__name__", str(annotation)))

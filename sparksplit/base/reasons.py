@@ -1,0 +1,38 @@
+"""One line out of Spark's errors: the first cause, whatever of Python and Java stands around it. Pure functions."""
+
+from __future__ import annotations
+
+import re
+
+STOPPED = "Cannot call methods on a stopped SparkContext"
+"""What Spark answers once it has ended by itself, whatever the cause was."""
+
+LONGEST = 500
+_OUR_OWN = re.compile(r"^sparksplit\.base\.errors\.\w+: ")
+_CALLED = re.compile(r"^An error occurred while calling \S+\s*: ", re.DOTALL)
+_JAVA_CLASS = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
+_LOST = re.compile(
+    r"\((?P<host>\S+) executor \S+?\): ExecutorLostFailure \(executor (?P<id>\S+) .*?\)(?: Reason: (?P<reason>.*))?$",
+    re.DOTALL,
+)
+
+
+def spark_reason(text: str) -> str:
+    """The one line that says what happened, of an error of Spark's.
+
+    Of a Python function that failed in a task it is the last of its traceback; of an executor that was lost, which one
+    and why; otherwise what stands before the JVM's stack trace, without the names of its classes.
+    """
+    text = text.split("\n\tat ", maxsplit=1)[0].strip()
+    _, traceback, inner = text.rpartition("Traceback (most recent call last):")
+    lines = [line for line in inner.splitlines() if line and not line[0].isspace()]
+    if traceback and lines:
+        return f"a task failed: {_OUR_OWN.sub('', lines[0])}"[:LONGEST]
+    if STOPPED in text:
+        return "it has ended by itself: its master, or its connection to it, was lost"
+    text = text.partition("\nDriver stacktrace:")[0]
+    if lost := _LOST.search(text):
+        why = " ".join((lost["reason"] or "").split()).rstrip(".")
+        return f"executor {lost['id']} on {lost['host']} was lost{': ' if why else ''}{why}"[:LONGEST]
+    text = " ".join(_CALLED.sub("", text).split())
+    return _JAVA_CLASS.sub("", text)[:LONGEST] or "no reason was given"

@@ -1,0 +1,373 @@
+"""The Spark session of a command: spark-submit's, or a local cluster of its own that leaves nothing behind."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparksplit.base.errors import RunError, UsageError
+from sparksplit.base.interrupts import interruptible, py4j_quiet, starting, stopping_handlers, undisturbed
+from sparksplit.base.java import java_home
+from sparksplit.base.masters import await_master
+from sparksplit.base.progress import say
+from sparksplit.base.reasons import STOPPED, spark_reason
+from sparksplit.base.requirements import mebibytes, raise_first, start_problems
+from sparksplit.base.shipped import shipped
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STOP_SECONDS = 15.0
+"""How long Spark may take to stop before its processes are killed."""
+
+_started: list[bool] = []  # not empty once this process has started Spark
+_MARK = "SPARKSPLIT_SESSION"  # in the environment of every process of a local cluster: how they are found again
+
+
+@contextmanager
+def spark_session(
+    app_name: str, executors: int, settings: dict[str, str] | None = None, *, nodes: bool = True
+) -> Iterator[SparkSession]:
+    """Give a Spark session, and stop it however the block ends.
+
+    The master and everything else that spark-submit, or Spark's own configuration files, set is used. Without a
+    master there, a cluster of `executors` processes with one task slot each is started on this machine; nothing of
+    it is left afterwards: no process, no file. Inside another `spark_session` that one is given, and not stopped.
+
+    settings: Spark's keys, for a session that this call starts; spark-submit's and the files' win over them.
+    nodes: the session is to hold nodes, which some masters and settings cannot.
+
+    Raises ConfigError for such a master or setting, and where no Java is found; RunError where Spark does not start,
+    soon where its standalone master cannot be reached, and in place of the errors of pyspark and py4j that leave the
+    block: they cannot be read without their JVM.
+    """
+    running = _running_session()
+    if running is not None:
+        with _spark_errors():
+            yield running
+        return
+    submitted = _submitted()
+    configured = _configured(submitted)
+    if nodes:
+        raise_first(start_problems(configured))
+    wanted = {"spark.app.name": app_name, **_settings(executors, configured, submitted), **(settings or {})}
+    wanted.update((key, value) for key, value in configured.items() if key not in _ADDED_TO)
+    await_master(wanted.get("spark.master", ""))
+    handlers = stopping_handlers()
+    with ExitStack() as stack:
+        stack.enter_context(py4j_quiet())
+        if not submitted:
+            stack.enter_context(_own_processes(wanted))
+        spark = _start(wanted)
+        stack.callback(_stop, spark)
+        try:
+            with interruptible(handlers, spark), _where_the_logs_are(spark), _spark_errors():
+                yield spark
+        finally:
+            with undisturbed():
+                stack.close()
+
+
+def _running_session() -> SparkSession | None:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.getOrCreate() if SparkContext._active_spark_context is not None else None
+
+
+def satisfy_yarn() -> None:
+    """Start and stop Spark where a command that has succeeded did without it, in YARN's cluster mode.
+
+    YARN takes a driver that never started Spark for a failed one, also where there was nothing to do.
+    """
+    if not _submitted() or _started:
+        return
+    configured = _configured(submitted=True)
+    if configured.get("spark.master") == "yarn" and configured.get("spark.submit.deployMode") == "cluster":
+        say("telling YARN that there was nothing to do")
+        with spark_session("sparksplit", 1, nodes=False):
+            pass
+
+
+def known_settings() -> dict[str, str]:
+    """What Spark has been told before it starts; all of its settings where it runs already."""
+    running = _running_session()
+    return _configured(_submitted()) if running is None else dict(running.sparkContext.getConf().getAll())
+
+
+def _submitted() -> bool:
+    """Whether spark-submit has started this process."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _configured(submitted: bool) -> dict[str, str]:
+    """What the user told Spark: by spark-submit, or by the files and variables that a Spark of our own would read.
+
+    Read here rather than asked of Spark, so that a wrong setting is known before a JVM runs.
+    """
+    if submitted:
+        from pyspark import SparkConf, SparkContext
+
+        SparkContext._ensure_initialized()  # connects to spark-submit's JVM
+        found = dict(SparkConf().getAll())
+        if found.get("spark.app.name") == Path(sys.argv[0]).name:
+            del found["spark.app.name"]  # spark-submit's default
+        return found
+    found = _read_defaults(_spark_conf_folder() / "spark-defaults.conf")
+    if "MASTER" in os.environ:
+        found.setdefault("spark.master", os.environ["MASTER"])
+    words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    for option, value in pairwise(words):
+        key, equals, text = value.partition("=")
+        if option == "--master":
+            found["spark.master"] = value
+        elif option in ("--conf", "-c") and equals:
+            found[key] = text
+    return found
+
+
+def _spark_conf_folder() -> Path:
+    home = os.environ.get("SPARK_HOME") or _pyspark_home()
+    return Path(os.environ.get("SPARK_CONF_DIR") or Path(home) / "conf")
+
+
+def _read_defaults(file: Path) -> dict[str, str]:
+    """The keys and values of a spark-defaults.conf; {} where there is none."""
+    if not file.is_file():
+        return {}
+    lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
+    pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line and line[0] not in "#!")
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+
+
+_ADDED_TO = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions", "spark.executorEnv.PYTHONPATH")
+
+
+def _settings(executors: int, configured: dict[str, str], submitted: bool) -> dict[str, str]:
+    settings = {
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.ui.showConsoleProgress": "false",  # sparksplit shows its own
+    }
+    if not configured.get("spark.master", "local-cluster").startswith("local-cluster"):
+        return settings
+    # Executors run on this machine, perhaps from a checkout that is not installed.
+    settings["spark.executorEnv.PYTHONPATH"] = _python_path(configured.get("spark.executorEnv.PYTHONPATH", ""))
+    if submitted:
+        return settings
+    memory = configured.get("spark.executor.memory", "1024m")
+    # The first compiler only: on a few cores the optimising one takes more time than it saves (measured: half of all).
+    # The parallel collector: rows leave Spark faster than with G1, whose short pauses nobody needs here.
+    java = "-XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
+    java += " -Dlog4j2.configurationFile={file} -Dconsole.level={level} {more}"
+    file = Path(shipped("conf/log4j2.properties")).as_uri()
+    more = configured.get("spark.driver.extraJavaOptions", "")
+    more_executor = configured.get("spark.executor.extraJavaOptions", "")
+    return settings | {
+        "spark.master": f"local-cluster[{executors},1,{mebibytes(memory, 'spark.executor.memory')}]",
+        "spark.executor.memory": memory,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.python.worker.reuse": "true",
+        # Not Spark's 200: on a few cores each task costs more than the rows it handles.
+        "spark.sql.shuffle.partitions": str(max(4, 2 * executors)),
+        "spark.driver.extraJavaOptions": java.format(file=file, level="warn" if _debugging() else "off", more=more),
+        "spark.executor.extraJavaOptions": java.format(file=file, level="warn", more=more_executor),
+    }
+
+
+def _debugging() -> bool:
+    """Whether the command was called with --debug."""
+    return logging.getLogger().isEnabledFor(logging.DEBUG)
+
+
+def _python_path(existing: str) -> str:
+    root = Path(__file__).resolve().parent.parent.parent
+    parts = existing.split(os.pathsep) + os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if root != Path(sysconfig.get_path("purelib")).resolve():
+        parts.insert(0, str(root))
+    # Absolute: executors work in folders of their own.
+    return os.pathsep.join(dict.fromkeys(str(Path(part).absolute()) for part in parts if part))
+
+
+@contextmanager
+def _own_processes(settings: dict[str, str]) -> Iterator[None]:
+    """Prepare this process for starting a JVM, and remove everything that it started when the block ends.
+
+    settings: changed in place to keep Spark's files in a temporary folder.
+    """
+    environment = {"JAVA_HOME": java_home()}
+    with ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="sparksplit-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        environment[_MARK] = str(folder)
+        if settings.get("spark.master", "").startswith("local-cluster"):
+            environment |= _local_cluster(folder, settings)
+            say(f"Starting Spark on this machine: {settings['spark.master']}")
+        stack.callback(_restore, {name: os.environ.get(name) for name in environment})
+        os.environ.update(environment)
+        stack.callback(_end, str(folder))
+        yield
+
+
+def _local_cluster(folder: Path, settings: dict[str, str]) -> dict[str, str]:
+    """Make a local cluster's folders inside `folder`, and the settings and variables that lead there."""
+    home, temporary = folder / "spark", folder / "tmp"
+    home.mkdir()
+    temporary.mkdir()
+    # Its workers write into $SPARK_HOME/work, and the environment may be shared or read-only.
+    for entry in Path(_pyspark_home()).iterdir():
+        if entry.name not in ("work", "logs"):
+            (home / entry.name).symlink_to(entry)
+    settings.setdefault("spark.local.dir", str(folder / "local"))
+    # A URI: with HADOOP_CONF_DIR a plain path would be one on HDFS.
+    settings.setdefault("spark.sql.warehouse.dir", (folder / "warehouse").as_uri())
+    for key in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
+        settings[key] = f"-Djava.io.tmpdir={temporary} {settings.get(key, '')}".strip()
+    return {
+        "SPARK_HOME": str(home),
+        "SPARK_CONF_DIR": str(_spark_conf_folder()),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+
+
+def _pyspark_home() -> str:
+    """The Spark that belongs to the imported pyspark, whatever SPARK_HOME says: their versions must agree."""
+    import pyspark
+    from pyspark.find_spark_home import _find_spark_home
+
+    package = Path(pyspark.__file__).parent
+    return str(package) if (package / "jars").is_dir() else str(_find_spark_home())  # type: ignore[no-untyped-call]
+
+
+def _restore(environment: dict[str, str | None]) -> None:
+    for name, value in environment.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _start(settings: dict[str, str]) -> SparkSession:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    _started.append(True)
+    try:
+        conf = SparkConf()
+        for key, value in settings.items():
+            conf.set(key, value)
+        with starting(), warnings.catch_warnings():
+            # In YARN's cluster mode pyspark looks for --py-files where the submitting host had them; YARN brings them.
+            warnings.filterwarnings("ignore", message="Failed to add file")
+            return SparkSession.builder.config(conf=conf).getOrCreate()
+    except Exception as error:
+        text = str(error)
+        refused = f"its master {settings.get('spark.master')} cannot be reached, or did not take the application"
+        raise RunError(f"Spark did not start: {refused if STOPPED in text else spark_reason(text)}") from error
+
+
+@contextmanager
+def _where_the_logs_are(spark: SparkSession) -> Iterator[None]:
+    """Under YARN, say how to get the executors' logs where the block fails, and not by the user's mistake."""
+    yarn, application = spark.sparkContext.master == "yarn", spark.sparkContext.applicationId
+    try:
+        yield
+    except UsageError:
+        raise
+    except BaseException:
+        if yarn:
+            say(f"the executors' logs: yarn logs -applicationId {application}")
+        raise
+
+
+@contextmanager
+def _spark_errors() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+            raise
+        text = str(error)
+        logging.getLogger(__name__).debug("Spark's error in full: %s", text)
+        raise RunError(f"Spark: {spark_reason(text)}") from error
+
+
+def _stop(spark: SparkSession) -> None:
+    # In a thread: an answer that never comes must not keep what was started alive.
+    stopper = threading.Thread(target=_stop_quietly, args=(spark,), name="stopping Spark", daemon=True)
+    stopper.start()
+    stopper.join(STOP_SECONDS)
+
+
+def _stop_quietly(spark: SparkSession) -> None:
+    try:
+        gateway = spark.sparkContext._gateway
+        if gateway is not None and gateway.proc is not None and not _debugging():
+            # What its threads find closed at the end, they print, past all loggers.
+            java = gateway.jvm.java
+            java.lang.System.setErr(java.io.PrintStream(java.io.OutputStream.nullOutputStream()))
+        spark.stop()
+    except Exception as error:  # its JVM may be gone already, which is what was wanted
+        logging.getLogger(__name__).debug("Spark did not stop in order: %s", error)
+
+
+def _end(mark: str) -> None:
+    """End the JVM that this process started, and every process that carries `mark` in its environment."""
+    from pyspark import SparkContext
+
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    SparkContext._active_spark_context = None
+    # Without a gateway the start was cut short: there is nothing to end in order.
+    patience = time.monotonic() + (5 if gateway else 0)
+    if gateway is not None:
+        _end_gateway(gateway)
+    while pids := _processes(mark):
+        if time.monotonic() >= patience:
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def _end_gateway(gateway: Any) -> None:
+    try:
+        gateway.shutdown()
+    except Exception as error:  # as in _stop_quietly
+        logging.getLogger(__name__).debug("the JVM did not answer at its end: %s", error)
+    java: subprocess.Popen[bytes] = gateway.proc
+    assert java.stdin is not None
+    java.stdin.close()  # its sign to exit
+    try:
+        java.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        java.kill()
+        java.wait()
+
+
+def _processes(mark: str) -> list[int]:
+    """The processes that were started with `mark` in their environment (none where there is no /proc)."""
+    wanted, found = f"{_MARK}={mark}\0".encode(), []
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        # Processes end while they are looked at, and other users' cannot be.
+        with suppress(OSError):
+            if wanted in entry.read_bytes():
+                found.append(int(entry.parent.name))
+    return found

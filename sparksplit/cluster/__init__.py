@@ -1,0 +1,9 @@
+"""The nodes of a run: started by TensorFlowOnSpark, watched by their heartbeats, ended whatever happens.
+
+Read first `cluster.py` (the driver's side), then `member.py` (the node's side); `faults.py` decides who is to blame.
+"""
+
+from sparksplit.cluster.cluster import NodeCluster
+from sparksplit.cluster.member import Member
+
+__all__ = ["Member", "NodeCluster"]

@@ -1,0 +1,275 @@
+"""The driver's side of a run's nodes: start them, watch them, end them."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from sparksplit.base.errors import ConfigError, NodeFailed
+from sparksplit.cluster import requirements
+from sparksplit.cluster.channel import Channel
+from sparksplit.cluster.faults import Cause, Fault, culprit
+from sparksplit.cluster.line import Post
+from sparksplit.cluster.wire import BEAT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparksplit.cluster.tensorflowonspark import Job
+
+log = logging.getLogger(__name__)
+
+POLL = 0.1
+ORDERLY = 3.0
+"""Seconds that nodes have for an orderly end when the driver is interrupted."""
+ENDING = 20.0
+"""Seconds in which everything must have ended at the close."""
+EXPLAIN = 1.0
+"""Seconds between the end of the nodes' Spark job and the verdict: time for a node that knows why to say so."""
+
+
+class NodeCluster:
+    """N nodes in the executors of a Spark application, from their start to their end. A context manager.
+
+    work: `package.module:function`, called on each node as `function(member)`; returns a JSON-able dict.
+    payload: JSON-able; every node finds it as `member.payload`.
+    start_timeout: seconds for executors, reservations and the start of all nodes.
+    stall_timeout: seconds without a change of the state's `update`, outside declared phases, that make a hang; counts
+        from the node's start. None: the larger of 60 s and 20 median steps, from the first `update` on.
+    on_state: called in the driver's main thread with rank and state whenever a node's beat has arrived.
+    spare: executors beyond the nodes' that the run needs, for tasks beside them.
+
+    Raises ConfigError at once for settings under which nodes cannot run, more nodes than executors among them.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        nodes: int,
+        work: str,
+        payload: dict[str, Any],
+        *,
+        start_timeout: float = 120,
+        stall_timeout: float | None = None,
+        on_state: Callable[[int, dict[str, Any]], None] | None = None,
+        spare: int = 0,
+    ) -> None:
+        self._sc = spark.sparkContext
+        requirements.check_settings(dict(self._sc.getConf().getAll()), nodes, spare)
+        self._spare = spare
+        self._nodes, self._work, self._payload = nodes, work, payload
+        self._start_timeout, self._stall_timeout, self._on_state = start_timeout, stall_timeout, on_state
+        self._channel: Channel | None = None
+        self._job: Job | None = None
+        self._seen = [0] * nodes
+        self._fault: Fault | None = None
+        self._looked = time.monotonic()
+        self.seconds: dict[str, float] = {}
+        """Where the start's seconds went: executors, reserve, nodes."""
+
+    def __enter__(self) -> NodeCluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def secret(self) -> str:
+        """What the driver and the nodes of this run share."""
+        return self._open_channel().secret
+
+    def tell(self, rank: int, name: str, value: Any) -> None:
+        """Give node `rank` a JSON-able value, which it finds by `Member.heard(name)`."""
+        self._open_channel().tell("node", ranks=[rank], told=name, value=value)
+
+    def look_again(self) -> None:
+        """Let `run` call its `meanwhile` now; from any thread."""
+        if self._channel is not None:
+            self._channel.changed.set()
+
+    def run(self, meanwhile: Callable[[], None] = lambda: None) -> list[dict[str, Any]]:
+        """Start the nodes, wait until each has returned its result, and give the results by rank.
+
+        meanwhile: called several times a second; what it raises ends the run.
+
+        Raises NodeFailed, which names the rank, the host and the first cause, when a node or its executor fails or
+        hangs; UsageError with the node's own text when a node's work raised one; RunError when there are too few
+        executors. KeyboardInterrupt, Interrupted among them, asks the nodes for an orderly end first. Nothing runs
+        afterwards.
+        """
+        try:
+            if self._channel is None:
+                self.start()
+            channel = self._open_channel()
+            while not all(record.result is not None for record in channel.records):
+                self._look()
+                meanwhile()
+                channel.changed.wait(POLL)
+                channel.changed.clear()
+            self._report_states()
+            return [record.result or {} for record in channel.records]
+        except KeyboardInterrupt:
+            self._stop_orderly()
+            raise
+        finally:
+            self.close()
+
+    def start(self) -> None:
+        """Return when every node's interpreter runs and has called; `run` does it where it has not been done."""
+        begin = time.monotonic()
+        deadline = begin + self._start_timeout
+        requirements.await_executors(self._sc, self._nodes, self._start_timeout, self._spare)
+        executors = time.monotonic()
+        # Pulls in pyspark's and TensorFlowOnSpark's modules, which a node imports this package without.
+        from sparksplit.cluster.tensorflowonspark import Job
+
+        host = _own_address(self._sc.getConf().get("spark.driver.host") or "")
+        self._channel = channel = Channel(host, self._nodes)
+        post = Post(channel.address, channel.secret, rank=-1, kind="task")
+        arguments = {"post": asdict(post), "size": self._nodes, "work": self._work, "payload": self._payload}
+        self._job = job = Job(self._sc, f"sparksplit-{secrets.token_hex(4)}", self._nodes, arguments)
+
+        def watch(registered: int) -> None:
+            self._look()
+            if time.monotonic() > deadline:
+                raise NodeFailed(
+                    f"{registered} of {self._nodes} nodes have registered within {self._start_timeout:g} s; "
+                    "are the executors busy with other tasks?"
+                )
+
+        try:
+            self._looked = time.monotonic()
+            job.start(host, watch)
+            reserved = time.monotonic()
+            for kind in ("launcher", "node"):
+                self._await_all(kind, deadline)
+                job.close_reservations()
+        except BaseException:
+            self.close()
+            raise
+        ready = time.monotonic()
+        self.seconds = {"executors": executors - begin, "reserve": reserved - executors, "nodes": ready - reserved}
+
+    def close(self) -> None:
+        """End the nodes, their launchers, the job and the ports; idempotent, and quick where all have ended."""
+        channel, job = self._channel, self._job
+        self._channel = self._job = None
+        if channel is None:
+            return
+        try:
+            finished = all(record.result is not None for record in channel.records)
+            if job is not None:
+                job.close_reservations()
+                self._end(channel, job, gently=finished)
+        finally:
+            channel.close()
+            self._log_last_words(channel)
+
+    def _open_channel(self) -> Channel:
+        if self._channel is None:
+            raise RuntimeError("the cluster is closed")
+        return self._channel
+
+    def _await_all(self, kind: str, deadline: float) -> None:
+        channel = self._open_channel()
+        while missing := [record for record in channel.records if getattr(record, kind) is None]:
+            self._look()
+            if time.monotonic() > deadline:
+                first = missing[0]
+                what = f"node {first.rank} on {first.host} did not start within {self._start_timeout:g} s"
+                raise NodeFailed(what, rank=first.rank)
+            channel.changed.wait(POLL)
+            channel.changed.clear()
+
+    def _look(self) -> None:
+        """Raise what has gone wrong; hand new states on."""
+        channel, now = self._open_channel(), time.monotonic()
+        if now - self._looked > BEAT:
+            # This process itself stood still: its peers' beats wait unread.
+            channel.forgive()
+        self._looked = now
+        with channel.lock:
+            fault = culprit(channel.records, now, self._stall_timeout)
+        if fault is None and self._job is not None and self._job.failure is not None:
+            fault = self._job_fault(channel, self._job.failure)
+        if fault is not None:
+            self._fault = fault
+            raise fault.error()
+        self._report_states()
+        self._looked = time.monotonic()
+
+    def _report_states(self) -> None:
+        channel = self._open_channel()
+        if self._on_state is None:
+            return
+        for record in channel.records:
+            with channel.lock:
+                count, state = record.states, dict(record.state)
+            if count > self._seen[record.rank]:
+                self._seen[record.rank] = count
+                self._on_state(record.rank, state)
+
+    def _job_fault(self, channel: Channel, reason: str) -> Fault | None:
+        """The Spark job ended though not every node has."""
+        end = time.monotonic() + EXPLAIN
+        while time.monotonic() < end:
+            with channel.lock:
+                fault = culprit(channel.records, time.monotonic(), self._stall_timeout)
+            if fault or all(record.result is not None for record in channel.records):
+                return fault
+            time.sleep(POLL)
+        return Fault(Cause.JOB, end, None, "", f"Spark ended the nodes' job: {reason}")
+
+    def _log_last_words(self, channel: Channel) -> None:
+        """Log what the culprit last wrote; at the debug level where the mistake was the user's and is explained."""
+        fault, self._fault = self._fault, None
+        if fault is None or fault.rank is None:
+            return
+        for line in channel.records[fault.rank].output:
+            log.log(logging.DEBUG if fault.usage else logging.ERROR, "node %d| %s", fault.rank, line)
+
+    def _stop_orderly(self) -> None:
+        channel = self._channel
+        if channel is None:
+            return
+        channel.tell("node", stop=True)
+        end = time.monotonic() + ORDERLY
+        while time.monotonic() < end and any(name.startswith("node") for name in channel.alive()):
+            time.sleep(0.02)
+
+    def _end(self, channel: Channel, job: Job, gently: bool) -> None:
+        """Wait for the end of processes and job; help with cancel and kill, at once or when they take too long."""
+        begin = time.monotonic()
+        patience = ORDERLY if gently else 0.0
+        forced = False
+        while channel.alive() or job.active():
+            elapsed = time.monotonic() - begin
+            if elapsed > ENDING:
+                log.error("still there after %g s: %s", ENDING, ", ".join(channel.alive()) or "the nodes' Spark job")
+                return
+            if elapsed >= patience and not forced:
+                forced = True
+                # In this order: the tasks of a cancelled job may fail as they like, Spark does not retry them.
+                job.cancel()
+                hung = self._fault.rank if self._fault and self._fault.cause is Cause.STALLED else None
+                channel.tell("launcher", kill=True, hung=hung)
+                # A stopped launcher does not hear it; its node does, and the node can end both.
+                channel.tell("node", ranks=channel.silent_launchers(), end_launcher=True)
+            time.sleep(0.02)
+
+
+def _own_address(host: str) -> str:
+    """The address of `host`, the driver's name for itself."""
+    try:
+        # An empty name would be all interfaces.
+        return socket.gethostbyname(host or "unknown.invalid")
+    except OSError as error:
+        raise ConfigError(f"spark.driver.host: {host!r} is not known as a host's name ({error})") from None

@@ -1,0 +1,209 @@
+"""TensorFlowOnSpark's map_fun: starts the node in a fresh interpreter on this executor, watches it, cleans up after it.
+
+A fork of Spark's Python worker would hold Arrow's and gRPC's threads in an unknown state; hence exec. The node stays in
+the process group of Spark's Python daemon, whose SIGHUP ends both when the executor goes.
+"""
+
+from __future__ import annotations
+
+import collections
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+from sparksplit.cluster.line import Line, Post
+from sparksplit.cluster.member import Start
+from sparksplit.cluster.wire import ORPHAN, ORPHANED
+
+OUTPUT_LINES = 30
+STACK_SECONDS = 0.2
+PREFIX = "sparksplit-node-"
+TEMPORARY = "tmp"
+"""Beside a node's own folder: its folder for temporary files."""
+
+
+class NodeEnded(Exception):
+    """The node ended without a result; the driver already knows why."""
+
+
+class ExecutorEnded(NodeEnded):
+    """Spark's Python daemon hung up, which it does when its executor has gone."""
+
+
+def map_fun(arguments: dict[str, Any], context: Any) -> None:
+    """Run one node to its end. Raises NodeEnded (after telling the driver) when it was not a good one.
+
+    arguments: post (without the rank), size, work and payload as in `Start`.
+    context: TensorFlowOnSpark's TFNodeContext.
+    """
+    post = replace(Post(**arguments["post"]), rank=context.executor_id, kind="launcher")
+    node = _Node()
+    over, orphaned = threading.Event(), threading.Event()
+
+    def message(received: dict[str, Any]) -> None:
+        if "kill" in received:
+            over.set()
+            if received.get("hung") == post.rank:
+                node.write_stack()
+            node.kill()
+
+    def silence(reason: str) -> None:
+        orphaned.set()
+        over.set()
+        node.kill()
+
+    line = Line(post, on_message=message, on_silence=silence)
+    try:
+        with ExitStack() as stack:
+            folder = stack.enter_context(_scratch_folder(post.rank))
+            stack.enter_context(_hang_up_raises())
+            stack.callback(node.end)
+            start = Start(
+                post=replace(post, kind="node"),
+                size=arguments["size"],
+                work=arguments["work"],
+                payload=arguments["payload"],
+                tf_config=json.loads(os.environ["TF_CONFIG"]),
+                local_dir=folder,
+                launcher=os.getpid(),
+            )
+            status, output = node.run(start)
+        # A driver that was only stopped may read this: it must not take our SIGKILL for the node's end.
+        line.deliver(ended=ORPHANED if orphaned.is_set() else status, output=output)
+        if status:
+            # Spark would retry a failing task at once, with a log of its own; the driver cancels the job first.
+            over.wait(ORPHAN)
+            raise NodeEnded(f"node {post.rank} ended with status {status}: {output[-1] if output else 'no output'}")
+    except ExecutorEnded:
+        line.deliver(ended=-signal.SIGHUP, output=[])
+        raise
+    finally:
+        line.close()
+
+
+class _Node:
+    """The node's process. `kill` may come from any thread, also before the process is there."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._killed = False
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self, start: Start) -> tuple[int, list[str]]:
+        """Start the process and wait for its end: the exit status (minus the signal's number), the last lines."""
+        # What libraries leave behind (TensorFlow's AutoGraph does) goes with the node's folder.
+        temporary = str(Path(start.local_dir).with_name(TEMPORARY))
+        environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, "PYTHONPATH": _python_path(), "TMPDIR": temporary}
+        with self._lock:
+            if self._killed:
+                return -signal.SIGKILL, []
+            process = self._process = subprocess.Popen(
+                # -P: the working directory holds what users ship with their application, not our modules.
+                # The rank is for people who look at a list of processes.
+                # The rank is for whoever looks at the list of processes.
+                [sys.executable, "-P", "-u", "-m", "sparksplit.cluster.node_main", f"rank={start.post.rank}"],
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+        assert process.stdin is not None and process.stdout is not None
+        output: collections.deque[str] = collections.deque(maxlen=OUTPUT_LINES)
+        reader = threading.Thread(target=_copy, args=(process.stdout, output), daemon=True)
+        reader.start()
+        with suppress(BrokenPipeError), process.stdin as stdin:
+            stdin.write(json.dumps(asdict(start)).encode() + b"\n")
+        status = process.wait()
+        # A process that the node started may hold the pipe open: the lines so far must do.
+        reader.join(1)
+        return status, list(output)
+
+    def kill(self) -> None:
+        """SIGKILL, which also ends a stopped process."""
+        with self._lock:
+            self._killed = True
+            if self._process is not None and self._process.poll() is None:
+                self._process.kill()
+
+    def write_stack(self) -> None:
+        """Have the node write where its main thread is, for the last lines of its output."""
+        with self._lock:
+            if self._process is not None and self._process.poll() is None:
+                self._process.send_signal(signal.SIGUSR1)
+        time.sleep(STACK_SECONDS)
+
+    def end(self) -> None:
+        """Kill, and wait until the process is gone: only then is its folder free."""
+        self.kill()
+        if self._process is not None:
+            self._process.wait()
+
+
+def _copy(source: IO[bytes], output: collections.deque[str]) -> None:
+    for raw in source:
+        text = raw.decode(errors="replace").rstrip()
+        output.append(text[:500])
+        # The executor's own stderr is what `yarn logs` shows.
+        print(text, file=sys.stderr, flush=True)
+
+
+def _python_path() -> str:
+    """This process's import path, so that --py-files archives and a source checkout work in the node as here."""
+    return os.pathsep.join(dict.fromkeys(str(Path(entry).absolute()) for entry in sys.path))
+
+
+@contextmanager
+def _hang_up_raises() -> Iterator[None]:
+    """Turn the SIGHUP of Spark's Python daemon into an exception, so that the node's folder goes with the executor."""
+
+    def hang_up(signum: int, frame: object) -> NoReturn:
+        raise ExecutorEnded
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGHUP, hang_up)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@contextmanager
+def _scratch_folder(rank: int) -> Iterator[str]:
+    """A new folder on Spark's local disks, removed at the end; and those that killed predecessors left are removed.
+
+    The predecessor's lock tells whether it lives, also across containers that share the disk.
+    """
+    # Spark gives its Python workers the directories of its own block manager here.
+    local_dirs = (os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()).split(",")
+    parent = Path(local_dirs[rank % len(local_dirs)])
+    parent.mkdir(parents=True, exist_ok=True)
+    for left in parent.glob(f"{PREFIX}*"):
+        with suppress(OSError), (left / ".lock").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left, ignore_errors=True)
+    # Under a name that nobody sweeps until it is locked: executors of one host share their disks, and begin together.
+    folder = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=parent))
+    try:
+        with (folder / ".lock").open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            folder = folder.rename(parent / folder.name.removeprefix("."))
+            scratch = folder / "scratch"
+            scratch.mkdir()
+            (folder / TEMPORARY).mkdir()
+            yield str(scratch)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,146 @@
+"""A node's view of its cluster: who it is, what it was given, and its line to the driver."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sparksplit.base.errors import PeerLost
+from sparksplit.cluster.line import Line, Post
+from sparksplit.cluster.wire import ORPHANED
+
+GATHER_LIMIT = 600.0
+"""Seconds: the backstop of every rendezvous; nodes that fail are noticed by the driver long before."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """What the launcher writes to the node's stdin, as one JSON object."""
+
+    post: Post
+    size: int
+    work: str
+    payload: dict[str, Any]
+    tf_config: dict[str, Any]
+    local_dir: str
+    launcher: int
+
+
+class Member:
+    """One node, as the work function sees it.
+
+    rank, size: this node's number, 0 to size - 1, and N.
+    payload: the dict given to NodeCluster.
+    secret: shared by the nodes of this run and the driver, to authenticate connections between nodes.
+    host: the address of this node that the other nodes reach; bind it rather than all interfaces.
+    tf_config: TF_CONFIG as TensorFlowOnSpark made it, with a `chief` and N - 1 `worker` entries.
+    local_dir: an empty folder on Spark's local disks, removed when the node ends.
+    stopping: set when the driver asks for an orderly end; return from the work function soon after.
+    """
+
+    def __init__(self, start: Start) -> None:
+        self.rank, self.size = start.post.rank, start.size
+        self.payload = start.payload
+        self.secret = start.post.secret.encode()
+        self.tf_config, self.local_dir = start.tf_config, start.local_dir
+        self.stopping = threading.Event()
+        self._launcher = start.launcher
+        self._state: dict[str, Any] = {}
+        self._gathered: dict[str, list[Any]] = {}
+        self._told: dict[str, Any] = {}
+        self._arrived = threading.Condition()
+        self._line = Line(
+            start.post, state=lambda: dict(self._state), on_message=self._message, on_silence=_end_as_orphan
+        )
+        self.host = self._line.address
+
+    def state(self, **fields: Any) -> None:
+        """Set fields of the state that the next beat carries; JSON-able or NumPy scalars.
+
+        Costs well under a microsecond and may be called from any thread. `update` is what counts as progress;
+        `waiting` (true while this node waits for other nodes) keeps it from being blamed for a hang of theirs.
+        """
+        self._state.update(fields)
+
+    def announce(self, **fields: Any) -> None:
+        """As `state`, and tell the driver at once."""
+        self.state(**fields)
+        self._line.send(state=dict(self._state))
+
+    @contextmanager
+    def phase(self, name: str, limit: float | None = None) -> Iterator[None]:
+        """Declare that no update is expected: start, validation, checkpoint, feeding, export.
+
+        limit: seconds after which the phase counts as a hang; None for no limit. Phases may be nested.
+        """
+        before = {key: self._state.get(key) for key in ("phase", "phase_limit")}
+        entered = self._state.get("phases", 0) + 1
+        self._state.update(phase=name, phase_limit=limit, phases=entered)
+        try:
+            yield
+        finally:
+            self._state.update(before, phases=self._state["phases"] + 1)
+
+    def gather(self, name: str, value: Any, timeout: float = GATHER_LIMIT) -> list[Any]:
+        """The JSON-able `value` of every node, by rank: a rendezvous through the driver, also a barrier.
+
+        Every node must call it with the same `name`. PeerLost when not every node has within `timeout` seconds.
+        """
+        waiting = self._state.get("waiting")
+        self.state(waiting=True)
+        self._line.send(gather=name, value=value)
+        with self._arrived:
+            complete = self._arrived.wait_for(lambda: name in self._gathered, timeout)
+            values = self._gathered.pop(name, [])
+        self.state(waiting=waiting)
+        if not complete:
+            raise PeerLost(f"not every node came to the rendezvous {name!r} within {timeout:g} s")
+        return values
+
+    def heard(self, name: str) -> Any:
+        """What the driver has told this node under `name`; None before."""
+        with self._arrived:
+            return self._told.get(name)
+
+    def await_news(self, seconds: float) -> None:
+        """Wait until the driver says something, at most `seconds`."""
+        with self._arrived:
+            self._arrived.wait(seconds)
+
+    def report_result(self, result: dict[str, Any]) -> bool:
+        """Tell the driver that the work is done; whether it heard."""
+        return self._line.deliver(result=result, state=dict(self._state))
+
+    def report_error(self, kind: str, text: str) -> bool:
+        """Tell the driver what went wrong; whether it heard."""
+        return self._line.deliver(error=text, kind=kind)
+
+    def _message(self, message: dict[str, Any]) -> None:
+        if "gathered" in message:
+            with self._arrived:
+                self._gathered[message["gathered"]] = message["values"]
+                self._arrived.notify_all()
+        elif "told" in message:
+            with self._arrived:
+                self._told[message["told"]] = message["value"]
+                self._arrived.notify_all()
+        elif "stop" in message:
+            self.stopping.set()
+        elif "end_launcher" in message and os.getppid() == self._launcher:
+            # It is stopped, and cannot remove the folder after this node; the kernel ends this process with it.
+            shutil.rmtree(Path(self.local_dir).parent, ignore_errors=True)
+            os.kill(self._launcher, signal.SIGKILL)
+
+
+def _end_as_orphan(reason: str) -> None:
+    print(f"sparksplit node ends: {reason}", file=sys.stderr, flush=True)
+    # The work function may be anywhere, a collective of TensorFlow included: no exception would reach it.
+    os._exit(ORPHANED)

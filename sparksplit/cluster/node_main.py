@@ -1,0 +1,66 @@
+"""The node's own interpreter: `python -m sparksplit.cluster.node_main`, with its Start as JSON on stdin.
+
+It imports neither Spark nor TensorFlow; what the work function needs, that imports.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import json
+import logging
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from sparksplit.base.errors import UsageError
+from sparksplit.cluster.faults import describe
+from sparksplit.cluster.line import Post
+from sparksplit.cluster.member import Member, Start
+from sparksplit.cluster.wire import ORPHANED, die_with_parent
+
+
+def main() -> int:
+    """Run the work function; the exit status is 0 where the driver has its result."""
+    die_with_parent()
+    faulthandler.enable()
+    # The launcher asks a hanging node where it is; this answers also while TensorFlow or a system call holds it.
+    faulthandler.register(signal.SIGUSR1, all_threads=False)
+    # Ctrl-C reaches the whole foreground group; ending the nodes is the driver's decision.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    values = json.loads(sys.stdin.readline())
+    post = values.pop("post")
+    start = Start(post=Post(**{**post, "driver": tuple(post["driver"])}), **values)
+    if os.getppid() != start.launcher:
+        return ORPHANED
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    member = Member(start)
+    try:
+        result = _function(start.work)(member)
+        if not isinstance(result, dict):
+            raise TypeError(f"{start.work} must return a dict (returned {type(result).__name__})")
+        # Before it is sent, so that a result that is no JSON is this node's error.
+        json.dumps(result)
+    except BaseException as error:
+        if not isinstance(error, UsageError):
+            traceback.print_exc()
+        member.report_error(*describe(error))
+        return 1
+    return 0 if member.report_result(result) else 1
+
+
+def _function(work: str) -> Callable[[Member], dict[str, Any]]:
+    module, _, name = work.partition(":")
+    function: Callable[[Member], dict[str, Any]] = getattr(importlib.import_module(module), name)
+    return function
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Threads that TensorFlow or the work function left behind must not hold the node.
+    os._exit(status)

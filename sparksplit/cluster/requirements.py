@@ -1,0 +1,70 @@
+"""What Spark must be like before nodes are started: its settings, and enough executors within a time limit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sparksplit.base.errors import RunError
+from sparksplit.base.reasons import spark_reason
+from sparksplit.base.requirements import need, raise_first, run_problems, slot_problems
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+def check_settings(settings: dict[str, str], nodes: int, spare: int = 0) -> None:
+    """ConfigError for the first of Spark's settings that would break the run, with the key and what to set."""
+    raise_first(run_problems(settings, nodes, spare))
+
+
+def await_executors(sc: SparkContext, nodes: int, timeout: float, spare: int = 0) -> None:
+    """Wait until `nodes + spare` executors have registered.
+
+    RunError after `timeout` seconds, naming the executors that were lost since Spark began, and the numbers.
+    """
+    end = time.monotonic() + timeout
+    while True:
+        executors, slots = executors_of(sc), slots_of(sc)
+        # The slots are of these executors only where none came or went while they were counted.
+        if executors >= nodes + spare and executors == executors_of(sc):
+            return raise_first(slot_problems(-(-slots // executors)))
+        if time.monotonic() > end:
+            raise RunError(too_few(need(nodes, spare), executors, timeout, lost_executors(sc)))
+        time.sleep(0.1)
+
+
+def too_few(needed: str, executors: int, timeout: float, lost: Sequence[str]) -> str:
+    """What to say of too few executors. lost: as `lost_executors` tells them."""
+    if lost:
+        return f"nodes: {lost[-1]}, and no other came within {timeout:g} s; {needed}, and Spark has {executors}"
+    return (
+        f"nodes: {needed}, and Spark has {executors} after {timeout:g} s; "
+        "is the cluster busy, or spark.executor.instances or spark.cores.max too low?"
+    )
+
+
+def lost_executors(sc: SparkContext) -> list[str]:
+    """The executors that Spark had and has no more, in the order in which they went: `executor 1 on HOST was lost`."""
+    found = []
+    for place in range((executors := sc._jsc.sc().statusStore().executorList(False)).size()):
+        one = executors.apply(place)
+        if not one.isActive() and one.removeTime().isDefined():
+            reason = spark_reason(one.removeReason().get()) if one.removeReason().isDefined() else ""
+            text = (
+                f"executor {one.id()} on {one.hostPort().rpartition(':')[0]} was lost{f' ({reason})' if reason else ''}"
+            )
+            found.append((one.removeTime().get().getTime(), text))
+    return [text for _, text in sorted(found)]
+
+
+def executors_of(sc: SparkContext) -> int:
+    """Executors that have registered."""
+    return int(sc._jsc.sc().getExecutorIds().size())
+
+
+def slots_of(sc: SparkContext) -> int:
+    """Task slots of all executors, as Spark's barrier mode counts them."""
+    context = sc._jsc.sc()
+    return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))

@@ -1,0 +1,84 @@
+"""The transport's interface, its errors, and the transport of a node that is alone."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sparksplit.base.errors import PeerLost
+
+Array = npt.NDArray[Any]
+
+
+class PeerTimeout(PeerLost):
+    """Another node sent nothing within the time limit."""
+
+
+class Transport(ABC):
+    """Sums arrays over the nodes in a fixed order, so that every rank gets the same bits.
+
+    bytes_sent: bytes that this node sent so far. seconds: time spent in sums so far; waited: of it, before a
+    peer had sent anything.
+    same_graphs: whether all nodes must run the same graphs, and loops in them for as many turns. in_graphs: whether
+    `sum_tensors` works inside a tf.function; else it is called with eager tensors.
+    """
+
+    same_graphs = False
+    in_graphs = True
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+        self.bytes_sent = 0
+        self.seconds = self.waited = 0.0
+
+    def reset(self) -> None:
+        """Count from zero."""
+        self.bytes_sent, self.seconds, self.waited = 0, 0.0, 0.0
+
+    @abstractmethod
+    def sum(self, arrays: Sequence[Array]) -> list[Array]:
+        """The element-wise sums over all nodes; shapes and dtypes (floats, 64-bit integers) as given, on every rank.
+
+        Every node must call it with the same shapes. The results are valid until the next but one call.
+        Raises PeerLost and PeerTimeout.
+        """
+
+    @abstractmethod
+    def sum_tensors(self, tensors: Sequence[Any]) -> list[Any]:
+        """As `sum`, for tensors: one exchange for all of them. Copy what is to be kept."""
+
+    def account(self, calls: int) -> None:
+        """Add the traffic of `calls` runs of the traced `sum_tensors`, where they are not counted as they happen."""
+        return
+
+    def failure(self) -> BaseException | None:
+        """The error of the last exchange inside a tf.function, which TensorFlow hides behind its own."""
+        return None
+
+    def cause(self, error: BaseException) -> BaseException | None:
+        """What an error of TensorFlow stands for where an exchange has failed; None where it is what it says."""
+        return self.failure()
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the connections; may be called twice."""
+
+
+class Alone(Transport):
+    """The transport of one node: sums are what they were."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 1)
+
+    def sum(self, arrays: Sequence[Array]) -> list[Array]:
+        return [np.asarray(array) for array in arrays]
+
+    def sum_tensors(self, tensors: Sequence[Any]) -> list[Any]:
+        return list(tensors)
+
+    def close(self) -> None:
+        return

@@ -1,0 +1,249 @@
+"""How a ring's nodes find each other: each calls the next one and is called by the one before, and both ends prove that
+they know the run's secret before any data.
+
+Each end sends a nonce, and answers the other's with an HMAC over both nonces, its role and its rank. One thread serves
+all connections at once: nobody who dribbles bytes holds up a neighbour, and what fails says so at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import logging
+import os
+import secrets
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from sparksplit.base.errors import PeerLost
+from sparksplit.collectives.base import PeerTimeout
+
+log = logging.getLogger(__name__)
+
+STRANGER_SECONDS = 10.0
+"""Who has not proven itself so long after it called is turned away."""
+MOST_STRANGERS = 64
+"""Unproven callers at a time; one more turns the oldest away."""
+_PAUSE = 0.05
+"""Seconds until the next `accept` after one that failed for lack of descriptors or memory."""
+
+_Steps = Generator[int, bytes, bool]
+"""One side of a conversation: yields how many bytes it needs next, gets them, returns whether the other is who it must
+be."""
+
+
+def neighbours(
+    server: socket.socket, address: Sequence[Any], rank: int, size: int, secret: bytes, deadline: float
+) -> tuple[socket.socket, socket.socket]:
+    """(to the next node, from the previous one), both non-blocking, proven to be those nodes of this run.
+
+    server: this node's own, listening. address: of the next node, which listens already: a refusal is final.
+    deadline: monotonic seconds, of all of it. Raises PeerLost as soon as the next node cannot be had, PeerTimeout at
+    the deadline.
+    """
+    following, previous = (rank + 1) % size, (rank - 1) % size
+    with selectors.DefaultSelector() as selector:
+        callers = _Callers(server, selector, previous, secret)
+        call: _Talk | None = None
+        try:
+            call = _called(address, following, rank, secret, selector)
+            while call.outcome is None or callers.peer is None:
+                now = time.monotonic()
+                if now > deadline:
+                    if callers.peer is None:
+                        raise PeerTimeout(f"node {previous} did not join the ring in time")
+                    raise PeerTimeout(f"node {following} at {_text(address)} did not answer in time")
+                for key, _ in selector.select(max(0.0, min(deadline, callers.next_deadline()) - now)):
+                    key.data()
+                callers.sweep()
+                if call.outcome is False:
+                    raise PeerLost(f"cannot reach node {following} at {_text(address)}: {call.problem}")
+            return call.socket, callers.peer
+        except BaseException:
+            if call is not None:
+                call.socket.close()
+            if callers.peer is not None:
+                callers.peer.close()
+            raise
+        finally:
+            callers.close()
+
+
+class _Talk:
+    """One side of a conversation over a non-blocking socket. outcome: None while it lasts. problem: why it failed."""
+
+    def __init__(
+        self, connection: socket.socket, steps: Callable[[socket.socket], _Steps], selector: selectors.BaseSelector
+    ) -> None:
+        self.socket, self._selector = connection, selector
+        self.began = time.monotonic()
+        self.outcome: bool | None = None
+        self.problem = "it does not know the run's secret"
+        self._steps, self._needed, self._data = steps(connection), 0, b""
+
+    def start(self) -> None:
+        """Begin; what has been connected to must be ready for it."""
+        self._selector.register(self.socket, selectors.EVENT_READ, self.go_on)
+        self._advance(lambda: next(self._steps))
+
+    def go_on(self) -> None:
+        """Take what has arrived."""
+        if self.outcome is not None:
+            return  # ended by what else happened in this round
+
+        def receive() -> int:
+            piece = self.socket.recv(self._needed - len(self._data))
+            if not piece:
+                raise ConnectionResetError(errno.ECONNRESET, "it ended the connection during the handshake")
+            self._data += piece
+            if len(self._data) < self._needed:
+                return self._needed
+            data, self._data = self._data, b""
+            return self._steps.send(data)
+
+        self._advance(receive)
+
+    def fail(self, problem: str) -> None:
+        self.outcome, self.problem = False, problem
+        self._leave()
+
+    def _advance(self, step: Callable[[], int]) -> None:
+        try:
+            self._needed = step()
+        except StopIteration as end:
+            self.outcome = bool(end.value)
+            self._leave()
+        except BlockingIOError:
+            return  # woken for nothing
+        except OSError as error:
+            self.fail(error.strerror or str(error))
+
+    def _leave(self) -> None:
+        with suppress(KeyError):
+            self._selector.unregister(self.socket)
+        if not self.outcome:
+            self.socket.close()
+
+
+class _Callers:
+    """Those who have called, until node `expected` is among them. peer: its connection."""
+
+    def __init__(self, server: socket.socket, selector: selectors.BaseSelector, expected: int, secret: bytes) -> None:
+        self._server, self._selector, self._expected, self._secret = server, selector, expected, secret
+        self._talks: list[_Talk] = []
+        self._paused: float | None = None
+        self.peer: socket.socket | None = None
+        server.setblocking(False)
+        selector.register(server, selectors.EVENT_READ, self._accept)
+
+    def next_deadline(self) -> float:
+        """When `sweep` has something to do at the latest, in monotonic seconds."""
+        ends = [talk.began + STRANGER_SECONDS for talk in self._talks]
+        return min([*ends, *([] if self._paused is None else [self._paused])], default=float("inf"))
+
+    def sweep(self) -> None:
+        """See who has proven itself; drop those who have failed or take too long."""
+        now = time.monotonic()
+        for talk in self._talks:
+            if talk.outcome and self.peer is None:
+                self.peer = talk.socket
+            elif talk.outcome:
+                talk.socket.close()
+            elif talk.outcome is None and now > talk.began + STRANGER_SECONDS:
+                talk.fail("it took too long")
+        self._talks = [talk for talk in self._talks if talk.outcome is None]
+        if self._paused is not None and now > self._paused:
+            self._paused = None
+            self._selector.register(self._server, selectors.EVENT_READ, self._accept)
+
+    def close(self) -> None:
+        """Turn everybody else away."""
+        for talk in self._talks:
+            if talk.outcome is None:
+                talk.fail("the ring is formed")
+
+    def _accept(self) -> None:
+        self.sweep()
+        try:
+            connection, _ = self._server.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return  # gone before it was looked at
+        except OSError as error:
+            log.warning("the ring's port takes nobody for a moment: %s", error.strerror or error)
+            self._selector.unregister(self._server)
+            self._paused = time.monotonic() + _PAUSE
+            if self._talks:
+                self._talks[0].fail("others wait")  # frees what is lacking
+            return
+        if len(self._talks) >= MOST_STRANGERS:
+            self._talks.pop(0).fail("too many others called")
+        connection.setblocking(False)
+        talk = _Talk(connection, lambda opened: _answer(opened, self._expected, self._secret), self._selector)
+        self._talks.append(talk)
+        talk.start()
+
+
+def _called(
+    address: Sequence[Any], following: int, rank: int, secret: bytes, selector: selectors.BaseSelector
+) -> _Talk:
+    """The call to node `following`, which begins as soon as it is connected."""
+    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    talk = _Talk(connection, lambda opened: _call(opened, rank, secret), selector)
+    connection.setblocking(False)
+
+    def connected() -> None:
+        selector.unregister(connection)
+        number = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if number:
+            talk.fail(os.strerror(number))
+        else:
+            talk.start()
+
+    try:
+        number = connection.connect_ex((str(address[0]), int(address[1])))
+    except OSError as error:  # its name is not known
+        connection.close()
+        raise PeerLost(f"cannot reach node {following} at {_text(address)}: {error.strerror or error}") from None
+    if number in (0, errno.EINPROGRESS):
+        selector.register(connection, selectors.EVENT_WRITE, connected)
+    else:
+        talk.fail(os.strerror(number))
+    return talk
+
+
+def _call(connection: socket.socket, rank: int, secret: bytes) -> _Steps:
+    mine = secrets.token_bytes(16)
+    theirs = yield 16
+    _send(connection, mine + struct.pack("!I", rank) + _proof(secret, b"call", theirs, mine, rank))
+    proof = yield 32
+    return hmac.compare_digest(proof, _proof(secret, b"answer", mine, theirs, rank))
+
+
+def _answer(connection: socket.socket, expected: int, secret: bytes) -> _Steps:
+    mine = secrets.token_bytes(16)
+    _send(connection, mine)
+    hello = yield 52
+    theirs, rank, proof = hello[:16], struct.unpack("!I", hello[16:20])[0], hello[20:]
+    if rank != expected or not hmac.compare_digest(proof, _proof(secret, b"call", mine, theirs, rank)):
+        return False
+    _send(connection, _proof(secret, b"answer", theirs, mine, rank))
+    return True
+
+
+def _send(connection: socket.socket, data: bytes) -> None:
+    # A few bytes, which the buffer of a new connection always has room for.
+    if connection.send(data) != len(data):
+        raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
+
+
+def _proof(secret: bytes, role: bytes, challenge: bytes, own: bytes, rank: int) -> bytes:
+    return hmac.digest(secret, role + challenge + own + struct.pack("!I", rank), "sha256")
+
+
+def _text(address: Sequence[Any]) -> str:
+    return f"{address[0]}:{address[1]}"

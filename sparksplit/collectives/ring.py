@@ -1,0 +1,290 @@
+"""A TCP ring in NumPy: reduce-scatter and all-gather (Patarasuk and Yuan, 2009), summed in the ring's fixed order.
+
+Between CPU nodes it beats gRPC several times, because nothing is copied but into and out of the sockets. Each node
+binds its own address only, and both ends of a connection prove that they know the run's secret before any data.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from sparksplit.base.errors import PeerLost
+from sparksplit.base.memory import ALIGNMENT, aligned
+from sparksplit.collectives.base import Array, PeerTimeout, Transport
+from sparksplit.collectives.handshake import neighbours
+
+_PIECE = 256 << 10  # bytes given to the kernel at once: less than caches hold
+_MOST_BUFFERS = 64  # given to the kernel at once; it takes 1024
+_SPIN = 200e-6  # seconds of asking before sleeping: to be woken takes longer than most waits
+
+
+class Ring(Transport):
+    """The ring over connected sockets: `to_next` is only written, `from_previous` only read."""
+
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        to_next: socket.socket,
+        from_previous: socket.socket,
+        timeout: float,
+        waiting: Callable[[bool], None] = lambda _: None,
+    ) -> None:
+        super().__init__(rank, size)
+        self._next, self._previous, self._timeout, self._waiting = to_next, from_previous, timeout, waiting
+        for connection in (to_next, from_previous):
+            connection.setblocking(False)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._layouts: dict[tuple[Any, ...], _Layout] = {}
+        self._failure: BaseException | None = None
+        self._began = 0.0
+
+    @classmethod
+    def connect(
+        cls,
+        rank: int,
+        size: int,
+        host: str,
+        secret: bytes,
+        gather: Callable[[str, Any], list[Any]],
+        timeout: float = 600.0,
+        waiting: Callable[[bool], None] = lambda _: None,
+    ) -> Ring:
+        """Form the ring.
+
+        host: this node's own address. gather(name, value): every rank's value by rank. timeout: seconds that a peer
+        may be silent in an exchange. waiting: told true when a peer keeps this node waiting, false when it goes on.
+
+        Raises PeerLost as soon as a neighbour cannot be reached, PeerTimeout when one does not appear within `timeout`
+        seconds.
+        """
+        deadline = time.monotonic() + timeout
+        with socket.create_server((host, 0), backlog=128) as server:
+            # Who knows an address calls somebody who listens.
+            addresses = gather("ring", [host, server.getsockname()[1]])
+            to_next, from_previous = neighbours(server, addresses[(rank + 1) % size], rank, size, secret, deadline)
+        return cls(rank, size, to_next, from_previous, timeout, waiting)
+
+    def sum(self, arrays: Sequence[Array]) -> list[Array]:
+        began = self._began = time.perf_counter()
+        signature = tuple((array.shape, array.dtype.str) for array in arrays)
+        layout = self._layouts.get(signature)
+        if layout is None:
+            layout = self._layouts[signature] = _Layout(arrays, self.size)
+        flat = [array.reshape(-1) for array in arrays]
+        results = layout.next()
+        for group in layout.groups:
+            self._sum_group(group, flat)
+        self.seconds += time.perf_counter() - began
+        return results
+
+    def sum_tensors(self, tensors: Sequence[Any]) -> list[Any]:
+        import tensorflow as tf
+
+        sums = tf.numpy_function(self._sum_kept, list(tensors), [tensor.dtype for tensor in tensors])
+        for result, tensor in zip(sums, tensors, strict=True):
+            result.set_shape(tensor.shape)
+        return list(sums)
+
+    def failure(self) -> BaseException | None:
+        return self._failure
+
+    def close(self) -> None:
+        self._next.close()
+        self._previous.close()
+
+    def _sum_kept(self, *arrays: Array) -> list[Array]:
+        try:
+            return self.sum(arrays)
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    def _sum_group(self, group: _Group, flat: Sequence[Array]) -> None:
+        """Sum a group's arrays over the ring. Slice i is summed in the order i, i+1, ..., wherever it is."""
+        size, rank = self.size, self.rank
+        for step in range(size - 1):
+            sent, summed = (rank - step) % size, (rank - step - 1) % size
+            self._exchange(group.own(sent, flat) if step == 0 else group.sums(sent), group.sums(summed))
+            group.add(summed, flat)
+        for step in range(size - 1):
+            self._exchange(group.sums((rank + 1 - step) % size), group.sums((rank - step) % size))
+
+    def _exchange(self, outgoing: list[memoryview], incoming: list[memoryview]) -> None:
+        """Send `outgoing` to the next node while receiving `incoming` from the previous one; bytes."""
+        to_send, to_receive = _Cursor(outgoing), _Cursor(incoming)
+        total = to_send.left
+        deadline, idle = time.monotonic() + self._timeout, False
+        spin_until = 0.0
+        while to_send.left or to_receive.left:
+            moved = self._send(to_send) if to_send.left else 0
+            if to_receive.left:
+                received = self._receive(to_receive)
+                moved += received
+                if received and self._began:
+                    # The sum's first bytes: the peer has come.
+                    self.waited += time.perf_counter() - self._began
+                    self._began = 0.0
+            if moved:
+                spin_until = 0.0
+                continue
+            now = time.perf_counter()
+            spin_until = spin_until or now + _SPIN
+            if now < spin_until:
+                os.sched_yield()
+                continue
+            readable, writable, _ = select.select(
+                [self._previous] if to_receive.left else [], [self._next] if to_send.left else [], [], 1.0
+            )
+            if readable or writable:
+                deadline = time.monotonic() + self._timeout
+                if idle:
+                    idle = False
+                    self._waiting(False)
+                continue
+            if not idle:
+                idle = True
+                self._waiting(True)
+            if time.monotonic() > deadline:
+                peer = self.rank - 1 if to_receive.left else self.rank + 1
+                raise PeerTimeout(f"node {peer % self.size} exchanged nothing for {self._timeout:.0f} s")
+        self.bytes_sent += total
+
+    def _send(self, cursor: _Cursor) -> int:
+        try:
+            return cursor.advance(self._next.sendmsg(cursor.ahead()))
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise PeerLost(f"lost the connection to node {(self.rank + 1) % self.size}: {error.strerror}") from None
+
+    def _receive(self, cursor: _Cursor) -> int:
+        try:
+            count = self._previous.recvmsg_into(cursor.ahead())[0]
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise PeerLost(f"lost the connection to node {(self.rank - 1) % self.size}: {error.strerror}") from None
+        if count == 0:
+            raise PeerLost(f"node {(self.rank - 1) % self.size} closed its connection")
+        return cursor.advance(count)
+
+
+class _Cursor:
+    """How far a list of buffers has been sent or received. left: bytes."""
+
+    def __init__(self, buffers: list[memoryview]) -> None:
+        self._buffers, self._place, self._within = buffers, 0, 0
+        self.left = sum(map(len, buffers))
+
+    def ahead(self) -> list[memoryview]:
+        """The next buffers, for one system call: about _PIECE bytes."""
+        chosen, room, within = [], _PIECE, self._within
+        for buffer in self._buffers[self._place : self._place + _MOST_BUFFERS]:
+            piece = buffer[within : within + room]
+            chosen.append(piece)
+            room -= len(piece)
+            if room <= 0:
+                break
+            within = 0
+        return chosen
+
+    def advance(self, count: int) -> int:
+        """Go on by `count` bytes; `count`."""
+        self.left -= count
+        within = self._within + count
+        while self._place < len(self._buffers) and within >= len(self._buffers[self._place]):
+            within -= len(self._buffers[self._place])
+            self._place += 1
+        self._within = within
+        return count
+
+
+class _Layout:
+    """Buffers for the sums of one signature of arrays, by dtype. groups: one for each dtype."""
+
+    def __init__(self, arrays: Sequence[Array], size: int) -> None:
+        by_dtype: dict[np.dtype[Any], list[int]] = {}
+        for number, array in enumerate(arrays):
+            by_dtype.setdefault(array.dtype, []).append(number)
+        self.groups = [_Group(arrays, numbers, size) for numbers in by_dtype.values()]
+        # Two sets of results in turn: TensorFlow may still read the last ones when the next sum begins.
+        self._results: list[list[Array]] = [list(arrays) for _ in range(2)]
+        for group in self.groups:
+            for turn, results in enumerate(group.results):
+                for number, result in results:
+                    self._results[turn][number] = result
+        self._turn = 0
+
+    def next(self) -> list[Array]:
+        """The arrays in which the next sums will appear."""
+        self._turn = 1 - self._turn
+        for group in self.groups:
+            group.turn = self._turn
+        return list(self._results[self._turn])
+
+
+class _Group:
+    """The arrays of one dtype laid end to end and cut into a slice per node.
+
+    Sums lie in buffers, each array at an aligned offset; what is summed is sent from where it lies, without a copy.
+    results: for each of two sets, (number of the array, its sum). turn: the set in use.
+    """
+
+    def __init__(self, arrays: Sequence[Array], numbers: Sequence[int], size: int) -> None:
+        dtype = arrays[numbers[0]].dtype
+        step = ALIGNMENT // dtype.itemsize
+        offsets, total = [], 0
+        for number in numbers:
+            offsets.append(total)
+            total += -(-arrays[number].size // step) * step
+        share = -(-total // size)
+        buffers = [aligned((total,), dtype) for _ in range(2)]
+        for buffer in buffers:
+            buffer[:] = 0
+        self.turn = 0
+        self.results = [
+            [
+                (number, buffer[offset : offset + arrays[number].size].reshape(arrays[number].shape))
+                for number, offset in zip(numbers, offsets, strict=True)
+            ]
+            for buffer in buffers
+        ]
+        # Of each slice: (number of the array, first element, last element + 1, offset of the first).
+        self._pieces: list[list[tuple[int, int, int, int]]] = []
+        for low in (rank * share for rank in range(size)):
+            pieces = []
+            for number, offset in zip(numbers, offsets, strict=True):
+                begin, end = max(low, offset) - offset, min(low + share, offset + arrays[number].size) - offset
+                if begin < end:
+                    pieces.append((number, begin, end, offset + begin))
+            self._pieces.append(pieces)
+        self._sums = [
+            [[buffer[at : at + end - begin] for _, begin, end, at in pieces] for pieces in self._pieces]
+            for buffer in buffers
+        ]
+        self._bytes = [[list(map(_bytes, parts)) for parts in slices] for slices in self._sums]
+
+    def own(self, place: int, flat: Sequence[Array]) -> list[memoryview]:
+        """Slice `place` of this node's arrays."""
+        return [_bytes(flat[number][begin:end]) for number, begin, end, _ in self._pieces[place]]
+
+    def sums(self, place: int) -> list[memoryview]:
+        """Slice `place` of the sums."""
+        return self._bytes[self.turn][place]
+
+    def add(self, place: int, flat: Sequence[Array]) -> None:
+        """Add this node's arrays to slice `place` of the sums."""
+        for (number, begin, end, _), sums in zip(self._pieces[place], self._sums[self.turn][place], strict=True):
+            np.add(sums, flat[number][begin:end], out=sums)
+
+
+def _bytes(array: Array) -> memoryview:
+    return memoryview(array.data).cast("B")

@@ -1,0 +1,85 @@
+"""MultiWorkerMirroredStrategy as transport only: its collectives (NCCL on GPUs, gRPC on CPUs), none of its training.
+
+Create it before anything else in TensorFlow: collectives must be configured at the program's start. Tensors on a GPU
+stay there. Slower than the ring between CPU nodes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sparksplit.base.errors import PeerLost, RunError
+from sparksplit.collectives.base import Array, PeerTimeout, Transport
+
+
+class TensorFlowTransport(Transport):
+    """All-reduce over the workers that `tf_config` (TF_CONFIG as a mapping, with a chief) names."""
+
+    same_graphs = True
+
+    def __init__(self, rank: int, size: int, tf_config: dict[str, Any], timeout: float = 600.0) -> None:
+        super().__init__(rank, size)
+        os.environ["TF_CONFIG"] = json.dumps(tf_config)
+        self._options = tf.distribute.experimental.CommunicationOptions(timeout_seconds=timeout)
+        self._strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=self._options)
+        if self._strategy.num_replicas_in_sync != size:
+            raise RunError(f"TensorFlow joined {self._strategy.num_replicas_in_sync} replicas instead of {size} nodes")
+        self._traced_bytes = 0
+        self._sum_function = tf.function(self._sum_all, autograph=False)
+
+    def sum(self, arrays: Sequence[Array]) -> list[Array]:
+        began = time.perf_counter()
+        # Collectives know no unsigned integers; the sum modulo 2^64 has the same bits either way.
+        signed = [array.view(np.int64) if array.dtype == np.uint64 else array for array in arrays]
+        try:
+            sums = self._sum_function([tf.constant(array) for array in signed])
+        except tf.errors.OpError as error:
+            raise self.cause(error) or error from None
+        self.seconds += time.perf_counter() - began
+        return [result.numpy().view(array.dtype) for result, array in zip(sums, arrays, strict=True)]
+
+    def sum_tensors(self, tensors: Sequence[Any]) -> list[Any]:
+        self._traced_bytes = sum(tensor.dtype.size * math.prod(tensor.shape) for tensor in tensors)
+        return self._sum_all(tensors)
+
+    def account(self, calls: int) -> None:
+        # What a ring sends: each node passes on every slice twice, but its last.
+        self.bytes_sent += calls * self._traced_bytes * 2 * (self.size - 1) // self.size
+
+    def cause(self, error: BaseException) -> BaseException | None:
+        text = " ".join(str(error).split())[:300]
+        if isinstance(error, tf.errors.DeadlineExceededError):
+            return PeerTimeout(f"not every node came to a sum within the time limit: {text}")
+        # One node's error ends the sums of all, in the words and with the number of that error.
+        if isinstance(error, tf.errors.UnavailableError) or "Collective ops is aborted" in text:
+            return PeerLost(f"another node has left the sums: {text}")
+        return None
+
+    def close(self) -> None:
+        return
+
+    def _sum_all(self, tensors: Sequence[Any]) -> list[Any]:
+        results: list[Any] = [None] * len(tensors)
+        for dtype in sorted({tensor.dtype.name for tensor in tensors}):
+            indices = [index for index, tensor in enumerate(tensors) if tensor.dtype.name == dtype]
+            flat = self._sum_flat(tf.concat([tf.reshape(tensors[index], [-1]) for index in indices], 0))
+            sizes = [tf.size(tensors[index]) for index in indices]
+            for index, part in zip(indices, tf.split(flat, sizes), strict=True):
+                results[index] = tf.reshape(part, tensors[index].shape)
+        return results
+
+    def _sum_flat(self, flat: Any) -> Any:
+        def reduce(value: Any) -> Any:
+            context = tf.distribute.get_replica_context()
+            # The identity gives the value a device; without it: "destinations can not be empty".
+            return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(value), self._options)
+
+        return self._strategy.experimental_local_results(self._strategy.run(reduce, args=(flat,)))[0]

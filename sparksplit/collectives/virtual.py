@@ -1,0 +1,117 @@
+"""Virtual nodes: one process plays several, one after the other, from one exchange to the next."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from sparksplit.base.errors import PeerLost
+from sparksplit.collectives.base import Array, Transport
+
+Result = TypeVar("Result")
+Total = TypeVar("Total")
+
+
+class Stage:
+    """Where the nodes of one process take turns: rank 0 runs until it exchanges, then rank 1, and so on."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        # One for each node: to wake all of them at each turn would cost more than a small model's step.
+        self._turns = [threading.Semaphore(int(rank == 0)) for rank in range(size)]
+        self._failure: BaseException | None = None
+        self._total: Any = None
+        self._result: Any = None
+
+    def set(self, variables: Sequence[Any]) -> None:
+        """Give each node these variables for itself: weights, the optimizer's state, all that training changes.
+
+        All begin with what they hold now, and find what they have left whenever it is their turn.
+        """
+        import tensorflow as tf
+
+        def swap(*entering: Any) -> list[Any]:
+            leaving = [tf.identity(variable) for variable in variables]
+            for variable, value in zip(variables, entering, strict=True):
+                variable.assign(value)
+            return leaving
+
+        self._swap = tf.function(swap, autograph=False)
+        beginning = [tf.identity(variable) for variable in variables]
+        self._kept: list[list[Any]] = [beginning for _ in range(self.size)]
+
+    def play(self, node: Callable[[int], Result]) -> list[Result]:
+        """What `node(rank)` returns for every rank; raises what the first that failed raised."""
+        results: list[Any] = [None] * self.size
+
+        def run(rank: int) -> None:
+            try:
+                self._await(rank)
+                results[rank] = node(rank)
+                self._pass_on(rank)
+            except BaseException as error:
+                self._failure = self._failure or error
+                for turn in self._turns:
+                    turn.release()
+
+        threads = [threading.Thread(target=run, args=(rank,), name=f"virtual node {rank}") for rank in range(self.size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self._failure is not None:
+            raise self._failure
+        return results
+
+    def exchange(self, rank: int, add: Callable[[Total | None], Total]) -> Total:
+        """What all nodes' `add` have made of each other's results, called in the order of ranks, first with None."""
+        self._total = add(None if rank == 0 else self._total)
+        if rank == self.size - 1:
+            self._result, self._total = self._total, None
+        self._pass_on(rank)
+        self._await(rank)
+        result: Total = self._result
+        return result
+
+    def _pass_on(self, rank: int) -> None:
+        following = (rank + 1) % self.size
+        if following != rank:
+            self._kept[rank] = self._swap(*self._kept[following])
+        self._turns[following].release()
+
+    def _await(self, rank: int) -> None:
+        self._turns[rank].acquire()
+        if self._failure is not None:
+            raise PeerLost("another virtual node failed")
+
+
+class VirtualTransport(Transport):
+    """Sums over the nodes of a stage. bytes_sent: what a ring of as many nodes would send; seconds stay 0."""
+
+    in_graphs = False
+
+    def __init__(self, rank: int, stage: Stage) -> None:
+        super().__init__(rank, stage.size)
+        self._stage = stage
+
+    def sum(self, arrays: Sequence[Array]) -> list[Array]:
+        def add(total: list[Array] | None) -> list[Array]:
+            if total is None:
+                return [np.array(array) for array in arrays]
+            for place, array in enumerate(arrays):
+                total[place] = np.asarray(total[place] + array)
+            return total
+
+        self.bytes_sent += 2 * (self.size - 1) * sum(np.asarray(array).nbytes for array in arrays) // self.size
+        return self._stage.exchange(self.rank, add)
+
+    def sum_tensors(self, tensors: Sequence[Any]) -> list[Any]:
+        import tensorflow as tf
+
+        return [tf.constant(array) for array in self.sum([tensor.numpy() for tensor in tensors])]
+
+    def close(self) -> None:
+        return

@@ -1,0 +1,58 @@
+"""The `sparksplit` command: `sparksplit COMMAND --config FILE [--set key.path=value ...]`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from collections.abc import Sequence
+
+from sparksplit import __version__
+
+COMMANDS = {
+    "quickstart": "everything below on a small real data set, on this machine, without any service",
+    "preprocess": "raw data to a prepared data set",
+    "train": "train one model on the nodes of a Spark cluster",
+    "compare": "several ways to split the work, side by side: which one to use, with evidence",
+    "predict": "batch inference on Spark",
+    "check": "is this cluster ready: folders, versions, memory, GPUs, ports, settings",
+    "package": "the archives that spark-submit needs",
+}
+"""Name and summary; each is the module of the same name in this folder, imported only when it is called."""
+
+STATUSES = (
+    "exit status: 0 done, or nothing to do; 1 the run failed; 2 the command line, the configuration or the input is",
+    "wrong; 3 another command that still runs fills the output; 128 + its number after a signal (Ctrl-C: 130)",
+)
+"""The contract with schedulers, as --help says it."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Dispatch to the named command; exit status 2 for an unknown one."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_help())
+        return 0 if arguments else 2
+    if arguments[0] == "--version":
+        print(f"sparksplit {__version__}")
+        return 0
+    name = arguments[0]
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; the commands are {', '.join(COMMANDS)}"
+        print(f"sparksplit: {name}: unknown command{hint}", file=sys.stderr)
+        return 2
+    status: int = importlib.import_module(f"sparksplit.commands.{name}").COMMAND.main(arguments[1:])
+    return status
+
+
+def _help() -> str:
+    lines = ["usage: sparksplit COMMAND [--config FILE] [--set key.path=value ...]", "", "commands:"]
+    lines += [f"  {name:<12}{summary}" for name, summary in COMMANDS.items()]
+    lines += ["", "`sparksplit COMMAND --help` lists the command's configuration keys with their defaults."]
+    lines += ["", *STATUSES]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

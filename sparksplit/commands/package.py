@@ -1,0 +1,29 @@
+"""`sparksplit package`: the archives that spark-submit needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparksplit.base.command import Command, Options
+from sparksplit.operations.config import PackageConfig
+from sparksplit.operations.package import package
+
+
+def run(config: PackageConfig, options: Options) -> None:
+    """Make the archives; say what was made on standard output, the command to copy last."""
+    for line in package(config):
+        print(line, flush=True)
+
+
+COMMAND = Command(
+    name="package",
+    summary="The archives that spark-submit needs: the project's packages, and the Python environment.",
+    config=PackageConfig,
+    run=run,
+    flags=("output", "environment"),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    return COMMAND.main(argv)

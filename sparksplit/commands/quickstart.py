@@ -1,0 +1,150 @@
+"""`sparksplit quickstart`: preprocess, train, predict and compare on a small real data set, on this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pydantic
+
+from hdfs_io import filesystem
+from hdfs_io.config import PreprocessConfig
+from hdfs_io.publish import SUCCESS
+from sparksplit.base.command import Command, Options
+from sparksplit.base.config import Config
+from sparksplit.base.errors import InputError
+from sparksplit.base.progress import say
+from sparksplit.base.session import spark_session
+from sparksplit.base.shipped import shipped
+from sparksplit.commands import compare, predict, preprocess, train
+from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.run import REPORT
+from sparksplit.inference.config import PredictConfig
+from sparksplit.inference.run import METRICS
+from sparksplit.inference.writer import FOLDER
+from sparksplit.training.config import TrainConfig
+from sparksplit.training.report import RUN
+
+
+class QuickstartConfig(Config):
+    """The four commands' configurations, in one file; the paths between them are filled in."""
+
+    output: str = "quickstart-output"
+    """The folder in which prepared/, run/, predictions/ and comparison/ appear."""
+    preprocess: PreprocessConfig
+    """As for `sparksplit preprocess`; input.path is scikit-learn's digits, output is prepared/."""
+    train: TrainConfig
+    """As for `sparksplit train`; data is prepared/, output is run/."""
+    predict: PredictConfig
+    """As for `sparksplit predict`; model is run/, input is prepared/, output is predictions/."""
+    compare: CompareConfig
+    """As for `sparksplit compare`; data is prepared/, output is comparison/."""
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, values: Any) -> Any:
+        output = values.get("output", cls.model_fields["output"].default) if isinstance(values, dict) else None
+        if not isinstance(output, str):
+            return values
+        prepared, run, predictions, comparison = (
+            filesystem.join(output, name) for name in ("prepared", "run", "predictions", "comparison")
+        )
+        paths = {
+            "preprocess": {"input": {"path": digits()}, "output": prepared},
+            "train": {"data": prepared, "output": run},
+            "predict": {"model": run, "input": prepared, "output": predictions},
+            "compare": {"data": prepared, "output": comparison},
+        }
+        return _merge(paths, values)
+
+
+def _merge(defaults: Any, values: Any) -> Any:
+    """`values`, with what only `defaults` has added at every depth."""
+    if not isinstance(defaults, dict) or not isinstance(values, dict):
+        return values
+    return defaults | {key: _merge(defaults.get(key), value) for key, value in values.items()}
+
+
+def digits() -> str:
+    """The path of the handwritten digits that scikit-learn brings: rows of 64 pixels (0 to 16) and the digit, as CSV.
+
+    Source: E. Alpaydin, C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998.
+    Raises InputError where scikit-learn is not installed.
+    """
+    spec = importlib.util.find_spec("sklearn")  # finds without importing, which would take a second
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        file = Path(folder) / "datasets" / "data" / "digits.csv.gz"
+        if file.is_file():
+            return str(file)
+    raise InputError("scikit-learn's handwritten digits were not found: pip install scikit-learn")
+
+
+def run(config: QuickstartConfig, options: Options) -> None:
+    """Run the commands one after the other, in one Spark session, and print where everything is."""
+    nodes, last = config.train.processes, filesystem.join(config.compare.output, SUCCESS)
+    steps: tuple[tuple[str, Callable[[], None]], ...] = (
+        ("preprocess: the digits to a prepared data set", lambda: preprocess.run(config.preprocess, options)),
+        (f"train: {nodes} nodes, split: {config.train.split}", lambda: train.run(config.train, options)),
+        ("predict: the test split", lambda: predict.run(config.predict, options)),
+        ("compare: the ways to split the work", lambda: compare.run(config.compare, options)),
+    )
+    executors = max(nodes, *config.compare.nodes, config.preprocess.executors, config.predict.executors)
+    # Where everything is there already, no command will ask for Spark.
+    with (
+        nullcontext()
+        if filesystem.exists(last) and not options.overwrite
+        else spark_session("sparksplit quickstart", executors)
+    ):
+        for number, (name, step) in enumerate(steps, start=1):
+            say(f"\n{number} of {len(steps)}, {name}")
+            step()
+    print("\n" + "\n".join(_summary(config)))
+
+
+def _summary(config: QuickstartConfig) -> Iterator[str]:
+    run, predictions = config.train.output, config.predict.output
+    record = filesystem.read_json(filesystem.join(run, RUN))
+    accuracy = filesystem.read_json(filesystem.join(predictions, METRICS))["accuracy"]
+    ledger = "exact: every row once per epoch" if record["ledger"]["exact"] else "NOT exact"
+    yield f"test accuracy  {accuracy:.2%} of rows that no node was trained on"
+    yield f"ledger         {ledger} ({record['ledger']['rows']:,} rows in {record['epochs']} epochs)"
+    yield f"prepared data  {config.preprocess.output}"
+    yield f"model          {filesystem.join(run, 'model.keras')}"
+    yield f"               {filesystem.join(run, 'saved_model')} (for TensorFlow Serving)"
+    yield f"metrics        {filesystem.join(run, RUN)}, {filesystem.join(predictions, METRICS)}"
+    yield f"predictions    {filesystem.join(predictions, FOLDER)}"
+    yield f"report         {filesystem.join(config.compare.output, REPORT)} (open it: which way to split the work)"
+    yield ""
+    yield "To go on:"
+    yield f"  {_program('tensorboard')} --logdir {filesystem.join(run, 'tensorboard')}"
+    yield (
+        f"  {_program('sparksplit')} quickstart --set output=quickstart-single --set train.split=single"
+        " --set train.nodes=1"
+    )
+    yield f"  {_program('sparksplit')} train --help"
+
+
+def _program(name: str) -> str:
+    """How to call an installed program: by its path where its folder is not on the PATH."""
+    beside = Path(sys.executable).parent / name
+    return str(beside) if beside.is_file() else name
+
+
+COMMAND = Command(
+    name="quickstart",
+    summary="Preprocess, train, predict and compare on scikit-learn's handwritten digits, on this machine, without any "
+    "service.",
+    config=QuickstartConfig,
+    run=run,
+    default_config=lambda: shipped("conf/quickstart.yaml"),
+    resumable=True,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    return COMMAND.main(argv)

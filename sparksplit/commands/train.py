@@ -1,0 +1,31 @@
+"""`sparksplit train`, and `spark-submit jobs/train.py`: train one model, one way, on the nodes of a Spark cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparksplit.base.command import Command, Options
+from sparksplit.training.config import TrainConfig
+from sparksplit.training.report import summary
+from sparksplit.training.run import train
+
+
+def run(config: TrainConfig, options: Options) -> None:
+    """Train, and print the summary on standard output."""
+    result = train(config, options)
+    for line in summary(result, config.output):
+        print(line)
+
+
+COMMAND = Command(
+    name="train",
+    summary="Train one Keras model, one way, on the nodes of a Spark cluster.",
+    config=TrainConfig,
+    run=run,
+    resumable=True,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run with the command line's arguments; the exit status."""
+    return COMMAND.main(argv)

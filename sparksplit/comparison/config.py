@@ -1,0 +1,48 @@
+"""The configuration of `compare`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import pydantic
+
+from sparksplit.training.config import Training
+
+_LOCAL = {"split": "local", "sync": {"every": 32, "outer": "nesterov"}}
+_WAYS: tuple[str | dict[str, Any], ...] = ("single", "batch", "epoch", "epoch-delayed", _LOCAL)
+
+
+class CompareConfig(Training):
+    """Everything that `compare` needs to know: what to compare, and the training keys that all runs share."""
+
+    output: str
+    """The comparison's folder: results.json, report.html, and runs/ with a record of each run."""
+    ways: Annotated[list[str | dict[str, Any]], pydantic.Field(min_length=1, default_factory=lambda: list(_WAYS))]
+    """Names of ways, or mappings of training keys, such as {split: local, sync: {every: 32}}."""
+    nodes: Annotated[list[pydantic.PositiveInt], pydantic.Field(min_length=1, default_factory=lambda: [1, 2])]
+    """Numbers of nodes; each way runs on each of them. On 1 node all ways are one run of `single`."""
+    virtual: list[pydantic.PositiveInt] = pydantic.Field(default_factory=list)
+    """Numbers of virtual nodes, beyond the nodes at hand: what the ways would learn there, without a time."""
+    virtual_seeds: pydantic.PositiveInt = 1
+    """Seeds of the virtual runs."""
+    seeds: pydantic.PositiveInt = 5
+    """Runs of each way and number of nodes, with the seeds `seed`, `seed` + 1, ...: the same for all ways."""
+    metric: str | None = None
+    """What decides: one of the metrics, or loss; null: accuracy for classes, else the loss."""
+    metric_better: Literal["lower", "higher"] | None = None
+    """Which values of the metric are better; null: what the metric is tells it. Needed where that cannot be told."""
+    margin: pydantic.PositiveFloat = 0.003
+    """Differences of the metric within it count as none."""
+    target: float | None = None
+    """A value of the metric on the validation rows, to which the time is told; null: what 95 % of `single`'s way to its
+    best value reaches."""
+    input_mode: Literal["tensorflow"] = "tensorflow"
+    """Every node reads its lanes of the prepared data set itself."""
+
+    @pydantic.model_validator(mode="after")
+    def _numbers_differ(self) -> CompareConfig:
+        for name in ("nodes", "virtual"):
+            numbers = getattr(self, name)
+            if len(set(numbers)) < len(numbers):
+                raise ValueError(f"{name} has a number twice: {numbers}")
+        return self

@@ -1,0 +1,190 @@
+"""Which runs a comparison has: ways x node counts x seeds, at equal passes; pure functions of the configuration."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparksplit.base.config import Source, digest, parse
+from sparksplit.base.errors import ConfigError
+from sparksplit.comparison.config import CompareConfig
+from sparksplit.model.functions import FunctionError, source_of
+from sparksplit.strategies import WAYS, Way, find, is_own
+from sparksplit.training.config import SyncConfig, TrainConfig, Training, misfit
+
+SINGLE = "single"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run. key: its record's name. way: how reports call it."""
+
+    key: str
+    way: str
+    config: TrainConfig
+
+    @property
+    def processes(self) -> int:
+        """TensorFlow processes that it takes."""
+        return self.config.processes
+
+
+def label(values: dict[str, Any], whole: bool = False) -> str:
+    """What a way is called: its name, and whatever is said beside it, such as `local, H = 32, nesterov`.
+
+    One of a user's own is called by its function; by its file, too, if `whole`, or if the function's name is one of the
+    product's ways.
+    """
+    more = {key: value for key, value in values.items() if key != "split"}
+    name = str(values["split"])
+    function = name.rpartition(":")[2]
+    parts = [name if whole or (is_own(name) and function in WAYS) else function]
+    sync = dict(more.pop("sync", None) or {})
+    if "every" in sync:
+        parts.append(f"H = {sync.pop('every')}")
+    elif values["split"] == "local":
+        parts.append(f"H = {SyncConfig().every}")
+    if sync.get("outer", "none") != "none":
+        parts.append(str(sync["outer"]))
+    sync.pop("outer", None)
+    if "after" in sync:
+        parts.append(f"after {sync.pop('after')} updates")
+    parts.extend(f"{key} = {value}" for key, value in (*sync.items(), *more.items()))
+    return ", ".join(parts)
+
+
+def epochs(asked: int, numbers: Sequence[int]) -> int:
+    """The least number of epochs from `asked` on that all of `numbers` divide."""
+    multiple = math.lcm(*numbers)
+    return -(-asked // multiple) * multiple
+
+
+def plan(config: CompareConfig) -> list[Run]:
+    """All runs, in the order in which they are best run: by processes, the real ones before the virtual ones.
+
+    Reads the files of users' own ways. Raises ConfigError that names the way that is wrong.
+    """
+    values = [_values(config, place) for place in range(len(config.ways))]
+    ways = [_way(config, place, own) for place, own in enumerate(values)]
+    splits_epochs = any(way.split.every_row for way in ways)
+    total = epochs(config.epochs, [*config.nodes, *config.virtual]) if splits_epochs else config.epochs
+    found: dict[str, tuple[dict[str, Any], TrainConfig]] = {}
+    for nodes, seed, place in _points(config):
+        number = nodes["virtual"] if isinstance(nodes, dict) else nodes
+        if ways[place].alone and number > 1:
+            continue
+        if isinstance(nodes, dict) and values[place]["split"] == "batch":
+            continue  # is `single`, whatever the number of nodes
+        given = values[place] if ways[place].alone or number > 1 else _alone(values[place])
+        # What is the same configuration is one run, called by the least that is said of it.
+        for said in (given, {"split": SINGLE}) if number == 1 else (given,):
+            run = _config(config, place, {**said, "nodes": nodes, "seed": seed, "epochs": total})
+            identity = digest(run.model_dump(mode="json"))
+            same = said is given or identity in found
+            if same and (identity not in found or len(label(said)) < len(label(found[identity][0]))):
+                found[identity] = said, run
+    if not found:
+        raise config.error("nodes", f"no way of {', '.join(own['split'] for own in values)} runs on so many: add 1")
+    names = _names([said for said, _ in found.values()])
+    runs = []
+    for said, run in found.values():
+        name, slug = names[digest(said)]
+        runs.append(Run(_key(slug, run.node_count, run.virtual, run.seed), name, run))
+    return sorted(runs, key=lambda run: (run.config.virtual, run.config.node_count))
+
+
+def _names(ways: Sequence[dict[str, Any]]) -> dict[str, tuple[str, str]]:
+    """By the digest of what is said of a way: (what it is called, its part of a record's name), neither given twice.
+
+    Two functions of one name in two files are told apart by their files; what even so reads alike, by a digest.
+    """
+    different = {digest(way): way for way in ways}
+    shared = _alike({way["split"]: way["split"].rpartition(":")[2] for way in ways})
+    names = {key: label(way, whole=way["split"] in shared) for key, way in different.items()}
+    names |= {key: f"{names[key]} ({key[:8]})" for key in _alike(names)}
+    slugs = {key: _slug(name) for key, name in names.items()}
+    slugs |= {key: f"{slugs[key]}-{key[:8]}" for key in _alike(slugs)}
+    return {key: (names[key], slugs[key]) for key in different}
+
+
+def _alike(names: dict[str, str]) -> list[str]:
+    """The keys whose names other keys have, too."""
+    times = Counter(names.values())
+    return [key for key, name in names.items() if times[name] > 1]
+
+
+def _alone(values: dict[str, Any]) -> dict[str, Any]:
+    """What a way is on one node: `single`, with what is said of other things than the nodes' agreement."""
+    rest = {key: value for key, value in values.items() if key not in ("split", "sync", "local_batch_size")}
+    return {"split": SINGLE, **rest}
+
+
+def _points(config: CompareConfig) -> Iterator[tuple[int | dict[str, int], int, int]]:
+    """(nodes, seed, place of the way). Seeds first: a comparison that is ended early still has whole ones."""
+    for count, numbers in ((config.seeds, config.nodes), (config.virtual_seeds, config.virtual)):
+        for seed in range(config.seed, config.seed + count):
+            for number in sorted(numbers):
+                for place in range(len(config.ways)):
+                    yield ({"virtual": number} if numbers is config.virtual else number), seed, place
+
+
+def _values(config: CompareConfig, place: int) -> dict[str, Any]:
+    given = config.ways[place]
+    values = {"split": given} if isinstance(given, str) else dict(given)
+    if not isinstance(values.get("split"), str):
+        raise config.error(f"ways.{place}", f"must name its split: one of {', '.join(WAYS)}")
+    for key in ("data", "output", "nodes", "seed", "epochs", "input_mode"):
+        if key in values:
+            raise config.error(f"ways.{place}.{key}", "is the same for all ways; give it beside `ways`")
+    _config(config, place, {**values, "nodes": 1 if values["split"] == SINGLE else 2})  # is it right?
+    return values
+
+
+def _way(config: CompareConfig, place: int, values: dict[str, Any]) -> Way:
+    """The way itself. Raises ConfigError where it cannot be had, or other keys do not go with it."""
+    name = values["split"]
+    if not is_own(name):
+        return WAYS[name]
+    try:
+        way = find(name, source_of(name))
+    except FunctionError as error:
+        raise config.error(f"ways.{place}.split", str(error)) from error
+    if problem := misfit(_config(config, place, {**values, "nodes": 1 if way.alone else 2}), way):
+        raise config.error(f"ways.{place}.split", problem)
+    return way
+
+
+def _config(config: CompareConfig, place: int, values: dict[str, Any]) -> TrainConfig:
+    common = {
+        name: value for name, value in config.model_dump(mode="json", exclude_unset=True).items()
+        if name in Training.model_fields
+    }  # fmt: skip
+    try:
+        merged = _merged(common, {**values, "output": config.output})
+        return parse(TrainConfig, merged, Source(config.source.file))
+    except ConfigError as error:
+        raise config.error(f"ways.{place}", _without_file(str(error), config)) from error
+
+
+def _merged(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    both = dict(base)
+    for key, value in values.items():
+        inner = both.get(key)
+        both[key] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+    return both
+
+
+def _without_file(text: str, config: CompareConfig) -> str:
+    return text.removeprefix(f"{config.source.file}: ")
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def _key(slug: str, nodes: int, virtual: bool, seed: int) -> str:
+    return f"{slug}-n{nodes}{'-virtual' if virtual else ''}-s{seed}"

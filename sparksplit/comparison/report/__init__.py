@@ -1,0 +1,5 @@
+"""report.html: one page that says which way to use, with the evidence."""
+
+from sparksplit.comparison.report.page import render
+
+__all__ = ["render"]

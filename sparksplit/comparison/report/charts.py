@@ -1,0 +1,202 @@
+"""Pictures of what was learned: the paired differences, and the held-out metric as training goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import fmean
+from typing import Any
+
+from sparksplit.comparison.numbers import Quantity, duration, plain, usable
+from sparksplit.comparison.report import drawing
+from sparksplit.comparison.report.drawing import GREY, INK, Picture, canvas, legend
+
+Results = dict[str, Any]
+Curve = list[tuple[float, ...]]
+"""Points: passes, seconds, and the mean, the least and the greatest value."""
+
+
+def ways(results: Results) -> list[str]:
+    """The labels of all ways in order of appearance, so that each has one mark in all pictures."""
+    sources = (results.get(name) or [] for name in ("table", "runs", "virtual"))
+    return list(dict.fromkeys(item["way"] for source in sources for item in source))
+
+
+def way_marks(results: Results) -> dict[str, drawing.Mark]:
+    """The mark of each way."""
+    model = results.get("cost_model") or {}
+    further = [item["way"] for name in ("checks", "predictions") for item in model.get(name) or []]
+    return drawing.marks([*ways(results), *further])
+
+
+def described(item: dict[str, Any], letters: int | None = None) -> str:
+    """A way and its number of nodes: 'batch, N = 2'; the way in at most so many letters."""
+    way = item["way"] if letters is None else drawing.shortened(item["way"], letters)
+    return f"{way}, N = {item['nodes']}"
+
+
+def survivors(rows: Iterable[dict[str, Any]]) -> str:
+    """Of which of the table's rows a picture shows the runs that finished only; '' where none diverged."""
+    found = [
+        f"{row['way']}, N = {row['nodes']}{' virtual' if row['virtual'] else ''} "
+        f"({row['runs']} of {row['runs'] + row['diverged']})"
+        for row in rows
+        if row["diverged"]
+    ]
+    return f"Only runs that finished: {'; '.join(found)}." if found else ""
+
+
+def forests(results: Results) -> list[Picture]:
+    """The paired differences, a picture for each quantity that is compared."""
+    pairs = [pair for pair in results.get("pairs") or [] if usable(pair["mean"]) is not None]
+    names = list(dict.fromkeys(pair["quantity"] for pair in pairs))
+    return [
+        _forest(results, [pair for pair in pairs if pair["quantity"] == name], name, f"differences-{index}")
+        for index, name in enumerate(names)
+    ]
+
+
+def _forest(results: Results, pairs: list[dict[str, Any]], name: str, key: str) -> Picture:
+    metric, quantity = results["metric"], Quantity(name)
+    is_metric = name == metric["name"]
+    title = f"Differences in {quantity.label}"
+    with canvas(drawing.bar_height(len(pairs))) as (figure, axes):
+        drawing.bar_rows(axes, [_versus(pair) for pair in pairs])
+        margin = metric.get("margin") if is_metric else None
+        if margin:
+            axes.axvspan(-margin * quantity.scale, margin * quantity.scale, color="#e3e3e3", zorder=0)
+        axes.axvline(0, color=GREY, linewidth=1)
+        for row, pair in enumerate(pairs):
+            low, high = usable(pair["low"]), usable(pair["high"])
+            if low is not None and high is not None:
+                ends = [low * quantity.scale, high * quantity.scale]
+                axes.plot(ends, [row, row], color=INK, linewidth=1.6, marker="|", markersize=8)
+            axes.plot([pair["mean"] * quantity.scale], [row], color=INK, marker="o", markersize=6)
+        _symmetric(axes)
+        unit = f", {quantity.unit}" if quantity.unit else ""
+        axes.set_xlabel(f"difference in {quantity.label}{unit}")
+        svg = drawing.to_svg(figure, key, f"{title}: the mean of each pair, its interval, and the margin")
+    caption = "Dot: mean over the seeds. Line: its interval."
+    if any(usable(pair["low"]) is None for pair in pairs):
+        caption = "Dot: mean over the seeds. Without a line: too few seeds for an interval."
+    if "seconds" in name:
+        caption += " Left of zero is faster."
+    if any(pair["seeds"] < pair["of"] for pair in pairs):
+        caption += " Over the seeds with which both finished."
+    if is_metric:
+        caption += " Right of zero is better." if metric["higher_is_better"] else " Left of zero is better."
+        if margin:
+            caption += (
+                f" Grey: within the margin of {quantity.difference(margin).lstrip('+')}, which counts as no difference."
+            )
+    return Picture(key, title, caption, svg)
+
+
+def _versus(pair: dict[str, Any]) -> str:
+    """'local, N = 2 − batch, N = 2'; long names share the width."""
+    against = {"way": pair["against"], "nodes": pair["against_nodes"]}
+    letters = 32 if len(pair["way"]) + len(pair["against"]) <= 32 else 16
+    way = described(pair, letters) + (" virtual" if pair["virtual"] else "")
+    return f"{way} − {described(against, letters)}"
+
+
+def _symmetric(axes: Any) -> None:
+    reach = max(abs(end) for end in axes.get_xlim())
+    axes.set_xlim(-reach, reach)
+
+
+def learning(results: Results) -> list[Picture]:
+    """The held-out metric over passes, and over seconds."""
+    quantity = Quantity(results["metric"]["name"])
+    title = f"Held-out {quantity.label}"
+    curves = {way: points for way in ways(results) if (points := _curve(results, way))}
+    wheres = (("passes", "passes over the training set"), ("seconds", "seconds of training"))
+    if not curves:
+        note = f"No run measured {quantity.label} on the validation rows."
+        return [Picture(f"learning-{where}", f"{title} over {where}", note=note) for where, _ in wheres]
+    return [_learning(results, curves, where, label, f"{title} over {where}") for where, label in wheres]
+
+
+def _learning(results: Results, curves: dict[str, Any], where: str, label: str, title: str) -> Picture:
+    quantity, known = Quantity(results["metric"]["name"]), way_marks(results)
+    target = _target(results)
+    banded = False
+    key = f"learning-{where}"
+    with canvas() as (figure, axes):
+        entries = []
+        for way, (_, points) in curves.items():
+            mark = known[way]
+            xs = [point[0 if where == "passes" else 1] for point in points]
+            mean, low, high = ([point[index] * quantity.scale for point in points] for index in (2, 3, 4))
+            if low != high:
+                banded = True
+                axes.fill_between(xs, low, high, color=mark.colour, alpha=0.16, linewidth=0)
+            every = max(1, len(xs) // 6)
+            axes.plot(xs, mean, color=mark.colour, linestyle=mark.dash, marker=mark.marker, markevery=every)
+            entries.append((way, drawing.line(mark)))
+        if target is not None:
+            entries.append(
+                (f"target {quantity.value(target)}", axes.axhline(target * quantity.scale, color=GREY, lw=1))
+            )
+        zoomed = _zoom(axes, [points for _, points in curves.values()], quantity.scale, target)
+        axes.set_xlim(left=0)
+        axes.set_xlabel(label)
+        axes.set_ylabel(quantity.axis)
+        legend(figure, entries)
+        svg = drawing.to_svg(figure, key, f"{title}, a line for each way")
+    gone = [
+        row for row in results["table"]
+        if not row["virtual"] and not row["runs"] and row["nodes"] > curves.get(row["way"], (row["nodes"],))[0]
+    ]  # fmt: skip
+    where_from = "the largest number of nodes on which a run of it finished" if gone else "its largest number of nodes"
+    caption = f"Each way on {where_from}: the mean over the seeds"
+    caption += ", and a band from the least to the greatest." if banded else "."
+    caption += " The first passes lie outside the picture." if zoomed else ""
+    shown = {(way, nodes) for way, (nodes, _) in curves.items()}
+    rows_shown = [row for row in results["table"] if (row["way"], row["nodes"]) in shown and not row["virtual"]]
+    caption = f"{caption} {survivors(rows_shown)}".strip()
+    if gone:
+        caption += f" Every run diverged: {'; '.join(map(described, gone))}."
+    rows = [
+        [way, str(nodes), plain(points[-1][0]), duration(points[-1][1]), quantity.value(points[-1][2])]
+        for way, (nodes, points) in curves.items()
+    ]
+    return Picture(key, title, caption, svg, ("way", "N", "passes", "seconds", f"{quantity.label} at the end"), rows)
+
+
+def _curve(results: Results, way: str) -> tuple[int, Curve] | None:
+    """(N, points (passes, seconds, mean, least, greatest)) of a way's real runs on its largest N."""
+    name = results["metric"]["name"]
+    runs = [run for run in results.get("runs") or [] if run["way"] == way]
+    nodes = max((run["nodes"] for run in runs), default=0)
+    by_passes: dict[float, list[tuple[float, float]]] = {}
+    for run in runs:
+        for point in (run.get("history") or []) if run["nodes"] == nodes else []:
+            value = usable((point.get("validation") or {}).get(name))
+            if value is not None:
+                by_passes.setdefault(point["passes"], []).append((point["seconds"], value))
+    if not by_passes:
+        return None
+    points: Curve = []
+    for passes, found in sorted(by_passes.items()):
+        values = [value for _, value in found]
+        points.append((float(passes), fmean(s for s, _ in found), fmean(values), min(values), max(values)))
+    return nodes, points
+
+
+def _zoom(axes: Any, curves: list[Curve], scale: float, target: float | None) -> bool:
+    """Show the values after each curve's first quarter; True where something is left out.
+
+    The first passes change by so much that the rest would be one line.
+    """
+    shown = [value for points in curves for point in points[len(points) // 4 :] for value in point[2:]]
+    everything = [value for points in curves for point in points for value in point[2:]]
+    shown += [] if target is None else [target]
+    low, high = min(shown) * scale, max(shown) * scale
+    pad = (high - low) * 0.06 or abs(high) * 0.01 or 1.0
+    axes.set_ylim(low - pad, high + pad)
+    return min(everything) * scale < low - pad or max(everything) * scale > high + pad
+
+
+def _target(results: Results) -> float | None:
+    target = results.get("target")
+    return target["value"] if target and target["metric"] == results["metric"]["name"] else None

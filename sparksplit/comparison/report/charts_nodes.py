@@ -1,0 +1,183 @@
+"""Pictures over ways and nodes: the scaling, what is exchanged, where the time goes, virtual nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from matplotlib.patches import Patch
+
+from sparksplit.comparison.numbers import Quantity, count, duration, percent, size, usable
+from sparksplit.comparison.plan import SINGLE
+from sparksplit.comparison.report import drawing
+from sparksplit.comparison.report.charts import Results, described, survivors, way_marks
+from sparksplit.comparison.report.drawing import GREY, INK, Picture, canvas, legend
+
+PARTS = ("reading", "hand-off", "compute", "waiting", "synchronising", "other")
+_PART_COLOURS = ("#56B4E9", "#CC79A7", "#0072B2", "#E69F00", "#D55E00", "#bfbfbf")
+_HATCHES = ("", "\\\\\\\\", "", "xx", "//", "")
+
+
+def scaling(results: Results) -> Picture:
+    """Rows per second over N, with the ideal line."""
+    key, title = "scaling", "Rows per second against ideal scaling"
+    rows = [row for row in results.get("table") or [] if not row["virtual"] and usable(row["rows_per_second"])]
+    nodes = sorted({row["nodes"] for row in rows})
+    if len(nodes) < 2:
+        return Picture(key, title, note="Only one number of nodes was run, so there is no scaling to show.")
+    known, base = way_marks(results), _base(rows)
+    lines: dict[str, list[dict[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: row["nodes"]):
+        lines.setdefault(row["way"], []).append(row)
+    with canvas() as (figure, axes):
+        ideal = [base["rows_per_second"] / base["nodes"] * n for n in nodes]
+        entries = [("ideal", axes.plot(nodes, ideal, color=GREY, linewidth=1, linestyle="--")[0])]
+        for way, found in lines.items():
+            mark = known[way]
+            # A way that was not run on one node begins at `single`: on one node there is nothing to split.
+            points = found if found[0]["nodes"] == base["nodes"] else [base, *found]
+            xs, ys = [row["nodes"] for row in points], [row["rows_per_second"] for row in points]
+            axes.plot(xs, ys, color=mark.colour, linestyle=mark.dash, linewidth=1.3)
+            own = [row["rows_per_second"] for row in found]
+            axes.plot([row["nodes"] for row in found], own, color=mark.colour, marker=mark.marker, linestyle="none")
+            entries.append((way, drawing.line(mark)))
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_formatter(lambda value, _: count(value))
+        axes.set_ylabel("rows per second")
+        drawing.nodes_axis(axes, nodes, log=False)
+        legend(figure, entries)
+        svg = drawing.to_svg(figure, key, f"{title}: a line for each way over the number of nodes")
+    caption = f"Ideal is N times {base['way']} on {base['nodes']} node{'s' if base['nodes'] > 1 else ''}."
+    caption += " Lines of ways that were not run on as few nodes begin there."
+    caption = f"{caption} {survivors(rows)}".strip()
+    cells = [[row["way"], str(row["nodes"]), count(row["rows_per_second"]), percent(row["efficiency"])] for row in rows]
+    return Picture(key, title, caption, svg, ("way", "N", "rows/s", "efficiency"), cells)
+
+
+def _base(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """What ideal scaling starts from: `single` with the comparison's own keys, or the fastest on the fewest nodes."""
+    return min(rows, key=lambda row: (row["nodes"], row["way"] != SINGLE, -row["rows_per_second"]))
+
+
+def exchange(results: Results) -> Picture:
+    """The metric against the bytes that a node sends."""
+    quantity, key = Quantity(results["metric"]["name"]), "exchange"
+    title = f"{_where(results)} {quantity.label} against bytes sent"
+    rows = [row for row in _measured(results) if not row["virtual"]]
+    sending = [row for row in rows if row["bytes_per_node"]]
+    if not sending:
+        return Picture(key, title, note="No run exchanged anything: all were on one node.")
+    known, silent = way_marks(results), [row for row in rows if not row["bytes_per_node"]]
+    several = len({row["nodes"] for row in sending}) > 1
+    with canvas() as (figure, axes):
+        axes.set_xscale("log")
+        entries = {row["way"]: drawing.line(known[row["way"]], dash=False) for row in sending}
+        for row in sending:
+            mark, x, y = known[row["way"]], row["bytes_per_node"], row["metric"]["mean"] * quantity.scale
+            axes.errorbar([x], [y], _errors(row, quantity), color=mark.colour, marker=mark.marker, capsize=3)
+            if several:
+                axes.annotate(f"N = {row['nodes']}", (x, y), (6, 4), textcoords="offset points", fontsize=8.5)
+        for row in silent:
+            mark = known[row["way"]]
+            drawn = axes.axhline(row["metric"]["mean"] * quantity.scale, color=mark.colour, linewidth=1, linestyle="--")
+            entries.setdefault(row["way"], drawn)
+        axes.margins(x=0.15)
+        axes.autoscale_view()
+        drawing.log_axis(axes.xaxis, size)
+        axes.set_xlabel("bytes sent by each node")
+        axes.set_ylabel(quantity.axis)
+        legend(figure, list(entries.items()))
+        svg = drawing.to_svg(figure, key, f"{title}: a point for each way and number of nodes")
+    caption = "Dashed line: a run on one node, which sends nothing." if silent else ""
+    if any(usable(row["metric"]["low"]) is not None for row in rows):
+        caption = f"Bars: the interval of the mean. {caption}".strip()
+    caption = f"{caption} {survivors(rows)}".strip()
+    cells = [[described(row), size(row["bytes_per_node"]), quantity.value(row["metric"]["mean"])] for row in rows]
+    return Picture(key, title, caption, svg, ("way", "bytes per node", quantity.label), cells)
+
+
+def _where(results: Results) -> str:
+    """Of which rows the metric is: Test or Validation."""
+    return str(results["metric"]["split"]).capitalize()
+
+
+def _measured(results: Results) -> list[dict[str, Any]]:
+    """The table's rows that have a metric."""
+    return [row for row in results.get("table") or [] if usable(row["metric"]["mean"]) is not None]
+
+
+def _errors(row: dict[str, Any], quantity: Quantity) -> list[list[float]] | None:
+    low, mean, high = (usable(row["metric"][name]) for name in ("low", "mean", "high"))
+    if low is None or mean is None or high is None:
+        return None
+    return [[max(0.0, mean - low) * quantity.scale], [max(0.0, high - mean) * quantity.scale]]
+
+
+def spread(results: Results) -> Picture:
+    """The metric against N: nodes at hand, and virtual ones."""
+    quantity, key = Quantity(results["metric"]["name"]), "nodes"
+    title = f"{_where(results)} {quantity.label} against the number of nodes"
+    rows = sorted(_measured(results), key=lambda row: row["nodes"])
+    if len({row["nodes"] for row in rows}) < 2:
+        return Picture(key, title, note="Only one number of nodes was run, and no virtual nodes.")
+    known, virtual = way_marks(results), any(row["virtual"] for row in rows)
+    names = [way for way in known if any(row["way"] == way for row in rows)]
+    with canvas() as (figure, axes):
+        for way in names:
+            mark, found = known[way], [row for row in rows if row["way"] == way]
+            xs = [row["nodes"] for row in found]
+            ys = [row["metric"]["mean"] * quantity.scale for row in found]
+            axes.plot(xs, ys, color=mark.colour, linestyle=mark.dash, linewidth=1.2)
+            for row, x, y in zip(found, xs, ys, strict=True):
+                face = "white" if row["virtual"] else mark.colour
+                style = {"color": mark.colour, "marker": mark.marker, "markerfacecolor": face, "capsize": 2.5}
+                axes.errorbar([x], [y], _errors(row, quantity), elinewidth=1, **style)
+        drawing.nodes_axis(axes, [row["nodes"] for row in rows], log=True)
+        axes.set_ylabel(quantity.axis)
+        entries = [(way, drawing.line(known[way])) for way in names]
+        if virtual:
+            hollow = drawing.Mark(INK, "o", "none")
+            entries.append(("hollow: virtual nodes", drawing.line(hollow, hollow=True)))
+        legend(figure, entries)
+        svg = drawing.to_svg(figure, key, f"{title}: a line for each way")
+    caption = "Filled: nodes at hand. " + (
+        "Hollow: virtual nodes, one process that plays all of them with the same arithmetic."
+        if virtual
+        else "No virtual nodes were run."
+    )
+    caption = f"{caption} {survivors(rows)}".strip()
+    cells = [
+        [described(row), "virtual" if row["virtual"] else "real", quantity.value(row["metric"]["mean"])] for row in rows
+    ]
+    return Picture(key, title, caption, svg, ("way", "nodes", quantity.label), cells)
+
+
+def times(results: Results) -> Picture:
+    """Where the time goes: a bar for each way and number of nodes."""
+    key, title = "time", "Where the time goes"
+    rows = [row for row in results.get("table") or [] if row.get("time") and not row["virtual"]]
+    if not rows:
+        return Picture(key, title, note="No run measured where its time went.")
+    totals = [sum(_part(row, part) for part in PARTS) for row in rows]
+    with canvas(drawing.bar_height(len(rows))) as (figure, axes):
+        labels = [f"{described(row, 28)}: {duration(total)}" for row, total in zip(rows, totals, strict=True)]
+        drawing.bar_rows(axes, labels)
+        for index, row in enumerate(rows):
+            left = 0.0
+            for part, colour, hatch in zip(PARTS, _PART_COLOURS, _HATCHES, strict=True):
+                style = {"color": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.5}
+                axes.barh([index], [_part(row, part)], left=left, height=0.4, **style)
+                left += _part(row, part)
+        axes.set_xlabel("seconds")
+        axes.set_xlim(0, max(totals) * 1.02 or 1)
+        samples = zip(PARTS, _PART_COLOURS, _HATCHES, strict=True)
+        legend(figure, [(part, Patch(facecolor=c, hatch=h, edgecolor="white")) for part, c, h in samples])
+        svg = drawing.to_svg(figure, key, f"{title}: a stacked bar for each way and number of nodes")
+    caption = "Seconds of training, by what they were spent on: the mean over the seeds."
+    caption = f"{caption} {survivors(rows)}".strip()
+    cells = [[described(row), *(duration(_part(row, part)) for part in PARTS)] for row in rows]
+    return Picture(key, title, caption, svg, ("way", *PARTS), cells)
+
+
+def _part(row: dict[str, Any], part: str) -> float:
+    return max(0.0, usable(row["time"].get(part)) or 0.0)

@@ -1,0 +1,256 @@
+"""A comparison as the driver sees it: plan, run what has not been run, analyse, report."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from hdfs_io import filesystem
+from hdfs_io.prepared import PreparedDataSet
+from hdfs_io.publish import Output
+from sparksplit.base.command import Options
+from sparksplit.base.config import digest
+from sparksplit.base.errors import NodeFailed, RunError
+from sparksplit.base.progress import say
+from sparksplit.base.session import spark_session
+from sparksplit.comparison import metrics
+from sparksplit.comparison import results as analysis
+from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.plan import Run, plan
+from sparksplit.comparison.progress import Watch, say_estimate
+from sparksplit.comparison.report import render
+from sparksplit.model import keras_names
+from sparksplit.training import node
+from sparksplit.training.report import DIVERGED
+from sparksplit.training.run import inputs_of, open_data, run_hash, threads, user_sources, way_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+RESULTS, REPORT, RUNS, MEASURED = "results.json", "report.html", "runs", "measured.json"
+
+
+def compare(config: CompareConfig, options: Options) -> dict[str, Any]:
+    """Run what `config` compares, but for what has been run already; the content of results.json.
+
+    Raises UsageError for what the user gave; RunError where a run fails other than by its loss. Finished runs are kept,
+    and the next call goes on from there.
+    """
+    runs = plan(config)
+    data = open_data(runs[0].config)
+    _check(config, runs, data)
+    work = [_Work.of(run, data) for run in runs]
+    config_hash = digest(
+        {"command": "compare", "runs": [one.hash for one in work], "margin": config.margin, "metric": config.metric,
+         "metric_better": config.metric_better, "target": config.target}
+    )  # fmt: skip
+    inputs = {key: path for one in work for key, path in inputs_of(one.run.config, one.sources).items()}
+    output = Output(config.output, config_hash, "compare", {**inputs, **config.own_file})
+    with output.claimed(options.overwrite) as decision:
+        if decision == "done":
+            say(f"{output.path}: is complete and was made with this configuration; nothing to do")
+            return dict(filesystem.read_json(filesystem.join(output.path, RESULTS)))
+        if not options.overwrite and filesystem.exists(filesystem.join(output.folder, RUNS)):
+            output.go_on()
+        else:
+            output.begin()
+        _say_plan(config, runs)
+        return _fill(_Comparison(config, data, output, work))
+
+
+def _fill(comparison: _Comparison) -> dict[str, Any]:
+    """Run what is pending, and complete the output; the content of results.json."""
+    output, work = comparison.output, comparison.work
+    if pending := comparison.pending():
+        if len(pending) < len(work):
+            say(f"{len(work) - len(pending)} of {len(work)} runs are there already")
+        with spark_session("sparksplit compare", max(one.run.processes for one in pending)) as spark:
+            output.lease.tell(spark.sparkContext.applicationId)
+            comparison.run(spark)
+    results = comparison.results()
+    filesystem.write_json(filesystem.join(output.folder, RESULTS), results)
+    filesystem.write_bytes(filesystem.join(output.folder, REPORT), render(results).encode())
+    inexact = [run["key"] for run in (*results["runs"], *results["virtual"]) if not run["ledger"]["exact"]]
+    if inexact:
+        raise RunError(f"the ledger is not exact in {', '.join(inexact)}; this is a defect of sparksplit")
+    output.complete()
+    return results
+
+
+def _check(config: CompareConfig, runs: Sequence[Run], data: PreparedDataSet) -> None:
+    """Raise ConfigError for what only the data set can tell, before anything runs."""
+    manifest = data.manifest
+    for key in ("nodes", "virtual"):
+        most = max(getattr(config, key), default=0)
+        if most > manifest.lanes:
+            raise config.error(
+                key, f"{most} nodes are more than the data set's {manifest.lanes} lanes; prepare it with more"
+            )
+    if not manifest.splits["test"].rows and not manifest.splits["validation"].rows:
+        raise config.error("data", f"{data.path}: has neither validation nor test rows, by which ways could differ")
+    metric = analysis.metric_of(config, manifest)["name"]
+    for run in runs:
+        if metric not in (metrics.LOSS, *analysis.metric_names(run.config.metrics, manifest)):
+            raise config.error("metric", f"is {metric}, which {run.way} does not measure: add it to its `metrics`")
+        if metric == metrics.LOSS and run.config.loss != runs[0].config.loss:
+            raise config.error(
+                "metric", f"is loss, and {run.way} has another loss than {runs[0].way}: compare by one of the metrics"
+            )
+
+
+def _say_plan(config: CompareConfig, runs: Sequence[Run]) -> None:
+    raised = runs[0].config.epochs
+    if raised != config.epochs:
+        numbers = ", ".join(map(str, sorted({*config.nodes, *config.virtual})))
+        say(f"epochs: {config.epochs} are raised to {raised}, which {numbers} nodes divide: all passes are equal")
+    virtual = sum(run.config.virtual for run in runs)
+    say(f"{len(runs) - virtual} runs on real nodes, {virtual} on virtual ones")
+
+
+@dataclass
+class _Work:
+    """A run and what belongs to it on the way to the nodes."""
+
+    run: Run
+    sources: dict[str, str]
+    hash: str
+    tries: int = 0
+
+    @classmethod
+    def of(cls, run: Run, data: PreparedDataSet) -> _Work:
+        sources = user_sources(run.config)
+        keras_names.check(run.config, sources)
+        way = way_of(run.config, sources, data)
+        values = {"run": run_hash(run.config, way, data, sources), "format_version": analysis.FORMAT_VERSION}
+        return cls(run, sources, digest(values))
+
+
+@dataclass
+class _Comparison:
+    config: CompareConfig
+    data: PreparedDataSet
+    output: Output
+    work: list[_Work]
+    records: dict[str, dict[str, Any]] = field(default_factory=dict)
+    measured: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        path = filesystem.join(self.output.folder, MEASURED)
+        if filesystem.exists(path):
+            self.measured = dict(filesystem.read_json(path))
+
+    def pending(self) -> list[_Work]:
+        """The runs without a record, in the order of the plan; reads what there is."""
+        found = []
+        for one in self.work:
+            path = self._path(one)
+            if one.run.key not in self.records and filesystem.exists(path):
+                record = filesystem.read_json(path)
+                if record.get("config_hash") == one.hash:
+                    self.records[one.run.key] = record
+            if one.run.key not in self.records:
+                found.append(one)
+        return found
+
+    def run(self, spark: SparkSession) -> None:
+        """Do what is pending: one cluster for each number of processes, and another after a failure."""
+        with Watch([one.run for one in self.pending()], self.data.manifest.splits["train"].rows) as watch:
+            while pending := self.pending():
+                _, first = next(itertools.groupby(pending, lambda one: one.run.processes))
+                together = list(first)
+                watch.begin([one.run for one in together])
+                try:
+                    self._cluster(spark, together, watch)
+                except NodeFailed as error:
+                    # The first without a record: the last heartbeat may be older than the failure.
+                    self.pending()
+                    for one in together:
+                        if one.run.key not in self.records:
+                            self._failed(one, error)
+                            break
+
+    def _cluster(self, spark: SparkSession, work: list[_Work], watch: Watch) -> None:
+        from sparksplit.cluster import NodeCluster
+
+        first = work[0].run.config
+        payload = {
+            "runs": [self._payload(one) for one in work],
+            "owner": self.output.owner,
+            "output": self.output.path,
+            "threads": threads(first, spark),
+            "application_id": spark.sparkContext.applicationId,
+            "probe": "probe" not in self.measured and first.processes == 1,
+            "sweep": str(first.processes) not in self.measured.get("sweeps", {}),
+        }
+        with NodeCluster(
+            spark,
+            first.processes,
+            "sparksplit.comparison.node:work",
+            payload,
+            start_timeout=first.start_timeout,
+            stall_timeout=first.stall_timeout,
+            on_state=lambda rank, state: self._heard(rank, state, watch),
+        ) as cluster:
+            cluster.run()
+
+    def _heard(self, rank: int, state: dict[str, Any], watch: Watch) -> None:
+        if rank == 0 and state.get("measured"):
+            self._keep(state["measured"], watch)
+        watch.state(rank, state)
+
+    def _keep(self, new: dict[str, Any], watch: Watch) -> None:
+        measured = self.measured
+        measured.setdefault("gpus", new["gpus"])
+        if "probe" in new and "probe" not in measured:
+            measured["probe"] = new["probe"]
+            say_estimate(watch, new["probe"]["rows_per_second"])
+        elif "sweep" in new and str(new["sweep"][0]["nodes"]) not in measured.get("sweeps", {}):
+            measured.setdefault("sweeps", {})[str(new["sweep"][0]["nodes"])] = new["sweep"]
+        else:
+            return
+        filesystem.write_json(filesystem.join(self.output.folder, MEASURED), measured)
+
+    def _payload(self, one: _Work) -> dict[str, Any]:
+        config = one.run.config
+        common = node.payload(config, config.source, self.output, one.sources, one.hash, 0)
+        return {
+            **common,
+            "record_only": True,
+            "record": self._path(one),
+            "key": one.run.key,
+            "way": one.run.way,
+            "config_hash": one.hash,
+            "restarts": one.tries,
+        }
+
+    def _failed(self, one: _Work, error: NodeFailed) -> None:
+        """Record a loss that is no number; try anything else again, as often as the configuration allows."""
+        one.tries += 1
+        if DIVERGED.search(str(error)):
+            say(f"{one.run.key}: {error}; it counts as diverged")
+            failed = {"key": one.run.key, "way": one.run.way, "config_hash": one.hash, "diverged": str(error)}
+            nodes = {"nodes": one.run.config.node_count, "virtual": one.run.config.virtual}
+            filesystem.write_json(self._path(one), {**failed, **nodes, "seed": one.run.config.seed})
+        elif one.tries > self.config.max_restarts:
+            if self.output.folder == self.output.path:  # else --overwrite, which begins anew
+                say("finished runs are kept; the same command, without --overwrite, goes on from there")
+            raise error
+        else:
+            say(f"{one.run.key}: {error}; try {one.tries} of {self.config.max_restarts} to mend it")
+
+    def _path(self, one: _Work) -> str:
+        return filesystem.join(self.output.folder, RUNS, f"{one.run.key}.json")
+
+    def results(self) -> dict[str, Any]:
+        """The content of results.json."""
+        self.pending()
+        records = [self.records[one.run.key] for one in self.work]
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        made = {"created": created, "config_hash": self.output.config_hash}
+        return analysis.results(self.config, self.work[0].run.config, self.data, records, self.measured, made)

@@ -1,0 +1,51 @@
+"""Scale-up against scale-out, and the six figures with which the question began."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sparksplit.comparison.costs import ETHERNET_LATENCY, Network
+
+LINK_GBIT = 0.1
+"""Of the slow link for which the times on several hosts are predicted: 100 Mbit/s."""
+
+ORIGINAL = (
+    ("Keras, GPUs of one machine", 1, 150.0),
+    ("Keras, GPUs of one machine", 2, 127.0),
+    ("Keras, GPUs of one machine", 4, 82.0),
+    ("Horovod, machines", 1, 166.0),
+    ("Horovod, machines", 2, 143.0),
+    ("Horovod, machines", 4, 89.0),
+)
+"""(who, nodes, seconds): K80 GPUs, an LSTM, 200 epochs that were split over the nodes."""
+
+
+def scale(table: Sequence[Mapping[str, Any]], model: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The `scale` of results.json: each way on the hosts at hand as measured, and on as many hosts as nodes with a slow
+    link, predicted by exchanging the measured time of exchanges for the link's."""
+    rows: list[dict[str, Any]] = []
+    link = Network(ETHERNET_LATENCY, 8e-9 / LINK_GBIT)
+    for row in table:
+        if row["virtual"] or not row["runs"]:
+            continue
+        common = {name: row[name] for name in ("way", "nodes", "runs", "diverged")}
+        link_here = "loopback" if row["hosts"] == 1 else "this cluster's"
+        rows.append({**common, "hosts": row["hosts"], "link": link_here, "seconds": row["seconds"], "measured": True})
+        if row["nodes"] > 1 and model is not None:
+            exchanges = link.seconds(row["nodes"], row["syncs"], row["bytes_per_node"])
+            seconds = row["seconds"] - row["time"]["synchronising"] + exchanges
+            rows.append({**common, "hosts": row["nodes"], "link": "100 Mbit/s", "seconds": seconds, "measured": False})
+    alone = {who: seconds for who, nodes, seconds in ORIGINAL if nodes == 1}
+    return {
+        "rows": rows,
+        "original": [
+            {"who": who, "nodes": nodes, "seconds": seconds, "efficiency": alone[who] / (nodes * seconds)}
+            for who, nodes, seconds in ORIGINAL
+        ],
+        "ours": [
+            {name: row[name] for name in ("way", "nodes", "runs", "diverged", "seconds", "efficiency")}
+            for row in table
+            if not row["virtual"] and row["efficiency"] is not None
+        ],
+    }

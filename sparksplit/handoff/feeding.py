@@ -1,0 +1,99 @@
+"""A run's feeding, step by step between two looks at its nodes: wait for their ports, feed, tell them what counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from hdfs_io import filesystem
+from hdfs_io.lane_files import ROW_ID, Layout
+from hdfs_io.prepared import PreparedDataSet
+from hdfs_io.sources.frame import identified
+from sparksplit.base.errors import ConfigError, RunError
+from sparksplit.cluster import NodeCluster
+from sparksplit.handoff.job import Fed, FeedJob
+from sparksplit.handoff.receiver import token_of
+from sparksplit.handoff.sender import Address
+from sparksplit.rows.ledger import Entry
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Feeding:
+    """Feeds `frame`, or the training split of `data`, to the nodes of a started cluster. A context manager.
+
+    owned: by rank, the lanes whose rows the node gets. states: of the nodes, by rank, as their beats bring them; each
+    holds `receiver` once its port is open.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        data: PreparedDataSet,
+        frame: DataFrame | None,
+        cluster: NodeCluster,
+        states: Sequence[dict[str, Any]],
+        owned: Sequence[Sequence[int]],
+    ) -> None:
+        manifest = data.manifest
+        layout = Layout.of(manifest)
+        self._cluster, self._states = cluster, states
+        self._whole = None if frame is not None else manifest.splits["train"]
+        if frame is None:
+            frame = spark.read.parquet(filesystem.for_spark(filesystem.join(data.path, "train")))
+        if ROW_ID not in frame.columns:
+            frame = identified(frame, manifest.description)
+        token = token_of(cluster.secret.encode())
+        self._job = FeedJob(frame, layout.schema, manifest.lanes, token, layout.row_bytes, owned, cluster.look_again)
+        self._fed: Fed | None = None
+
+    def __enter__(self) -> Feeding:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._job.close()
+
+    def go_on(self) -> None:
+        """Take the next step, if it is time. RunError where feeding has failed."""
+        if self._fed is not None:
+            return
+        if not self._job.started:
+            addresses = [state.get("receiver") for state in self._states]
+            if all(addresses):
+                self._job.start([Address(*address) for address in addresses if address])
+            return
+        fed = self._job.result()
+        if fed is None:
+            return
+        if fed.rows == 0:
+            raise RunError("the DataFrame has no rows to train on")
+        if self._whole is not None and (fed.rows, fed.checksum) != (self._whole.rows, self._whole.checksum):
+            raise RunError(f"Spark has read {fed.rows} rows of the training split, the manifest has {self._whole.rows}")
+        self._fed = fed
+        for rank in range(len(self._states)):
+            self._cluster.tell(rank, "fed", fed.to_node(rank))
+
+    def fed(self) -> Entry:
+        """What the nodes have been fed."""
+        if self._fed is None:
+            raise RunError("the nodes ended before they were fed")
+        return Entry(self._fed.rows, self._fed.checksum)
+
+
+def check_columns(frame: DataFrame, data: PreparedDataSet) -> None:
+    """Raise ConfigError for a frame whose columns are not the data set's; it may lack row_id."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    found = {field.name: field.dataType for field in frame.schema.fields}
+    for field in from_arrow_schema(Layout.of(data.manifest).schema).fields:
+        if field.name == ROW_ID and ROW_ID not in found:
+            continue
+        if field.name not in found:
+            raise ConfigError(f"the DataFrame has no column {field.name!r}; it has {', '.join(found)}")
+        if found[field.name] != field.dataType:
+            has, wanted = found[field.name].simpleString(), field.dataType.simpleString()
+            raise ConfigError(f"the DataFrame's column {field.name!r} must be {wanted} (is {has})")

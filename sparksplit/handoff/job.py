@@ -1,0 +1,139 @@
+"""The driver's side of the hand-off: the Spark job that feeds the nodes, in a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from hdfs_io.sources.frame import batch_rows, batch_size
+from sparksplit.base.errors import RunError
+from sparksplit.base.reasons import spark_reason
+from sparksplit.handoff.sender import FACTS, Address, Partition, Sender
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+log = logging.getLogger(__name__)
+
+BATCH_BYTES = 512 * 1024
+"""Of a record batch between Spark and Python: small enough to stay in a core's cache on its way to the node."""
+
+EXPLAIN = 3.0
+"""Seconds between the failure of a feeding task and the verdict: time to hear of a node that failed first."""
+
+
+@dataclass(frozen=True)
+class Fed:
+    """What has been handed over.
+
+    partitions: by node, (partition, rows, checksum). rows, checksum: the ledger's, of what was read.
+    """
+
+    partitions: list[list[tuple[int, int, int]]]
+    lane_rows: list[int]
+    rows: int
+    checksum: int
+
+    @classmethod
+    def of(cls, partitions: Sequence[Partition], owned: Sequence[Sequence[int]], lanes: int) -> Fed:
+        """All partitions together. owned: by rank, the lanes whose rows the node was to get.
+
+        Raises RunError where a node has not acknowledged as many rows as were read of its lanes.
+        """
+        lane_rows = np.zeros(lanes, np.int64)
+        for partition in partitions:
+            lane_rows += np.array(partition.lane_rows, np.int64)
+        by_node = [
+            [(part.number, part.sent[rank].rows, part.sent[rank].checksum) for part in partitions]
+            for rank in range(len(owned))
+        ]
+        for rank, (own, parts) in enumerate(zip(owned, by_node, strict=True)):
+            read, acknowledged = int(lane_rows[list(own)].sum()), sum(part[1] for part in parts)
+            if acknowledged != read:
+                raise RunError(
+                    f"the hand-off lost rows: {read} were read for node {rank}, which has acknowledged {acknowledged}"
+                )
+        checksum = sum(partition.checksum for partition in partitions) % 2**64
+        return cls(by_node, lane_rows.tolist(), int(lane_rows.sum()), checksum)
+
+    def to_node(self, rank: int) -> dict[str, Any]:
+        """What node `rank` is told, JSON-able."""
+        return {"partitions": self.partitions[rank], "lane_rows": self.lane_rows}
+
+
+class FeedJob:
+    """Feeds the rows of `frame` (row_id, tensors, label) to nodes, once `start` has been called.
+
+    schema: of what travels. token: of the nodes' receivers. row_bytes: of one row.
+    owned: by rank, the lanes whose rows the node gets. ended: called when `result` has something to say.
+    """
+
+    def __init__(
+        self,
+        frame: DataFrame,
+        schema: pa.Schema,
+        lanes: int,
+        token: str,
+        row_bytes: int,
+        owned: Sequence[Sequence[int]],
+        ended: Callable[[], None],
+    ) -> None:
+        self._frame, self._schema, self._lanes, self._token = frame, schema, lanes, token
+        self._row_bytes, self._owned, self._ended = row_bytes, owned, ended
+        self._group = f"sparksplit-feed-{secrets.token_hex(4)}"
+        self._thread: threading.Thread | None = None
+        self._partitions: list[Partition] | None = None
+        self._failure: tuple[float, BaseException] | None = None
+
+    @property
+    def started(self) -> bool:
+        """Whether `start` has been called."""
+        return self._thread is not None
+
+    def start(self, addresses: Sequence[Address]) -> None:
+        """Begin to feed the receivers at `addresses`, by rank."""
+        self._thread = threading.Thread(target=self._run, args=(list(addresses),), name="feed", daemon=True)
+        self._thread.start()
+
+    def result(self) -> Fed | None:
+        """What has been fed; None while it lasts. RunError, with the first cause, where it has failed."""
+        if self._failure is not None:
+            since, error = self._failure
+            if time.monotonic() - since < EXPLAIN:
+                return None
+            raise RunError(f"feeding failed: {spark_reason(str(error))}") from error
+        if self._partitions is None:
+            return None
+        return Fed.of(self._partitions, self._owned, self._lanes)
+
+    def close(self) -> None:
+        """End the Spark job where it still runs."""
+        if self._thread is None:
+            return
+        if self._thread.is_alive():
+            try:
+                self._frame.sparkSession.sparkContext.cancelJobGroup(self._group)
+            except Exception as error:
+                log.debug("Spark does not answer, so it has nothing to cancel: %s", error)
+        self._thread.join(20)
+
+    def _run(self, addresses: list[Address]) -> None:
+        spark = self._frame.sparkSession
+        try:
+            spark.sparkContext.setJobGroup(self._group, "sparksplit hand-off", interruptOnCancel=True)
+            sender = Sender(addresses, self._token, self._schema, self._lanes, self._owned)
+            rows = self._frame.select(*(f"`{name}`" for name in self._schema.names))
+            with batch_size(spark, batch_rows(self._row_bytes, BATCH_BYTES)):
+                found = rows.mapInArrow(sender, "facts string").collect()
+            self._partitions = [Partition.from_json(row[FACTS.names[0]]) for row in found]
+        except BaseException as error:
+            self._failure = time.monotonic(), error
+        self._ended()

@@ -1,0 +1,173 @@
+"""On a node: takes in what Spark's tasks send, and spools it to the local disk. Arrow Flight (DoPut, bearer token)."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import threading
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from hdfs_io import row_ids
+from hdfs_io.lane_files import ROW_ID
+from sparksplit.base.errors import RunError, SparksplitError, using
+from sparksplit.handoff.certificate import for_host
+from sparksplit.handoff.sender import Address, Sent
+
+SPOOL_BATCH = 4 * 1024 * 1024
+"""Bytes of a record batch in a spool file: few large ones are read faster than the many small ones that arrive."""
+
+
+def token_of(secret: bytes) -> str:
+    """The bearer token of a run's hand-off: of the run's secret, but not the secret itself."""
+    return hmac.digest(secret, b"hand-off", "sha256").hex()
+
+
+_END_LIMIT = 2.0
+"""Seconds for what is still being received when a receiver is closed; the process's end does the rest."""
+
+
+class Receiver:
+    """A Flight server on `host`, this node's own address, that spools the rows of each partition to a file in `folder`.
+
+    The first complete copy of a partition counts; what a repeated task sends again is compared with it and dropped. Of
+    each sender at most `SPOOL_BATCH` bytes and one batch wait for the disk, so memory is bounded.
+    tls: whether what is sent is encrypted. address: for senders. rows: received so far, repeated ones too.
+    failure: what the disk did first, a full one for example; None while all is well.
+    """
+
+    def __init__(self, host: str, token: str, folder: str, schema: pa.Schema, tls: bool = False) -> None:
+        self._folder, self._schema = Path(folder), schema
+        self._lock = threading.Lock()
+        self._complete: dict[int, tuple[Sent, Path]] = {}
+        self.rows = 0
+        self.failure: SparksplitError | None = None
+        self._closing = False
+        with using(folder, "cannot be made"):
+            self._folder.mkdir(parents=True, exist_ok=True)
+        pair = for_host(host) if tls else None
+        self._server = _server(self, host, token, pair)
+        self.address = Address(host, self._server.port, None if pair is None else pair[0].decode())
+        self._serving = threading.Thread(target=self._server.serve, name="hand-off", daemon=True)
+        self._serving.start()
+
+    def arrived(self) -> list[Path]:
+        """The files of the partitions that are complete, in the order in which they became so."""
+        with self._lock:
+            return [path for _, path in self._complete.values()]
+
+    def finish(self, partitions: Sequence[tuple[int, int, int]]) -> list[Path]:
+        """Free the port; the files of all partitions, given as (partition, rows, checksum).
+
+        Raises RunError where the rows that are here are not these.
+        """
+        self.close()
+        for number, rows, checksum in partitions:
+            found, wanted = self._complete.get(number, (Sent(0, 0), None))[0], Sent(rows, checksum)
+            if found != wanted:
+                raise RunError(f"the hand-off lost rows: of partition {number} {found} is here, not {wanted}")
+        return self.arrived()
+
+    def close(self) -> None:
+        """Free the port, and end what is still being received at its next batch; may be called twice."""
+        self._closing = True
+        # It waits for those who are sending, and their Spark tasks may take long over the next batch.
+        ending = threading.Thread(target=self._server.shutdown, name="hand-off-end", daemon=True)
+        ending.start()
+        ending.join(_END_LIMIT)
+
+    def take(self, number: int, attempt: int, reader: Any) -> Sent:
+        """Write what `reader` brings of partition `number` to a file; what counts of the partition."""
+        if reader.schema != self._schema:
+            raise flight.FlightServerError(f"unexpected columns: {reader.schema.names}, not {self._schema.names}")
+        path = self._folder / f"{number}-{attempt}.arrow"
+        rows = checksum = 0
+        file = _SpoolFile(path, self._schema)
+        try:
+            for chunk in reader:
+                if self._closing:
+                    raise flight.FlightCancelledError("this node takes no more rows")
+                batch = chunk.data
+                file.write(batch)
+                ids = row_ids.unsigned(batch.column(ROW_ID).to_numpy())
+                rows += len(ids)
+                checksum = (checksum + row_ids.row_checksum(ids)) % 2**64
+                with self._lock:
+                    self.rows += len(ids)
+            file.close()
+        except BaseException as error:
+            file.abort()
+            if isinstance(error, SparksplitError):
+                self.failure = self.failure or error
+                # Of another error Flight would send the traceback.
+                raise flight.FlightServerError(str(error)) from None
+            raise
+        with self._lock:
+            counts, kept = self._complete.setdefault(number, (Sent(rows, checksum), path))
+        if kept != path:
+            path.unlink()
+        return counts
+
+
+class _SpoolFile:
+    """An Arrow file that is written batch by batch. Each step raises `file_error`'s exceptions, for its folder."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._path = path
+        self._waiting: list[pa.RecordBatch] = []
+        with self._disk():
+            self._file = pa.OSFile(str(path), "wb")
+            self._writer = pa.ipc.new_file(self._file, schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        if sum(part.nbytes for part in self._waiting) >= SPOOL_BATCH:
+            self._flush()
+
+    def close(self) -> None:
+        self._flush()
+        with self._disk():
+            self._writer.close()
+            self._file.close()
+
+    def abort(self) -> None:
+        """Drop the file."""
+        for part in (self._writer, self._file):
+            with suppress(OSError):  # its end may not fit onto a full disk either
+                part.close()
+        self._path.unlink(missing_ok=True)
+
+    def _flush(self) -> None:
+        if self._waiting:
+            with self._disk():
+                self._writer.write_batch(pa.concat_batches(self._waiting))
+            self._waiting.clear()
+
+    def _disk(self) -> AbstractContextManager[None]:
+        return using(str(self._path.parent), "cannot take more rows")
+
+
+def _server(receiver: Receiver, host: str, token: str, pair: tuple[bytes, bytes] | None) -> Any:
+    wanted = f"Bearer {token}".encode()
+
+    class Door(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+        def start_call(self, info: Any, headers: dict[str, list[str]]) -> None:
+            found = (headers.get("authorization") or [""])[0]
+            if not hmac.compare_digest(found.encode(), wanted):
+                raise flight.FlightUnauthenticatedError("the run's token is missing or wrong")
+
+    class Server(flight.FlightServerBase):  # type: ignore[misc]
+        def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+            number, attempt = map(int, descriptor.command.split())
+            sent = receiver.take(number, attempt, reader)
+            writer.write(pa.py_buffer(json.dumps({"rows": sent.rows, "checksum": sent.checksum}).encode()))
+
+    door = {"door": Door()}
+    if pair is None:
+        return Server(f"grpc+tcp://{host}:0", middleware=door)
+    return Server(f"grpc+tls://{host}:0", middleware=door, tls_certificates=[flight.CertKeyPair(*pair)])

@@ -1,0 +1,194 @@
+"""In Spark's tasks: the rows of a partition as Arrow record batches to the nodes that own their lanes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import flight
+
+from hdfs_io import row_ids
+from hdfs_io.lane_files import ROW_ID
+from sparksplit.base.errors import RunError
+
+log = logging.getLogger(__name__)
+
+FACTS = pa.schema([("facts", pa.string())])
+"""What a task gives back: one row with the JSON of `Partition`."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a node's receiver is. certificate: PEM, what to trust where the hand-off is encrypted; else None."""
+
+    host: str
+    port: int
+    certificate: str | None = None
+
+    def connect(self) -> Any:
+        """A Flight client."""
+        if self.certificate is None:
+            return flight.connect(f"grpc+tcp://{self.host}:{self.port}")
+        return flight.connect(f"grpc+tls://{self.host}:{self.port}", tls_root_certs=self.certificate.encode())
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a node has acknowledged: rows, and the ledger's checksum of their ids."""
+
+    rows: int
+    checksum: int
+
+
+@dataclass(frozen=True)
+class Partition:
+    """What the tasks of one partition have handed over.
+
+    number: the partition's. sent: by node. lane_rows, checksum: of the rows that were read, by lane and of all.
+    """
+
+    number: int
+    sent: list[Sent]
+    lane_rows: list[int]
+    checksum: int
+
+    def to_json(self) -> str:
+        """As text, for the way to the driver."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Partition:
+        """The reverse of `to_json`."""
+        values = json.loads(text)
+        return cls(**{**values, "sent": [Sent(**sent) for sent in values["sent"]]})
+
+
+class Sender:
+    """A function for `mapInArrow`: sends the rows of its partition, gives back one row of `FACTS`.
+
+    addresses: of the nodes' receivers, by rank. token: what they ask for. schema: of what travels; row_id first.
+    owned: by rank, the lanes whose rows the node gets, as the run's split gives them; a lane may be of several nodes.
+    lanes: of the data set.
+    """
+
+    def __init__(
+        self, addresses: Sequence[Address], token: str, schema: pa.Schema, lanes: int, owned: Sequence[Sequence[int]]
+    ) -> None:
+        self._addresses, self._token, self._schema, self._lanes = list(addresses), token, schema, lanes
+        # Plain lists: what travels to the tasks is data, not a user's own class that they could not import.
+        self._owned = [list(map(int, own)) for own in owned]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        assert task is not None
+        partition = self.send(batches, task.partitionId(), task.taskAttemptId())
+        yield pa.RecordBatch.from_pylist([{"facts": partition.to_json()}], schema=FACTS)
+
+    def send(self, batches: Iterable[pa.RecordBatch], number: int, attempt: int) -> Partition:
+        """Send all of `batches`; what the nodes have acknowledged.
+
+        attempt: unique within the Spark application. RunError where a node cannot be reached, or has other rows of
+        this partition from an earlier attempt.
+        """
+        name = f"{number} {attempt}"
+        streams = [_Stream(rank, address, self._token, name) for rank, address in enumerate(self._addresses)]
+        owns = np.zeros((len(streams), self._lanes), np.bool_)
+        for rank, own in enumerate(self._owned):
+            owns[rank, own] = True
+        lane_rows, checksum = np.zeros(self._lanes, np.int64), 0
+        try:
+            for batch in batches:
+                rows = self._checked(batch)
+                ids = row_ids.unsigned(rows.column(ROW_ID).to_numpy())
+                lanes = row_ids.lane_of(ids, self._lanes)
+                lane_rows += np.bincount(lanes, minlength=self._lanes)
+                checksum = (checksum + row_ids.row_checksum(ids)) % 2**64
+                for rank, stream in enumerate(streams):
+                    taken = np.flatnonzero(owns[rank, lanes])
+                    if len(taken) == len(rows) > 0:
+                        stream.write(rows, ids)
+                    elif len(taken):
+                        stream.write(rows.take(pa.array(taken)), ids[taken])
+            return Partition(number, [stream.finish() for stream in streams], lane_rows.tolist(), checksum)
+        finally:
+            for stream in streams:
+                stream.close()
+
+    def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        for name in self._schema.names:
+            if batch.column(name).null_count:
+                raise RunError(f"the DataFrame has a row without {name}")
+        return pa.RecordBatch.from_arrays([batch.column(name) for name in self._schema.names], schema=self._schema)
+
+
+class _Stream:
+    """One partition's rows for one node; opened with the first of them."""
+
+    def __init__(self, rank: int, address: Address, token: str, name: str) -> None:
+        self._rank, self._address, self._name = rank, address, name
+        self._options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {token}".encode())])
+        self._client: Any = None
+        self._writer: Any = None
+        self._answers: Any = None
+        self._rows, self._checksum = 0, 0
+
+    def write(self, rows: pa.RecordBatch, ids: row_ids.U64) -> None:
+        """Send `rows`; waits while the node is busy with earlier ones."""
+        try:
+            if self._client is None:
+                self._open(rows.schema)
+            self._writer.write_batch(rows)
+        except (pa.ArrowException, OSError) as error:
+            raise self._failed(error) from None
+        self._rows += len(ids)
+        self._checksum = (self._checksum + row_ids.row_checksum(ids)) % 2**64
+
+    def finish(self) -> Sent:
+        """Say that this was all, and wait for the node's acknowledgement."""
+        sent = Sent(self._rows, self._checksum)
+        if self._writer is not None:
+            try:
+                self._writer.done_writing()
+                answer = self._answers.read()
+                if answer is None:
+                    # The node ended the stream; closing says why.
+                    self._writer.close()
+                    raise RunError(f"node {self._rank} did not acknowledge partition {self._name.split()[0]}")
+            except (pa.ArrowException, OSError) as error:
+                raise self._failed(error) from None
+            found = Sent(**json.loads(answer.to_pybytes()))
+            if found != sent:
+                raise RunError(
+                    f"partition {self._name.split()[0]} has {sent.rows} rows for node {self._rank}, which took {found} "
+                    "from an earlier attempt; a DataFrame must give the same rows when Spark computes it again"
+                )
+        return sent
+
+    def close(self) -> None:
+        """End the connection; the node drops what was not finished."""
+        try:
+            if self._writer is not None:
+                self._writer.close()
+        except (pa.ArrowException, OSError) as error:
+            log.debug("a hand-off was cut, as `write` or `finish` said: %s", error)
+        if self._client is not None:
+            self._client.close()
+
+    def _open(self, schema: pa.Schema) -> None:
+        self._client = self._address.connect()
+        descriptor = flight.FlightDescriptor.for_command(self._name.encode())
+        self._writer, self._answers = self._client.do_put(descriptor, schema, options=self._options)
+
+    def _failed(self, error: BaseException) -> RunError:
+        place = f"{self._address.host}:{self._address.port}"
+        # Behind the node's own words gRPC says what it is made of.
+        words = re.split(r"\. (?:Detail: Failed|gRPC client debug context)", " ".join(str(error).split()))[0]
+        return RunError(f"hand-off to node {self._rank} at {place}: {words[:300]}")

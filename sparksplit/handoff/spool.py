@@ -1,0 +1,120 @@
+"""A node's rows on its local disk: Arrow files, memory-mapped, read by lanes and blocks like a prepared data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hdfs_io import row_ids
+from hdfs_io.lane_files import LABEL, ROW_ID, label_of, tensor_of, values_of
+from hdfs_io.prepared import Block
+from hdfs_io.preprocessing import Description
+from sparksplit.base.errors import InputError, RunError
+from sparksplit.rows.chunks import Rows
+from sparksplit.rows.feed import AtHand
+
+Array = npt.NDArray[Any]
+Ints = npt.NDArray[np.int64]
+
+
+class Spool:
+    """The rows of the lanes `own` in the files `paths`, each lane in the order of row_id, as in a prepared data set.
+
+    lane_rows: int64 [lanes], of the whole set. In memory are 16 bytes for each row; the rows stay on the disk.
+    It is its own reader, for any number of threads.
+
+    Raises InputError where a row_id occurs twice, RunError where the own lanes' rows are not those of `lane_rows`.
+    """
+
+    def __init__(
+        self, paths: Sequence[Path], description: Description, lane_rows: Sequence[int], own: Ints, block_rows: int
+    ) -> None:
+        self.tensors, self.label = description.tensors, description.label
+        self.lane_rows, self.block_rows = list(lane_rows), block_rows
+        self._maps = [pa.memory_map(str(path)) for path in paths]
+        files = [pa.ipc.open_file(source) for source in self._maps]
+        tables = [
+            pa.Table.from_batches([file.get_batch(number)])
+            for file in files
+            for number in range(file.num_record_batches)
+        ]
+        ids = [row_ids.unsigned(values_of(table.column(ROW_ID), np.dtype(np.int64))) for table in tables]
+        self._tensors = [[tensor_of(table.column(spec.name), spec) for table in tables] for spec in self.tensors]
+        self._labels = None if self.label is None else [label_of(table.column(LABEL), self.label) for table in tables]
+        self._index(ids, own)
+
+    def _index(self, ids: list[row_ids.U64], own: Ints) -> None:
+        """Where each lane's rows are, in the order of row_id."""
+        joined = np.concatenate([np.zeros(0, np.uint64), *ids])
+        batch = np.repeat(np.arange(len(ids), dtype=np.int32), [len(part) for part in ids])
+        row = np.concatenate([np.zeros(0, np.int32), *(np.arange(len(part), dtype=np.int32) for part in ids)])
+        lane = row_ids.lane_of(joined, len(self.lane_rows))
+        order = np.lexsort((joined, lane))
+        self._ids, self._batch, self._row = joined[order], batch[order], row[order]
+        same = np.flatnonzero(self._ids[1:] == self._ids[:-1])
+        if len(same):
+            raise InputError(
+                f"the DataFrame has the row_id {row_ids.signed(self._ids[same[:1]])[0]} twice; "
+                "a row_id names one row: are rows repeated, by a join perhaps?"
+            )
+        counts = np.bincount(lane, minlength=len(self.lane_rows))
+        expected = np.zeros_like(counts)
+        expected[own] = np.array(self.lane_rows, np.int64)[own]
+        if (counts != expected).any():
+            wrong = int(np.argmax(counts != expected))
+            raise RunError(f"the hand-off lost rows: lane {wrong} has {counts[wrong]}, not {expected[wrong]}")
+        self._starts = np.concatenate(([0], np.cumsum(counts)))
+
+    def reader(self) -> Spool:
+        """What reads blocks."""
+        return self
+
+    def read(self, lane: int, block: int) -> Block:
+        """Block `block` of `lane`; IndexError for one that the lane does not have."""
+        start = int(self._starts[lane]) + block * self.block_rows
+        stop = min(start + self.block_rows, int(self._starts[lane + 1]))
+        if block < 0 or start >= stop:
+            raise IndexError(f"lane {lane} has no block {block}")
+        index = np.arange(start, stop)
+        tensors = {spec.name: np.empty((len(index), *spec.shape), spec.numpy_dtype) for spec in self.tensors}
+        label = None if self.label is None else np.empty((len(index), *self.label.shape), self.label.dtype)
+        self._gather(index, list(tensors.values()), label)
+        return Block(self._ids[start:stop], tensors, label)
+
+    def at_hand(self) -> AtHand:
+        """All rows: they are where they arrived, so that no order is better than another."""
+        return AtHand(self, self._starts[:-1])
+
+    def take(self, index: Ints, target: Rows, start: int) -> None:
+        """Copy the rows `index` to `target`, from its row `start` on."""
+        stop = start + len(index)
+        target.row_ids[start:stop] = self._ids[index]
+        label = None if target.label is None else target.label[start:stop]
+        self._gather(index, [tensor[start:stop] for tensor in target.tensors], label)
+
+    def _gather(self, index: Ints, tensors: Sequence[Array], label: Array | None) -> None:
+        columns = list(zip(tensors, self._tensors, strict=True))
+        if label is not None and self._labels is not None:
+            columns.append((label, self._labels))
+        batch, row = self._batch[index], self._row[index]
+        # One gather for each record batch.
+        by_batch = np.argsort(batch, kind="stable")
+        numbers, firsts = np.unique(batch[by_batch], return_index=True)
+        for number, places in zip(numbers.tolist(), np.split(by_batch, firsts[1:]), strict=True):
+            rows = row[places]
+            for to, parts in columns:
+                to[places] = parts[number][rows]
+
+    def close(self) -> None:
+        """Nothing to close for one thread; `end` closes the files."""
+
+    def end(self) -> None:
+        """Close the files; nothing may be read afterwards."""
+        self._tensors, self._labels = [], None
+        for source in self._maps:
+            source.close()

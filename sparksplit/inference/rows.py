@@ -1,0 +1,188 @@
+"""The rows to be predicted: of a prepared data set, or raw; what the driver checks, and how executors get them."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from hdfs_io import filesystem, sources
+from hdfs_io.config import RULES, InputConfig
+from hdfs_io.prepared import PreparedDataSet
+from hdfs_io.preprocessing import LabelSpec, TensorSpec
+from hdfs_io.publish import made_from
+from hdfs_io.sources import BadRow
+from sparksplit.base.errors import InputError
+from sparksplit.inference import tasks
+from sparksplit.inference.config import PredictConfig
+from sparksplit.inference.tasks import Facts, Job
+from sparksplit.inference.trained import TrainedModel
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_TASK_ROWS = 4096
+"""A task has at least so many rows where there are so many: starting one, and opening its file, costs too."""
+_TASK_BYTES = 128 * 1024 * 1024
+"""And about so many bytes at most."""
+_TASKS_PER_SLOT = 2
+
+
+class InputRows(abc.ABC):
+    """The rows to be predicted. Making one checks what can be checked without Spark.
+
+    splits: those wanted. label: of the rows, None without. kept: columns that the input keeps. identity: how the rows
+    are read, and content: what they are, where a change means other predictions. place: what to call the rows in an
+    error. bad: rows left out; known after `run`.
+    """
+
+    splits: list[str]
+    label: LabelSpec | None
+    kept: Sequence[str]
+    identity: Any
+    content: Any
+    place: str
+
+    def __init__(self) -> None:
+        self.bad: list[BadRow] = []
+        self.expected: dict[str, tuple[int, int | None]] = {}
+        """By split: rows, and where that is known, the sum modulo 2^64 of mix64(row_id); known after `run`."""
+
+    @abc.abstractmethod
+    def run(self, spark: SparkSession, job: Job) -> list[Facts]:
+        """Predict all of them in executors; the facts of every task, in the order of the rows."""
+
+
+class PreparedRows(InputRows):
+    """Splits of a prepared data set: executors read its blocks themselves."""
+
+    def __init__(self, config: PredictConfig, trained: TrainedModel) -> None:
+        super().__init__()
+        assert isinstance(config.input, str)
+        self._data = PreparedDataSet.open(config.input)
+        manifest = self._data.manifest
+        self.place, self.kept, self.label = self._data.path, manifest.keep, manifest.label
+        _check_tensors(self.place, manifest.tensors, trained)
+        _check_label(self.place, manifest.label, trained)
+        self.splits = config.splits or ["test"]
+        for name in self.splits:
+            if not manifest.splits[name].rows:
+                counts = ", ".join(f"{split.rows} {other}" for other, split in manifest.splits.items())
+                raise config.error("split", f"{self.place}: has no rows of the {name} split; it has {counts} rows")
+        self.identity = "prepared"
+        # Kept columns are no part of the data set's digest, nor of its checksums.
+        keeps = any(name in self.kept for name in (self.kept if config.keep is None else config.keep))
+        self.content = [self._data.digest, made_from(self._data.path) if keeps else None]
+        self.expected = {name: (manifest.splits[name].rows, manifest.splits[name].checksum) for name in self.splits}
+
+    def run(self, spark: SparkSession, job: Job) -> list[Facts]:
+        """One Spark job over all splits."""
+        manifest, path, splits = self._data.manifest, self._data.path, self.splits
+        rows = sum(manifest.splits[name].rows for name in splits)
+        size = rows * sum(tensor.row_bytes for tensor in manifest.tensors)
+        count = tasks_for(rows, size, spark.sparkContext.defaultParallelism)
+
+        def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield tasks.encode(tasks.predict_prepared(job, path, splits, number, count))
+
+        return _facts_of(spark.range(0, count, 1, count), run)
+
+
+class RawRows(InputRows):
+    """Raw rows, parsed in executors as preprocess parses them."""
+
+    def __init__(self, config: PredictConfig, raw: InputConfig, trained: TrainedModel) -> None:
+        super().__init__()
+        self._description = trained.description
+        tensors = trained.description.tensors
+        if len(tensors) != 1:
+            names = ", ".join(tensor.name for tensor in tensors)
+            raise InputError(f"{trained.path}: the model takes {len(tensors)} tensors ({names}); raw rows have one")
+        if raw.format == "csv":
+            # A CSV file has neither a dtype nor a shape of its own. Its default dtype is left to it: it rounds nothing
+            # that `preprocess`, of the same configuration, takes for a bad row.
+            dtype = raw.dtype or (tensors[0].dtype if tensors[0].dtype != "float32" else None)
+            own = {"dtype": dtype, "shape": raw.shape or tensors[0].shape}
+            raw = raw.model_copy(update=own)
+        fitted = trained.description.preprocessing.tensors.get(tensors[0].name)
+        if raw.missing == "mean" and (fitted is None or fitted.impute is None):
+            message = f"must be error: the model {trained.path} was trained on data without gaps, and has no means"
+            raise raw.error("missing", message)
+        self._config, self.place = raw, filesystem.absolute(raw.path)
+        self.identity, self.content = {**raw.located(), "rules": RULES}, sources.raw_digest(raw)
+        source = sources.open_source(raw, trained.description)
+        _check_tensors(self.place, source.tensors, trained)
+        self.kept = source.keep
+        self.label = trained.description.label if source.label_kind is not None else None
+        there = list(dict.fromkeys(task.part for task in source.tasks()))
+        self.splits = config.splits or there
+        for name in self.splits:
+            if name not in there:
+                raise config.error("split", f"{self.place}: raw rows have {' and '.join(there)} files (is {name})")
+
+    def run(self, spark: SparkSession, job: Job) -> list[Facts]:
+        """One Spark job for each split."""
+        from hdfs_io.sources.frame import raw_rows
+
+        facts: list[Facts] = []
+        with raw_rows(spark, self._config, self._description, self.splits) as (frames, bad):
+            self.bad += bad
+            for split, frame in frames.items():
+                self.expected[split] = (frame.count(), None)
+                facts += _facts_of(frame, _raw_task(job, split))
+        return facts
+
+
+Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def _raw_task(job: Job, split: str) -> Task:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield tasks.encode(tasks.predict_raw(job, batches, split))
+
+    return run
+
+
+def _facts_of(frame: DataFrame, task: Task) -> list[Facts]:
+    return [tasks.decode(row[0]) for row in frame.mapInArrow(task, "facts string").collect()]
+
+
+def tasks_for(rows: int, size: int, slots: int) -> int:
+    """How many tasks, and so files, `rows` of `size` bytes make on `slots` task slots; at least one."""
+    wanted = max(_TASKS_PER_SLOT * slots, -(-size // _TASK_BYTES))
+    return max(1, min(wanted, rows // _TASK_ROWS))
+
+
+def _check_tensors(place: str, found: Sequence[TensorSpec], trained: TrainedModel) -> None:
+    wanted = trained.description.tensors
+    if list(found) != list(wanted):
+        raise InputError(f"{place}: rows are {_say(found)}; the model {trained.path} takes {_say(wanted)}")
+
+
+def _say(tensors: Sequence[TensorSpec]) -> str:
+    return ", ".join(f"{tensor.name}: {tensor.dtype} {tensor.shape}" for tensor in tensors)
+
+
+def _check_label(place: str, found: LabelSpec | None, trained: TrainedModel) -> None:
+    wanted = trained.description.label
+    if found is None or wanted is None:
+        return
+    if (found.classes is None) != (wanted.classes is None):
+        kinds = ["numbers" if label.classes is None else "classes" for label in (found, wanted)]
+        raise InputError(f"{place}: its labels are {kinds[0]}; the model {trained.path} predicts {kinds[1]}")
+    if found.classes != wanted.classes:
+        raise InputError(
+            f"{place}: its label classes are not those of the model {trained.path}: {_differ(found, wanted)}"
+        )
+
+
+def _differ(found: LabelSpec, wanted: LabelSpec) -> str:
+    ours, theirs = found.classes or [], wanted.classes or []
+    for index, (one, other) in enumerate(zip(ours, theirs, strict=False)):
+        if one != other:
+            return f"class {index} is {one!r}, the model's {other!r}"
+    return f"there are {len(ours)}, the model knows {len(theirs)}"

@@ -1,0 +1,170 @@
+"""Batch inference as the driver sees it: check, predict in executors, check the counts, publish."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hdfs_io import filesystem
+from hdfs_io.lane_files import LABEL
+from hdfs_io.prepare import write_bad_rows
+from hdfs_io.publish import Output
+from sparksplit.base.command import Options
+from sparksplit.base.config import digest
+from sparksplit.base.errors import InputError, RunError
+from sparksplit.base.progress import spark_progress
+from sparksplit.base.session import spark_session
+from sparksplit.inference import scores, writer
+from sparksplit.inference.config import PredictConfig
+from sparksplit.inference.rows import InputRows, PreparedRows, RawRows
+from sparksplit.inference.scores import ClassScores, Scores
+from sparksplit.inference.tasks import Facts, Job
+from sparksplit.inference.trained import TrainedModel
+from sparksplit.inference.writer import Columns
+from sparksplit.training.report import finite
+
+METRICS = "metrics.json"
+
+
+@dataclass(frozen=True)
+class Result:
+    """rows by split; files; metrics as in metrics.json, None without labels. done: it was all there already."""
+
+    path: str
+    rows: dict[str, int]
+    files: int
+    bad_rows: int
+    metrics: dict[str, Any] | None
+    done: bool = False
+
+
+def predict(config: PredictConfig, options: Options) -> Result:
+    """Predict what `config` names; the output appears whole or not at all.
+
+    Raises UsageError for what the user gave, before Spark starts where it can be known by then, and RunError.
+    """
+    trained = TrainedModel.open(config.model)
+    rows = PreparedRows(config, trained) if isinstance(config.input, str) else RawRows(config, config.input, trained)
+    columns = _columns(config, rows, trained)
+    values = {"command": "predict", "model": trained.digest, "input": rows.identity, "splits": rows.splits}
+    paths = {"input": config.input} if isinstance(config.input, str) else config.input.paths()
+    inputs = {"model": config.model, **paths, **config.own_file}
+    config_hash = digest({**values, "keep": list(columns.keep)})
+    output = Output(config.output, config_hash, "predict", inputs, digest(rows.content))
+    with output.claimed(options.overwrite) as decision:
+        if decision == "done":
+            return Result(output.path, {}, 0, 0, _metrics_of(output.path), done=True)
+        # Published or removed only when Spark has stopped: until then, tasks of an ended job may still write.
+        with output.staging() as folder:
+            return _fill(folder, output, config, trained, rows, columns)
+
+
+def _fill(
+    folder: str, output: Output, config: PredictConfig, trained: TrainedModel, rows: InputRows, columns: Columns
+) -> Result:
+    """Predict into `folder`, which is to become the output."""
+    job_folder = filesystem.join(folder, writer.FOLDER)
+    filesystem.make_folder(job_folder)
+    with (
+        spark_session("sparksplit predict", config.executors, nodes=False) as spark,
+        spark_progress(spark, "predict"),
+    ):
+        output.lease.tell(spark.sparkContext.applicationId)
+        # A Python worker has one task at a time, so its share of the executor's cores is a task's.
+        threads = int(spark.conf.get("spark.task.cpus", "1") or "1")
+        facts = rows.run(spark, Job(trained, job_folder, columns, rows.label is not None, config.batch_size, threads))
+    counted = _checked(facts, rows)
+    files = _take(job_folder, facts)
+    write_bad_rows(folder, rows.bad)
+    metrics = _metrics(facts, trained, rows)
+    if metrics is not None:
+        filesystem.write_json(filesystem.join(folder, METRICS), metrics)
+    return Result(output.path, counted, files, len(rows.bad), metrics)
+
+
+def _columns(config: PredictConfig, rows: InputRows, trained: TrainedModel) -> Columns:
+    keep = list(rows.kept) if config.keep is None else list(dict.fromkeys(config.keep))
+    known = [*rows.kept, *([LABEL] if rows.label is not None else [])]
+    columns = Columns(trained.description.label, len(rows.splits) > 1, keep)
+    for place, name in enumerate(keep):
+        if name not in known:
+            there = f"it has {', '.join(known)}" if known else "it has none to keep"
+            raise config.error(f"keep.{place}", f"{rows.place}: has no column {name!r}; {there}")
+        if name.lower() in columns.own:
+            key = "keep" if config.keep is None else f"keep.{place}"
+            raise config.error(key, f"the column name {name!r} is taken by the predictions; name the others to keep")
+    return columns
+
+
+def _checked(facts: Sequence[Facts], rows: InputRows) -> dict[str, int]:
+    """Rows by split. Raises where a task gave up, a row was lost or came twice, or has a label of no known class."""
+    for fact in facts:
+        if fact.error is not None:
+            raise (InputError if fact.usage else RunError)(fact.error)
+    counted = {}
+    for split, (expected, checksum) in rows.expected.items():
+        found = sum(fact.rows.get(split, 0) for fact in facts)
+        summed = sum(fact.checksums.get(split, 0) for fact in facts) % 2**64
+        if found != expected or checksum not in (None, summed):
+            raise RunError(
+                f"{rows.place}: {split}: {expected} rows in, {found} rows out (checksum {summed}, not {checksum}); "
+                "this is a defect of sparksplit"
+            )
+        counted[split] = found
+    if not sum(counted.values()):
+        raise InputError(f"{rows.place}: has no rows to predict")
+    unknown = sum(fact.unknown for fact in facts)
+    if unknown:
+        raise InputError(
+            f"{rows.place}: {unknown} rows have a label that is no class of the model's; "
+            "input.label: null predicts without labels"
+        )
+    return counted
+
+
+def _take(folder: str, facts: Sequence[Facts]) -> int:
+    """Give the files of the tasks' successful attempts their names, and remove the others; how many there are."""
+    names = [fact.file for fact in facts if fact.file is not None]
+    for number, name in enumerate(names):
+        filesystem.rename(filesystem.join(folder, name), filesystem.join(folder, writer.final_name(number)))
+    for name in filesystem.listing(folder):
+        if name.startswith("."):
+            filesystem.remove(filesystem.join(folder, name))
+    return len(names)
+
+
+def _metrics(facts: Sequence[Facts], trained: TrainedModel, rows: InputRows) -> dict[str, Any] | None:
+    """The content of metrics.json; None where there are no labels."""
+    by_split: dict[str, Scores] = {}
+    for fact in facts:
+        for split, values in fact.scores.items():
+            _add(by_split, split, scores.from_json(values))
+    whole: dict[str, Scores] = {}
+    for score in by_split.values():
+        _add(whole, "", score)
+    if "" not in whole:
+        return None
+    content: dict[str, Any] = {
+        "model": {"path": trained.path, **trained.identity},
+        "input": rows.place,
+        "splits": rows.splits,
+        **finite(whole[""].summary()),
+    }
+    if len(by_split) > 1:
+        content["by_split"] = {split: finite(score.summary()) for split, score in by_split.items()}
+    label, total = trained.description.label, whole[""]
+    if isinstance(total, ClassScores) and label is not None and label.classes is not None:
+        content["by_class"] = total.by_class(label.classes)
+    return content
+
+
+def _add(sums: dict[str, Scores], key: str, score: Scores) -> None:
+    total = sums.setdefault(key, type(score)())
+    assert type(total) is type(score)
+    total.add(score)  # type: ignore[arg-type]
+
+
+def _metrics_of(path: str) -> dict[str, Any] | None:
+    file = filesystem.join(path, METRICS)
+    return dict(filesystem.read_json(file)) if filesystem.exists(file) else None

@@ -1,0 +1,242 @@
+"""What one Spark task does: read rows, predict, write a file, and tell the driver what it counted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hdfs_io import row_ids
+from hdfs_io.lane_files import LABEL, ROW_ID, label_of, tensor_of, values_of
+from hdfs_io.manifest import Manifest
+from hdfs_io.prepared import BlockReader, PreparedDataSet
+from hdfs_io.preprocessing import LabelSpec
+from sparksplit.base.errors import RunError, SparksplitError, UsageError
+from sparksplit.inference import scores
+from sparksplit.inference.scores import ClassScores, NumberScores
+from sparksplit.inference.trained import Array, Model, TrainedModel, load, probabilities
+from sparksplit.inference.writer import Columns, PartFile, Predictions, attempt_name, nested
+
+
+@dataclass
+class Facts:
+    """What a task tells the driver, by split.
+
+    error: why it gave up, and usage: whether the user's input is to blame. Not raised, because Spark would repeat the
+    task three times and then show everything but the reason.
+    """
+
+    file: str | None = None
+    rows: dict[str, int] = field(default_factory=dict)
+    checksums: dict[str, int] = field(default_factory=dict)
+    scores: dict[str, Any] = field(default_factory=dict)
+    unknown: int = 0
+    """Rows whose label is no class of the model's"""
+    error: str | None = None
+    usage: bool = False
+
+
+@dataclass(frozen=True)
+class Job:
+    """The same for every task. folder: where the files go. labelled: whether the rows have labels."""
+
+    trained: TrainedModel
+    folder: str
+    columns: Columns
+    labelled: bool
+    batch_size: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of one split. label: class indices, -1 for an unknown one, or float32 numbers [rows, ...]."""
+
+    split: str
+    row_ids: npt.NDArray[np.int64]
+    tensors: dict[str, Array]
+    label: Array | None
+    kept: dict[str, pa.Array]
+
+
+def run_task(job: Job, rows: Iterable[Rows], part: int, attempt: int) -> Facts:
+    """Predict `rows`, write them, count."""
+    facts = Facts()
+    file = PartFile(job.folder, attempt_name(part, attempt))
+    found: dict[str, ClassScores | NumberScores] = {}
+    try:
+        model = None
+        for given in rows:
+            # An empty partition loads no model.
+            model = model or load(job.trained, job.threads)
+            for batch in _batches(given, job.batch_size):
+                predictions = predict(job.trained, model, batch)
+                file.write(job.columns.table(batch.row_ids, batch.split, batch.kept, predictions))
+                _count(facts, found, batch, predictions)
+        file.close()
+    except SparksplitError as error:
+        file.abort()
+        return Facts(error=str(error), usage=isinstance(error, UsageError))
+    except BaseException:
+        file.abort()
+        raise
+    facts.file = file.name if file.rows else None
+    facts.scores = {split: scores.to_json(score) for split, score in found.items()}
+    return facts
+
+
+def predict(trained: TrainedModel, model: Model, rows: Rows) -> Predictions:
+    """The model's predictions. Raises RunError where they are not finite or not of the model's own shape."""
+    outputs = model(rows.tensors)
+    if len(outputs) != len(rows.row_ids):
+        raise RunError(f"{trained.path}: gives {len(outputs)} outputs for {len(rows.row_ids)} rows")
+    finite = np.isfinite(outputs).reshape(len(outputs), -1).all(axis=1)
+    if not finite.all():
+        row = int(rows.row_ids[int(np.argmin(finite))])
+        raise RunError(f"{trained.path}: gives a number that is not finite, first for row_id {row}")
+    label = trained.description.label
+    if label is None or label.classes is None:
+        single = outputs.ndim == 2 and outputs.shape[1] == 1
+        return Predictions(outputs[:, 0] if single else outputs, None)
+    try:
+        of_classes = probabilities(outputs, len(label.classes), trained.logits, label.shape)
+    except ValueError as error:
+        raise RunError(f"{trained.path}: {error}") from None
+    return Predictions(of_classes.argmax(axis=-1), of_classes)
+
+
+def _batches(rows: Rows, size: int) -> Iterator[Rows]:
+    count = len(rows.row_ids)
+    for start in range(0, count, size):
+        chosen = slice(start, start + size)
+        yield Rows(
+            rows.split,
+            rows.row_ids[chosen],
+            {name: tensor[chosen] for name, tensor in rows.tensors.items()},
+            None if rows.label is None else rows.label[chosen],
+            {name: column.slice(start, size) for name, column in rows.kept.items()},
+        )
+
+
+def _count(facts: Facts, found: dict[str, ClassScores | NumberScores], rows: Rows, predictions: Predictions) -> None:
+    split = rows.split
+    facts.rows[split] = facts.rows.get(split, 0) + len(rows.row_ids)
+    checksum = row_ids.row_checksum(row_ids.unsigned(rows.row_ids))
+    facts.checksums[split] = (facts.checksums.get(split, 0) + checksum) % 2**64
+    if rows.label is None:
+        return
+    if predictions.probabilities is None:
+        number = found.setdefault(split, NumberScores())
+        assert isinstance(number, NumberScores)
+        number.update(rows.label, predictions.prediction.reshape(rows.label.shape))
+        return
+    known = np.all(rows.label.reshape(len(rows.label), -1) >= 0, axis=1)
+    facts.unknown += int(len(known) - known.sum())
+    score = found.setdefault(split, ClassScores())
+    assert isinstance(score, ClassScores)
+    score.update(rows.label[known], predictions.prediction[known], predictions.probabilities[known])
+
+
+# Prepared rows.
+
+
+def blocks(manifest: Manifest, splits: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Every block of `splits`, as (split, lane, block), in the order of the files."""
+    return [
+        (split, lane, block)
+        for split in splits
+        for lane in range(manifest.lanes)
+        for block in range(manifest.blocks(split, lane))
+    ]
+
+
+def share(count: int, task: int, tasks: int) -> range:
+    """Which of `count` things are those of `task`: consecutive, each exactly one task's, as even as can be."""
+    return range(task * count // tasks, (task + 1) * count // tasks)
+
+
+def read_prepared(path: str, splits: Sequence[str], keep: Sequence[str], task: int, tasks: int) -> Iterator[Rows]:
+    """The rows of one of `tasks` tasks over the prepared data set `path`, block by block."""
+    data = PreparedDataSet.open(path, verify=False)
+    manifest = data.manifest
+    every = blocks(manifest, splits)
+    mine = [every[place] for place in share(len(every), task, tasks)]
+    label = [] if manifest.label is None else [LABEL]
+    columns = [*(tensor.name for tensor in manifest.tensors), *label, *(name for name in keep if name != LABEL)]
+    for split in splits:
+        with BlockReader(data, split, columns) as reader:
+            for _, lane, number in (block for block in mine if block[0] == split):
+                block = reader.read(lane, number)
+                kept = dict(block.keep)
+                if block.label is not None and LABEL in keep:
+                    kept[LABEL] = nested(block.label)
+                yield Rows(split, row_ids.signed(block.row_ids), block.tensors, block.label, kept)
+
+
+def predict_prepared(job: Job, path: str, splits: Sequence[str], task: int, tasks: int) -> Facts:
+    """One task over a prepared data set."""
+    return run_task(job, read_prepared(path, splits, job.columns.keep, task, tasks), task, _attempt())
+
+
+# Raw rows.
+
+
+def read_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str, keep: Sequence[str]) -> Iterator[Rows]:
+    """Rows of record batches as hdfs_io.sources.frame.raw_rows gives them."""
+    spec = job.trained.description.label
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        table = pa.Table.from_batches([batch])
+        labels = _labels(table.column(LABEL), spec) if job.labelled and spec is not None else None
+        kept = {name: batch.column(name) for name in keep}
+        if labels is not None and LABEL in keep:
+            kept[LABEL] = nested(labels) if labels.ndim > 1 else batch.column(LABEL)
+        yield Rows(
+            split,
+            values_of(table.column(ROW_ID), np.dtype(np.int64)),
+            {tensor.name: tensor_of(table.column(tensor.name), tensor) for tensor in job.trained.description.tensors},
+            labels,
+            kept,
+        )
+
+
+def _labels(column: pa.ChunkedArray, spec: LabelSpec) -> Array:
+    if spec.shape:
+        return label_of(column, spec)
+    values: Array = (column.fill_null(-1) if spec.classes is not None else column).to_numpy()
+    return values.astype(spec.dtype)
+
+
+def predict_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str) -> Facts:
+    """One task over raw rows."""
+    return run_task(job, read_raw(job, batches, split, job.columns.keep), _partition(), _attempt())
+
+
+def encode(facts: Facts) -> pa.RecordBatch:
+    """The facts as Spark takes them from a task: one row of text."""
+    return pa.RecordBatch.from_pydict({"facts": [json.dumps(asdict(facts))]})
+
+
+def decode(text: str) -> Facts:
+    """The inverse of `encode`'s text."""
+    return Facts(**json.loads(text))
+
+
+def _attempt() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else context.taskAttemptId()
+
+
+def _partition() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()

@@ -1,0 +1,165 @@
+"""A trained model as `predict` finds it: what the driver checks, and what an executor loads."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pyarrow import fs
+
+from hdfs_io import filesystem
+from hdfs_io.preprocessing import Description
+from hdfs_io.publish import SUCCESS
+from sparksplit.base.config import digest
+from sparksplit.base.errors import InputError, RunError
+
+Array = npt.NDArray[Any]
+Model = Callable[[Mapping[str, Array]], Array]
+"""Stored values by tensor name, each [rows, *shape], to the model's outputs, [rows, ...]."""
+
+# As sparksplit.model.export has them; that module needs Keras, and a driver that predicts does not.
+SAVED_MODEL = ("saved_model", "1")
+SIGNATURE = "serving_default"
+RUN = "run.json"
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A completed run's model; small and picklable.
+
+    path: the run's folder. description: of the data that it was trained on. logits: whether its outputs are logits
+    instead of probabilities. identity: what tells it from every other model.
+    """
+
+    path: str
+    description: Description
+    logits: bool
+    identity: dict[str, Any]
+
+    @classmethod
+    def open(cls, path: str) -> TrainedModel:
+        """The model in the run's folder `path`. Raises InputError where it is missing, incomplete or damaged."""
+        path = filesystem.absolute(path)
+        if not filesystem.is_folder(path):
+            raise InputError(f"{path}: is no trained model: there is no such folder")
+        for name in (RUN, SUCCESS):
+            if not filesystem.exists(filesystem.join(path, name)):
+                raise InputError(f"{path}: is no complete run of train: it has no {name}")
+        description = Description.read(path)
+        run = filesystem.read_json(filesystem.join(path, RUN))
+        if not isinstance(run, dict) or not {"run_id", "config_hash", "weights"} <= set(run):
+            raise InputError(f"{filesystem.join(path, RUN)}: is not what train writes")
+        saved = filesystem.join(path, *SAVED_MODEL, "saved_model.pb")
+        if not filesystem.is_file(saved):
+            raise InputError(f"{saved}: does not exist, though the run is complete")
+        loss = run.get("config", {}).get("loss")
+        logits = isinstance(loss, dict) and bool(loss.get("from_logits"))
+        return cls(path, description, logits, {name: run[name] for name in ("run_id", "config_hash", "weights")})
+
+    @property
+    def digest(self) -> str:
+        """A short hash of what the predictions depend on, wherever the folder lies and whenever it was made."""
+        content = {name: self.identity[name] for name in ("config_hash", "weights")}
+        return digest({**content, "description": self.description.model_dump(), "logits": self.logits})
+
+
+_loaded: dict[tuple[str, str], Model] = {}
+"""The last model of this Python worker, by path and run: Spark reuses workers, and loading costs seconds."""
+
+
+def load(trained: TrainedModel, threads: int) -> Model:
+    """The model, ready to be called; loaded once per process and kept for the tasks to come.
+
+    threads: TensorFlow's, per operation; set only before its first use in this process.
+
+    Raises RunError where it cannot be loaded.
+    """
+    key = (trained.path, digest(trained.identity))
+    if key not in _loaded:
+        _loaded.clear()
+        _loaded[key] = _load(trained, threads)
+    return _loaded[key]
+
+
+def _load(trained: TrainedModel, threads: int) -> Model:
+    tf = _tensorflow(threads)
+    saved = filesystem.join(trained.path, *SAVED_MODEL)
+    try:
+        with _local(saved) as folder:
+            loaded = tf.saved_model.load(folder)
+        function = loaded.signatures[SIGNATURE]
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        raise RunError(f"{saved}: cannot be loaded: {type(error).__name__}: {reason}") from error
+    names = [tensor.name for tensor in trained.description.tensors]
+
+    def call(tensors: Mapping[str, Array]) -> Array:
+        outputs: Array = function(**{name: tf.constant(tensors[name]) for name in names})["outputs"].numpy()
+        return outputs
+
+    # The signature alone does not keep its variables alive.
+    call.__dict__["model"] = loaded
+    return call
+
+
+def _tensorflow(threads: int) -> Any:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import tensorflow as tf
+
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+        for device in tf.config.list_physical_devices("GPU"):
+            tf.config.experimental.set_memory_growth(device, True)
+    except RuntimeError as error:  # it has been used already, with other settings
+        logging.getLogger(__name__).debug("TensorFlow keeps its settings: %s", error)
+    return tf
+
+
+@contextmanager
+def _local(folder: str) -> Iterator[str]:
+    """A local path of `folder`: its own, or a copy's that is gone afterwards."""
+    source, inner = filesystem.resolve(folder)
+    if isinstance(source, fs.LocalFileSystem):
+        yield inner
+        return
+    copy = tempfile.mkdtemp(prefix="sparksplit-model-")
+    try:
+        fs.copy_files(inner, copy, source_filesystem=source, destination_filesystem=fs.LocalFileSystem())
+        yield copy
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+
+
+def probabilities(outputs: Array, classes: int, logits: bool, places: Sequence[int] = ()) -> npt.NDArray[np.float64]:
+    """The outputs of a classifier as float64 [rows, *places, classes] that are not rounded further.
+
+    outputs: [rows, *places, classes], or for two classes [rows, *places, 1]: of the second. logits: they are not
+    probabilities yet. places: the shape of one row's label.
+
+    Raises ValueError where the outputs are of another shape.
+    """
+    values = outputs.astype(np.float64)
+    if values.shape[1:] == (*places, 1) and classes == 2:
+        second = _sigmoid(values) if logits else values
+        return np.concatenate([1 - second, second], axis=-1)
+    if values.shape[1:] != (*places, classes):
+        each = f" at each of {list(places)}" if places else ""
+        raise ValueError(f"the model's outputs are {list(values.shape[1:])} a row, for {classes} classes{each}")
+    if not logits:
+        return values
+    powers = np.exp(values - values.max(axis=-1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+def _sigmoid(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    powers = np.exp(-np.abs(values))
+    return np.where(values >= 0, 1 / (1 + powers), powers / (1 + powers))

@@ -1,0 +1,154 @@
+"""Predictions as Parquet: the columns, and the one file that a task writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hdfs_io import filesystem
+from hdfs_io.lane_files import LABEL, ROW_ID
+from hdfs_io.preprocessing import LabelSpec
+from sparksplit.base.errors import using
+from sparksplit.inference.trained import Array
+
+FOLDER = "predictions"
+"""Of the output: Parquet and nothing else, so that readers can be pointed at the folder."""
+SPLIT, PREDICTION, NAME, PROBABILITIES = "split", "prediction", "prediction_name", "probabilities"
+_GROUP_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """The predictions of a batch.
+
+    prediction: int64 class indices [rows, ...], or a regression's numbers: float32 [rows, ...]
+    probabilities: float64 [rows, ..., classes]; None for a regression
+    """
+
+    prediction: Array
+    probabilities: npt.NDArray[np.float64] | None
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns the predictions have, beside row_id, prediction and a classifier's probabilities (left out where
+    it predicts a class at each of several places: they would be as many numbers as places times classes).
+
+    label: what the model predicts. split: whether the rows' split is one. keep: of the input, `label` among them.
+    """
+
+    label: LabelSpec | None
+    split: bool
+    keep: Sequence[str]
+
+    @property
+    def named(self) -> bool:
+        """Whether a class has a name that tells more than its index."""
+        classes = self.label.classes if self.label is not None else None
+        return classes is not None and classes != [str(index) for index in range(len(classes))]
+
+    @property
+    def own(self) -> list[str]:
+        """The columns that are not kept ones; a kept one cannot be called so."""
+        listed = [(ROW_ID, True), (SPLIT, self.split), (PREDICTION, True), (NAME, self.named)]
+        classes = self.label is not None and self.label.classes is not None and not self.label.shape
+        return [name for name, there in [*listed, (PROBABILITIES, classes)] if there]
+
+    def table(
+        self, row_ids: npt.NDArray[np.int64], split: str, kept: Mapping[str, pa.Array], found: Predictions
+    ) -> pa.Table:
+        """The rows of a batch as they are written. row_ids: the bits as int64 [rows]"""
+        rows = len(row_ids)
+        columns = {ROW_ID: pa.array(row_ids)}
+        if self.split:
+            columns[SPLIT] = pa.array([split] * rows, type=pa.string())
+        columns |= {name: kept[name] for name in self.keep}
+        if found.probabilities is None:
+            columns[PREDICTION] = nested(found.prediction.astype(np.float32))
+        else:
+            columns[PREDICTION] = nested(found.prediction)
+            if self.named:
+                assert self.label is not None
+                names = pa.array(self.label.classes, type=pa.string()).take(pa.array(found.prediction.ravel()))
+                columns[NAME] = _lists(names, rows) if found.prediction.ndim > 1 else names
+            if found.probabilities.ndim == 2:
+                columns[PROBABILITIES] = nested(found.probabilities.astype(np.float32))
+        return pa.table(columns)
+
+
+def nested(values: Array) -> pa.Array:
+    """Numbers [rows] as they are; [rows, ...] as a list for each row."""
+    return pa.array(values) if values.ndim == 1 else _lists(pa.array(values.ravel()), len(values))
+
+
+def _lists(flat: pa.Array, rows: int) -> pa.Array:
+    """`flat`, as many values for each of `rows`, as lists."""
+    each = len(flat) // max(rows, 1)
+    return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32) * np.int32(each)), flat)
+
+
+def attempt_name(part: int, attempt: int) -> str:
+    """What a task calls its file: hidden, and unlike that of the task's other attempts."""
+    return f".{final_name(part)}.{attempt}"
+
+
+def final_name(part: int) -> str:
+    """What the driver calls a file that it takes."""
+    return f"part-{part:05d}.parquet"
+
+
+class PartFile:
+    """Writes one Parquet file into `folder`, made with the first rows; without rows there is none."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        self.name, self._path = name, filesystem.join(folder, name)
+        self.rows = 0
+        self._writer: pq.ParquetWriter | None = None
+        self._pending: list[pa.Table] = []
+        self._pending_bytes = 0
+
+    def write(self, rows: pa.Table) -> None:
+        """Append rows; at most a row group of them stays in memory."""
+        if rows.num_rows == 0:
+            return
+        self.rows += rows.num_rows
+        self._pending.append(rows)
+        self._pending_bytes += rows.nbytes
+        if self._pending_bytes >= _GROUP_BYTES:
+            self._flush()
+
+    def close(self) -> None:
+        """End the file."""
+        self._flush()
+        if self._writer is not None:
+            with using(self._path, "cannot be written"):
+                self._writer.close()
+
+    def abort(self) -> None:
+        """Drop the file."""
+        self._pending = []
+        if self._writer is not None:
+            with suppress(OSError):  # its end may not fit onto a full disk either
+                self._writer.close()
+        if self.rows:
+            filesystem.remove(self._path)
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        group = pa.concat_tables(self._pending).combine_chunks()
+        if self._writer is None:
+            target, inner = filesystem.resolve(self._path)
+            # Hashes and floats repeat nothing that a dictionary could name.
+            repeating = [field.name for field in group.schema if field.name in (SPLIT, PREDICTION, NAME, LABEL)]
+            with using(self._path, "cannot be written"):
+                self._writer = pq.ParquetWriter(inner, group.schema, filesystem=target, use_dictionary=repeating)
+        with using(self._path, "cannot be written"):
+            self._writer.write_table(group, row_group_size=group.num_rows)
+        self._pending, self._pending_bytes = [], 0

@@ -1,0 +1,141 @@
+"""Functions by name: a user's own as `package.module:function` or `path/to/file.py:function`, and the builders of the
+models that come with sparksplit by the short names of their files in models/."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any
+
+from hdfs_io import filesystem
+from sparksplit.base.errors import UsageError
+from sparksplit.base.shipped import shipped, shipped_names, shipped_text
+
+
+class FunctionError(UsageError):
+    """The named function cannot be had; the text has neither file nor key of the configuration."""
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """(module or file, function). Raises FunctionError where `name` has not this form."""
+    place, colon, function = name.rpartition(":")
+    if not colon or not place or not function.isidentifier():
+        raise FunctionError(f"must be package.module:function or path/to/file.py:function (is {name!r})")
+    return place, function
+
+
+def source_of(name: str) -> str | None:
+    """The source text of a function in a file, to be shipped to the nodes; None for one in a package.
+
+    Checks without running anything that the function exists. Raises FunctionError.
+    """
+    place, function = split_name(name)
+    if place.endswith(".py"):
+        try:
+            text = filesystem.read_bytes(place).decode()
+        except (UsageError, UnicodeDecodeError) as error:
+            raise FunctionError(str(error)) from None
+        _check(text, place, function)
+        return text
+    spec = _spec(place)
+    if spec is None:
+        raise FunctionError(f"there is no module {place!r}")
+    if spec.origin is not None and spec.origin.endswith(".py") and Path(spec.origin).is_file():
+        _check(Path(spec.origin).read_text(encoding="utf-8"), place, function)
+    return None
+
+
+def models() -> list[str]:
+    """The short names of the models that come with sparksplit."""
+    return [name.removesuffix(".py") for name in shipped_names("models") if name.endswith(".py")]
+
+
+def builder_source(name: str) -> str | None:
+    """As `source_of`, for a model's builder, which may be a short name. Raises FunctionError."""
+    if ":" in name:
+        if (match := re.fullmatch(r"models\.(\w+):build", name)) and match[1] in models():
+            own = _spec(f"models.{match[1]}")
+            if own is None or own.origin == shipped(f"models/{match[1]}.py"):
+                raise FunctionError(f"{name} is called {match[1]} now")
+        return source_of(name)
+    if name in models():
+        return None
+    near = difflib.get_close_matches(name, models(), n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    known = ", ".join(models())
+    raise FunctionError(f"must be {known}, package.module:function or path/to/file.py:function (is {name!r}){hint}")
+
+
+def load_builder(name: str, source: str | None) -> Callable[..., Any]:
+    """As `load`, for a model's builder; `source` is what `builder_source` gave."""
+    if ":" in name:
+        return load(name, source)
+    file = f"models/{name}.py"
+    return load(f"{file}:build", shipped_text(file))
+
+
+def load(name: str, source: str | None) -> Callable[..., Any]:
+    """The function itself; `source` is what `source_of` gave. Raises FunctionError, also where its module fails."""
+    place, function = split_name(name)
+    try:
+        if source is None:
+            module = importlib.import_module(place)
+        else:
+            module_name = f"sparksplit_user_{Path(place).stem}"
+            spec = importlib.util.spec_from_loader(module_name, loader=None)
+            assert spec is not None
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[module_name] = module
+            exec(compile(source, place, "exec"), module.__dict__)
+    except Exception as error:
+        raise FunctionError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
+    found = getattr(module, function, None)
+    if not callable(found):
+        raise FunctionError(f"{place} has no function {function!r}")
+    return found  # type: ignore[no-any-return]
+
+
+def _spec(module: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return None
+    except Exception as error:  # looking for a module runs the packages that it is in
+        raise FunctionError(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _check(text: str, place: str, function: str) -> None:
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        raise FunctionError(f"{place}:{error.lineno}: not valid Python: {error.msg}") from None
+    names = set(_names(tree.body))
+    if names & {"*", "__getattr__"}:
+        return  # what these bring is known only to Python
+    if function not in names:
+        near = difflib.get_close_matches(function, names, n=1)
+        raise FunctionError(f"{place} has no function {function!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+
+
+def _names(statements: Sequence[ast.stmt]) -> Iterator[str]:
+    """The names that these statements may define; * for those of another module."""
+    for node in statements:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+            continue
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.asname or alias.name for alias in node.names)
+        # Targets of assignments, in whatever pattern.
+        yield from (
+            part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+        )
+        for block in ("body", "orelse", "finalbody", "handlers"):
+            for inner in getattr(node, block, []):
+                yield from _names(inner.body if isinstance(inner, ast.ExceptHandler) else [inner])

@@ -1,0 +1,177 @@
+"""What Keras knows, read from its source without importing it: a misspelt name is told before Spark starts.
+
+Importing Keras brings TensorFlow and takes three seconds; reading the few files that matter takes some tenths of one.
+Values (a momentum above 1) are Keras's own business: `model.build` has them checked on the nodes. Where another
+version of Keras is not written as expected, or there is none beside the driver, nothing is refused here.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib.util
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sparksplit.training.config import TrainConfig
+
+_ABSTRACT = ("Optimizer", "LearningRateSchedule", "Loss")
+_BASE = "keras.src.optimizers.base_optimizer", "BaseOptimizer"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The arguments of a class of Keras. needed: those without a default."""
+
+    name: str
+    known: frozenset[str]
+    needed: frozenset[str]
+
+
+def check(config: TrainConfig, sources: Mapping[str, str]) -> None:
+    """Raise ConfigError for the first optimizer, schedule, loss, metric, or argument of one, that Keras does not know.
+
+    sources: the texts of users' files; what they may register with Keras is left to the nodes.
+    """
+    optimizer, rate, loss = config.optimizer, config.optimizer.learning_rate, config.loss
+    own = _registers(config.model.build, sources.get("model.build"))
+    given = {*(optimizer.model_extra or {}), "learning_rate"}
+    _check_class(config, "optimizer", "keras.optimizers", optimizer.name, given, own, name_key="optimizer.name")
+    if isinstance(rate, dict):
+        _check_mapping(config, "optimizer.learning_rate", "keras.optimizers.schedules", rate, own)
+    if isinstance(loss, dict):
+        _check_mapping(config, "loss", "keras.losses", loss, own)
+    elif loss is not None:
+        _check_name(config, "loss", loss, strings("losses"))
+    for place, metric in enumerate(config.metrics or []):
+        if metric != "accuracy":
+            _check_name(config, f"metrics.{place}", metric, strings("metrics"))
+
+
+def unknown(name: str, known: Mapping[str, str]) -> str:
+    """What to say of a name. known: the names by their forms in lower case."""
+    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    return f"Keras knows no {name!r}" + (f"; did you mean {known[near[0]]!r}?" if near else "")
+
+
+def _registers(build: str, text: str | None) -> bool:
+    """Whether the model's own code may bring classes under names that are not Keras's."""
+    return ":" in build if text is None else "custom_objects" in text
+
+
+def _check_mapping(config: TrainConfig, key: str, module: str, values: Mapping[str, Any], own: bool) -> None:
+    name = values.get("name")
+    if isinstance(name, str):  # without one the error says so anyway
+        _check_class(config, key, module, name, set(values) - {"name"}, own, name_key=f"{key}.name")
+
+
+def _check_class(
+    config: TrainConfig, key: str, module: str, name: str, given: Collection[str], own: bool, name_key: str
+) -> None:
+    found = classes(module)
+    known = {name.lower(): name for name in found}
+    wanted = known.get(name.lower().replace("_", ""))
+    if not known or ">" in name:  # a name that is registered with Keras has a package
+        return
+    if wanted is None:
+        if not own:
+            if name in strings(module.rpartition(".")[2]):
+                raise config.error(name_key, f"{name!r} is short for a loss without arguments; name Keras's class")
+            raise config.error(name_key, unknown(name, known))
+        return
+    signature = signature_of(found[wanted], wanted)
+    if signature is None:
+        return
+    for argument in given:
+        if argument not in signature.known:
+            near = difflib.get_close_matches(argument, signature.known, n=1, cutoff=0.5)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(sorted(signature.known))}"
+            raise config.error(f"{key}.{argument}", f"{wanted} has no such argument{hint}")
+    if missing := sorted(signature.needed - set(given)):
+        raise config.error(key, f"{wanted} needs {', '.join(missing)}")
+
+
+def _check_name(config: TrainConfig, key: str, name: str, known: Collection[str]) -> None:
+    if known and name not in known:
+        raise config.error(key, unknown(name, {each.lower(): each for each in sorted(known)}))
+
+
+@cache
+def classes(module: str) -> dict[str, str]:
+    """The classes that a public module of Keras offers, each with the module that defines it; {} where unreadable."""
+    return {
+        alias.asname or alias.name: node.module
+        for node in _statements(module)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("keras.src.")
+        for alias in node.names
+        if alias.name[0].isupper() and alias.name not in _ABSTRACT
+    }
+
+
+@cache
+def strings(kind: str) -> frozenset[str]:
+    """The names that keras.losses.get or keras.metrics.get takes (`kind`); none where unreadable."""
+    objects: set[str] = set()
+    aliases: set[str] = set()
+    for node in _statements(f"keras.src.{kind}"):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Set) and _named(node.targets[0], "ALL_OBJECTS"):
+            objects.update(item.id for item in node.value.elts if isinstance(item, ast.Name))
+        for part in ast.walk(node):
+            if isinstance(part, ast.Dict):
+                aliases.update(str(item.value) for item in part.keys if isinstance(item, ast.Constant))
+    if not objects:
+        return frozenset()
+    return frozenset(objects | aliases | ({_snake(name) for name in objects} if kind == "metrics" else set()))
+
+
+@cache
+def signature_of(module: str, name: str) -> Signature | None:
+    """The arguments that class `name` of `module` can be made with from a configuration; None where it is not plain."""
+    for node in _statements(module):
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            own = {part.name: part for part in node.body if isinstance(part, ast.FunctionDef)}
+            made = own.get("__init__")
+            is_base = (module, name) == _BASE
+            if made is None or made.args.vararg or ("from_config" in own and not is_base):
+                return None
+            names = [argument.arg for argument in made.args.args[1:]]
+            needed = names[: len(names) - len(made.args.defaults)]
+            names += [argument.arg for argument in made.args.kwonlyargs]
+            if made.args.kwarg is None:
+                return Signature(name, frozenset(names), frozenset(needed))
+            if is_base:
+                return Signature(name, frozenset([*names, "decay"]), frozenset(needed))
+            base = signature_of(*_BASE) if module.startswith("keras.src.optimizers.") else None
+            return None if base is None else Signature(name, base.known | frozenset(names), frozenset(needed))
+    return None
+
+
+def _snake(name: str) -> str:
+    """As Keras derives the names of metrics."""
+    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+def _named(target: ast.expr, name: str) -> bool:
+    return isinstance(target, ast.Name) and target.id == name
+
+
+@cache
+def _parsed(file: Path) -> tuple[ast.stmt, ...]:
+    try:
+        return tuple(ast.parse(file.read_text(encoding="utf-8")).body)
+    except (OSError, SyntaxError, ValueError):
+        return ()
+
+
+def _statements(module: str) -> Iterator[ast.stmt]:
+    spec = importlib.util.find_spec("keras")  # of a package at the top: runs nothing of it
+    if spec is None or not spec.submodule_search_locations:
+        return
+    path = Path(spec.submodule_search_locations[0], *module.split(".")[1:])
+    yield from _parsed(path / "__init__.py" if path.is_dir() else path.with_suffix(".py"))

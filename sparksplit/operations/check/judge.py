@@ -1,0 +1,111 @@
+"""From facts to findings: pure, tested without Spark."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from sparksplit.base.requirements import TENSORFLOW_MEBIBYTES, Problem, comfort_problems, run_problems
+from sparksplit.operations.check.facts import Facts
+
+CLOCK_SECONDS = 5.0
+"""Hosts whose clocks differ by more are named: their logs cannot be read together, and tickets and tokens expire early
+or late. No result of a run depends on a clock."""
+
+
+def setting_findings(settings: Mapping[str, str], nodes: int) -> list[Problem]:
+    """What Spark's settings alone tell. settings: `spark.master` included."""
+    return [*run_problems(settings, nodes), *comfort_problems(settings)]
+
+
+def fact_findings(settings: Mapping[str, str], driver: Facts, executors: Sequence[Facts]) -> list[Problem]:
+    """What the driver and the executors tell."""
+    everyone = [driver, *executors]
+    return [
+        *_versions(driver, executors),
+        *(Problem("path", f"{facts.who} on {facts.host}: {facts.folder}") for facts in everyone if facts.folder),
+        *_memory(settings, executors),
+        *_gpus(settings, executors),
+        *_ports(everyone),
+        *_clocks(executors),
+    ]
+
+
+def _versions(driver: Facts, executors: Sequence[Facts]) -> Iterator[Problem]:
+    wrong: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for facts in executors:
+        if _minor(facts.python) != _minor(driver.python):
+            wrong["Python", driver.python, facts.python].append(facts.host)
+        for name, version in driver.versions.items():
+            found = facts.versions.get(name)
+            if version is not None and found != version:
+                wrong[name, version, found or "missing"].append(facts.host)
+    for (name, wanted, found), hosts in wrong.items():
+        remedy = (
+            "give executors the driver's own sparksplit.zip by --py-files"
+            if name == "sparksplit"
+            else "install the same there, or send the environment along (sparksplit package --environment)"
+        )
+        yield Problem(name, f"must be {wanted} as on the driver (is {found} on {_names(hosts)}); {remedy}")
+
+
+def _minor(python: str) -> list[str]:
+    return python.split(".")[:2]
+
+
+def _memory(settings: Mapping[str, str], executors: Sequence[Facts]) -> Iterator[Problem]:
+    """Of hosts without containers, whose settings limit nothing."""
+    if settings.get("spark.master") == "yarn":
+        return
+    for host, on_host in _by_host(executors).items():
+        available, needed = min(facts.available_mebibytes for facts in on_host), len(on_host) * TENSORFLOW_MEBIBYTES
+        if available < needed:
+            text = f"{host} has {available} MiB left, and its {len(on_host)} nodes take about {needed}: use fewer there"
+            yield Problem("memory", text)
+
+
+def _gpus(settings: Mapping[str, str], executors: Sequence[Facts]) -> Iterator[Problem]:
+    if not settings.get("spark.task.resource.gpu.amount"):
+        return
+    for host, on_host in _by_host(executors).items():
+        given = [gpu for facts in on_host for gpu in facts.gpus]
+        if any(not facts.gpus for facts in on_host):
+            yield Problem("spark.task.resource.gpu.amount", f"is set, and an executor on {host} was given no GPU")
+        shared = sorted({gpu for gpu in given if given.count(gpu) > 1})
+        if shared:
+            yield Problem(
+                "spark.executor.resource.gpu.discoveryScript",
+                f"several executors on {host} were given GPU {', '.join(shared)}: have YARN isolate GPUs"
+                " (LinuxContainerExecutor with cgroups), or run one executor per host",
+            )
+
+
+def _ports(everyone: Sequence[Facts]) -> Iterator[Problem]:
+    for facts in everyone:
+        for other, reason in facts.unreachable.items():
+            yield Problem(
+                "ports",
+                f"{facts.who} on {facts.host} cannot reach {other} ({reason}): the hosts' firewalls must let"
+                " driver and executors connect to each other on any unprivileged port",
+            )
+
+
+def _clocks(executors: Sequence[Facts]) -> Iterator[Problem]:
+    for host, on_host in _by_host(executors).items():
+        clocks = [facts.clock for facts in on_host if facts.clock is not None]
+        worst = max(clocks, key=abs, default=0.0)
+        if abs(worst) > CLOCK_SECONDS:
+            side = "ahead of" if worst > 0 else "behind"
+            yield Problem("clock", f"{host} is {abs(worst):.0f} s {side} the driver: set the hosts' clocks by NTP")
+
+
+def _by_host(executors: Sequence[Facts]) -> dict[str, list[Facts]]:
+    hosts: dict[str, list[Facts]] = defaultdict(list)
+    for facts in executors:
+        hosts[facts.host].append(facts)
+    return hosts
+
+
+def _names(hosts: Sequence[str]) -> str:
+    unique = sorted(set(hosts))
+    return ", ".join(unique[:3]) + (f" and {len(unique) - 3} more" if len(unique) > 3 else "")

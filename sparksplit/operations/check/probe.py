@@ -1,0 +1,170 @@
+"""How a process learns the facts about itself and its way to the others; runs on the driver and in every executor."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from hdfs_io import filesystem
+from sparksplit import __version__
+from sparksplit.cluster.wire import own_address_towards
+from sparksplit.operations.check.facts import Facts
+
+PACKAGES = (
+    "tensorflow",
+    "keras",
+    "tensorflowonspark",
+    "pyarrow",
+    "numpy",
+    "pandas",
+    "pydantic",
+    "PyYAML",
+    "hdfs-native",
+)
+REACH_SECONDS = 5.0
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What every executor is asked. driver: where its port is. folder: to try; file: the driver has left there."""
+
+    driver: Address
+    folder: str | None
+    file: str | None
+
+    def __call__(self, _: Iterable[Any]) -> Iterator[str]:
+        """One task of a barrier stage: the facts as JSON."""
+        from pyspark import BarrierTaskContext
+
+        context = BarrierTaskContext.get()
+        who = f"executor {context.partitionId()}"
+        address = own_address_towards(self.driver)
+        with port(address) as own:
+            everyone = [json.loads(text) for text in context.allGather(json.dumps([who, *own]))]
+            unreachable, clock = {}, None
+            for other, host, number in [["driver", *self.driver], *everyone]:
+                if other == who:
+                    continue
+                try:
+                    ahead = reach((host, number))
+                except OSError as error:
+                    unreachable[f"{other} at {host}:{number}"] = str(error)
+                    continue
+                clock = ahead if other == "driver" else clock
+            # Nobody closes its port before all have tried it.
+            context.barrier()
+        gpu = context.resources().get("gpu")
+        yield json.dumps(
+            asdict(
+                Facts(
+                    who,
+                    folder=try_folder(self.folder, self.file) if self.folder is not None else None,
+                    unreachable=unreachable,
+                    clock=None if clock is None else round(-clock, 3),
+                    gpus=list(gpu.addresses) if gpu is not None else [],
+                    # Spark's Python daemon, one in each executor.
+                    slot_of=f"{address} {os.getppid()}",
+                    **own_facts(address),
+                )
+            )
+        )
+
+
+def own_facts(address: str) -> dict[str, Any]:
+    """The fields of Facts that a process knows by itself."""
+    import pyspark
+
+    versions: dict[str, str | None] = {"sparksplit": __version__, "pyspark": pyspark.__version__}
+    for name in PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = None
+    return {
+        "host": socket.gethostname(),
+        "address": address,
+        "python": platform.python_version(),
+        "versions": versions,
+        "available_mebibytes": _available_mebibytes(),
+    }
+
+
+def try_folder(folder: str, file: str | None = None) -> str | None:
+    """Write a small file into `folder`, read it back, remove it; what went wrong, None where nothing did.
+
+    file: one of another process's, which must be there: or the folder is not the same one here.
+    """
+    content = uuid.uuid4().hex.encode()
+    own = filesystem.join(folder, f".sparksplit-check-{content.decode()[:8]}")
+    try:
+        if not filesystem.is_folder(folder):
+            return f"{folder} is not a folder"
+        if file is not None and not filesystem.exists(file):
+            return f"{folder} is not the same folder as on the driver: use HDFS, or a folder that all hosts mount"
+        filesystem.write_bytes(own, content)
+        try:
+            if filesystem.read_bytes(own) != content:
+                return f"{own} was read back with another content"
+        finally:
+            filesystem.remove(own)
+    except Exception as error:  # whatever a file system raises is the finding
+        return " ".join(str(error).split()) or type(error).__name__
+    return None
+
+
+@contextmanager
+def port(address: str) -> Iterator[Address]:
+    """A port on `address` that tells its host's time to whoever connects."""
+    with socket.create_server((address, 0), backlog=128) as server:
+        closing = threading.Event()
+
+        def answer() -> None:
+            while not closing.is_set():
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.sendall(f"{time.time()!r}\n".encode())
+
+        thread = threading.Thread(target=answer, name="check-port", daemon=True)
+        thread.start()
+        try:
+            yield server.getsockname()[:2]
+        finally:
+            closing.set()
+            # Closing alone would leave `accept` waiting.
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join(1)
+
+
+def reach(address: Address) -> float:
+    """Seconds that the clock behind `address` is ahead of this one. OSError where it cannot be reached in time."""
+    before = time.time()
+    with socket.create_connection(address, REACH_SECONDS) as connection, connection.makefile("rb") as file:
+        text = file.readline(64)
+    after = time.time()
+    if not text:
+        raise OSError("the connection was closed without an answer")
+    return float(text) - (before + after) / 2
+
+
+def _available_mebibytes() -> int:
+    for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+        name, _, value = line.partition(":")
+        if name == "MemAvailable":
+            return int(value.split()[0]) // 1024
+    return 0

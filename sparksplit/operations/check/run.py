@@ -1,0 +1,153 @@
+"""Gathers facts on a Spark cluster within time limits, and has them judged."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hdfs_io import filesystem
+from sparksplit.base.errors import ConfigError, RunError
+from sparksplit.base.progress import Progress
+from sparksplit.base.reasons import spark_reason
+from sparksplit.base.requirements import YARN_EXECUTORS, Problem, start_problems
+from sparksplit.base.session import known_settings, spark_session
+from sparksplit.cluster import requirements
+from sparksplit.operations.check import judge, probe
+from sparksplit.operations.check.facts import Facts
+from sparksplit.operations.config import CheckConfig
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL_EXECUTORS = 2
+"""Of the local cluster that is started where no master is set and no number of nodes is given."""
+JOB_SECONDS = 120.0
+"""In which the executors must have answered."""
+
+_HARMLESS_HERE = ("spark.speculation", "spark.task.cpus")  # to a look at the executors, unlike to a run
+
+
+@dataclass
+class Report:
+    """What was seen, and what is wrong with it."""
+
+    settings: dict[str, str]
+    driver: Facts | None = None
+    executors: list[Facts] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def check(config: CheckConfig) -> Report:
+    """Look at the settings, then at the driver and every executor; never longer than the configuration's limit."""
+    known = known_settings()
+    fatal = [problem for problem in start_problems(known) if problem.key not in _HARMLESS_HERE]
+    if fatal:
+        # Spark would not start with some of them, and with others no barrier stage runs.
+        own = probe.own_facts(_address(known))
+        folder = None if config.path is None else probe.try_folder(config.path)
+        driver = Facts("driver", folder=folder, clock=0.0, **own)
+        more = [one for one in judge.setting_findings(known, config.nodes or 1) if one not in fatal]
+        return Report(known, driver, [], [*fatal, *more, *judge.fact_findings(known, driver, [])])
+    with spark_session("sparksplit check", config.nodes or LOCAL_EXECUTORS, nodes=False) as spark:
+        settings = dict(spark.sparkContext.getConf().getAll())
+        report = Report(settings)
+        report.problems += judge.setting_findings(settings, config.nodes or _configured_executors(settings))
+        _look(spark, config, report)
+    return report
+
+
+def _look(spark: SparkSession, config: CheckConfig, report: Report) -> None:
+    sc = spark.sparkContext
+    wanted = config.nodes or _configured_executors(report.settings)
+    if any(problem.key == "nodes" for problem in report.problems):
+        # More than Spark was asked for will never come.
+        wanted = _configured_executors(report.settings)
+    with Progress("waiting for executors", wanted, "executors") as progress:
+        try:
+            requirements.await_executors(sc, wanted, config.timeout)
+        except (ConfigError, RunError) as error:
+            key, _, text = str(error).partition(": ")
+            if all(problem.key != key for problem in report.problems):
+                report.problems.append(Problem(key, text))
+        progress.update(requirements.executors_of(sc))
+    slots = requirements.slots_of(sc)
+    address = _address(report.settings)
+    folder = None if config.path is None else filesystem.absolute(config.path)
+    wrong = None if folder is None else probe.try_folder(folder)
+    report.driver = Facts("driver", folder=wrong, clock=0.0, **probe.own_facts(address))
+    if slots:
+        with _left(folder if wrong is None else None) as file, probe.port(address) as own:
+            ask = probe.Probe(own, folder if wrong is None else None, file)
+            report.executors, problem = _executors(spark, slots, ask)
+            report.problems += [problem] if problem else []
+    report.problems += judge.fact_findings(report.settings, report.driver, report.executors)
+
+
+def _executors(spark: SparkSession, slots: int, ask: probe.Probe) -> tuple[list[Facts], Problem | None]:
+    """The facts of each executor; or what kept them from telling."""
+    sc = spark.sparkContext
+    group = f"sparksplit-check-{uuid.uuid4().hex[:8]}"
+    texts: list[str] = []
+    reasons: list[str] = []
+
+    def collect() -> None:
+        try:
+            sc.setJobGroup(group, "sparksplit check", interruptOnCancel=True)
+            texts.extend(sc.parallelize(range(slots), slots).barrier().mapPartitions(ask).collect())
+        except Exception as error:
+            reasons.append(spark_reason(str(error)))
+
+    # In a thread: for a time limit, and because the job's group stays with the thread.
+    collecting = threading.Thread(target=collect, name="check", daemon=True)
+    collecting.start()
+    collecting.join(JOB_SECONDS)
+    if collecting.is_alive():
+        sc.cancelJobGroup(group)
+        return [], Problem("executors", f"they have not answered within {JOB_SECONDS:g} s; their logs may say why")
+    if reasons:
+        missing = "No module named" in reasons[0]
+        hint = "; give executors the package by --py-files sparksplit.zip (sparksplit package)" if missing else ""
+        return [], Problem("executors", f"{reasons[0]}{hint}")
+    found: dict[str, Facts] = {}
+    for text in texts:
+        facts = Facts(**json.loads(text))
+        found.setdefault(facts.slot_of, facts)
+    return list(found.values()), None
+
+
+def _configured_executors(settings: dict[str, str]) -> int:
+    local = re.match(r"local-cluster\[\s*(\d+)", settings.get("spark.master", ""))
+    if local:
+        return int(local[1])
+    given = settings.get("spark.executor.instances")
+    return int(given) if given else YARN_EXECUTORS if settings.get("spark.master") == "yarn" else 1
+
+
+def _address(settings: dict[str, str]) -> str:
+    """The driver's, as executors know it."""
+    host = settings.get("spark.driver.host") or socket.gethostname()
+    try:
+        return socket.gethostbyname(host)
+    except OSError:
+        raise ConfigError(f"spark.driver.host: {host!r} is not known as a host's name") from None
+
+
+@contextmanager
+def _left(folder: str | None) -> Iterator[str | None]:
+    """A file in `folder` that the executors look for."""
+    if folder is None:
+        yield None
+        return
+    file = filesystem.join(folder, f".sparksplit-check-{uuid.uuid4().hex[:8]}")
+    filesystem.write_bytes(file, b"sparksplit check\n")
+    try:
+        yield file
+    finally:
+        filesystem.remove(file)

@@ -1,0 +1,114 @@
+"""Chunks: a node's shares of consecutive mini-batches, gathered from rows in memory or on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from hdfs_io.preprocessing import LabelSpec, TensorSpec
+from hdfs_io.row_ids import mix64, row_checksum
+from sparksplit.base.memory import aligned
+from sparksplit.rows import order
+from sparksplit.rows.ledger import Entry
+
+Array = npt.NDArray[Any]
+Ints = npt.NDArray[np.int64]
+Transform = Callable[[dict[str, Array], Array | None, npt.NDArray[np.uint64]], tuple[dict[str, Array], Array | None]]
+"""A user's function on rows: tensors by name [n, ...], label [n, ...], a seed per row uint64 [n]; the same back."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A node's shares of consecutive mini-batches.
+
+    tensors: one array [rows, *shape] per tensor, in the data set's order. label: [rows, ...] or None.
+    offsets: int64 [updates + 1]; the share of update first + i is rows offsets[i]:offsets[i + 1]; it may be empty.
+    rows: int64 [updates], of the mini-batches over all nodes. seen: the rows' entry for the ledger.
+    share: the rows of every share where they are the same by the order of rows, not by chance.
+    """
+
+    first: int
+    tensors: list[Array]
+    label: Array | None
+    offsets: Ints
+    rows: Ints
+    seen: Entry
+    share: int | None = None
+
+    @property
+    def updates(self) -> int:
+        """Mini-batches in the chunk."""
+        return len(self.offsets) - 1
+
+
+@dataclass
+class Rows:
+    """Rows as arrays: row_ids uint64 [n], one array [n, *shape] per tensor, label [n, ...] or None."""
+
+    row_ids: npt.NDArray[np.uint64]
+    tensors: list[Array]
+    label: Array | None
+
+    def columns(self) -> list[Array]:
+        """Everything that a row has."""
+        return [self.row_ids, *self.tensors, *([] if self.label is None else [self.label])]
+
+    def take(self, index: Ints, target: Rows, start: int) -> None:
+        """Copy the rows `index` to `target`, from its row `start` on."""
+        stop = start + len(index)
+        for to, values in zip(target.columns(), self.columns(), strict=True):
+            # mode="clip": with the default, NumPy takes into a buffer and copies once more.
+            np.take(values, index, axis=0, out=to[start:stop], mode="clip")
+
+
+class RandomRows(Protocol):
+    """Rows that can be had in any order: in memory, or mapped into it."""
+
+    def take(self, index: Ints, target: Rows, start: int) -> None:
+        """Copy the rows `index` to `target`, from its row `start` on."""
+
+
+Piece = tuple[RandomRows, Ints]
+"""Rows, and which of them."""
+
+
+class Assembler:
+    """Gathers pieces into chunks, and applies the user's transform. seed: of the transform. row_bytes: of one row."""
+
+    def __init__(
+        self, tensors: Sequence[TensorSpec], label: LabelSpec | None, seed: int, transform: Transform | None
+    ) -> None:
+        self.specs, self.label = list(tensors), label
+        self._seed, self._transform = seed, transform
+        self.row_bytes = sum(column.nbytes for column in self.empty(1).columns())
+
+    def empty(self, count: int) -> Rows:
+        """Room for `count` rows."""
+        tensors = [aligned((count, *spec.shape), spec.dtype) for spec in self.specs]
+        label = None if self.label is None else aligned((count, *self.label.shape), self.label.dtype)
+        return Rows(np.empty(count, np.uint64), tensors, label)
+
+    def chunk(
+        self, epoch: int, first: int, pieces: Sequence[Piece], offsets: Ints, totals: Ints, share: int | None = None
+    ) -> Chunk:
+        """The chunk of the rows of `pieces`, one after the other; the rest as in Chunk.
+
+        Raises what the transform does.
+        """
+        rows = self.empty(int(offsets[-1]))
+        start = 0
+        for source, index in pieces:
+            source.take(index, rows, start)
+            start += len(index)
+        tensors, label = rows.tensors, rows.label
+        if self._transform is not None:
+            seeds = mix64(rows.row_ids ^ order.key(self._seed, epoch))
+            names = [spec.name for spec in self.specs]
+            changed, label = self._transform(dict(zip(names, tensors, strict=True)), label, seeds)
+            tensors = [np.asarray(changed[name]) for name in names]
+        seen = Entry(len(rows.row_ids), row_checksum(rows.row_ids))
+        return Chunk(first, tensors, label, offsets, totals, seen, share)

@@ -1,0 +1,332 @@
+"""A node's rows in the order of `sparksplit.rows.order`, read ahead, in chunks of mini-batches.
+
+Reading goes window by window over all own lanes at once. Where the node's rows fit `cache` they are read once and kept;
+where the source has them mapped into memory they are taken from there;
+otherwise two windows are in memory at a time, so that memory does not depend on the data set's size:
+2 x own lanes x window x block bytes, and a few chunks.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from hdfs_io.prepared import Block
+from hdfs_io.preprocessing import LabelSpec, TensorSpec
+from sparksplit.rows import order
+from sparksplit.rows.chunks import Assembler, Chunk, Piece, RandomRows, Rows, Transform
+
+Array = npt.NDArray[Any]
+_CHUNKS_AHEAD = 2
+
+Stops = Callable[[int], int]
+
+
+def never(update: int) -> int:
+    """Nothing ends a chunk early."""
+    return update + (1 << 62)
+
+
+class RowReader(Protocol):
+    """Reads blocks; for one thread."""
+
+    def read(self, lane: int, block: int) -> Block:
+        """Block `block` of `lane`."""
+
+    def close(self) -> None:
+        """Free what it holds open."""
+
+
+class RowSource(Protocol):
+    """Rows by lanes and blocks: a split of a prepared data set, or what Spark has handed over.
+
+    lane_rows: by lane. block_rows: rows of a block that is not its lane's last. tensors, label: what a row holds.
+    """
+
+    lane_rows: list[int]
+    block_rows: int
+    tensors: list[TensorSpec]
+    label: LabelSpec | None
+
+    def reader(self) -> RowReader:
+        """A reader of its own for each thread."""
+
+    def at_hand(self) -> AtHand | None:
+        """All rows that a node may ask for, where no order costs more than another; else None."""
+
+
+@dataclass(frozen=True)
+class AtHand:
+    """Rows that can be had in any order. starts: by lane, the place in `rows` of its first row; int64 [lanes]."""
+
+    rows: RandomRows
+    starts: npt.NDArray[np.int64]
+
+
+class LanesOf:
+    """The lanes `lanes` of a source, as if it had no rows in others. A RowSource."""
+
+    def __init__(self, source: RowSource, lanes: npt.NDArray[np.int64]) -> None:
+        own = set(lanes.tolist())
+        self.lane_rows = [rows if lane in own else 0 for lane, rows in enumerate(source.lane_rows)]
+        self.block_rows, self.tensors, self.label = source.block_rows, source.tensors, source.label
+        self.reader, self.at_hand = source.reader, source.at_hand
+
+
+@dataclass
+class _Window:
+    """A window's rows of all own lanes: `index` into `rows` in the order of `positions`."""
+
+    rows: RandomRows
+    index: npt.NDArray[np.int64]
+    positions: npt.NDArray[np.int64]
+
+
+class Feed:
+    """The rows of `lanes` of `source`, for any number of epochs.
+
+    batch_size: rows of a global mini-batch. seed: of the order and of the transform. window: blocks permuted together.
+    cache: bytes up to which the node keeps its rows. readers: threads that read blocks and assemble chunks.
+    chunk_bytes: size of a chunk's tensors. copies: nodes that have mini-batches of their own at the same time.
+    shuffled: False keeps the stored order (validation, test).
+    everyone: where all nodes' chunks must hold the same mini-batches, the lanes of each; `max_updates` must then be the
+    same on all of them. None: chunks may end wherever it suits this node.
+    """
+
+    def __init__(
+        self,
+        source: RowSource,
+        lanes: npt.NDArray[np.int64],
+        *,
+        batch_size: int,
+        seed: int = 0,
+        window: int = 4,
+        cache: int = 0,
+        readers: int = 1,
+        chunk_bytes: int = 4 << 20,
+        transform: Transform | None = None,
+        copies: int = 1,
+        shuffled: bool = True,
+        everyone: Sequence[npt.NDArray[np.int64]] | None = None,
+    ) -> None:
+        self._source, self._lanes = source, lanes
+        self._lane_rows = np.array(source.lane_rows, np.int64)
+        self._own_rows = self._lane_rows[lanes]
+        self._block_rows, self._window = source.block_rows, window
+        self._assembler = Assembler(source.tensors, source.label, seed, transform)
+        self._batch_size, self._seed, self._shuffled, self._copies = batch_size, seed, shuffled, copies
+        self._even, self._share = 0, None
+        if everyone is None:
+            self._even, self._share = order.even_share(self._lane_rows, lanes, batch_size)
+        self._most_rows = max(int(self._lane_rows[own].sum()) for own in everyone or [lanes])
+        self._chunk_rows = max(1, chunk_bytes // self._assembler.row_bytes)
+        self.max_updates = 1
+        """Mini-batches in the chunks to come; may be changed at any time, without effect on the order of rows."""
+        self._pool = ThreadPoolExecutor(readers, thread_name_prefix="reader")
+        self._local = threading.local()
+        self._readers: list[RowReader] = []
+        self._lock = threading.Lock()
+        self._spare: list[Rows] = []
+        self._keep = int(self._own_rows.sum()) * self._assembler.row_bytes <= cache
+        self._whole: AtHand | None = None if self._keep else source.at_hand()
+
+    @property
+    def exact(self) -> bool:
+        """Whether chunks follow the order of rows; always."""
+        return True
+
+    @property
+    def rows(self) -> int:
+        """Rows of the whole split, over all nodes."""
+        return int(self._lane_rows.sum())
+
+    @property
+    def updates(self) -> int:
+        """Mini-batches in one epoch."""
+        return order.updates_per_epoch(self.rows, self._batch_size)
+
+    def epoch(self, epoch: int, first: int = 0, last: int | None = None, stops: Stops = never) -> Iterator[Chunk]:
+        """The chunks that hold the mini-batches first..last-1 of `epoch`, in order.
+
+        stops: the next mini-batch after the given one at which a chunk must end.
+
+        Raises InputError for a damaged file, and whatever the transform raises.
+        """
+        last = self.updates if last is None else last
+        ahead: deque[Future[Chunk]] = deque()
+        plans = self._plans(epoch, first, last, stops)
+        try:
+            while True:
+                while len(ahead) < _CHUNKS_AHEAD and (plan := next(plans, None)) is not None:
+                    ahead.append(self._pool.submit(self._assemble, epoch, *plan))
+                if not ahead:
+                    return
+                yield ahead.popleft().result()
+        finally:
+            for future in ahead:
+                future.cancel()
+
+    def close(self) -> None:
+        """End the reading threads and close the files."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        for reader in self._readers:
+            reader.close()
+
+    # Which rows: windows to plans of chunks. A plan: the first update, its pieces (rows, index), its offsets.
+
+    def _plans(
+        self, epoch: int, first: int, last: int, stops: Stops
+    ) -> Iterator[tuple[int, list[Piece], npt.NDArray[np.int64]]]:
+        share = max(1, self._batch_size * self._most_rows // max(1, self.rows))
+        most = max(1, self._chunk_rows // share)
+        pieces: list[Piece] = []
+        held: list[npt.NDArray[np.int64]] = []
+        done = first
+        for window, reached in self._windows(epoch, first, last):
+            position = window.positions
+            begin, end = np.searchsorted(position, [first * self._batch_size, last * self._batch_size])
+            index, position = window.index[begin:end], position[begin:end]
+            # Mini-batches that end within what has been read; the last window completes the last one.
+            complete = last if reached >= min(last * self._batch_size, self.rows) else reached // self._batch_size
+            while done < complete:
+                until = min(done + min(most, self.max_updates), stops(done), complete)
+                if done < self._even:
+                    until = min(until, self._even)
+                cut = int(np.searchsorted(position, until * self._batch_size))
+                pieces.append((window.rows, index[:cut]))
+                held.append(position[:cut])
+                index, position = index[cut:], position[cut:]
+                yield done, pieces, order.batch_offsets(np.concatenate(held), self._batch_size, done, until)
+                pieces, held, done = [], [], until
+            if len(index):
+                pieces.append((window.rows, index))
+                held.append(position)
+
+    def _windows(self, epoch: int, first: int, last: int) -> Iterator[tuple[_Window, int]]:
+        """The windows that hold the positions of first..last-1, each with the number of positions read so far."""
+        shuffle = order.Shuffle(self._seed, epoch, self._block_rows, self._window)
+        total = min(last * self._batch_size, self.rows)
+        if first * self._batch_size >= total:
+            return
+        depth_rows = shuffle.window_rows
+        begin = order.depth_of(self._lane_rows, first * self._batch_size) // depth_rows
+        depths = int(self._lane_rows.max(initial=0))
+        following = self._load(shuffle, begin)
+        number = begin
+        while True:
+            current, edge = following, min((number + 1) * depth_rows, depths)
+            reached = int(order.rows_above(self._lane_rows, np.array([edge]))[0])
+            if reached < total:
+                following = self._load(shuffle, number + 1)
+            yield self._ready(current, shuffle, number, edge), reached
+            if reached >= total:
+                return
+            number += 1
+
+    def _ready(self, loading: _Loading, shuffle: order.Shuffle, number: int, edge: int) -> _Window:
+        dealt = order.deal(self._lane_rows, self._lanes, number * shuffle.window_rows, edge)
+        start = number * shuffle.window_rows
+        at_depth = np.zeros((edge - start, len(self._lanes)), np.int64)
+        for place, rows in enumerate(loading.order):
+            at_depth[: len(rows), place] = rows
+        return _Window(loading.finish(), at_depth[dealt.depth - start, dealt.lane], dealt.position)
+
+    # Reading: blocks into arrays.
+
+    def _load(self, shuffle: order.Shuffle, number: int) -> _Loading:
+        """Begin to read window `number`; its `order` says which row of the arrays is at each depth of each lane."""
+        if self._keep and self._whole is None:
+            everything = [list(range(-(-int(rows) // self._block_rows))) for rows in self._own_rows]
+            starts = np.zeros_like(self._lane_rows)
+            starts[self._lanes] = np.cumsum(self._own_rows) - self._own_rows
+            self._whole = AtHand(self._read(everything).finish(), starts)
+        orders, blocks, base = [], [], 0
+        for lane, rows in zip(self._lanes.tolist(), self._own_rows.tolist(), strict=True):
+            first = min(number * shuffle.window_rows, rows)
+            count = min(rows, (number + 1) * shuffle.window_rows) - first
+            if self._shuffled:
+                chosen = shuffle.blocks(lane, rows)[number * self._window : (number + 1) * self._window]
+                within = shuffle.rows(lane, number, count)
+            else:
+                chosen = first // self._block_rows + np.arange(-(-count // self._block_rows))
+                within = np.arange(count, dtype=np.int64)
+            if self._whole is not None:
+                stored = chosen[within // self._block_rows] * self._block_rows + within % self._block_rows
+                orders.append(self._whole.starts[lane] + stored)
+            else:
+                orders.append(base + within)
+                blocks.append(chosen.tolist())
+                base += count
+        if self._whole is not None:
+            return _Loading(orders, [], self._whole.rows)
+        loading = self._read(blocks)
+        loading.order = orders
+        return loading
+
+    def _read(self, blocks: list[list[int]]) -> _Loading:
+        """Begin to read the given blocks of each own lane, laid end to end."""
+        counts = [
+            [min(self._block_rows, int(rows) - block * self._block_rows) for block in chosen]
+            for rows, chosen in zip(self._own_rows, blocks, strict=True)
+        ]
+        rows = self._room(sum(map(sum, counts)))
+        jobs, start = [], 0
+        for lane, chosen, sizes in zip(self._lanes.tolist(), blocks, counts, strict=True):
+            if chosen:
+                jobs.append(self._pool.submit(self._read_lane, rows, start, lane, chosen))
+            start += sum(sizes)
+        return _Loading([], jobs, rows)
+
+    def _room(self, count: int) -> Rows:
+        """Rows to read into: a window's that nobody holds any more, since the first touch of new memory is slow."""
+        kept = self._spare.pop() if self._spare else None
+        if kept is None or len(kept.row_ids) < count:
+            kept = self._assembler.empty(count)
+        label = None if kept.label is None else kept.label[:count]
+        rows = Rows(kept.row_ids[:count], [tensor[:count] for tensor in kept.tensors], label)
+        weakref.finalize(rows, self._spare.append, kept).atexit = False
+        return rows
+
+    def _read_lane(self, rows: Rows, start: int, lane: int, blocks: Sequence[int]) -> None:
+        reader = getattr(self._local, "reader", None)
+        if reader is None:
+            reader = self._local.reader = self._source.reader()
+            with self._lock:
+                self._readers.append(reader)
+        for number in blocks:
+            block = reader.read(lane, number)
+            stop = start + len(block.row_ids)
+            rows.row_ids[start:stop] = block.row_ids
+            for spec, target in zip(self._assembler.specs, rows.tensors, strict=True):
+                target[start:stop] = block.tensors[spec.name]
+            if rows.label is not None:
+                rows.label[start:stop] = block.label
+            start = stop
+
+    def _assemble(self, epoch: int, first: int, pieces: list[Piece], offsets: npt.NDArray[np.int64]) -> Chunk:
+        until = first + len(offsets) - 1
+        totals = order.batch_rows(self.rows, self._batch_size, first, until) * self._copies
+        share = self._share if until <= self._even else None
+        return self._assembler.chunk(epoch, first, pieces, offsets, totals, share)
+
+
+@dataclass
+class _Loading:
+    """Blocks on their way into `rows`."""
+
+    order: list[npt.NDArray[np.int64]]
+    jobs: list[Future[None]]
+    rows: RandomRows
+
+    def finish(self) -> RandomRows:
+        for job in self.jobs:
+            job.result()
+        return self.rows

@@ -1,0 +1,75 @@
+"""All rows of a split, held once for the virtual nodes of a process."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from hdfs_io.preprocessing import LabelSpec, TensorSpec
+from sparksplit.base.errors import using
+from sparksplit.rows.chunks import Assembler, Rows
+from sparksplit.rows.feed import AtHand, RowReader, RowSource
+
+
+class Held:
+    """The rows of every lane of `source`, in memory where they fit `limit` bytes, else in files in `folder` that are
+    mapped into memory. A RowSource.
+
+    Raises InputError for a damaged file, RunError where the disk is full.
+    """
+
+    def __init__(self, source: RowSource, folder: str, limit: int) -> None:
+        self.lane_rows, self.block_rows = source.lane_rows, source.block_rows
+        self.tensors: list[TensorSpec] = source.tensors
+        self.label: LabelSpec | None = source.label
+        self.reader = source.reader
+        ends = np.cumsum(source.lane_rows, dtype=np.int64)
+        assembler, count = Assembler(source.tensors, source.label, 0, None), int(ends[-1])
+        rows = assembler.empty(count if count * assembler.row_bytes <= limit else 0)
+        if len(rows.row_ids) < count:
+            rows = _mapped(rows, count, Path(folder))
+        self._at_hand = AtHand(rows, ends - np.array(source.lane_rows, np.int64))
+        start = 0
+        for row_ids, tensors, label in self._blocks():
+            stop = start + len(row_ids)
+            found = [row_ids, *tensors, *([] if label is None else [label])]
+            for target, values in zip(rows.columns(), found, strict=True):
+                target[start:stop] = values
+            start = stop
+
+    def at_hand(self) -> AtHand:
+        """All rows."""
+        return self._at_hand
+
+    def _blocks(self) -> Iterator[tuple[np.ndarray, list[np.ndarray], np.ndarray | None]]:
+        reader: RowReader = self.reader()
+        try:
+            for lane, rows in enumerate(self.lane_rows):
+                for number in range(-(-rows // self.block_rows)):
+                    block = reader.read(lane, number)
+                    yield block.row_ids, [block.tensors[spec.name] for spec in self.tensors], block.label
+        finally:
+            reader.close()
+
+
+def _mapped(like: Rows, count: int, folder: Path) -> Rows:
+    """Room for `count` rows of the columns of `like`, in files of a new folder in `folder`."""
+    with using(str(folder), "cannot be written"):
+        own = Path(tempfile.mkdtemp(prefix="held-", dir=folder))
+
+    def room(name: str, column: np.ndarray) -> np.ndarray:
+        shape = (count, *column.shape[1:])
+        with using(str(folder), "cannot be written"):
+            mapped = np.lib.format.open_memmap(own / f"{name}.npy", "w+", column.dtype, shape)
+            with (own / f"{name}.npy").open("rb+") as file:
+                # Taken now: a page that finds the disk full later ends the process by SIGBUS, without a word.
+                os.posix_fallocate(file.fileno(), 0, mapped.offset + mapped.nbytes)
+        return mapped
+
+    tensors = [room(f"tensor-{place}", tensor) for place, tensor in enumerate(like.tensors)]
+    label = None if like.label is None else room("label", like.label)
+    return Rows(room("row-ids", like.row_ids), tensors, label)

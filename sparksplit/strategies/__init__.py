@@ -1,0 +1,66 @@
+"""The ways: named pairs of a split and a sync. A new way is one small class or one new pair, and an entry here.
+
+A way of a user's own needs no entry: `split: path/to/file.py:function` names a function that returns a `Way`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparksplit.model.functions import FunctionError, load
+from sparksplit.strategies.splits import BatchSplit, EpochSplit, LaneSplit, Split
+from sparksplit.strategies.syncs import LocalSync, RoundSync, StepSync, Sync
+
+
+@dataclass(frozen=True)
+class Way:
+    """split: which rows a node trains on. sync: what is exchanged and when; made as sync(transport, SyncConfig).
+
+    alone: only ever on one node. any_nodes: the result does not depend on the number of nodes. scaled_rate: the
+    learning rate grows with the nodes. settings: whether the configuration's `sync` says something to it.
+    """
+
+    split: Split
+    sync: type[Sync]
+    alone: bool = False
+    any_nodes: bool = False
+    scaled_rate: bool = False
+    settings: bool = False
+
+    def __post_init__(self) -> None:
+        if self.split.dealt_apart and self.sync.every_step:
+            raise ValueError(
+                "its split is dealt_apart, so its sync must not be every_step: each node has mini-batches, and as "
+                "many of them, of its own"
+            )
+
+
+WAYS = {
+    "single": Way(BatchSplit(), StepSync, alone=True, any_nodes=True),
+    "batch": Way(BatchSplit(), StepSync, any_nodes=True),
+    "epoch": Way(EpochSplit(), StepSync, scaled_rate=True),
+    "epoch-delayed": Way(EpochSplit(), RoundSync),
+    "local": Way(LaneSplit(), LocalSync, settings=True),
+}
+
+
+def is_own(name: str) -> bool:
+    """Whether `name` is one of a user's own ways."""
+    return ":" in name
+
+
+def find(name: str, source: str | None = None) -> Way:
+    """The way of that name. source: of a user's own, what sparksplit.model.functions.source_of gave.
+
+    Raises FunctionError where it cannot be had.
+    """
+    if not is_own(name):
+        return WAYS[name]
+    make = load(name, source)
+    try:
+        way = make()
+    except Exception as error:
+        raise FunctionError(f"{name} failed: {type(error).__name__}: {error}") from error
+    if not isinstance(way, Way):
+        raise FunctionError(f"{name} returned {type(way).__name__}, not a sparksplit.strategies.Way")
+    return way

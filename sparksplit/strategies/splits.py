@@ -1,0 +1,111 @@
+"""Splits: which rows a node trains on."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from sparksplit.rows import order
+
+
+class Split(Protocol):
+    """Which lanes, which epochs and which mini-batch size a node has; pure functions of integers.
+
+    shared: whether a mini-batch is shared by the nodes; else each has mini-batches of its own at the same time.
+    dealt_apart: whether mini-batches are dealt from the node's lanes alone, instead of from all lanes.
+    every_row: whether each node reads all rows, in epochs of its own.
+    """
+
+    shared: bool
+    dealt_apart: bool
+    every_row: bool
+
+    def lanes(self, lanes: int, rank: int, nodes: int) -> npt.NDArray[np.int64]:
+        """The lanes that node `rank` reads, ascending."""
+
+    def epochs(self, done: int, epochs: int, rank: int, nodes: int) -> range:
+        """The epoch numbers that node `rank` still runs, in order, where those below `done` have been run.
+
+        Of the same length on every node: each place is a round, which all nodes begin and end together.
+        """
+
+    def batch_size(self, batch_size: int, nodes: int) -> int:
+        """Rows of the mini-batches that the node's lanes are dealt into."""
+
+
+def owned_by_rank(split: Split, lanes: int, nodes: int) -> list[list[int]]:
+    """By rank, the lanes that the node reads.
+
+    Raises ValueError, in the words of what a split must do, where rows would be left out or be read twice.
+    """
+    owned = [split.lanes(lanes, rank, nodes).tolist() for rank in range(nodes)]
+    for rank, own in enumerate(owned):
+        if own != sorted(set(own)) or (own and not 0 <= own[0] <= own[-1] < lanes):
+            raise ValueError(f"lanes({lanes}, {rank}, {nodes}) must ascend within 0 to {lanes - 1} (is {own})")
+    times = [sum(lane in own for own in map(set, owned)) for lane in range(lanes)]
+    must = nodes if split.every_row else 1
+    for lane, found in enumerate(times):
+        if found != must:
+            every = "every_row" if split.every_row else "not every_row"
+            raise ValueError(f"{every}, so each lane must be of {must} of {nodes} nodes (lane {lane} is of {found})")
+    return owned
+
+
+class BatchSplit:
+    """The nodes share every mini-batch: each owns lanes, runs all epochs, and contributes its rows of each."""
+
+    shared = True
+    dealt_apart = False
+    every_row = False
+
+    def lanes(self, lanes: int, rank: int, nodes: int) -> npt.NDArray[np.int64]:
+        return order.owned_lanes(lanes, rank, nodes)
+
+    def epochs(self, done: int, epochs: int, rank: int, nodes: int) -> range:
+        return range(done, epochs)
+
+    def batch_size(self, batch_size: int, nodes: int) -> int:
+        return batch_size
+
+
+class SharedLanes(BatchSplit):
+    """Shares every mini-batch as BatchSplit does, between nodes that own the lanes of another split."""
+
+    def __init__(self, other: Split) -> None:
+        self._other = other
+
+    def lanes(self, lanes: int, rank: int, nodes: int) -> npt.NDArray[np.int64]:
+        return self._other.lanes(lanes, rank, nodes)
+
+
+class EpochSplit:
+    """The nodes share the epochs: node r runs the epochs r, r + N, r + 2N, ... over all rows, each in its own order.
+
+    Every round has N epochs, so that E epochs are N * ceil(E / N) passes.
+    """
+
+    shared = False
+    dealt_apart = False
+    every_row = True
+
+    def lanes(self, lanes: int, rank: int, nodes: int) -> npt.NDArray[np.int64]:
+        return np.arange(lanes, dtype=np.int64)
+
+    def epochs(self, done: int, epochs: int, rank: int, nodes: int) -> range:
+        rounds = -(-max(0, epochs - done) // nodes)
+        return range(done + rank, done + rank + rounds * nodes, nodes)
+
+    def batch_size(self, batch_size: int, nodes: int) -> int:
+        return batch_size
+
+
+class LaneSplit(BatchSplit):
+    """Each node owns lanes, runs all epochs over them alone, with mini-batches of its own of max(1, B div N) rows."""
+
+    shared = False
+    dealt_apart = True
+
+    def batch_size(self, batch_size: int, nodes: int) -> int:
+        return max(1, batch_size // nodes)

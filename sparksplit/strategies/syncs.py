@@ -1,0 +1,157 @@
+"""Syncs: what the nodes exchange, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from sparksplit.collectives import Transport
+from sparksplit.strategies.outer import Outer
+from sparksplit.strategies.state import averaged_state, counters
+
+if TYPE_CHECKING:
+    from sparksplit.training.config import SyncConfig
+
+Array = npt.NDArray[Any]
+
+
+class Sync(Protocol):
+    """What happens between the nodes' gradients and their weights.
+
+    every_step: whether the nodes exchange at every step, and so hold the same weights and optimizer state after it.
+    every: a node's own steps between two syncs within a round; None where they agree at its end only, or at every step.
+    """
+
+    every_step: bool
+    every: int | None
+
+    def __init__(self, transport: Transport, settings: SyncConfig) -> None:
+        """settings: the configuration's `sync`."""
+
+    def update(self, values: Sequence[Any], model: Any, optimizer: Any) -> Any:
+        """Apply one update, inside a tf.function; the mean loss of the mini-batch, over all nodes if `every_step`.
+
+        values: this node's part of means over the rows of the mini-batch, of all nodes if `every_step`: the gradients,
+        one per trainable variable; the non-trainable float variables times the node's part of the rows; the loss.
+        """
+
+    def begin(self, model: Any) -> None:
+        """Take the weights as those that all nodes have."""
+
+    def agree(self, model: Any, rows: int) -> None:
+        """Make the nodes agree. rows: that this node has trained on since they did. Every node must call it."""
+
+    def state(self) -> dict[str, Array]:
+        """What a checkpoint must hold beside the weights; the same on every node."""
+
+    def restore(self, arrays: Mapping[str, Array]) -> None:
+        """Go on from what `state` gave, among other arrays."""
+
+
+class StepSync:
+    """Gradients at every step, summed over the nodes and applied by every node alike.
+
+    Each node's part is a sum over its rows divided by the rows of the whole mini-batch: so weighted, N nodes equal one
+    (the mean over a mini-batch does not know who computed it). Non-trainable integers come from rank 0.
+    """
+
+    every_step = True
+    every: int | None = None
+
+    def __init__(self, transport: Transport, settings: SyncConfig) -> None:
+        self._transport = transport
+
+    def update(self, values: Sequence[Any], model: Any, optimizer: Any) -> Any:
+        import tensorflow as tf
+
+        trainable, state, whole = model.trainable_variables, averaged_state(model), counters(model)
+        is_first = int(self._transport.rank == 0)
+        firsts = [tf.cast(variable.value, tf.int64) * is_first for variable in whole]
+        sums = self._transport.sum_tensors([*values, *firsts])
+        optimizer.apply(sums[: len(trainable)], trainable)
+        if self._transport.size > 1:
+            averages, firsts = sums[len(trainable) : len(values) - 1], sums[len(values) :]
+            for variable, value in zip([*state, *whole], [*averages, *firsts], strict=True):
+                # A variable keeps the very tensor, which may lie in buffers that the next sums overwrite.
+                variable.assign(tf.raw_ops.DeepCopy(x=tf.cast(value, variable.dtype)))
+        return sums[len(values) - 1]
+
+    def begin(self, model: Any) -> None:
+        return
+
+    def agree(self, model: Any, rows: int) -> None:
+        return
+
+    def state(self) -> dict[str, Array]:
+        return {}
+
+    def restore(self, arrays: Mapping[str, Array]) -> None:
+        return
+
+
+class LocalSync:
+    """Each node applies its own gradients; now and then the changes of the weights since the last sync are averaged by
+    rows, and an outer optimiser applies them. Non-trainable floats are averaged by rows, integers come from rank 0.
+
+    The inner optimizer's state stays with its node. Local SGD: Stich, "Local SGD Converges Fast and Communicates
+    Little" (2018); the outer optimisers: sparksplit.strategies.outer.
+    """
+
+    every_step = False
+
+    def __init__(self, transport: Transport, settings: SyncConfig) -> None:
+        self._transport = transport
+        self.every: int | None = settings.every
+        self._outer = Outer(settings.outer, settings.outer_learning_rate, settings.outer_momentum)
+        self._plain = settings.outer == "none"
+        self._agreed: list[Array] = []
+
+    def update(self, values: Sequence[Any], model: Any, optimizer: Any) -> Any:
+        trainable = model.trainable_variables
+        optimizer.apply(values[: len(trainable)], trainable)
+        return values[-1]
+
+    def begin(self, model: Any) -> None:
+        self._agreed = [np.array(variable.numpy()) for variable in model.trainable_variables]
+
+    def agree(self, model: Any, rows: int) -> None:
+        if self._transport.size == 1 and self._plain:
+            return
+        trainable, state, whole = model.trainable_variables, averaged_state(model), counters(model)
+        changes = [variable.numpy() - agreed for variable, agreed in zip(trainable, self._agreed, strict=True)]
+        parts = [np.asarray(part) * rows for part in (*changes, *(variable.numpy() for variable in state))]
+        is_first = int(self._transport.rank == 0)
+        firsts = [np.asarray(variable.numpy(), np.int64) * is_first for variable in whole]
+        *sums, total = self._transport.sum([*parts, *firsts, np.array(rows, np.int64)])
+        if not int(total):
+            return
+        averages = [np.asarray(part / int(total), part.dtype) for part in sums[: len(parts)]]
+        applied = self._outer.changes(averages[: len(trainable)])
+        for variable, agreed, change in zip(trainable, self._agreed, applied, strict=True):
+            variable.assign(agreed + change)
+        if self._transport.size > 1:
+            values = [*averages[len(trainable) :], *sums[len(parts) :]]
+            for variable, value in zip([*state, *whole], values, strict=True):
+                variable.assign(value)
+        self.begin(model)
+
+    def state(self) -> dict[str, Array]:
+        return self._outer.state()
+
+    def restore(self, arrays: Mapping[str, Array]) -> None:
+        self._outer.restore(arrays)
+
+
+class RoundSync(LocalSync):
+    """Weights, averaged by rows at each round's end only.
+
+    Averaging models that were trained apart: McDonald et al., "Distributed Training Strategies for the Structured
+    Perceptron" (2010), as iterative parameter mixing.
+    """
+
+    def __init__(self, transport: Transport, settings: SyncConfig) -> None:
+        super().__init__(transport, settings)
+        self.every = None

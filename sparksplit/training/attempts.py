@@ -1,0 +1,48 @@
+"""What an unfinished run's attempts have cost so far: restarts and resumes go on counting."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from hdfs_io import filesystem
+from sparksplit.base.errors import InputError
+from sparksplit.training import checkpoints
+
+_FILE = "_ATTEMPTS"
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """restarts: within one command, by themselves; of all commands. seconds: wall time of all commands."""
+
+    restarts: int = 0
+    seconds: float = 0.0
+
+
+def note(run: str, attempts: Attempts) -> None:
+    """Keep `attempts` in the folder of `run`."""
+    filesystem.write_json(filesystem.join(run, _FILE), asdict(attempts))
+
+
+def forget(run: str) -> None:
+    """Remove what `note` has kept: a finished run has it in its record."""
+    filesystem.remove(filesystem.join(run, _FILE))
+
+
+def before(run: str, checkpoint: str) -> tuple[Attempts, int]:
+    """What the attempts have cost of a run that goes on from `checkpoint`, and the last epoch that it has finished.
+
+    A driver that was killed has noted no end: then what the checkpoint knows is the least that it was. What cannot be
+    read counts as nothing: whether the checkpoint can be gone on from is not decided here.
+    """
+    try:
+        progress = checkpoints.progress_of(checkpoint)
+    except InputError:
+        progress = checkpoints.Progress("", 1)
+    try:
+        values = filesystem.read_json(filesystem.join(run, _FILE))
+        noted = Attempts(int(values["restarts"]), float(values["seconds"]))
+    except (InputError, KeyError, TypeError, ValueError):
+        noted = Attempts()
+    epochs = int(progress.history[-1]["epoch"]) if progress.history else 0
+    return Attempts(noted.restarts, max(noted.seconds, progress.seconds)), epochs

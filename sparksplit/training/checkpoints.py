@@ -1,0 +1,272 @@
+"""Checkpoints: all that a run needs to go on, written where all nodes agree, published by rename.
+
+A checkpoint is a folder `update-NNNNNNNNN` with `state.npz` (what every rank has alike), `node-R.npz` for nodes whose
+own state differs (the random state of Dropout), and `checkpoint.json` (the update, the ledger, the history, and of each
+file its bytes and checksum, and its own).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import secrets
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hdfs_io import filesystem
+from sparksplit.base.errors import InputError, using
+
+Array = npt.NDArray[Any]
+Arrays = Mapping[str, Array]
+
+FOLDER = "checkpoints"
+_NAME = re.compile(r"^update-(\d{9,})$")
+_FORMAT = 2
+_STATE, _DESCRIPTION, _CHECKSUM = "state.npz", "checkpoint.json", "checksum"
+_READERS = 4  # files that are checked at once
+_PIECE_BYTES = 1 << 20
+
+Files = Mapping[str, Sequence[int]]
+"""Of each file's name its bytes and their CRC-32."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is.
+
+    update: updates since the run began: changes of the weights that all nodes share. step: mini-batches that the node
+    with the most has trained on, which says where in the rows the run is. syncs: exchanges between nodes.
+    ledger: Ledger.to_json. history: one mapping per finished epoch, as in metrics.jsonl. loss_sum, loss_rows, metrics:
+    the unfinished epoch's training loss and metric state so far. round_train, round_total: its seconds so far, of
+    training and in all. seconds: of the run so far, all attempts together.
+    """
+
+    config_hash: str
+    nodes: int
+    update: int = 0
+    step: int = 0
+    syncs: int = 0
+    ledger: dict[str, Any] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
+    loss_sum: float = 0.0
+    loss_rows: int = 0
+    round_train: float = 0.0
+    round_total: float = 0.0
+    seconds: float = 0.0
+    sync_bytes: int = 0
+    resumed: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Damaged(InputError):
+    """A checkpoint's content is not what was written, or a file of it is missing."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint that was read back. own: this node's own state, None where none was written for so many nodes."""
+
+    progress: Progress
+    state: Arrays
+    own: Arrays | None
+
+
+def write(
+    run: str,
+    progress: Progress,
+    state: Arrays,
+    own: Arrays,
+    rank: int,
+    gather: Callable[[str, Any], list[Any]],
+    keep: int,
+) -> None:
+    """Write one checkpoint of all nodes into `run`; rank 0 publishes it and removes all but the last `keep`.
+
+    own: of this node; all have some, or none has. Every node must call it. A crash at any point leaves the previous
+    checkpoints loadable.
+    """
+    number = progress.update
+    staging = gather(f"checkpoint-{number}", secrets.token_hex(4))[0]
+    folder = filesystem.join(run, FOLDER)
+    temporary = filesystem.join(folder, f".update-{number:09d}.{staging}")
+    written: dict[str, list[int]] = {}
+    for name, arrays in {**({_shard(rank): own} if own else {}), **({_STATE: state} if rank == 0 else {})}.items():
+        content = _pack(arrays)
+        filesystem.write_bytes(filesystem.join(temporary, name), content)
+        written[name] = [len(content), zlib.crc32(content)]
+    everyone = gather(f"checkpoint-{number}-written", written)
+    if rank == 0:
+        files = {name: facts for each in everyone for name, facts in each.items()}
+        description = {"format_version": _FORMAT, "files": files, **asdict(progress)}
+        whole = {**description, _CHECKSUM: _checksum(description)}
+        filesystem.write_json(filesystem.join(temporary, _DESCRIPTION), whole)
+        final = filesystem.join(folder, f"update-{number:09d}")
+        filesystem.remove(final)
+        filesystem.rename(temporary, final)
+        _prune(folder, number, keep)
+
+
+def latest(run: str) -> str | None:
+    """The path of the newest checkpoint in the folder of `run`, whole or not; None without one."""
+    paths = _all(run)
+    return paths[-1] if paths else None
+
+
+def newest_whole(run: str, nodes: int) -> tuple[str | None, list[str]]:
+    """(the newest checkpoint in the folder of `run` that `nodes` nodes can go on from, what is wrong with newer ones).
+
+    Reads all that they would. Raises InputError for what cannot be read, or is another version's: that says nothing
+    about the content.
+    """
+    problems: list[str] = []
+    for path in reversed(_all(run)):
+        try:
+            check(path, nodes)
+            return path, problems
+        except Damaged as error:
+            problems.append(str(error))
+        except InputError:
+            if filesystem.exists(path):  # else removed in this moment: by a node that has not noticed its end yet
+                raise
+    return None, problems
+
+
+def check(path: str, nodes: int) -> None:
+    """Raise Damaged where the checkpoint `path` is not whole as `nodes` nodes need it."""
+    progress, files = _description(path)
+    needed = [name for name in files if name == _STATE or nodes == progress.nodes]
+    _refuse_missing(path, needed)
+    with ThreadPoolExecutor(_READERS) as pool:
+        for _ in pool.map(lambda name: _check_file(filesystem.join(path, name), files[name]), needed):
+            pass
+
+
+def progress_of(path: str) -> Progress:
+    """How far the run was at the checkpoint `path`. Raises Damaged where its description is."""
+    return _description(path)[0]
+
+
+def read(path: str, rank: int, nodes: int | None = None) -> Checkpoint:
+    """The checkpoint `path` as node `rank` of `nodes` needs it; None: of as many as wrote it. Raises Damaged."""
+    progress, files = _description(path)
+    # Own states belong to a number of nodes: with another one they begin afresh.
+    own = _shard(rank) if _shard(rank) in files and nodes in (None, progress.nodes) else None
+    _refuse_missing(path, [_STATE, *([own] if own else [])])
+    state, shard = (
+        None if name is None else _unpack(filesystem.join(path, name), files[name]) for name in (_STATE, own)
+    )
+    assert state is not None
+    return Checkpoint(progress, state, shard)
+
+
+def _all(run: str) -> list[str]:
+    folder = filesystem.join(run, FOLDER)
+    found = filesystem.listing(folder).items()
+    names = sorted((name for name, size in found if size is None and _NAME.match(name)), key=_number)
+    return [filesystem.join(folder, name) for name in names]
+
+
+def _shard(rank: int) -> str:
+    return f"node-{rank}.npz"
+
+
+def _description(path: str) -> tuple[Progress, Files]:
+    """(how far the run was, what files there must be)."""
+    file = filesystem.join(path, _DESCRIPTION)
+    _refuse_missing(path, [_DESCRIPTION])
+    try:
+        values = json.loads(filesystem.read_bytes(file))
+    except (ValueError, RecursionError):
+        raise Damaged(f"{file}: is damaged: is not valid JSON") from None
+    try:
+        if values.pop("format_version") != _FORMAT:
+            raise InputError(f"{file}: was written by another version of sparksplit")
+        checksum = values.pop(_CHECKSUM, None)  # which those of before lack
+        if checksum not in (None, _checksum({"format_version": _FORMAT, **values})):
+            raise Damaged(f"{file}: is damaged: its checksum differs from what was written")
+        files = {str(name): (int(size), int(checksum)) for name, (size, checksum) in values.pop("files").items()}
+        progress = Progress(**values)
+        files[_STATE]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise Damaged(f"{file}: is damaged: is not a checkpoint's description") from None
+    return progress, files
+
+
+def _checksum(description: Mapping[str, Any]) -> int:
+    """Of a description's values, however it is laid out."""
+    values = json.loads(json.dumps(description))
+    return zlib.crc32(json.dumps(values, sort_keys=True).encode())
+
+
+def _refuse_missing(path: str, names: Sequence[str]) -> None:
+    there = filesystem.listing(path)
+    missing = [name for name in names if there.get(name) is None]  # a folder of the name is none
+    if missing:
+        raise Damaged(f"{path}: is damaged: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+
+
+def _check_file(file: str, facts: Sequence[int]) -> None:
+    """Raise Damaged where `file` is not what was written; holds a small part of it at a time."""
+    size = checksum = 0
+    with filesystem.open_input(file) as opened, using(file):
+        while piece := opened.read(_PIECE_BYTES):
+            size, checksum = size + len(piece), zlib.crc32(piece, checksum)
+    _compare(file, (size, checksum), facts)
+
+
+def _compare(file: str, found: Sequence[int], expected: Sequence[int]) -> None:
+    if found[0] != expected[0]:
+        raise Damaged(f"{file}: is damaged: has {found[0]} bytes, {expected[0]} were written")
+    if found[1] != expected[1]:
+        raise Damaged(f"{file}: is damaged: its checksum differs from what was written")
+
+
+def named(prefix: str, variables: Sequence[Any]) -> dict[str, Array]:
+    """Keras variables as arrays, by `prefix` and their place."""
+    return {name: np.asarray(variable.numpy()) for name, variable in _names(prefix, variables)}
+
+
+def assign(prefix: str, variables: Sequence[Any], arrays: Arrays, source: str) -> None:
+    """The inverse of `named`. Raises InputError where names or shapes differ: another model or optimizer."""
+    for name, variable in _names(prefix, variables):
+        if name not in arrays or tuple(arrays[name].shape) != tuple(variable.shape):
+            raise InputError(f"{source}: does not fit this model and optimizer ({name} is missing or of another shape)")
+        variable.assign(arrays[name])
+
+
+def _names(prefix: str, variables: Sequence[Any]) -> list[tuple[str, Any]]:
+    # By place: Keras numbers names by how many layers the process has made.
+    return [(f"{prefix}{place:04d}", variable) for place, variable in enumerate(variables)]
+
+
+def _pack(arrays: Arrays) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **dict(arrays))
+    return buffer.getvalue()
+
+
+def _unpack(file: str, facts: Sequence[int]) -> dict[str, Array]:
+    content = filesystem.read_bytes(file)
+    _compare(file, (len(content), zlib.crc32(content)), facts)
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def _prune(folder: str, newest: int, keep: int) -> None:
+    names = list(filesystem.listing(folder))
+    # A run that goes on with other nodes may count fewer updates than the checkpoints of before.
+    later = [name for name in names if _NAME.match(name) and _number(name) > newest]
+    finished = sorted((name for name in names if _NAME.match(name) and name not in later), key=_number)
+    for name in [*later, *finished[:-keep], *(name for name in names if name.startswith(".update-"))]:
+        filesystem.remove(filesystem.join(folder, name))
+
+
+def _number(name: str) -> int:
+    match = _NAME.match(name)
+    return int(match[1]) if match else -1

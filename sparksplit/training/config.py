@@ -1,0 +1,216 @@
+"""The configuration of `train`."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Annotated, Any, Literal
+
+import pydantic
+
+from sparksplit.base.config import Config
+from sparksplit.strategies import WAYS, Way, is_own
+
+
+def _known_way(name: str) -> str:
+    if name not in WAYS and not is_own(name):
+        near = difflib.get_close_matches(name, WAYS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"must be one of {', '.join(WAYS)}, or a function that returns a way (is {name!r}){hint}")
+    return name
+
+
+class ModelConfig(Config):
+    """Which model."""
+
+    build: str = "mlp"
+    """mlp, cnn or lstm; or `package.module:function` or `path/to/file.py:function`, which returns an uncompiled Keras
+    model."""
+    params: dict[str, Any] = pydantic.Field(default_factory=dict)
+    """Keyword arguments of that function."""
+
+
+class OptimizerConfig(Config):
+    """A Keras optimizer; further keys are its own arguments, such as momentum or clipnorm."""
+
+    model_config = pydantic.ConfigDict(extra="allow")
+
+    name: str = "sgd"
+    """A Keras optimizer by its name: sgd, adam, adadelta, ..."""
+    learning_rate: pydantic.PositiveFloat | dict[str, Any] = 0.01
+    """A number, or a Keras schedule: {name: CosineDecay, initial_learning_rate: 0.1, decay_steps: 1000}."""
+
+
+class CheckpointConfig(Config):
+    """When to write checkpoints."""
+
+    every: Literal["epoch"] | pydantic.PositiveInt = "epoch"
+    """`epoch`, or a number of updates (an epoch's end is then a checkpoint only if the number falls on it)."""
+    keep: pydantic.PositiveInt = 3
+    """How many of the last checkpoints stay."""
+
+
+class SyncConfig(Config):
+    """When nodes with `split: local` agree, and how."""
+
+    every: pydantic.PositiveInt = 32
+    """A node's own steps between two syncs (H); an epoch's end is one, too."""
+    outer: Literal["none", "momentum", "nesterov"] = "none"
+    """What applies the averaged change of the weights: none (local SGD), momentum (SlowMo), nesterov (DiLoCo)."""
+    outer_learning_rate: pydantic.PositiveFloat | None = None
+    """Of the outer optimiser; null: 1 for momentum, 0.7 for nesterov."""
+    outer_momentum: Annotated[float, pydantic.Field(ge=0, lt=1)] | None = None
+    """Of the outer optimiser; null: 0.7 for momentum, 0.9 for nesterov."""
+    after: pydantic.NonNegativeInt = 0
+    """Updates of split: batch before the local ones begin (post-local SGD), up to the end of the epoch in which the
+    last of them falls."""
+
+    @pydantic.model_validator(mode="after")
+    def _outer_is_used(self) -> SyncConfig:
+        for key in ("outer_learning_rate", "outer_momentum"):
+            if self.outer == "none" and getattr(self, key) is not None:
+                raise ValueError(f"{key} needs outer: momentum or nesterov (is none)")
+        return self
+
+
+class VirtualNodes(Config):
+    """Nodes that one process plays one after the other, with the arithmetic of the real thing."""
+
+    virtual: pydantic.PositiveInt
+    """How many."""
+
+
+class HandoffConfig(Config):
+    """How Spark's rows travel to the nodes, with input_mode spark."""
+
+    tls: bool = False
+    """Encrypt them, with a certificate that each node makes for the run. What nodes exchange among themselves is
+    authenticated, not encrypted."""
+
+
+class Training(Config):
+    """What `train` and `compare` have in common."""
+
+    data: str
+    """The prepared data set: a folder that `preprocess` has left."""
+    model: ModelConfig = ModelConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    loss: str | dict[str, Any] | None = None
+    """A Keras loss by name, or {name: ..., argument: ...}; null: sparse_categorical_crossentropy for classes, else
+    mean_squared_error."""
+    metrics: list[str] | None = None
+    """Keras metrics by name; null: accuracy for classes, else mean_absolute_error."""
+    batch_size: pydantic.PositiveInt = 64
+    """Rows of one global mini-batch (B)."""
+    epochs: pydantic.PositiveInt = 10
+    """Passes over the training split (E)."""
+    readers: pydantic.PositiveInt = 1
+    """Threads per node that read ahead and assemble mini-batches."""
+    transform: str | None = None
+    """`package.module:function` or `path/to/file.py:function`, applied to rows as they are read: f(tensors, label,
+    seeds) returns (tensors, label); seeds holds one uint64 per row, from row_id, seed and epoch."""
+    window: pydantic.PositiveInt = 4
+    """Blocks per lane whose rows are shuffled together; a node holds two windows of each of its lanes in memory."""
+    cache_mb: pydantic.NonNegativeInt = 512
+    """A node whose rows fit into this many MiB keeps them in memory instead of reading them in every epoch."""
+    dtype: Literal["float32", "float64"] = "float32"
+    """Keras's float type."""
+    threads: pydantic.NonNegativeInt = 0
+    """TensorFlow threads per operation on each node; 0: the executor's cores."""
+    seed: pydantic.NonNegativeInt = 1
+    """Of the weights, the order of rows, the transform and Dropout."""
+    max_restarts: pydantic.NonNegativeInt = 0
+    """How often a run whose node died goes on from its last checkpoint by itself."""
+    start_timeout: pydantic.PositiveFloat = 120
+    """Seconds that executors and nodes may take to start."""
+    stall_timeout: pydantic.PositiveFloat | None = None
+    """Seconds without an update after which a node counts as hanging; null: the larger of 60 s and 20 median steps."""
+
+
+class TrainConfig(Training):
+    """Everything that `train` needs to know."""
+
+    output: str
+    """The run's folder: model, checkpoints, run.json, metrics.jsonl, TensorBoard events."""
+    nodes: pydantic.PositiveInt | VirtualNodes = 1
+    """TensorFlow processes, one per Spark executor (N); `single` has one. {virtual: N}: one process that plays N nodes
+    one after the other, to see what they would learn; it takes the time of all of them."""
+    split: Annotated[str, pydantic.AfterValidator(_known_way)] = "single"
+    """The way: single (one node), batch (the nodes share every mini-batch), epoch (each node runs every N-th epoch over
+    all rows; gradients are averaged at every step, and the learning rate is N times the given one, warmed up over the
+    first epoch), epoch-delayed (as epoch, each node with its own gradients and the given rate; weights are averaged
+    at an epoch's end), or local (each node trains on rows of its own; weights are averaged now and then). A way of
+    your own: `package.module:function` or `path/to/file.py:function`, which returns a sparksplit.strategies.Way."""
+    local_batch_size: pydantic.PositiveInt | None = None
+    """Rows of each node's own mini-batches with split: local; null: batch_size div nodes."""
+    sync: SyncConfig = SyncConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    input_mode: Literal["spark", "tensorflow"] = "tensorflow"
+    """tensorflow: each node reads its lanes of the prepared data set itself; spark: Spark reads the training split and
+    hands it over, once, to the nodes' local disks. That takes an executor beside the nodes, or more to be faster."""
+    order: Literal["exact", "arrival"] = "exact"
+    """exact: training begins when all rows are there; arrival, with input_mode spark: the first epoch trains on rows as
+    they arrive, in any order, and cannot be gone on from in its middle."""
+    handoff: HandoffConfig = HandoffConfig()
+    transport: Literal["ring", "tensorflow"] = "ring"
+    """What sums gradients over the nodes: the TCP ring, or TensorFlow's collectives (NCCL on GPUs)."""
+
+    @property
+    def virtual(self) -> bool:
+        """Whether one process plays the nodes."""
+        return isinstance(self.nodes, VirtualNodes)
+
+    @property
+    def node_count(self) -> int:
+        """N, virtual or not."""
+        return self.nodes.virtual if isinstance(self.nodes, VirtualNodes) else self.nodes
+
+    @property
+    def processes(self) -> int:
+        """TensorFlow processes."""
+        return 1 if isinstance(self.nodes, VirtualNodes) else self.nodes
+
+    @pydantic.model_validator(mode="after")
+    def _keys_fit(self) -> TrainConfig:
+        if self.order == "arrival" and self.input_mode != "spark":
+            raise ValueError("order: arrival needs input_mode: spark; what is read from files has an order already")
+        if self.order == "arrival" and self.virtual:
+            raise ValueError("order: arrival needs real nodes")
+        if not is_own(self.split) and (problem := misfit(self, WAYS[self.split])):
+            raise ValueError(problem)
+        return self
+
+
+def misfit(config: TrainConfig, way: Way) -> str | None:
+    """What in `config` does not go with its way; None where all does."""
+    if way.alone and config.nodes != 1:
+        return f"nodes must be 1 with split: {config.split} (is {config.node_count}); split: batch shares the work"
+    if not way.sync.every_step and config.checkpoint.every != "epoch":
+        return (
+            f"checkpoint.every must be epoch with split: {config.split} (is {config.checkpoint.every}): "
+            "within an epoch the nodes differ"
+        )
+    if not way.settings and config.sync != SyncConfig():
+        return f"sync needs split: local; with split: {config.split} it is settled when nodes agree"
+    if not way.split.dealt_apart and config.local_batch_size is not None:
+        return f"local_batch_size needs split: local; with split: {config.split} batch_size says it"
+    if config.order == "arrival" and (config.sync.after or not way.split.shared):
+        return f"order: arrival needs nodes that share mini-batches, and split: {config.split} does not"
+    return None
+
+
+NOT_IN_HASH = frozenset(
+    (
+        "data",
+        "output",
+        "input_mode",
+        "handoff",
+        "readers",
+        "cache_mb",
+        "threads",
+        "checkpoint",
+        "max_restarts",
+        "start_timeout",
+        "stall_timeout",
+    )
+)
+"""Keys that cannot change the result, and `data`, whose content counts instead of its place."""

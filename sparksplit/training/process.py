@@ -1,0 +1,131 @@
+"""What a process has once, for the node or the virtual nodes that it plays: data, model, compiled step, open ports."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hdfs_io.lane_files import Layout
+from hdfs_io.prepared import PreparedDataSet
+from sparksplit.base.errors import RunError
+from sparksplit.model.functions import FunctionError, load
+from sparksplit.rows.chunks import Transform
+from sparksplit.rows.feed import RowSource
+from sparksplit.strategies import Way, find
+from sparksplit.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from sparksplit.cluster import Member
+    from sparksplit.handoff.receiver import Receiver
+    from sparksplit.training.step import Step
+
+
+class Process:
+    """One TensorFlow process of a run. Raises ConfigError for what is wrong with the model and its training."""
+
+    def __init__(self, member: Member, config: TrainConfig) -> None:
+        self.member, self.config = member, config
+        self.run = str(member.payload["run"])
+        self.data = PreparedDataSet.open(config.data, verify=False)
+        self.way: Way = find(config.split, self._source_text("split"))
+        self.nodes = config.node_count
+        # Spark feeds while the model is built.
+        self.receiver = self._receive() if config.input_mode == "spark" else None
+
+    def build(self) -> None:
+        """Make the model and all that belongs to it; after the transport, whose collectives must come first."""
+        from sparksplit.model import build
+        from sparksplit.model.inputs import Inputs
+        from sparksplit.model.rates import WarmedUp
+
+        config, manifest = self.config, self.data.manifest
+        self.inputs = Inputs(manifest.description)
+        described = build.describe(manifest.description, manifest.splits["train"].rows)
+        self.model = build.build_model(config, self._source_text("model.build"), described, self.inputs)
+        self.warmed_up = WarmedUp(self.nodes) if self.way.scaled_rate else None
+        self.optimizer = build.build_optimizer(config, self.warmed_up)
+        self.loss = build.build_loss(config, described, self.model, self.inputs)
+        self.metrics = build.build_metrics(config, described, self.model, self.inputs)
+
+    def step(self, sync: Any, transport: Any) -> Step:
+        """The compiled updates with that sync."""
+        from sparksplit.training.step import Step
+
+        return Step(self.model, self.optimizer, self.loss, self.metrics, self.inputs, sync, transport)
+
+    def random_states(self) -> list[Any]:
+        """The model's random states, which differ per node."""
+        return [
+            variable
+            for variable in self.model.non_trainable_variables
+            if variable.name == "seed_generator_state" and variable.shape == (2,)
+        ]
+
+    def transform(self) -> Transform | None:
+        """The user's function on rows."""
+        config = self.config
+        if config.transform is None:
+            return None
+        try:
+            transform: Transform = load(config.transform, self._source_text("transform"))
+        except FunctionError as error:
+            raise config.error("transform", str(error)) from error
+        return transform
+
+    def prepared_rows(self) -> RowSource:
+        """The training split, as it was prepared."""
+        return self.data.split("train")
+
+    def spooled_rows(self, fed: dict[str, Any]) -> RowSource:
+        """The training split, as Spark has handed it over. fed: what the driver said when all had been fed."""
+        from sparksplit.handoff.spool import Spool
+
+        assert self.receiver is not None
+        manifest, member = self.data.manifest, self.member
+        files = self.receiver.finish(fed["partitions"])
+        lanes = self.way.split.lanes(manifest.lanes, member.rank, member.size)
+        own = np.arange(manifest.lanes) if self.config.virtual else lanes
+        return Spool(files, manifest.description, fed["lane_rows"], own, manifest.block_rows)
+
+    def told(self) -> Any:
+        """What the driver said when all had been fed; None before. Raises what kept this node from taking its rows."""
+        member = self.member
+        if member.stopping.is_set():
+            raise RunError("stopped by the driver")
+        if self.receiver is not None:
+            if self.receiver.failure is not None:
+                raise self.receiver.failure
+            member.state(fed=self.receiver.rows)
+        return member.heard("fed")
+
+    def await_rows(self) -> RowSource:
+        """The training split, when it is there."""
+        if self.receiver is None:
+            return self.prepared_rows()
+        with self.member.phase("feeding"):
+            while (fed := self.told()) is None:
+                self.member.await_news(0.5)
+            return self.spooled_rows(fed)
+
+    def close(self) -> None:
+        """Close the port."""
+        if self.receiver is not None:
+            self.receiver.close()
+
+    def _source_text(self, key: str) -> str | None:
+        text: str | None = self.member.payload["sources"].get(key)
+        return text
+
+    def _receive(self) -> Receiver:
+        """Open the port that Spark's tasks send this process's rows to."""
+        from sparksplit.handoff.receiver import Receiver, token_of
+
+        member = self.member
+        schema = Layout.of(self.data.manifest).schema
+        spool = Path(member.local_dir) / "spool"
+        receiver = Receiver(member.host, token_of(member.secret), str(spool), schema, self.config.handoff.tls)
+        member.announce(receiver=astuple(receiver.address))
+        return receiver

@@ -1,0 +1,178 @@
+"""What a run leaves for readers: metrics.jsonl, TensorBoard events, run.json."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hdfs_io import filesystem
+from sparksplit import __version__
+from sparksplit.rows.ledger import Entry, Ledger
+
+if TYPE_CHECKING:
+    from hdfs_io.prepared import PreparedDataSet
+    from sparksplit.strategies import Way
+    from sparksplit.training.config import TrainConfig
+
+METRICS, TENSORBOARD, RUN = "metrics.jsonl", "tensorboard", "run.json"
+_DIVERGED = "the loss is"
+DIVERGED = re.compile(rf"epoch \d+, step \d+: {_DIVERGED} (nan|-?inf|no number)")
+"""Found in the error of a run whose loss is no longer finite, and in no other."""
+
+
+def diverged(epoch: int, step: int, loss: object) -> str:
+    """What that error says; epoch and step count from 1. loss: the value, or what stands in its place."""
+    return f"epoch {epoch}, step {step}: {_DIVERGED} {loss}; a smaller optimizer.learning_rate may help"
+
+
+def finite(values: Mapping[str, float]) -> dict[str, float | None]:
+    """`values` as JSON can hold them: None for those that are no finite numbers, such as a metric of a class without
+    rows. They end no run; `undefined` finds them again."""
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}
+
+
+def undefined(values: Mapping[str, float | None]) -> list[str]:
+    """The names of those that `finite` has made None."""
+    return [name for name, value in values.items() if value is None]
+
+
+def written(values: Mapping[str, float | None], between: str = ", ") -> str:
+    """For people, such as: loss 0.5000, accuracy 0.8333"""
+    return between.join(f"{name} {'not finite' if value is None else f'{value:.4f}'}" for name, value in values.items())
+
+
+def publish_metrics(run: str, history: Sequence[dict[str, Any]]) -> None:
+    """Write metrics.jsonl, one line per epoch, into the folder of `run`; the whole of it, since HDFS files that are
+    appended to can be read half-written."""
+    text = "".join(json.dumps(record, allow_nan=False) + "\n" for record in history)
+    filesystem.write_bytes(filesystem.join(run, METRICS), text.encode())
+
+
+def publish_events(run: str, history: Sequence[dict[str, Any]], scratch: str) -> None:
+    """Write the TensorBoard events of all epochs into the folder of `run`, by way of the local folder `scratch`.
+
+    A resumed run writes them anew, so that no epoch stands there twice.
+    """
+    import tensorflow as tf
+
+    from sparksplit.model.export import upload
+
+    local = Path(scratch) / TENSORBOARD
+    shutil.rmtree(local, ignore_errors=True)
+    for name in ("train", "validation"):
+        records = [record for record in history if name in record]
+        if not records:
+            continue
+        with tf.summary.create_file_writer(str(local / name)).as_default():
+            for record in records:
+                for key, value in record[name].items():
+                    if value is not None:
+                        tf.summary.scalar(f"epoch_{key}", value, step=record["epoch"])
+    if local.exists():
+        upload(local, filesystem.join(run, TENSORBOARD))
+
+
+def metrics_by_name(history: Sequence[dict[str, Any]]) -> dict[str, dict[str, list[float | None]]]:
+    """{train, validation: {name: value by epoch}} as run.json holds it; None where it was no finite number."""
+    found: dict[str, dict[str, list[float | None]]] = {}
+    for name in ("train", "validation"):
+        records = [record[name] for record in history if name in record]
+        if records:
+            found[name] = {key: [record[key] for record in records] for key in records[0]}
+    return found
+
+
+def learning_curve(history: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What was learnt after how many passes, updates, steps and seconds of training, each since the beginning."""
+    curve: list[dict[str, Any]] = []
+    seconds = 0.0
+    for record in history:
+        seconds += record["seconds"]["train"]
+        point: dict[str, Any] = {"passes": record["epoch"], "updates": record["updates"], "steps": record["steps"]}
+        point["seconds"] = round(seconds, 4)
+        point.update((name, record[name]) for name in ("train", "validation") if name in record)
+        curve.append(point)
+    return curve
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a result depends on."""
+    names = ("tensorflow", "keras", "numpy", "pyspark", "pyarrow", "tensorflowonspark")
+    return {"sparksplit": __version__, **{name: version(name) for name in names}}
+
+
+def summary(run: dict[str, Any], output: str) -> Iterator[str]:
+    """Lines for the terminal at a run's end."""
+    ledger = run["ledger"]
+    exact = "exact" if ledger["exact"] else "NOT exact"
+    steps = f" ({run['steps']} steps)" if run["steps"] != run["updates"] else ""
+    yield (
+        f"{run['split']} on {run['nodes']} node{'s' if run['nodes'] > 1 else ''}: {run['epochs']} epochs "
+        f"({run['passes']} passes), {run['updates']} updates{steps}, {ledger['rows']} rows seen, ledger {exact}"
+    )
+    yield f"{run['rows_per_second']:,.0f} rows/s, {run['seconds']['total']:.1f} s in all" + (
+        f", {run['sync_bytes_per_node'] / 1e6:,.1f} MB sent per node" if run["nodes"] > 1 else ""
+    )
+    metrics = run["metrics"]
+    for name in ("train", "validation"):
+        if name in metrics:
+            yield f"{name:<11}" + written({key: values[-1] for key, values in metrics[name].items()})
+    if metrics.get("test"):
+        yield f"{'test':<11}" + written(metrics["test"])
+    yield f"model: {filesystem.join(output, 'model.keras')} and {filesystem.join(output, 'saved_model')}"
+
+
+def record(
+    config: TrainConfig, way: Way, data: PreparedDataSet, results: Sequence[dict[str, Any]], trained_on: Entry
+) -> dict[str, Any]:
+    """What run.json says of a training run, but for where it ran and what it cost to start.
+
+    results: of the nodes, by rank. trained_on: the rows of a pass, which the ledger must have.
+    """
+    first = results[0]
+    ledger = Ledger.from_json(first["ledger"])
+    total, history = ledger.total(), first["history"]
+    seconds = [each["seconds"]["train"] for each in history]
+    return {
+        "command": "train",
+        "data": {"path": data.path, "digest": data.digest},
+        "config": config.model_dump(mode="json"),
+        "split": config.split,
+        "sync": {
+            "every": first["sync_every"],
+            "outer": config.sync.outer if way.settings and config.sync.outer != "none" else None,
+            "after": config.sync.after,
+        },
+        "nodes": config.node_count,
+        "virtual": config.virtual,
+        "input_mode": config.input_mode,
+        "rows": trained_on.rows,
+        "batch_size": config.batch_size,
+        "epochs": config.epochs,
+        "passes": first["passes"],
+        "updates": first["updates"],
+        "steps": first["steps"],
+        "syncs": first["syncs"],
+        "sync_bytes_per_node": first["sync_bytes"],
+        "ledger": {
+            "rows": total.rows,
+            "checksum": str(total.checksum),
+            "exact": ledger.exact(range(first["passes"]), trained_on),
+        },
+        "seconds": {
+            name: round(sum(result["seconds"].get(name, 0.0) for result in results) / len(results), 3)
+            for name in ("feed", "warmup", "train", "sync", "waiting", "validation", "checkpoint")
+        },
+        "rows_per_second": round(sum(each["rows"] for each in history) / max(1e-9, sum(seconds)), 1),
+        "metrics": {**metrics_by_name(history), "test": first["test"] or {}},
+        "resumed": first["resumed"],
+        "weights": first["weights"],
+        "hosts": [result["host"] for result in results],
+        "versions": versions(),
+    }

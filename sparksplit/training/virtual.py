@@ -1,0 +1,78 @@
+"""Virtual nodes: what each of them sees of its cluster, and one process that plays them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from sparksplit.collectives.virtual import Stage, VirtualTransport
+from sparksplit.rows.feed import RowSource
+from sparksplit.rows.held import Held
+from sparksplit.training.process import Process
+from sparksplit.training.worker import Worker
+
+if TYPE_CHECKING:
+    from sparksplit.cluster import Member
+
+
+class VirtualMember:
+    """A virtual node's `Member`: its own rank among all, and the process's line to the driver.
+
+    Steps and rows are reported as sums over the virtual nodes, since one goes on while the others wait.
+    """
+
+    def __init__(self, member: Member, rank: int, stage: Stage, counts: list[dict[str, int]]) -> None:
+        self.rank, self.size = rank, stage.size
+        self.payload, self.host, self.local_dir = member.payload, member.host, member.local_dir
+        self.stopping = member.stopping
+        self._member, self._stage, self._counts = member, stage, counts
+
+    def state(self, **fields: Any) -> None:
+        """As Member.state; only rank 0 speaks of what all have alike."""
+        counts = self._counts[self.rank]
+        counts.update((name, fields.pop(name)) for name in ("update", "rows") if name in fields)
+        sums = {name: sum(other.get(name, 0) for other in self._counts) for name in counts}
+        if "steps" in fields:
+            sums["steps"] = fields.pop("steps") * self.size
+        self._member.state(**sums, **(fields if self.rank == 0 else {}))
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """As Member.phase, of rank 0: the others do the same between its exchanges."""
+        with self._member.phase(name) if self.rank == 0 else nullcontext():
+            yield
+
+    def gather(self, name: str, value: Any) -> list[Any]:
+        """As Member.gather."""
+        return self._stage.exchange(self.rank, lambda values: [*(values or []), value])
+
+
+def play(process: Process, began: float) -> dict[str, Any]:
+    """Train the process's run on virtual nodes; the result of rank 0, for the driver."""
+    process.build()
+    stage = Stage(process.nodes)
+    counts: list[dict[str, int]] = [{} for _ in range(process.nodes)]
+    workers: list[Worker] = []
+    for rank in range(stage.size):
+        member = VirtualMember(process.member, rank, stage, counts)
+        like = workers[0].step if workers else None
+        workers.append(Worker(process, member, VirtualTransport(rank, stage), like))
+    stage.set(workers[0].step.variables())
+    rows = _held(process, process.await_rows())
+    splits = process.data.manifest.splits
+    apart = {
+        name: _held(process, process.data.split(name)) for name in ("validation", "test") if splits[name].rows
+    }  # read once, instead of by every node
+
+    def node(rank: int) -> dict[str, Any]:
+        workers[rank].begin()
+        return workers[rank].train(rows, apart, began)
+
+    return stage.play(node)[0]
+
+
+def _held(process: Process, source: RowSource) -> RowSource:
+    if source.at_hand() is not None:
+        return source
+    return Held(source, process.member.local_dir, process.config.cache_mb << 20)

@@ -1,0 +1,99 @@
+"""What a person sees of a run while it trains: progress and a line for each epoch, from the nodes' heartbeats."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from sparksplit.base.progress import Progress, say
+from sparksplit.training import report
+
+
+class Watch:
+    """Progress on the terminal or in the log, from the nodes' heartbeats. A context manager.
+
+    epochs_said: the last epoch that needs no line any more. said: called with each that gets one.
+    """
+
+    def __init__(self, nodes: int, epochs_said: int = 0, said: Callable[[int], None] | None = None) -> None:
+        self._epochs_said, self._said = epochs_said, said
+        self.states: list[dict[str, Any]] = [{} for _ in range(nodes)]
+        self._marks: list[tuple[float, float, float]] = [(time.monotonic(), 0.0, 0.0)] * nodes
+        self._rates: list[tuple[float, float]] = [(0.0, 0.0)] * nodes
+        self._progress: Progress | None = None
+        self._feeding: Progress | None = None
+        self.rows_to_feed: int | None = None
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for progress in (self._feeding, self._progress):
+            if progress is not None:
+                progress.__exit__(kind, error, trace)
+
+    def _show_feeding(self) -> None:
+        fed = sum(state.get("fed", 0) for state in self.states)
+        if not fed or not self.rows_to_feed:
+            return
+        if self._feeding is None:
+            self._feeding = Progress("feeding", self.rows_to_feed, "rows").__enter__()
+        # A task that was repeated has sent some of its rows twice: that all are there shows when training begins.
+        self._feeding.update(min(fed, self.rows_to_feed - 1))
+
+    def state(self, rank: int, state: dict[str, Any]) -> None:
+        """Take in what a heartbeat brought."""
+        self.states[rank] = state
+        now, rows, waited = time.monotonic(), float(state.get("rows", 0)), float(state.get("sync_seconds", 0))
+        since, rows_then, waited_then = self._marks[rank]
+        if now - since >= 1 and rows > rows_then:
+            self._rates[rank] = ((rows - rows_then) / (now - since), (waited - waited_then) / (now - since))
+            self._marks[rank] = (now, rows, waited)
+        if "steps" not in state:
+            self._show_feeding()
+            return
+        if self._feeding is not None:
+            assert self.rows_to_feed is not None
+            self._feeding.update(self.rows_to_feed)
+            self._feeding.__exit__(None, None, None)
+            self._feeding = None
+        if self._progress is None:
+            self._progress = Progress("training", state["steps"], "steps").__enter__()
+        for record in state.get("history", []) if rank == 0 else []:
+            if record["epoch"] > self._epochs_said:
+                self._epochs_said = record["epoch"]
+                say(_epoch_line(record, state["epochs"]))
+                if self._said is not None:
+                    self._said(record["epoch"])
+        self._progress.update(min(other.get("update", 0) for other in self.states), self._text())
+
+    def _text(self) -> str:
+        state = self.states[0]
+        if state.get("phase") and state["phase"] != "start":
+            return f"epoch {state.get('epoch', 0) + 1}, {state['phase']}"
+        parts = [f"epoch {state.get('epoch', 0) + 1}/{state.get('epochs')}"]
+        if "loss" in state:
+            parts.append(f"loss {state['loss']:.4f}")
+        total = sum(rate for rate, _ in self._rates)
+        if total:
+            parts.append(f"{total:,.0f} rows/s")
+        if len(self._rates) > 1 and total:
+            shares = (f"{rank}: {rate:,.0f} rows/s, {wait:.0%}" for rank, (rate, wait) in enumerate(self._rates))
+            parts.append(f"per node, with time in exchanges: {'; '.join(shares)}")
+        return ", ".join(parts)
+
+
+def _epoch_line(record: dict[str, Any], epochs: int) -> str:
+    parts = [f"epoch {record['epoch']}/{epochs}:"]
+    for name in ("train", "validation"):
+        if name in record:
+            parts.append(f"{name} {report.written(record[name], ' ')}")
+    line = " ".join(parts)
+    if record["rows_per_second"] is not None:
+        line += f", {record['rows_per_second']:,.0f} rows/s"
+    lost = [f"{name} {key}" for name in ("train", "validation") for key in report.undefined(record.get(name, {}))]
+    return line + (f"; {', '.join(lost)}: null in {report.METRICS} and {report.RUN}" if lost else "")

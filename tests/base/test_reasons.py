@@ -1,0 +1,64 @@
+"""The one line of Spark's errors."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparksplit.base.reasons import LONGEST, spark_reason
+
+CALLED = "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n: "
+ABORTED = "org.apache.spark.SparkException: Job aborted due to stage failure: "
+LOST = (
+    f"{CALLED}{ABORTED}Task 0 in stage 3.0 failed 4 times, most recent failure: Lost task 0.3 in stage 3.0 (TID 9) "
+    "(10.0.0.3 executor 2): ExecutorLostFailure (executor 2 exited caused by one of the running tasks) Reason: "
+    "Container killed by YARN for exceeding memory limits.\nDriver stacktrace:\n\tat org.apache.spark.x(Y.scala:1)"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            f"{CALLED}{ABORTED}Task 0 in stage 0.0 failed ...: org.apache.spark.api.python.PythonException: "
+            "Traceback (most recent call last):\n  File 'x.py'\nModuleNotFoundError: No module named 'training'\n\n"
+            "\tat org.apache.spark.y(Z.scala:1)",
+            "a task failed: ModuleNotFoundError: No module named 'training'",
+        ),
+        (
+            "Traceback (most recent call last):\n  File 'x.py'\n"
+            "sparksplit.base.errors.RunError: /data/x: cannot be written: No space left on device\n\n\tat z",
+            "a task failed: /data/x: cannot be written: No space left on device",
+        ),
+        (
+            "Traceback (most recent call last):\n  a\nOSError: first\n\nThe above exception was the direct cause:\n\n"
+            "Traceback (most recent call last):\n  b\nsparksplit.base.errors.RunError: what we made of it\n\n\tat z",
+            "a task failed: what we made of it",
+        ),
+        (
+            f"{CALLED}org.apache.spark.SparkException: Job 3 cancelled part of x\n\tat y",
+            "Job 3 cancelled part of x",
+        ),
+        (LOST, "executor 2 on 10.0.0.3 was lost: Container killed by YARN for exceeding memory limits"),
+        (
+            f"{CALLED}java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n"
+            "This stopped SparkContext was created at:\n\norg.apache.x",
+            "it has ended by itself: its master, or its connection to it, was lost",
+        ),
+        (
+            "[PATH_NOT_FOUND] It is not there: file:/nowhere.",
+            "[PATH_NOT_FOUND] It is not there: file:/nowhere.",
+        ),
+        ("", "no reason was given"),
+    ],
+)
+def test_the_first_cause_is_one_line(text: str, line: str) -> None:
+    assert spark_reason(text) == line
+
+
+@given(st.text(max_size=300))
+def test_any_text_gives_one_line(text: str) -> None:
+    for full in (text, CALLED + ABORTED + text, f"Traceback (most recent call last):\n{text}"):
+        line = spark_reason(full)
+        assert line and len(line.splitlines()) <= 1 and len(line) <= LONGEST + len("a task failed: ")

@@ -1,0 +1,257 @@
+"""Who is named: everything that the driver may know, in seconds since some start, without processes."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+
+from sparksplit.base.errors import ConfigError, NodeFailed, PeerLost, RunError, UsageError
+from sparksplit.cluster.faults import Cause, Fault, Link, NodeRecord, culprit, describe
+from sparksplit.cluster.wire import ORPHANED
+
+NOW = 100.0
+
+
+def healthy(nodes: int = 3, heard: float = NOW) -> list[NodeRecord]:
+    return [
+        NodeRecord(rank, host=f"host{rank}", launcher=Link("", 1, heard), node=Link("", 2, heard), progressed=heard)
+        for rank in range(nodes)
+    ]
+
+
+def named(records: list[NodeRecord], now: float = NOW, **options: Any) -> tuple[int | None, str] | None:
+    fault = culprit(records, now, **options)
+    return fault and (fault.rank, fault.text)
+
+
+def gone(link: Link | None, at: float) -> None:
+    assert link is not None
+    link.gone = at
+
+
+def test_nothing_is_wrong_with_healthy_nodes() -> None:
+    assert culprit(healthy(), NOW + 1) is None
+
+
+def test_nodes_that_have_not_called_yet_are_not_at_fault() -> None:
+    assert culprit([NodeRecord(0), NodeRecord(1)], NOW) is None
+
+
+def test_the_verdict_waits_for_better_evidence() -> None:
+    records = healthy()
+    records[2].error = (NOW, "own", "ValueError: x")
+    assert culprit(records, NOW + 0.4) is None
+    assert named(records, NOW + 0.6) == (2, "ValueError: x")
+
+
+def test_a_signal_outranks_earlier_errors_of_others() -> None:
+    records = healthy()
+    records[0].error = (NOW, "echo", "ConnectionResetError: x")
+    records[2].error = (NOW, "own", "OSError: x")
+    records[1].ended = (NOW + 0.3, -signal.SIGKILL)
+    rank, text = named(records, NOW + 0.6) or (None, "")
+    assert rank == 1
+    assert text.startswith("was ended by SIGKILL")
+
+
+def test_a_lost_launcher_outranks_errors() -> None:
+    records = healthy()
+    records[0].error = (NOW - 1, "own", "OSError: x")
+    gone(records[1].launcher, NOW)
+    rank, text = named(records, NOW) or (None, "")
+    assert rank == 1
+    assert "the Python worker that held it" in text
+
+
+def test_five_silent_seconds_outrank_an_error() -> None:
+    records = healthy()
+    records[0].error = (NOW - 1, "own", "OSError: x")
+    assert records[1].node is not None
+    records[1].node.heard = NOW - 5.5
+    rank, text = named(records) or (None, "")
+    assert rank == 1
+    assert "silent for 6 s" in text
+
+
+def test_silence_alone_is_a_failure_after_ten_seconds() -> None:
+    for part in ("node", "launcher"):
+        records = healthy()
+        getattr(records[1], part).heard = NOW - 9.5
+        assert culprit(records, NOW) is None
+        assert (named(records, NOW + 1) or (None,))[0] == 1
+
+
+def test_an_echo_waits_for_its_source() -> None:
+    records = healthy()
+    records[0].error = (NOW, "echo", "lost node 1")
+    assert culprit(records, NOW + 1) is None
+    records[1].error = (NOW + 1.5, "own", "ValueError: the source")
+    assert named(records, NOW + 1.8) == (1, "ValueError: the source")
+
+
+def test_an_echo_waits_as_long_as_another_node_may_be_dying() -> None:
+    records = healthy()
+    records[0].error = (NOW, "echo", "lost node 1")
+    assert records[1].node is not None and records[1].launcher is not None
+    records[1].node.heard = NOW - 1
+    records[2].node = records[1].launcher = records[2].launcher = None
+    assert culprit(records, NOW + 3.5) is None
+    assert (named(records, NOW + 4.5) or (None,))[0] == 1
+
+
+def test_an_echo_without_a_source_is_named_itself() -> None:
+    records = healthy(heard=NOW + 3)
+    records[0].error = (NOW, "echo", "lost node 1")
+    assert named(records, NOW + 3) == (0, "lost node 1")
+
+
+def test_abort_ranks_behind_own_errors() -> None:
+    records = healthy()
+    records[0].ended = (NOW, -signal.SIGABRT)
+    records[1].error = (NOW + 0.2, "own", "ValueError: x")
+    assert (named(records, NOW + 1) or (None,))[0] == 1
+    records[1].error = None
+    assert "SIGABRT" in (named(records, NOW + 3) or (None, ""))[1]
+
+
+def test_an_orphan_is_an_echo() -> None:
+    records = healthy()
+    records[0].ended = (NOW, ORPHANED)
+    records[1].ended = (NOW + 0.4, 7)
+    assert named(records, NOW + 1) == (1, "ended with exit status 7 and without a result")
+
+
+def test_a_hang_up_is_the_executors_end() -> None:
+    records = healthy()
+    records[0].ended = (NOW, -signal.SIGHUP)
+    assert named(records, NOW + 1) == (0, "its executor was lost")
+
+
+def test_a_reported_error_outranks_the_exit_status_that_follows() -> None:
+    records = healthy()
+    records[0].error, records[0].ended = (NOW, "own", "ValueError: x"), (NOW + 0.1, 1)
+    assert named(records, NOW + 1) == (0, "ValueError: x")
+
+
+def test_nodes_with_a_result_are_never_at_fault() -> None:
+    records = healthy()
+    records[0].result = {}
+    records[0].ended = (NOW, -signal.SIGKILL)
+    gone(records[0].launcher, NOW)
+    assert culprit(records, NOW + 1) is None
+
+
+def test_a_node_without_connection_is_named_when_its_launcher_says_nothing() -> None:
+    records = healthy()
+    gone(records[1].node, NOW - 1.5)
+    assert culprit(records, NOW) is None
+    assert named(records, NOW + 1) == (1, "closed its connection to the driver")
+
+
+def stalled(records: list[NodeRecord], now: float, **options: Any) -> int | None:
+    for record in records:
+        for link in (record.node, record.launcher):
+            assert link is not None
+            link.heard = now
+    fault = culprit(records, now, **options)
+    assert fault is None or fault.cause is Cause.STALLED
+    return fault and fault.rank
+
+
+def test_no_progress_is_a_hang_after_the_limit() -> None:
+    records = healthy()
+    for record in records:
+        record.observe({"update": 5}, NOW)
+    records[0].observe({"update": 9}, NOW + 20)
+    records[2].observe({"update": 9}, NOW + 20)
+    assert stalled(records, NOW + 9, stall_timeout=10) is None
+    assert stalled(records, NOW + 11, stall_timeout=10) == 1
+
+
+def test_the_one_that_does_not_wait_hangs() -> None:
+    records = healthy()
+    for record in records:
+        record.observe({"update": 4}, NOW)
+        record.observe({"update": 5, "waiting": record.rank != 2}, NOW + 0.5 * record.rank)
+    # Rank 2 was seen to progress last, since its beat came last.
+    assert stalled(records, NOW + 10.2, stall_timeout=10) == 2
+
+
+def test_the_furthest_behind_hangs_where_none_says_that_it_waits() -> None:
+    records = healthy()
+    for record in records:
+        record.observe({"update": 4}, NOW)
+        record.observe({"update": 5 if record.rank == 1 else 6}, NOW)
+    assert stalled(records, NOW + 10.2, stall_timeout=10) == 1
+
+
+def test_declared_phases_are_no_hang_nor_is_waiting_for_them() -> None:
+    records = healthy()
+    for record in records:
+        record.observe({"update": 5, "waiting": True}, NOW)
+    records[0].observe({"update": 5, "phase": "checkpoint", "phases": 1}, NOW)
+    assert stalled(records, NOW + 1000, stall_timeout=10) is None
+
+
+def test_a_phase_over_its_own_limit_is_a_hang() -> None:
+    records = healthy(1)
+    records[0].observe({"phase": "export", "phase_limit": 30, "phases": 1}, NOW)
+    assert stalled(records, NOW + 29, stall_timeout=10) is None
+    fault = culprit(records, NOW + 31, 10)
+    assert fault is not None and "in export" in fault.text
+
+
+def test_the_automatic_limit_is_sixty_seconds_or_twenty_steps() -> None:
+    records = healthy(1)
+    assert stalled(records, NOW + 10_000) is None, "it reports no updates"
+    records[0].observe({"update": 0}, NOW)
+    records[0].observe({"update": 1000}, NOW + 2)
+    assert stalled(records, NOW + 61) is None
+    assert stalled(records, NOW + 63) == 0
+    slow = healthy(1)
+    for update in range(5):
+        slow[0].observe({"update": update}, NOW + 10 * update)
+    assert stalled(slow, NOW + 40 + 199) is None
+    assert stalled(slow, NOW + 40 + 201) == 0
+
+
+class UnavailableError(Exception):
+    """Has the name of TensorFlow's."""
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "text"),
+    [
+        (ValueError("a\n b"), "own", "ValueError: a b"),
+        (KeyError(), "own", "KeyError"),
+        (ConfigError("conf/x.yaml:3: wrong"), "usage", "conf/x.yaml:3: wrong"),
+        (RunError("the ring broke"), "own", "the ring broke"),
+        (PeerLost("node 2 is gone"), "echo", "node 2 is gone"),
+        (ConnectionResetError(104, "reset"), "echo", "ConnectionResetError: [Errno 104] reset"),
+        (UnavailableError("x"), "echo", "UnavailableError: x"),
+        (SystemExit(3), "own", "SystemExit: 3"),
+    ],
+)
+def test_errors_are_described_in_one_line(error: BaseException, kind: str, text: str) -> None:
+    assert describe(error) == (kind, text)
+
+
+def test_an_error_that_an_echo_caused_is_an_echo() -> None:
+    error = RuntimeError("the step failed")
+    error.__cause__ = BrokenPipeError()
+    assert describe(error)[0] == "echo"
+
+
+def test_long_texts_are_cut() -> None:
+    assert len(describe(ValueError("x" * 10_000))[1]) < 600
+
+
+def test_the_verdict_becomes_the_exception_to_raise() -> None:
+    failed = Fault(Cause.OWN_ERROR, NOW, 1, "host1", "ValueError: x").error()
+    assert isinstance(failed, NodeFailed)
+    assert (str(failed), failed.rank) == ("node 1 on host1: ValueError: x", 1)
+    usage = Fault(Cause.OWN_ERROR, NOW, 1, "host1", "model: wrong", usage=True).error()
+    assert type(usage) is UsageError
+    assert str(usage) == "model: wrong"

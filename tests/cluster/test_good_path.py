@@ -1,0 +1,105 @@
+"""Nodes on a real local cluster that do what they are asked."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from sparksplit.cluster import NodeCluster
+
+WORKS = "tests.cluster.works"
+
+
+def run(spark: SparkSession, nodes: int, work: str, payload: dict[str, Any], **options: Any) -> list[dict[str, Any]]:
+    with NodeCluster(spark, nodes, f"{WORKS}:{work}", payload, **options) as cluster:
+        return cluster.run()
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3])
+def test_results_come_by_rank(spark: SparkSession, nodes: int) -> None:
+    results = run(spark, nodes, "greet", {"text": "grüße", "list": [1, 2.5, None]})
+    assert [result["rank"] for result in results] == list(range(nodes))
+    for result in results:
+        assert result["size"] == nodes
+        assert result["payload"] == {"text": "grüße", "list": [1, 2.5, None]}
+        assert result["host"] == "127.0.0.1"
+        assert result["heavy"] == []
+        assert result["log_level"] == "2"
+        assert Path(result["temporary"]).parent == Path(result["local_dir"]).parent
+        assert not Path(result["local_dir"]).parent.exists()
+        assert not psutil.pid_exists(result["pid"])
+
+
+def test_the_secret_is_not_in_argv_or_environment(spark: SparkSession) -> None:
+    [result] = run(spark, 1, "greet", {})
+    assert not result["secret_in_environment"]
+    assert result["argv"].split("\0")[1:] == ["-P", "-u", "-m", "sparksplit.cluster.node_main", "rank=0", ""]
+
+
+def test_tf_config_has_a_chief_and_workers(spark: SparkSession) -> None:
+    configs = [result["tf_config"] for result in run(spark, 3, "greet", {})]
+    cluster = configs[0]["cluster"]
+    assert sorted(cluster) == ["chief", "worker"]
+    assert (len(cluster["chief"]), len(cluster["worker"])) == (1, 2)
+    assert len({*cluster["chief"], *cluster["worker"]}) == 3
+    assert all(config["cluster"] == cluster for config in configs)
+    tasks = [config["task"] for config in configs]
+    assert tasks == [{"type": "chief", "index": 0}, {"type": "worker", "index": 0}, {"type": "worker", "index": 1}]
+
+
+def test_one_node_is_a_chief_alone(spark: SparkSession) -> None:
+    [result] = run(spark, 1, "greet", {})
+    assert list(result["tf_config"]["cluster"]) == ["chief"]
+
+
+def test_gather_gives_every_value_by_rank(spark: SparkSession) -> None:
+    results = run(spark, 3, "gather", {})
+    for result in results:
+        assert [value["rank"] for value in result["first"]] == [0, 1, 2]
+        assert result["again"] == [[turn, turn + 1, turn + 2] for turn in range(20)]
+
+
+def test_states_arrive_while_nodes_work(spark: SparkSession) -> None:
+    states: list[tuple[int, dict[str, Any]]] = []
+    results = run(spark, 2, "busy", {"seconds": 4.5}, on_state=lambda rank, state: states.append((rank, state)))
+    for rank in (0, 1):
+        updates = [state["update"] for who, state in states if who == rank]
+        # Two beats, and the state that comes with the result.
+        assert len(updates) >= 3
+        assert updates == sorted(updates)
+        assert updates[-1] == results[rank]["updates"]
+
+
+def test_a_warm_start_takes_about_a_second(spark: SparkSession) -> None:
+    run(spark, 2, "greet", {})
+    times = []
+    for _ in range(3):
+        begin = time.monotonic()
+        run(spark, 2, "greet", {})
+        times.append(time.monotonic() - begin)
+    # Idle: 0.5 s. TensorFlowOnSpark by itself would wait in steps of seconds.
+    assert min(times) < 6.0, times
+
+
+def test_nothing_piles_up_in_the_driver(spark: SparkSession) -> None:
+    run(spark, 2, "greet", {})
+    process = psutil.Process()
+    before = (process.num_threads(), process.num_fds(), listening(process))
+    for _ in range(3):
+        run(spark, 2, "greet", {})
+    after = (process.num_threads(), process.num_fds(), listening(process))
+    assert after[0] <= before[0] + 2
+    assert after[1] <= before[1] + 4
+    assert after[2] == before[2]
+    assert not Path("executor_id").exists()
+    assert "TF_CONFIG" not in os.environ
+
+
+def listening(process: psutil.Process) -> set[int]:
+    return {c.laddr.port for c in process.net_connections("inet") if c.status == psutil.CONN_LISTEN}

@@ -1,0 +1,109 @@
+"""What Spark's settings alone tell, and the folders of nodes."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparksplit.base.errors import ConfigError
+from sparksplit.cluster.launcher import PREFIX, _scratch_folder
+from sparksplit.cluster.requirements import check_settings, too_few
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"spark.master": "local[*]"}, r"spark\.master: local\[\*\] runs everything in one process.*use local-cluster"),
+        ({"spark.master": "local"}, r"spark\.master: local runs"),
+        (
+            {"spark.master": "yarn", "spark.dynamicAllocation.enabled": "true"},
+            r"spark\.dynamicAllocation\.enabled: must be false \(is true\)",
+        ),
+        ({"spark.master": "yarn", "spark.speculation": "TRUE"}, r"spark\.speculation: must be false"),
+        (
+            {"spark.master": "yarn", "spark.executor.instances": "3", "spark.executor.cores": "4"},
+            r"spark\.task\.cpus: .* one task slot \(has 4\); set it to 4",
+        ),
+        ({"spark.master": "local-cluster[3,2,1024]"}, r"spark\.task\.cpus: .*\(has 2\); set it to 2"),
+        (
+            {"spark.master": "local-cluster[2,1,900]"},
+            r"nodes: 3 nodes need 3 executors and there are 2; .*spark\.master to local-cluster\[3,1,900\]",
+        ),
+        ({"spark.master": "yarn"}, r"there are 2; set fewer nodes, or spark\.executor\.instances to 3"),
+        (
+            {"spark.master": "spark://host:7077", "spark.executor.instances": "1"},
+            r"there are 1; set fewer nodes, or spark\.executor\.instances to 3",
+        ),
+    ],
+)
+def test_wrong_settings_are_named_with_what_to_set(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_settings(settings, nodes=3)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"spark.master": "local-cluster[3, 1, 1024]"},
+        {"spark.master": "local-cluster[3,4,1024]", "spark.task.cpus": "4"},
+        {"spark.master": "yarn", "spark.executor.instances": "5"},
+        {"spark.master": "spark://host:7077"},
+        {"spark.master": "yarn", "spark.executor.instances": "3", "spark.executor.cores": "8", "spark.task.cpus": "8"},
+    ],
+)
+def test_good_settings_pass(settings: dict[str, str]) -> None:
+    check_settings(settings, nodes=3)
+
+
+def test_an_executor_that_was_lost_is_named_before_the_numbers() -> None:
+    lost = ["executor 0 on 10.0.0.2 was lost", "executor 1 on 10.0.0.3 was lost (Worker shutting down)"]
+    assert too_few("2 nodes need 2 executors", 1, 120, lost) == (
+        "nodes: executor 1 on 10.0.0.3 was lost (Worker shutting down), and no other came within 120 s; "
+        "2 nodes need 2 executors, and Spark has 1"
+    )
+    assert too_few("2 nodes need 2 executors", 1, 120, []).startswith(
+        "nodes: 2 nodes need 2 executors, and Spark has 1"
+    )
+
+
+def test_a_nodes_folder_goes_and_takes_those_of_killed_predecessors_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path}/a,{tmp_path}/b")
+    for name in ("left", "living"):
+        folder = tmp_path / "b" / f"{PREFIX}{name}"
+        (folder / "scratch").mkdir(parents=True)
+        (folder / ".lock").touch()
+    other = tmp_path / "b" / "blockmgr"
+    other.mkdir()
+    with (tmp_path / "b" / f"{PREFIX}living" / ".lock").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with _scratch_folder(rank=3) as scratch:
+            assert list(Path(scratch).iterdir()) == []
+            (Path(scratch) / "spool").write_text("rows")
+            assert Path(scratch).parent.parent == tmp_path / "b"
+            assert not (tmp_path / "b" / f"{PREFIX}left").exists()
+        assert not Path(scratch).parent.exists()
+        assert (tmp_path / "b" / f"{PREFIX}living").exists()
+    assert other.exists()
+
+
+def test_a_folder_that_is_not_locked_yet_is_not_taken_for_a_killed_predecessors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors of one host share its disks, and begin together."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    flock = fcntl.flock
+
+    def after_another_has_begun(file: Any, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        with _scratch_folder(rank=1):
+            flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", after_another_has_begun)
+    with _scratch_folder(rank=0) as scratch:
+        assert Path(scratch).is_dir()
+    assert list(tmp_path.iterdir()) == []

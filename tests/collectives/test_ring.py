@@ -1,0 +1,273 @@
+"""The ring over real sockets: nodes are threads of this process."""
+
+import secrets
+import selectors
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparksplit.base.errors import PeerLost
+from sparksplit.collectives import PeerTimeout, handshake
+from sparksplit.collectives.handshake import neighbours
+from sparksplit.collectives.ring import Ring
+from tests.descriptors import no_descriptors
+from tests.nodes import in_threads
+
+SECRET = b"known to all"
+
+
+def rings(nodes, timeout=20.0, secrets_=None, waiting=lambda rank: lambda _: None):
+    def connect(rank, gather):
+        secret = secrets_[rank] if secrets_ else SECRET
+        return Ring.connect(rank, nodes, "127.0.0.1", secret, gather, timeout, waiting(rank))
+
+    return in_threads(nodes, connect)
+
+
+def sums(ring, *calls):
+    return [[np.array(result) for result in ring.sum(arrays)] for arrays in calls]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    nodes=st.integers(2, 5),
+    shapes=st.lists(st.lists(st.integers(0, 7), max_size=3), min_size=1, max_size=5),
+    seed=st.integers(0, 99),
+)
+def test_every_rank_gets_the_same_bits_of_the_sum(nodes, shapes, seed):
+    generator = np.random.default_rng(seed)
+    dtypes = [np.float32, np.float64, np.int64, np.uint64]
+    given_ = [
+        [(generator.random(shape) * 1000).astype(dtypes[place % 4]) for place, shape in enumerate(shapes)]
+        for _ in range(nodes)
+    ]
+    formed = rings(nodes)
+    try:
+        found = in_threads(nodes, lambda rank, _: sums(formed[rank], given_[rank], given_[rank]))
+    finally:
+        for ring in formed:
+            ring.close()
+    for place in range(len(shapes)):
+        expected = sum(given_[rank][place].astype(np.float64) for rank in range(nodes))
+        for results in found:
+            for result in results:
+                assert result[place].shape == tuple(shapes[place])
+                assert result[place].dtype == dtypes[place % 4]
+                assert result[place].tobytes() == found[0][0][place].tobytes()
+                np.testing.assert_allclose(result[place], expected, rtol=1e-5)
+
+
+def test_sums_of_integers_are_modulo_two_to_the_64th():
+    formed = rings(3)
+    values = [np.array([2**63 + rank], np.uint64) for rank in range(3)]
+    found = in_threads(3, lambda rank, _: sums(formed[rank], [values[rank]]))
+    assert {int(result[0][0][0]) for result in found} == {(3 * 2**63 + 3) % 2**64}
+    for ring in formed:
+        ring.close()
+
+
+def test_large_arrays_and_the_bytes_that_were_sent():
+    formed = rings(2)
+    array = np.arange(3_000_001, dtype=np.float32)
+    found = in_threads(2, lambda rank, _: sums(formed[rank], [array]))
+    assert (found[0][0][0] == 2 * array).all()
+    assert formed[0].bytes_sent + formed[1].bytes_sent == pytest.approx(2 * array.nbytes, rel=0.001)
+    for ring in formed:
+        ring.close()
+
+
+def test_results_are_aligned_for_tensorflow_and_survive_one_more_call():
+    formed = rings(2)
+
+    def work(rank, _):
+        first = formed[rank].sum([np.ones(3, np.float32), np.ones((5, 2), np.float32)])
+        formed[rank].sum([np.zeros(3, np.float32), np.zeros((5, 2), np.float32)])
+        return [result.ctypes.data % 64 for result in first], [float(result.sum()) for result in first]
+
+    for places, values in in_threads(2, work):
+        assert places == [0, 0]
+        assert values == [6.0, 20.0]
+    for ring in formed:
+        ring.close()
+
+
+def test_a_node_that_does_not_know_the_secret_is_refused():
+    with pytest.raises(PeerLost):
+        rings(2, timeout=2.0, secrets_=[SECRET, b"guessed"])
+
+
+def test_strangers_do_not_disturb_the_forming_ring():
+    """They connect first, with nonsense, and take no place in the ring."""
+
+    def connect(rank, gather):
+        def gather_after_strangers(name, value):
+            if rank == 0:
+                for _ in range(3):
+                    stranger = socket.create_connection(tuple(value))
+                    stranger.sendall(secrets.token_bytes(52))
+                    stranger.shutdown(socket.SHUT_WR)
+            return gather(name, value)
+
+        return Ring.connect(rank, 2, "127.0.0.1", SECRET, gather_after_strangers, 20.0)
+
+    formed = in_threads(2, connect)
+    found = in_threads(2, lambda rank, _: sums(formed[rank], [np.ones(2)]))
+    assert found[0][0][0].tolist() == [2.0, 2.0]
+    for ring in formed:
+        ring.close()
+
+
+@pytest.mark.parametrize("number", [3, handshake.MOST_STRANGERS + 6])
+def test_silent_strangers_hold_nobody_up(number):
+    """They come first, begin like a neighbour, and wait; one after the other they would use up the time limit."""
+    strangers = []
+
+    def connect(rank, gather):
+        def gather_after_strangers(name, value):
+            for _ in range(number if rank == 0 else 0):
+                strangers.append(socket.create_connection(tuple(value)))
+                strangers[-1].sendall(b"x")
+            return gather(name, value)
+
+        return Ring.connect(rank, 2, "127.0.0.1", SECRET, gather_after_strangers, 20.0)
+
+    formed = in_threads(2, connect)
+    found = in_threads(2, lambda rank, _: sums(formed[rank], [np.ones(2)]))
+    assert found[0][0][0].tolist() == [2.0, 2.0]
+    for connection in [*formed, *strangers]:
+        connection.close()
+
+
+def test_a_stranger_who_dribbles_is_turned_away_and_the_deadline_is_kept(monkeypatch):
+    monkeypatch.setattr(handshake, "STRANGER_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as server:
+        stranger = socket.create_connection(server.getsockname())
+        sent = []
+
+        def dribble():
+            with suppress(OSError):
+                for byte in range(51):  # one fewer than make a hello
+                    stranger.sendall(b"x")
+                    sent.append(byte)
+                    time.sleep(0.02)
+
+        thread = threading.Thread(target=dribble)
+        thread.start()
+        with pytest.raises(PeerTimeout, match=r"^node 1 did not join the ring in time$"):
+            neighbours(server, silent.getsockname(), 0, 2, SECRET, time.monotonic() + 0.5)
+        thread.join()
+        stranger.close()
+        assert len(sent) < 51
+
+
+def test_a_refused_call_is_told_at_once_though_nobody_has_called():
+    """Within the patience of a person, where the time limit is ten minutes."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = closed.getsockname()
+    errors = []
+
+    def connect():
+        try:
+            Ring.connect(0, 2, "127.0.0.1", SECRET, lambda _, own: [own, address], 600.0)
+        except PeerLost as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=connect, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert [str(error) for error in errors] == [f"cannot reach node 1 at 127.0.0.1:{address[1]}: Connection refused"]
+
+
+def test_a_neighbour_that_ends_during_the_handshake_is_told_at_once():
+    with socket.create_server(("127.0.0.1", 0)) as other, socket.create_server(("127.0.0.1", 0)) as server:
+
+        def end():
+            other.accept()[0].close()
+
+        thread = threading.Thread(target=end)
+        thread.start()
+        with pytest.raises(PeerLost, match=r"cannot reach node 1 at .*: it ended the connection during the handshake"):
+            neighbours(server, other.getsockname(), 0, 2, SECRET, time.monotonic() + 60)
+        thread.join()
+
+
+def test_a_lack_of_descriptors_passes():
+    with socket.create_server(("127.0.0.1", 0)) as server, selectors.DefaultSelector() as selector:
+        callers = handshake._Callers(server, selector, 1, SECRET)
+        caller = socket.create_connection(server.getsockname())
+        caller.settimeout(10)
+        with no_descriptors():
+            for key, _ in selector.select(10):
+                key.data()
+            assert selector.select(0) == []
+        while not callers._talks:
+            callers.sweep()
+            for key, _ in selector.select(0.1):
+                key.data()
+        assert len(caller.recv(16)) == 16
+        callers.close()
+        assert caller.recv(1) == b""
+        caller.close()
+
+
+def test_a_peer_that_goes_is_noticed_at_once():
+    """By the node that reads from it; and by the others as each that has noticed ends."""
+    formed = rings(3)
+    formed[1].close()
+    began = time.monotonic()
+
+    def work(rank, _):
+        if rank == 1:
+            return None
+        try:
+            with pytest.raises(PeerLost) as raised:
+                for _ in range(3):
+                    formed[rank].sum([np.ones(1000)])
+        finally:
+            formed[rank].close()
+        return str(raised.value)
+
+    messages = in_threads(3, work)
+    assert "node 1" in messages[2]
+    assert time.monotonic() - began < 15  # the limit is 20
+
+
+def test_a_silent_peer_is_waited_for_and_then_named():
+    heard = []
+    formed = rings(2, timeout=2.5, waiting=lambda rank: heard.append if rank == 0 else lambda _: None)
+    with pytest.raises(PeerTimeout, match="node 1 exchanged nothing"):
+        formed[0].sum([np.ones(1000)])
+    assert heard == [True]
+    for ring in formed:
+        ring.close()
+
+
+def test_waiting_ends_when_the_peer_comes():
+    heard = []
+    formed = rings(2, waiting=lambda rank: heard.append if rank == 0 else lambda _: None)
+
+    def late(rank, _):
+        if rank == 1:
+            time.sleep(1.5)
+        return sums(formed[rank], [np.ones(10)])
+
+    in_threads(2, late)
+    assert heard == [True, False]
+    for ring in formed:
+        ring.close()
+
+
+def test_no_thread_is_left():
+    before = threading.active_count()
+    for ring in rings(3):
+        ring.close()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+    assert threading.active_count() <= before

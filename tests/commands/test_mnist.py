@@ -1,0 +1,48 @@
+"""The shipped configurations on real MNIST, as a user runs them: preprocess, train on two nodes, predict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sparksplit.commands import predict, preprocess, train
+
+CONF = Path(__file__).parent.parent.parent / "conf"
+
+
+@pytest.fixture(scope="module")
+def prepared(spark, data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mnist") / "prepared"
+    arguments = ["--config", str(CONF / "preprocess-mnist.yaml"), "--set", f"input.path={data / 'mnist'}"]
+    assert preprocess.COMMAND.main([*arguments, "--set", f"output={folder}"]) == 0
+    return folder
+
+
+def trained(config, prepared, output):
+    arguments = ["--config", str(CONF / config), "--set", f"data={prepared}", "--set", f"output={output}"]
+    assert train.COMMAND.main(arguments) == 0
+    return json.loads((output / "run.json").read_text())
+
+
+@pytest.mark.slow
+def test_the_mlp_learns_what_its_seeds_do_within_ten_epochs_and_predict_agrees(prepared, tmp_path):
+    run = trained("train-mlp.yaml", prepared, tmp_path / "mlp")
+    assert (run["nodes"], run["epochs"], run["batch_size"], run["split"]) == (2, 10, 64, "batch")
+    assert run["ledger"]["exact"] is True
+    assert run["metrics"]["test"]["accuracy"] >= 0.972  # seeds end at 97.5 %, give or take 0.1
+    arguments = ["--config", str(CONF / "predict.yaml"), "--set", f"model={tmp_path / 'mlp'}"]
+    arguments += ["--set", f"input={prepared}", "--set", f"output={tmp_path / 'predictions'}"]
+    assert predict.COMMAND.main(arguments) == 0
+    metrics = json.loads((tmp_path / "predictions" / "metrics.json").read_text())
+    assert metrics["rows"] == 10_000
+    assert metrics["accuracy"] == pytest.approx(run["metrics"]["test"]["accuracy"], abs=1e-6)
+
+
+@pytest.mark.slow
+def test_the_cnn_learns_what_its_seeds_do_in_one_epoch(prepared, tmp_path):
+    run = trained("train-cnn.yaml", prepared, tmp_path / "cnn")
+    assert (run["nodes"], run["epochs"], run["batch_size"], run["split"]) == (2, 1, 64, "batch")
+    assert run["ledger"]["exact"] is True
+    assert run["metrics"]["test"]["accuracy"] >= 0.97  # seeds end at 98 %, give or take 0.4

@@ -1,0 +1,265 @@
+"""Rows from a partition's batches to a node's blocks, over real Arrow Flight, without Spark or TensorFlow."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+from itertools import pairwise
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hdfs_io.arrays import from_arrays
+from hdfs_io.lane_files import Layout
+from sparksplit.base.errors import InputError, RunError
+from sparksplit.handoff.job import Fed
+from sparksplit.handoff.receiver import Receiver
+from sparksplit.handoff.sender import Partition, Sender, Sent
+from sparksplit.handoff.spool import Spool
+from sparksplit.strategies.splits import BatchSplit, EpochSplit, owned_by_rank
+from tests.disks import small_disk
+
+ROWS, LANES = 500, 7
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    generator = np.random.default_rng(5)
+    tensors = {"x": generator.integers(0, 255, (ROWS, 3, 2), dtype=np.uint8), "z": generator.random((ROWS, 4))}
+    folder = str(tmp_path_factory.mktemp("handoff") / "data")
+    return from_arrays(folder, {"train": (tensors, np.arange(ROWS) % 3)}, lanes=LANES, block_size=1000)
+
+
+@pytest.fixture(scope="module")
+def schema(data):
+    manifest = data.manifest
+    return Layout.of(manifest).schema
+
+
+@pytest.fixture(scope="module")
+def batches(data):
+    """All rows of the training split, in a handful of batches."""
+    files = [pq.read_table(f"{data.path}/{file.path}") for file in data.manifest.splits["train"].files]
+    return pa.concat_tables(files).combine_chunks().to_batches(max_chunksize=64)
+
+
+@pytest.fixture
+def receivers(tmp_path, schema):
+    made = []
+
+    def make(nodes):
+        made.extend(Receiver("127.0.0.1", "token", str(tmp_path / str(rank)), schema) for rank in range(nodes))
+        return made
+
+    yield make
+    for receiver in made:
+        receiver.close()
+
+
+class Contiguous(BatchSplit):
+    """A split of one's own, whose nodes own neighbouring lanes."""
+
+    def lanes(self, lanes, rank, nodes):
+        return np.array_split(np.arange(lanes), nodes)[rank]
+
+
+def sender_to(receivers, schema, token="token", split=BatchSplit()):  # noqa: B008
+    owned = owned_by_rank(split, LANES, len(receivers))
+    return Sender([receiver.address for receiver in receivers], token, schema, LANES, owned)
+
+
+def spool_of(data, receiver, fed, rank, own):
+    manifest = data.manifest
+    return Spool(receiver.finish(fed.partitions[rank]), manifest.description, fed.lane_rows, own, manifest.block_rows)
+
+
+def assert_the_blocks_are_those_of(data, ends, fed, owned):
+    """What each node has been fed are the blocks of its lanes in `data`. owned: lanes by rank."""
+    for rank, own in enumerate(owned):
+        spool = spool_of(data, ends[rank], fed, rank, own)
+        reader = data.split("train").reader()
+        for lane in own:
+            for number in range(data.manifest.blocks("train", lane)):
+                expected, found = reader.read(lane, number), spool.read(lane, number)
+                assert found.row_ids.tobytes() == expected.row_ids.tobytes()
+                assert found.label.tobytes() == expected.label.tobytes()
+                for name in ("x", "z"):
+                    assert found.tensors[name].shape == expected.tensors[name].shape
+                    assert found.tensors[name].tobytes() == expected.tensors[name].tobytes()
+            with pytest.raises(IndexError):
+                spool.read(lane, data.manifest.blocks("train", lane))
+        spool.end()
+        reader.close()
+
+
+@pytest.mark.parametrize("split", [BatchSplit(), Contiguous(), EpochSplit()])
+@pytest.mark.parametrize("nodes", [1, 2, 3])
+def test_uneven_and_empty_partitions_become_the_blocks_of_the_prepared_data_set(
+    data, schema, batches, receivers, nodes, split
+):
+    """A partition that was sent twice counts once, and one that was cut does not count. Lanes are the split's."""
+    ends = receivers(nodes)
+    sender = sender_to(ends, schema, split=split)
+    owned = owned_by_rank(split, LANES, nodes)
+    parts = [batches[:5], [], batches[5:6], batches[6:]]
+    partitions = [sender.send(part, number, 10 + number) for number, part in enumerate(parts)]
+    assert sender.send(parts[0], 0, 99) == partitions[0]
+
+    def cut():
+        yield parts[0][0]
+        raise OSError("the task was ended")
+
+    with pytest.raises(OSError, match="the task was ended"):
+        sender.send(cut(), 0, 100)
+    fed = Fed.of(partitions, owned, LANES)
+    rows = data.manifest.splits["train"]
+    assert (fed.rows, fed.checksum, fed.lane_rows) == (ROWS, rows.checksum, rows.lane_rows)
+    assert_the_blocks_are_those_of(data, ends, fed, owned)
+
+
+@settings(max_examples=15, deadline=None)
+@given(drawn=st.data())
+def test_any_partitions_in_any_order_become_the_blocks_of_the_prepared_data_set(data, schema, batches, drawn):
+    """However the rows are cut into partitions and batches, of which some are sent again."""
+    nodes = drawn.draw(st.integers(1, 3))
+    cuts = [0, *sorted(drawn.draw(st.lists(st.integers(0, ROWS), max_size=6))), ROWS]
+    step = drawn.draw(st.integers(1, 200))
+    table = pa.Table.from_batches(batches)
+    parts = [table.slice(one, two - one).to_batches(max_chunksize=step) for one, two in pairwise(cuts)]
+    with TemporaryDirectory() as folder:
+        ends = [Receiver("127.0.0.1", "token", f"{folder}/{rank}", schema) for rank in range(nodes)]
+        try:
+            sender = sender_to(ends, schema)
+            partitions = {}
+            for number in drawn.draw(st.permutations(range(len(parts)))):
+                partitions[number] = sender.send(parts[number], number, number)
+                if drawn.draw(st.booleans()):
+                    assert sender.send(parts[number], number, 100 + number) == partitions[number]
+            owned = owned_by_rank(BatchSplit(), LANES, nodes)
+            fed = Fed.of([partitions[number] for number in range(len(parts))], owned, LANES)
+            assert fed.rows == ROWS
+            assert_the_blocks_are_those_of(data, ends, fed, owned)
+        finally:
+            for end in ends:
+                end.close()
+
+
+def test_only_what_counts_stays_on_the_disk_and_the_port_is_freed(schema, batches, receivers, tmp_path):
+    (receiver,) = receivers(1)
+    sender = sender_to([receiver], schema)
+    (sent,) = sender.send(batches, 0, 1).sent
+    sender.send(batches, 0, 2)
+    (path,) = receiver.finish([(0, sent.rows, sent.checksum)])
+    assert list((tmp_path / "0").iterdir()) == [path]
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((receiver.address.host, receiver.address.port), 1)
+
+
+def test_other_rows_of_a_partition_that_was_taken_are_refused(schema, batches, receivers):
+    (receiver,) = receivers(1)
+    sender = sender_to([receiver], schema)
+    sender.send(batches[:2], 3, 1)
+    with pytest.raises(RunError, match=r"partition 3 has 64 rows for node 0, which took .*the same rows when"):
+        sender.send(batches[:1], 3, 2)
+
+
+def test_a_full_spool_disk_is_named_by_the_node_and_to_the_sender(schema, batches, tmp_path):
+    """In one line each, with the folder; the node tells the driver, which knows its host."""
+    with small_disk(tmp_path / "disk", kibibytes=8) as disk:
+        receiver = Receiver("127.0.0.1", "token", f"{disk}/spool", schema)
+        try:
+            with pytest.raises(RunError) as raised:
+                sender_to([receiver], schema).send(batches, 0, 0)
+            assert receiver.failure is not None and receiver.failure.exit_status == 1
+            assert str(receiver.failure) == f"{disk}/spool: cannot take more rows: No space left on device"
+            assert str(raised.value) == (f"hand-off to node 0 at 127.0.0.1:{receiver.address.port}: {receiver.failure}")
+            assert list((disk / "spool").iterdir()) == []
+        finally:
+            receiver.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_an_encrypted_hand_off_serves_those_who_trust_its_certificate(data, schema, batches, tmp_path, host):
+    receiver = Receiver(host, "token", str(tmp_path / "rows"), schema, tls=True)
+    other = Receiver(host, "token", str(tmp_path / "other"), schema, tls=True)
+    try:
+        sent = sender_to([receiver], schema).send(batches, 0, 0).sent
+        assert sum(part.rows for part in sent) == data.manifest.splits["train"].rows
+        stranger = replace(receiver.address, certificate=other.address.certificate)
+        plain = replace(receiver.address, certificate=None)
+        for address in (stranger, plain):
+            with pytest.raises(RunError, match=f"hand-off to node 0 at {host}:"):
+                Sender([address], "token", schema, LANES, [range(LANES)]).send(batches, 1, 1)
+        assert receiver.rows == sent[0].rows
+    finally:
+        receiver.close()
+        other.close()
+
+
+def test_without_the_token_nothing_is_taken(schema, batches, receivers, tmp_path):
+    (receiver,) = receivers(1)
+    with pytest.raises(RunError, match=r"hand-off to node 0 at 127\.0\.0\.1:\d+: .*token is missing or wrong"):
+        sender_to([receiver], schema, token="other").send(batches, 0, 1)
+    assert (receiver.rows, list((tmp_path / "0").iterdir())) == (0, [])
+
+
+def test_the_port_is_on_the_given_address_only(receivers):
+    (receiver,) = receivers(1)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", receiver.address.port), 1)
+
+
+def test_other_columns_are_refused(schema, batches, receivers):
+    (receiver,) = receivers(1)
+    fewer = pa.schema([schema.field("row_id"), schema.field("x")])
+    with pytest.raises(RunError, match="unexpected columns"):
+        sender_to([receiver], fewer).send(batches, 0, 1)
+
+
+def test_a_row_without_a_value_is_refused(schema, batches, receivers):
+    (receiver,) = receivers(1)
+    columns = batches[0].to_pydict()
+    columns["x"][3] = None
+    fields = [pa.field(field.name, field.type) for field in schema]
+    with pytest.raises(RunError, match="the DataFrame has a row without x"):
+        sender_to([receiver], schema).send([pa.RecordBatch.from_pydict(columns, schema=pa.schema(fields))], 0, 1)
+
+
+def test_rows_that_are_missing_at_the_end_are_noticed(data, schema, batches, receivers):
+    (receiver,) = receivers(1)
+    partition = sender_to([receiver], schema).send(batches[1:], 1, 1)
+    sent = partition.sent[0]
+    with pytest.raises(RunError, match="the hand-off lost rows: of partition 1"):
+        receiver.finish([(1, sent.rows + 1, sent.checksum)])
+    paths = receiver.finish([(1, sent.rows, sent.checksum)])
+    split = data.split("train")
+    with pytest.raises(RunError, match="the hand-off lost rows: lane"):
+        Spool(paths, data.description, split.lane_rows, np.arange(LANES), split.block_rows)
+
+
+def test_a_row_id_that_occurs_twice_is_named(data, schema, batches, receivers):
+    (receiver,) = receivers(1)
+    partition = sender_to([receiver], schema).send([*batches, batches[0].slice(0, 1)], 0, 1)
+    fed = Fed.of([partition], [range(LANES)], LANES)
+    with pytest.raises(InputError, match=f"row_id {batches[0].column('row_id')[0].as_py()} twice"):
+        spool_of(data, receiver, fed, 0, range(LANES))
+
+
+def test_rows_that_a_node_has_not_acknowledged_are_noticed():
+    """Three lanes, of which node 0 owns the first two."""
+    partition = Partition(0, [Sent(5, 1), Sent(4, 2)], [3, 2, 4], 3)
+    fed = Fed.of([partition, replace(partition, number=1)], [[0, 1], [2]], 3)
+    assert (fed.rows, fed.checksum, fed.partitions[1]) == (18, 6, [(0, 4, 2), (1, 4, 2)])
+    # Together there are as many rows as were read, and yet both nodes would train on the wrong ones.
+    with pytest.raises(RunError, match=r"3 were read for node 0, which has acknowledged 5"):
+        Fed.of([partition], [[0], [1, 2]], 3)
+
+
+def test_what_a_task_gives_back_survives_the_way_to_the_driver():
+    partition = Partition(7, [Sent(5, 2**64 - 1)], [3, 2], 11)
+    assert Partition.from_json(partition.to_json()) == partition

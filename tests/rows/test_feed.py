@@ -1,0 +1,172 @@
+"""The feed against the order it promises: every row once, the same mini-batches for every number of nodes."""
+
+from itertools import chain
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hdfs_io.arrays import from_arrays
+from hdfs_io.row_ids import row_checksum
+from sparksplit.base.errors import InputError
+from sparksplit.rows import order
+from sparksplit.rows.feed import Feed
+from sparksplit.rows.ledger import Entry
+
+ROWS, LANES, BLOCK = 900, 6, 16
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """900 rows that name themselves, in six lanes of about nine blocks."""
+    x = np.arange(ROWS, dtype=np.int32).reshape(-1, 1) * np.array([[1, 10, 100]], np.int32)
+    folder = str(tmp_path_factory.mktemp("feed") / "data")
+    prepared = from_arrays(
+        folder, {"train": (x, np.arange(ROWS) % 7)}, lanes=LANES, block_size=BLOCK * 28, file_size=8000
+    )
+    assert prepared.manifest.block_rows == BLOCK
+    return prepared
+
+
+def feed_of(data, rank=0, nodes=1, **options):
+    options = {"batch_size": 50, "seed": 3, "window": 2, "cache": 1 << 30, **options}
+    return Feed(data.split("train"), order.owned_lanes(LANES, rank, nodes), **options)
+
+
+def batches(feed, epoch, **options):
+    """The shares of each mini-batch, as lists of the rows' own numbers."""
+    found = {}
+    for chunk in feed.epoch(epoch, **options):
+        assert (chunk.tensors[0][:, 1] == chunk.tensors[0][:, 0] * 10).all()
+        assert (chunk.label == chunk.tensors[0][:, 0] % 7).all()
+        for update in range(chunk.updates):
+            share = chunk.tensors[0][chunk.offsets[update] : chunk.offsets[update + 1], 0]
+            found[chunk.first + update] = share.tolist()
+    feed.close()
+    return [found[update] for update in sorted(found)]
+
+
+@pytest.mark.parametrize("cache", [0, 1 << 30], ids=["streamed", "cached"])
+@pytest.mark.parametrize("nodes", [1, 2, 3, 4, 6])
+def test_every_number_of_nodes_trains_the_same_mini_batches(data, nodes, cache):
+    whole = batches(feed_of(data), epoch=5)
+    shares = [batches(feed_of(data, rank, nodes, cache=cache, readers=2), epoch=5) for rank in range(nodes)]
+    assert [sorted(chain(*parts)) for parts in zip(*shares, strict=True)] == [sorted(batch) for batch in whole]
+    assert sorted(chain(*whole)) == list(range(ROWS))
+    assert {len(batch) for batch in whole} == {50}
+
+
+def test_epochs_differ_and_repeat(data):
+    first, again, second = (batches(feed_of(data), epoch) for epoch in (0, 0, 1))
+    assert first == again != second
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    batch_size=st.integers(1, 1000),
+    cache=st.sampled_from([0, 1 << 30]),
+    max_updates=st.integers(1, 40),
+    chunk_bytes=st.integers(1, 20_000),
+    window=st.integers(1, 12),
+    data_=st.data(),
+)
+def test_neither_chunks_nor_where_one_begins_change_the_mini_batches(
+    data, batch_size, cache, max_updates, chunk_bytes, window, data_
+):
+    whole = batches(feed_of(data, batch_size=batch_size, window=window), epoch=2)
+    feed = feed_of(data, batch_size=batch_size, cache=cache, chunk_bytes=chunk_bytes, window=window)
+    feed.max_updates = max_updates
+    first = data_.draw(st.integers(0, len(whole)))
+    last = data_.draw(st.integers(first, len(whole)))
+    every = data_.draw(st.integers(1, 30))
+    stops = []
+
+    def stop(update):
+        stops.append(update)
+        return update + every - update % every
+
+    assert batches(feed, 2, first=first, last=last, stops=stop) == whole[first:last]
+
+
+def test_chunks_end_where_they_must(data):
+    feed = feed_of(data, batch_size=10)
+    feed.max_updates = 4
+    ends = [chunk.first + chunk.updates for chunk in feed.epoch(0, stops=lambda update: update + 9 - update % 9)]
+    feed.close()
+    assert set(range(9, 91, 9)) <= set(ends)
+
+
+def test_the_ledger_of_an_epoch_is_the_manifests(data):
+    split = data.manifest.splits["train"]
+    seen = Entry()
+    for rank in range(2):
+        feed = feed_of(data, rank, 2, cache=0)
+        seen = sum((chunk.seen for chunk in feed.epoch(1)), seen)
+        feed.close()
+    assert seen == Entry(split.rows, split.checksum)
+
+
+@pytest.mark.parametrize("cache", [0, 1 << 30])
+def test_uneven_and_empty_lanes(tmp_path, cache):
+    """Three rows in twelve lanes: most lanes, and whole nodes, have nothing."""
+    data = from_arrays(str(tmp_path / "few"), {"train": (np.eye(3, dtype=np.uint8), [0, 1, 2])}, lanes=12)
+    seen = Entry()
+    for rank in range(5):
+        feed = Feed(data.split("train"), order.owned_lanes(12, rank, 5), batch_size=2, cache=cache)
+        chunks = list(feed.epoch(0))
+        feed.close()
+        assert sum(chunk.updates for chunk in chunks) == feed.updates == 2
+        seen = sum((chunk.seen for chunk in chunks), seen)
+    assert seen == Entry(3, data.manifest.splits["train"].checksum)
+
+
+def test_the_stored_order_where_not_shuffled(data):
+    once, twice = (
+        batches(feed_of(data, shuffled=False, cache=cache), epoch) for epoch, cache in ((0, 0), (4, 1 << 30))
+    )
+    assert once == twice
+
+
+def test_a_transform_gets_a_seed_per_row_that_depends_on_nothing_else(data):
+    seeds = {}
+
+    def transform(tensors, label, row_seeds):
+        for row, seed in zip(tensors["x"][:, 0], row_seeds, strict=True):
+            seeds.setdefault(int(row), set()).add(int(seed))
+        return {"x": tensors["x"] + 0}, label
+
+    for rank, nodes in ((0, 1), (0, 2), (1, 2)):
+        batches(feed_of(data, rank, nodes, transform=transform), epoch=1)
+    assert len(seeds) == ROWS
+    assert all(len(found) == 1 for found in seeds.values())
+    assert len(set.union(*seeds.values())) == ROWS
+
+
+def test_a_failing_transform_is_raised_where_chunks_are_taken(data):
+    def transform(tensors, label, seeds):
+        raise ArithmeticError("no such pixel")
+
+    feed = feed_of(data, transform=transform)
+    with pytest.raises(ArithmeticError, match="no such pixel"):
+        next(feed.epoch(0))
+    feed.close()
+
+
+def test_a_damaged_file_is_named(data, tmp_path):
+    x = np.arange(3000, dtype=np.uint8).reshape(-1, 10)
+    damaged = from_arrays(str(tmp_path / "damaged"), {"train": (x, np.zeros(300, np.int64))}, lanes=2, classes=1)
+    file = tmp_path / "damaged" / damaged.manifest.splits["train"].files[0].path
+    content = bytearray(file.read_bytes())
+    place = content.find(x[0].tobytes()[:8])
+    assert place > 0
+    content[place] ^= 255
+    file.write_bytes(content)
+    feed = Feed(damaged.split("train"), np.arange(2), batch_size=10)
+    with pytest.raises(InputError, match=r"lanes-.*parquet.*row group"):
+        list(feed.epoch(0))
+    feed.close()
+
+
+def test_the_checksum_is_of_row_ids(data):
+    assert row_checksum(np.array([], np.uint64)) == 0

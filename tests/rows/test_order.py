@@ -1,0 +1,148 @@
+"""The order of rows, over many (lane lengths, B, N, seed), against a plain simulation of dealing."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparksplit.rows import order
+
+LANES = st.lists(st.integers(0, 40), min_size=1, max_size=12).map(lambda rows: np.array(rows, np.int64))
+
+
+def simulate(lane_rows):
+    """(lane, depth) in the order of positions, one row at a time."""
+    taken, dealt = [0] * len(lane_rows), []
+    while len(dealt) < sum(lane_rows):
+        for lane, rows in enumerate(lane_rows):
+            if taken[lane] < rows:
+                dealt.append((lane, taken[lane]))
+                taken[lane] += 1
+    return dealt
+
+
+@given(LANES)
+def test_rows_above_counts_what_a_simulation_has_dealt_before_a_depth(lane_rows):
+    depths = np.arange(45)
+    expected = [sum(depth < limit for _, depth in simulate(lane_rows)) for limit in depths]
+    assert order.rows_above(lane_rows, depths).tolist() == expected
+
+
+@given(LANES, st.data())
+def test_depth_of_is_the_depth_of_the_row_at_that_position(lane_rows, data):
+    dealt = simulate(lane_rows)
+    position = data.draw(st.integers(0, len(dealt)))
+    expected = dealt[position][1] if position < len(dealt) else max(lane_rows)
+    assert order.depth_of(lane_rows, position) == expected
+
+
+@given(LANES, st.integers(1, 5), st.integers(1, 17))
+def test_the_nodes_together_deal_every_row_once_at_the_simulated_position(lane_rows, nodes, step):
+    nodes = min(nodes, len(lane_rows))
+    found = {}
+    for rank in range(nodes):
+        own = order.owned_lanes(len(lane_rows), rank, nodes)
+        for first in range(0, int(lane_rows.max()), step):
+            dealt = order.deal(lane_rows, own, first, min(first + step, int(lane_rows.max())))
+            assert (np.diff(dealt.position) > 0).all()
+            for lane, depth, position in zip(own[dealt.lane], dealt.depth, dealt.position, strict=True):
+                assert position not in found
+                found[int(position)] = (int(lane), int(depth))
+    assert [found[position] for position in range(len(found))] == simulate(lane_rows)
+
+
+@given(LANES, st.integers(1, 4), st.integers(1, 30))
+def test_the_shares_of_every_mini_batch_add_up_to_it(lane_rows, nodes, batch_size):
+    nodes, total = min(nodes, len(lane_rows)), int(lane_rows.sum())
+    updates = order.updates_per_epoch(total, batch_size)
+    shares = np.zeros(updates, np.int64)
+    for rank in range(nodes):
+        own = order.owned_lanes(len(lane_rows), rank, nodes)
+        positions = order.deal(lane_rows, own, 0, int(lane_rows.max())).position
+        shares += np.diff(order.batch_offsets(positions, batch_size, 0, updates))
+    assert shares.sum() == total
+    assert (shares[:-1] == batch_size).all()
+
+
+@given(st.integers(0, 500), st.integers(0, 2**64 - 1))
+def test_a_permutation_holds_every_index_once(length, key):
+    assert sorted(order.permutation(length, np.uint64(key))) == list(range(length))
+
+
+@given(st.integers(0, 400), st.integers(1, 50), st.integers(1, 5), st.integers(0, 9), st.integers(0, 9))
+def test_an_epoch_reads_every_row_of_a_lane_once(lane_rows, block_rows, window, seed, epoch):
+    shuffle = order.Shuffle(seed, epoch, block_rows, window)
+    blocks = shuffle.blocks(3, lane_rows)
+    assert sorted(blocks) == list(range(-(-lane_rows // block_rows)))
+    if lane_rows % block_rows:
+        assert blocks[-1] == lane_rows // block_rows
+    for number in range(-(-lane_rows // shuffle.window_rows)):
+        rows = min(lane_rows - number * shuffle.window_rows, shuffle.window_rows)
+        assert sorted(shuffle.rows(3, number, rows)) == list(range(rows))
+
+
+def test_seed_epoch_lane_and_window_each_change_the_order():
+    base = order.Shuffle(1, 2, 50, 4)
+    others = [order.Shuffle(9, 2, 50, 4).rows(3, 0, 200), order.Shuffle(1, 9, 50, 4).rows(3, 0, 200)]
+    others += [base.rows(9, 0, 200), base.rows(3, 9, 200)]
+    assert all((base.rows(3, 0, 200) != other).any() for other in others)
+    assert (base.rows(3, 0, 200) == order.Shuffle(1, 2, 50, 4).rows(3, 0, 200)).all()
+
+
+def test_the_order_is_the_same_in_every_version():
+    """Golden values: a change here changes the result of every run with the same seed."""
+    assert order.permutation(8, order.key(1, 2, 3)).tolist() == [3, 6, 5, 1, 7, 0, 2, 4]
+    assert int(order.key(1, 2, 3)) == 11915362669685056693
+
+
+@pytest.mark.parametrize(("rows", "batch", "updates"), [(0, 5, 0), (1, 5, 1), (5, 5, 1), (6, 5, 2)])
+def test_updates_per_epoch_rounds_up(rows, batch, updates):
+    assert order.updates_per_epoch(rows, batch) == updates
+
+
+@given(LANES, st.integers(1, 5), st.integers(1, 40))
+def test_even_shares_are_those_of_the_deal(lane_rows, nodes, batch_size):
+    rows = int(lane_rows.sum())
+    for rank in range(min(nodes, len(lane_rows))):
+        own = order.owned_lanes(len(lane_rows), rank, nodes)
+        updates, share = order.even_share(lane_rows, own, batch_size)
+        dealt = order.deal(lane_rows, own, 0, int(lane_rows.max(initial=0)))
+        offsets = order.batch_offsets(dealt.position, batch_size, 0, updates)
+        assert np.diff(offsets).tolist() == [share] * updates
+        assert (updates == 0) == (share is None)
+        assert order.batch_rows(rows, batch_size, 0, updates).tolist() == [batch_size] * updates
+
+
+def test_two_nodes_have_even_shares_while_no_lane_has_ended():
+    lane_rows = np.array([10, 12, 11, 10])
+    assert order.even_share(lane_rows, np.array([0, 2]), 8) == (5, 4)
+    assert order.even_share(lane_rows, np.array([1, 3]), 7) == (0, None)
+
+
+@given(st.integers(0, 500), st.integers(1, 64))
+def test_the_rows_of_all_mini_batches_are_the_pass(rows, batch_size):
+    found = order.batch_rows(rows, batch_size, 0, order.updates_per_epoch(rows, batch_size))
+    assert found.sum() == rows
+    assert ((found > 0) & (found <= batch_size)).all()
+
+
+COUNTS = st.lists(st.integers(0, 60), min_size=1, max_size=5).map(lambda counts: np.array(counts, np.int64))
+
+
+@given(COUNTS, st.integers(1, 40))
+def test_whole_batches_take_all_but_the_rest(available, batch_size):
+    taken = order.whole_batches(available, batch_size)
+    assert taken.sum() == available.sum() // batch_size * batch_size
+    assert ((taken >= 0) & (taken <= available)).all()
+
+
+@given(COUNTS)
+def test_interleaved_rows_of_all_nodes_fill_every_position_once(counts):
+    found = [order.interleaved(counts, rank) for rank in range(len(counts))]
+    assert [len(positions) for positions in found] == counts.tolist()
+    assert sorted(np.concatenate(found).tolist()) == list(range(int(counts.sum())))
+    assert all((np.diff(positions) > 0).all() for positions in found)
+
+
+def test_interleaved_rows_are_mixed_evenly():
+    assert order.interleaved(np.array([2, 4]), 0).tolist() == [1, 4]

@@ -1,0 +1,66 @@
+"""What the nodes agree on beside the weights, on two nodes as threads with a real ring."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sparksplit.collectives.ring import Ring
+from sparksplit.strategies.syncs import LocalSync, RoundSync, StepSync
+from sparksplit.training.config import SyncConfig
+from sparksplit.training.step import Step
+from tests.nodes import in_threads
+from tests.training.steps import FEATURES, chunk_of, inputs_of, rows, squared_error
+
+
+class Counting(keras.layers.Layer):
+    """Counts the rows that it has seen."""
+
+    def build(self, shape):
+        self.seen = self.add_weight(shape=(), dtype="int32", initializer="zeros", trainable=False)
+
+    def call(self, x):
+        self.seen.assign_add(tf.shape(x)[0])
+        return x
+
+
+def agreed(sync_class, shares):
+    """The models of two nodes after one update each and a sync."""
+    totals = [sum(len(x) for x, _ in shares)]
+    models = []
+    for _ in shares:
+        parts = [Counting(), keras.layers.BatchNormalization(momentum=0.0), keras.layers.Dense(1)]
+        models.append(keras.Sequential([keras.layers.Input((FEATURES,)), *parts]))
+
+    def work(rank, gather):
+        transport = Ring.connect(rank, len(shares), "127.0.0.1", b"s", gather, 30)
+        sync = sync_class(transport, SyncConfig())
+        step = Step(models[rank], keras.optimizers.SGD(0.0), squared_error, {}, inputs_of(), sync, transport)
+        x, y = shares[rank]
+        models[rank].layers[0].seen.assign(1000 * rank)
+        sync.begin(models[rank])
+        step.train(chunk_of(x, y, [0, len(x)], totals if sync.every_step else None))
+        step.agree(len(x))
+        transport.close()
+
+    in_threads(len(shares), work)
+    return models
+
+
+@pytest.mark.parametrize("sync", [StepSync, LocalSync, RoundSync])
+def test_statistics_are_averaged_by_rows_and_counts_are_rank_0s(sync):
+    (x1, y1), (x2, y2) = rows(100, 1), rows(300, 2)
+    x1, x2 = x1 + 5, x2 - 1
+    expected = (100 * x1.mean(axis=0) + 300 * x2.mean(axis=0)) / 400
+    for model in agreed(sync, [(x1, y1), (x2, y2)]):
+        np.testing.assert_allclose(model.layers[1].moving_mean.numpy(), expected, rtol=1e-4)
+        # The first node has seen 100 rows, after none; the example that builds a model counts, too, in none of them.
+        assert int(model.layers[0].seen.numpy()) == 100
+
+
+@pytest.mark.parametrize("sync", [StepSync, LocalSync])
+def test_a_node_without_rows_takes_what_the_others_have(sync):
+    (x, y), nothing = rows(40, 3), (np.zeros((0, FEATURES), np.float32), np.zeros(0, np.float32))
+    for model in agreed(sync, [(x, y), nothing]):
+        np.testing.assert_allclose(model.layers[1].moving_mean.numpy(), x.mean(axis=0), rtol=1e-4, atol=1e-6)
+        assert int(model.layers[0].seen.numpy()) == 40

@@ -1,9 +1,0 @@
-"""The nodes of a run: started by TensorFlowOnSpark, watched by their heartbeats, ended whatever happens.
-
-Read first `cluster.py` (the driver's side), then `member.py` (the node's side); `faults.py` decides who is to blame.
-"""
-
-from training.cluster.cluster import NodeCluster
-from training.cluster.member import Member
-
-__all__ = ["Member", "NodeCluster"]

@@ -1,9 +1,0 @@
-"""Summing arrays over the nodes: one small interface, and the parts behind it.
-
-`ring` is the default between CPU nodes; `tensorflow` is MultiWorkerMirroredStrategy as transport only, for NCCL on
-GPUs. A single node needs neither.
-"""
-
-from training.transport.base import Alone, PeerTimeout, Transport
-
-__all__ = ["Alone", "PeerTimeout", "Transport"]
