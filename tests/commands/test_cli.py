@@ -46,7 +46,8 @@ def test_every_command_explains_every_key(name: str, capsys: pytest.CaptureFixtu
 
 def test_a_mistake_is_known_before_spark_and_tensorflow_are_imported() -> None:
     code = (
-        "import sys; from sparksplit.commands import cli; status = cli.main(['train', '--config', '/dev/null', '--set', 'x=1']);"
+        "import sys; from sparksplit.commands import cli;"
+        "status = cli.main(['train', '--config', '/dev/null', '--set', 'x=1']);"
         "print(status, sorted({'tensorflow', 'keras', 'pyspark', 'sklearn'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
