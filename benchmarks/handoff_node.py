@@ -14,7 +14,7 @@ import numpy as np
 
 from hdfs_io.lane_files import Layout
 from hdfs_io.prepared import PreparedDataSet
-from sparksplit.collectives import Alone, Transport
+from sparksplit.collectives import Alone, Collective
 from sparksplit.collectives.ring import Ring
 from sparksplit.handoff.arrival import ArrivingFeed
 from sparksplit.handoff.receiver import Receiver, token_of
@@ -72,13 +72,13 @@ def work(member: Any) -> dict[str, Any]:
 
 def _arriving(member: Any, data: PreparedDataSet, receiver: Receiver) -> int:
     manifest = data.manifest
-    transport: Transport = Alone()
+    collective: Collective = Alone()
     if member.size > 1:
-        transport = Ring.connect(member.rank, member.size, member.host, member.secret, member.gather)
+        collective = Ring.connect(member.rank, member.size, member.host, member.secret, member.gather)
     feed = ArrivingFeed(
         receiver,
         Assembler(manifest.tensors, manifest.label, 0, None),
-        transport,
+        collective,
         BATCH * member.size,
         lambda: member.heard("fed"),
         lambda fed: Feed(data.split("train"), order.owned_lanes(manifest.lanes, 0, 1), batch_size=BATCH),
@@ -86,7 +86,7 @@ def _arriving(member: Any, data: PreparedDataSet, receiver: Receiver) -> int:
     )
     feed.max_updates = UPDATES_PER_CHUNK
     rows = _consume(feed.epoch(0))
-    transport.close()
+    collective.close()
     receiver.close()
     return rows
 

@@ -5,10 +5,10 @@
 Trains the MLP 784-128-10 (B = 128) and the CNN 20-50-512-10 (B = 64) with SGD on MNIST (SPARKSPLIT_DATA), or on
 generated rows of its shape, with each of these, in turn, three times over, and takes medians:
 
-    single      sparksplit train, split: single                                                  one core
+    single      sparksplit train, strategy: single                                                  one core
     loop        a bare tf.function loop, data in memory, the node's determinism and threads       one core
     fit1        Keras fit, data in memory                                                         one core
-    batch2      sparksplit train, split: batch, two nodes                                         two cores
+    batch2      sparksplit train, strategy: batch, two nodes                                         two cores
     ceiling     two such loops at once with B/2 rows a step, which exchange nothing               a core each
     fit2        Keras fit, data in memory                                                         two cores
     mwms        tf_keras fit under MultiWorkerMirroredStrategy in TensorFlowOnSpark, TFRecords    two cores
@@ -118,12 +118,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def single(bench: Bench, workload: Workload) -> float:
     """sparksplit on one node, pinned to one core with everything that it starts."""
-    return _sparksplit(bench, workload, {"split": "single", "nodes": 1}, bench.cores[:1])
+    return _sparksplit(bench, workload, {"strategy": "single", "nodes": 1}, bench.cores[:1])
 
 
 def batch2(bench: Bench, workload: Workload) -> float:
     """sparksplit on two nodes that share every mini-batch."""
-    return _sparksplit(bench, workload, {"split": "batch", "nodes": 2}, bench.cores)
+    return _sparksplit(bench, workload, {"strategy": "batch", "nodes": 2}, bench.cores)
 
 
 def loop(bench: Bench, workload: Workload) -> float:

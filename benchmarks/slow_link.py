@@ -39,14 +39,14 @@ LOOPBACK = "loopback"
 
 
 def _local(every: int) -> dict[str, Any]:
-    return {"split": "local", "sync": {"every": every, "outer": "nesterov"}}
+    return {"strategy": "local", "sync": {"every": every, "outer": "nesterov"}}
 
 
-WAYS: dict[str, dict[str, Any]] = {
-    "single": {"split": "single", "nodes": 1},
-    "batch": {"split": "batch"},
-    "epoch": {"split": "epoch"},
-    "epoch-delayed": {"split": "epoch-delayed"},
+STRATEGIES: dict[str, dict[str, Any]] = {
+    "single": {"strategy": "single", "nodes": 1},
+    "batch": {"strategy": "batch"},
+    "epoch": {"strategy": "epoch"},
+    "epoch-delayed": {"strategy": "epoch-delayed"},
     "local H=8": _local(8),
     "local H=32": _local(32),
 }
@@ -106,7 +106,10 @@ def _measure(arguments: argparse.Namespace) -> int:
     rate = hosts.measured()
     print(f"the link carries {rate:.1f} MB/s in each direction", file=sys.stderr)
     data = arguments.data.resolve() if arguments.data else _prepare(work)
-    for places, ways in (((NEAR, NEAR), list(WAYS)), ((NEAR, FAR), [way for way in WAYS if way != "single"])):
+    for places, ways in (
+        ((NEAR, NEAR), list(STRATEGIES)),
+        ((NEAR, FAR), [way for way in STRATEGIES if way != "single"]),
+    ):
         count = len(set(places))
         with spark(hosts, places, work / f"spark{count}"), spark_session("slow_link", 2):
             for way in ways:
@@ -155,7 +158,7 @@ def _train(way: str, data: Path, output: Path, epochs: int) -> None:
         "epochs": epochs,
         "nodes": 2,
         "seed": 1,
-        **WAYS[way],
+        **STRATEGIES[way],
     }
     output.parent.mkdir(exist_ok=True)
     file = output.with_suffix(".json")

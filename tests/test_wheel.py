@@ -73,7 +73,14 @@ def test_a_training_beside_folders_of_the_users_own(wheel: Path, digits: Path, t
     )
     assert found.stdout.strip() == f"[] {packages}/sparksplit/__init__.py"
 
-    settings = (f"data={digits}", f"output={tmp_path}/run", "nodes=2", "split=batch", "epochs=1", "metrics=[accuracy]")
+    settings = (
+        f"data={digits}",
+        f"output={tmp_path}/run",
+        "nodes=2",
+        "strategy=batch",
+        "epochs=1",
+        "metrics=[accuracy]",
+    )
     command = [tmp_path / "env" / "bin" / "sparksplit", "train"]
     for setting in (*settings, "model.build=models.own:build"):
         command += ["--set", setting]

@@ -87,8 +87,7 @@ def _message(model: type[Config], key: tuple[str, ...], problems: Sequence[Any])
             wanted.append(_TYPES[kind])
             continue
         if problem["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(key[-1], _known(model, key[:-1]), n=1)
-            return "unknown key" + (f"; did you mean {near[0]!r}?" if near else "")
+            return _unknown(key[-1], _classes(model, key[:-1]))
         # A bound is a float where its field is: people wrote 0, not 0.0.
         context = {
             name: int(bound) if isinstance(bound, float) and bound.is_integer() else bound
@@ -124,15 +123,23 @@ def _written(location: Sequence[str | int], values: Any, absent: bool) -> tuple[
     return tuple(key)
 
 
-def _known(model: type[Config], key: Sequence[str]) -> list[str]:
-    """The keys that are known in the section `key`."""
+def _unknown(name: str, models: Sequence[type[pydantic.BaseModel]]) -> str:
+    for model in models:
+        if new := getattr(model, "renamed", {}).get(name):
+            return f"is called {new} now"
+    near = difflib.get_close_matches(name, [known for model in models for known in model.model_fields], n=1)
+    return "unknown key" + (f"; did you mean {near[0]!r}?" if near else "")
+
+
+def _classes(model: type[Config], key: Sequence[str]) -> list[type[pydantic.BaseModel]]:
+    """The configuration classes that the section `key` may be."""
     models: list[type[pydantic.BaseModel]] = [model]
     for part in key:
         if part.isdecimal():
             continue  # an entry of a list, whose type is its list's
         fields = [model.model_fields[part].annotation for model in models if part in model.model_fields]
         models = [inner for annotation in fields for inner in _section_types(annotation)]
-    return [name for model in models for name in model.model_fields]
+    return models
 
 
 def _section_types(annotation: Any) -> Iterator[type[pydantic.BaseModel]]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
 import pydantic
 import yaml
@@ -82,6 +82,9 @@ class Config(pydantic.BaseModel):
         use_attribute_docstrings=True,
         protected_namespaces=(),
     )
+
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """Keys of before to what they are called now."""
 
     _source: Source = pydantic.PrivateAttr(default_factory=lambda: Source(None))
 

@@ -1,9 +1,9 @@
 """Summing arrays over the nodes: one small interface, and the parts behind it.
 
-`ring` is the default between CPU nodes; `tensorflow` is MultiWorkerMirroredStrategy as transport only, for NCCL on
+`ring` is the default between CPU nodes; `tensorflow` is MultiWorkerMirroredStrategy as collective only, for NCCL on
 GPUs. A single node needs neither.
 """
 
-from sparksplit.collectives.base import Alone, PeerTimeout, Transport
+from sparksplit.collectives.base import Alone, Collective, PeerTimeout
 
-__all__ = ["Alone", "PeerTimeout", "Transport"]
+__all__ = ["Alone", "Collective", "PeerTimeout"]

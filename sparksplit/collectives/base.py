@@ -1,4 +1,4 @@
-"""The transport's interface, its errors, and the transport of a node that is alone."""
+"""The collective's interface, its errors, and the collective of a node that is alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PeerTimeout(PeerLost):
     """Another node sent nothing within the time limit."""
 
 
-class Transport(ABC):
+class Collective(ABC):
     """Sums arrays over the nodes in a fixed order, so that every rank gets the same bits.
 
     bytes_sent: bytes that this node sent so far. seconds: time spent in sums so far; waited: of it, before a
@@ -68,8 +68,8 @@ class Transport(ABC):
         """End the connections; may be called twice."""
 
 
-class Alone(Transport):
-    """The transport of one node: sums are what they were."""
+class Alone(Collective):
+    """The collective of one node: sums are what they were."""
 
     def __init__(self) -> None:
         super().__init__(0, 1)

@@ -17,7 +17,7 @@ import numpy as np
 
 from sparksplit.base.errors import PeerLost
 from sparksplit.base.memory import ALIGNMENT, aligned
-from sparksplit.collectives.base import Array, PeerTimeout, Transport
+from sparksplit.collectives.base import Array, Collective, PeerTimeout
 from sparksplit.collectives.handshake import neighbours
 
 _PIECE = 256 << 10  # bytes given to the kernel at once: less than caches hold
@@ -25,7 +25,7 @@ _MOST_BUFFERS = 64  # given to the kernel at once; it takes 1024
 _SPIN = 200e-6  # seconds of asking before sleeping: to be woken takes longer than most waits
 
 
-class Ring(Transport):
+class Ring(Collective):
     """The ring over connected sockets: `to_next` is only written, `from_previous` only read."""
 
     def __init__(

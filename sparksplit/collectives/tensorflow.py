@@ -1,4 +1,4 @@
-"""MultiWorkerMirroredStrategy as transport only: its collectives (NCCL on GPUs, gRPC on CPUs), none of its training.
+"""MultiWorkerMirroredStrategy as collective only: its collectives (NCCL on GPUs, gRPC on CPUs), none of its training.
 
 Create it before anything else in TensorFlow: collectives must be configured at the program's start. Tensors on a GPU
 stay there. Slower than the ring between CPU nodes.
@@ -17,10 +17,10 @@ import numpy as np
 import tensorflow as tf
 
 from sparksplit.base.errors import PeerLost, RunError
-from sparksplit.collectives.base import Array, PeerTimeout, Transport
+from sparksplit.collectives.base import Array, Collective, PeerTimeout
 
 
-class TensorFlowTransport(Transport):
+class TensorFlowCollective(Collective):
     """All-reduce over the workers that `tf_config` (TF_CONFIG as a mapping, with a chief) names."""
 
     same_graphs = True

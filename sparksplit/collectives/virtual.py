@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sparksplit.base.errors import PeerLost
-from sparksplit.collectives.base import Array, Transport
+from sparksplit.collectives.base import Array, Collective
 
 Result = TypeVar("Result")
 Total = TypeVar("Total")
@@ -88,7 +88,7 @@ class Stage:
             raise PeerLost("another virtual node failed")
 
 
-class VirtualTransport(Transport):
+class VirtualCollective(Collective):
     """Sums over the nodes of a stage. bytes_sent: what a ring of as many nodes would send; seconds stay 0."""
 
     in_graphs = False

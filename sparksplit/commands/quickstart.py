@@ -88,7 +88,7 @@ def run(config: QuickstartConfig, options: Options) -> None:
     nodes, last = config.train.processes, filesystem.join(config.compare.output, SUCCESS)
     steps: tuple[tuple[str, Callable[[], None]], ...] = (
         ("preprocess: the digits to a prepared data set", lambda: preprocess.run(config.preprocess, options)),
-        (f"train: {nodes} nodes, split: {config.train.split}", lambda: train.run(config.train, options)),
+        (f"train: {nodes} nodes, strategy: {config.train.strategy}", lambda: train.run(config.train, options)),
         ("predict: the test split", lambda: predict.run(config.predict, options)),
         ("compare: the ways to split the work", lambda: compare.run(config.compare, options)),
     )
@@ -122,7 +122,7 @@ def _summary(config: QuickstartConfig) -> Iterator[str]:
     yield "To go on:"
     yield f"  {_program('tensorboard')} --logdir {filesystem.join(run, 'tensorboard')}"
     yield (
-        f"  {_program('sparksplit')} quickstart --set output=quickstart-single --set train.split=single"
+        f"  {_program('sparksplit')} quickstart --set output=quickstart-single --set train.strategy=single"
         " --set train.nodes=1"
     )
     yield f"  {_program('sparksplit')} train --help"

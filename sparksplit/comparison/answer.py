@@ -55,11 +55,13 @@ def _nothing(results: Results, rows: Sequence[Row], several: Sequence[Row]) -> s
     alone = [f"`{row['way']}`" for row in rows if row["nodes"] == 1]
     text = "Nothing was compared: that takes `single` and a way on several nodes. "
     if several and alone:
-        return text + f"On one node only {', '.join(alone)} was run, with keys of its own: add `single` to `ways`."
+        return (
+            text + f"On one node only {', '.join(alone)} was run, with keys of its own: add `single` to `strategies`."
+        )
     if several:
         return text + "Add 1 to `nodes`."
     if max(results["nodes"]) > 1:
-        return text + "Add a way of several nodes to `ways`."
+        return text + "Add a way of several nodes to `strategies`."
     return text + "Add a number above 1 to `nodes`."
 
 

@@ -8,17 +8,21 @@ import pydantic
 
 from sparksplit.training.config import Training
 
-_LOCAL = {"split": "local", "sync": {"every": 32, "outer": "nesterov"}}
-_WAYS: tuple[str | dict[str, Any], ...] = ("single", "batch", "epoch", "epoch-delayed", _LOCAL)
+_LOCAL = {"strategy": "local", "sync": {"every": 32, "outer": "nesterov"}}
+_STRATEGIES: tuple[str | dict[str, Any], ...] = ("single", "batch", "epoch", "epoch-delayed", _LOCAL)
 
 
 class CompareConfig(Training):
     """Everything that `compare` needs to know: what to compare, and the training keys that all runs share."""
 
+    renamed = {"ways": "strategies"}  # noqa: RUF012 (pydantic knows its type from Config)
+
     output: str
     """The comparison's folder: results.json, report.html, and runs/ with a record of each run."""
-    ways: Annotated[list[str | dict[str, Any]], pydantic.Field(min_length=1, default_factory=lambda: list(_WAYS))]
-    """Names of ways, or mappings of training keys, such as {split: local, sync: {every: 32}}."""
+    strategies: Annotated[
+        list[str | dict[str, Any]], pydantic.Field(min_length=1, default_factory=lambda: list(_STRATEGIES))
+    ]
+    """Names of ways, or mappings of training keys, such as {strategy: local, sync: {every: 32}}."""
     nodes: Annotated[list[pydantic.PositiveInt], pydantic.Field(min_length=1, default_factory=lambda: [1, 2])]
     """Numbers of nodes; each way runs on each of them. On 1 node all ways are one run of `single`."""
     virtual: list[pydantic.PositiveInt] = pydantic.Field(default_factory=list)

@@ -14,7 +14,7 @@ from hdfs_io import filesystem
 from hdfs_io.publish import check_owner
 from sparksplit.base.config import Source, parse
 from sparksplit.cluster import Member
-from sparksplit.collectives import Alone, Transport
+from sparksplit.collectives import Alone, Collective
 from sparksplit.rows.feed import Feed
 from sparksplit.rows.ledger import Entry
 from sparksplit.training import report
@@ -55,27 +55,27 @@ def work(member: Member) -> dict[str, Any]:
     payload: runs (the payload of each for training.node, its key and way, with record: a path), owner (of the output),
     output, threads, probe and sweep (whether to measure).
     """
-    transport: Transport | None = None
+    collective: Collective | None = None
     measured: dict[str, Any] = {}
     for number, run in enumerate(member.payload["runs"]):
         began = time.perf_counter()
         own = RunMember(member, run)
         config = parse(TrainConfig, run["config"], Source.from_json(run["source"]))
         with member.phase("start"):
-            if transport is None:
+            if collective is None:
                 configure(config, member.payload["threads"])
-                transport = connect(member, config)
-                measured = _measure(member, own, config, transport)
+                collective = connect(member, config)
+                measured = _measure(member, own, config, collective)
                 member.announce(measured=measured)
             else:
                 _forget(config)
         member.announce(run=number, update=0, steps=0)
-        result = train_once(cast(Member, own), config, transport, began)
+        result = train_once(cast(Member, own), config, collective, began)
         results = own.gather("result", result)
         if member.rank == 0:
             _record(member, run, config, results, began)
-    if transport is not None:
-        transport.close()
+    if collective is not None:
+        collective.close()
     return measured
 
 
@@ -96,7 +96,7 @@ def _record(member: Member, run: dict[str, Any], config: TrainConfig, results: l
     payload = member.payload
     data = PreparedDataSet.open(config.data, verify=False)
     split = data.manifest.splits["train"]
-    way = find(config.split, run["sources"].get("split"))
+    way = find(config.strategy, run["sources"].get("strategy"))
     record = report.record(config, way, data, results, Entry(split.rows, split.checksum))
     record["seconds"] |= {"start": results[0]["start_seconds"], "total": round(time.perf_counter() - began, 3)}
     more = {name: run[name] for name in ("key", "way", "config_hash", "restarts")} | {
@@ -112,7 +112,7 @@ def _record(member: Member, run: dict[str, Any], config: TrainConfig, results: l
 # Measurements.
 
 
-def _measure(member: Member, own: RunMember, config: TrainConfig, transport: Transport) -> dict[str, Any]:
+def _measure(member: Member, own: RunMember, config: TrainConfig, collective: Collective) -> dict[str, Any]:
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
@@ -122,7 +122,7 @@ def _measure(member: Member, own: RunMember, config: TrainConfig, transport: Tra
         found["probe"] = probe(own, config)
         _forget(config)
     if member.payload["sweep"] and member.size > 1:
-        found["sweep"] = sweep(transport)
+        found["sweep"] = sweep(collective)
     return found
 
 
@@ -150,10 +150,10 @@ def probe(member: RunMember, config: TrainConfig) -> dict[str, float]:
 
 
 def _alone(config: TrainConfig) -> TrainConfig:
-    return config.model_copy(update={"split": "single", "nodes": 1})
+    return config.model_copy(update={"strategy": "single", "nodes": 1})
 
 
-def sweep(transport: Transport) -> list[dict[str, Any]]:
+def sweep(collective: Collective) -> list[dict[str, Any]]:
     """Seconds of a sum over the nodes, by bytes: the median of several."""
     found = []
     for size in SWEEP:
@@ -162,8 +162,8 @@ def sweep(transport: Transport) -> list[dict[str, Any]]:
         seconds = []
         for _ in range(repeats + 1):
             began = time.perf_counter()
-            transport.sum([values])
+            collective.sum([values])
             seconds.append(time.perf_counter() - began)
         # Without the first: the nodes do not come to it at the same time.
-        found.append({"nodes": transport.size, "bytes": size, "seconds": float(np.median(seconds[1:]))})
+        found.append({"nodes": collective.size, "bytes": size, "seconds": float(np.median(seconds[1:]))})
     return found

@@ -13,7 +13,7 @@ from sparksplit.base.config import Source, digest, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.model.functions import FunctionError, source_of
-from sparksplit.strategies import WAYS, Way, find, is_own
+from sparksplit.strategies import STRATEGIES, Strategy, find, is_own
 from sparksplit.training.config import SyncConfig, TrainConfig, Training, misfit
 
 SINGLE = "single"
@@ -39,14 +39,14 @@ def label(values: dict[str, Any], whole: bool = False) -> str:
     One of a user's own is called by its function; by its file, too, if `whole`, or if the function's name is one of the
     product's ways.
     """
-    more = {key: value for key, value in values.items() if key != "split"}
-    name = str(values["split"])
+    more = {key: value for key, value in values.items() if key != "strategy"}
+    name = str(values["strategy"])
     function = name.rpartition(":")[2]
-    parts = [name if whole or (is_own(name) and function in WAYS) else function]
+    parts = [name if whole or (is_own(name) and function in STRATEGIES) else function]
     sync = dict(more.pop("sync", None) or {})
     if "every" in sync:
         parts.append(f"H = {sync.pop('every')}")
-    elif values["split"] == "local":
+    elif values["strategy"] == "local":
         parts.append(f"H = {SyncConfig().every}")
     if sync.get("outer", "none") != "none":
         parts.append(str(sync["outer"]))
@@ -68,7 +68,7 @@ def plan(config: CompareConfig) -> list[Run]:
 
     Reads the files of users' own ways. Raises ConfigError that names the way that is wrong.
     """
-    values = [_values(config, place) for place in range(len(config.ways))]
+    values = [_values(config, place) for place in range(len(config.strategies))]
     ways = [_way(config, place, own) for place, own in enumerate(values)]
     splits_epochs = any(way.split.every_row for way in ways)
     total = epochs(config.epochs, [*config.nodes, *config.virtual]) if splits_epochs else config.epochs
@@ -77,18 +77,18 @@ def plan(config: CompareConfig) -> list[Run]:
         number = nodes["virtual"] if isinstance(nodes, dict) else nodes
         if ways[place].alone and number > 1:
             continue
-        if isinstance(nodes, dict) and values[place]["split"] == "batch":
+        if isinstance(nodes, dict) and values[place]["strategy"] == "batch":
             continue  # is `single`, whatever the number of nodes
         given = values[place] if ways[place].alone or number > 1 else _alone(values[place])
         # What is the same configuration is one run, called by the least that is said of it.
-        for said in (given, {"split": SINGLE}) if number == 1 else (given,):
+        for said in (given, {"strategy": SINGLE}) if number == 1 else (given,):
             run = _config(config, place, {**said, "nodes": nodes, "seed": seed, "epochs": total})
             identity = digest(run.model_dump(mode="json"))
             same = said is given or identity in found
             if same and (identity not in found or len(label(said)) < len(label(found[identity][0]))):
                 found[identity] = said, run
     if not found:
-        raise config.error("nodes", f"no way of {', '.join(own['split'] for own in values)} runs on so many: add 1")
+        raise config.error("nodes", f"no way of {', '.join(own['strategy'] for own in values)} runs on so many: add 1")
     names = _names([said for said, _ in found.values()])
     runs = []
     for said, run in found.values():
@@ -103,8 +103,8 @@ def _names(ways: Sequence[dict[str, Any]]) -> dict[str, tuple[str, str]]:
     Two functions of one name in two files are told apart by their files; what even so reads alike, by a digest.
     """
     different = {digest(way): way for way in ways}
-    shared = _alike({way["split"]: way["split"].rpartition(":")[2] for way in ways})
-    names = {key: label(way, whole=way["split"] in shared) for key, way in different.items()}
+    shared = _alike({way["strategy"]: way["strategy"].rpartition(":")[2] for way in ways})
+    names = {key: label(way, whole=way["strategy"] in shared) for key, way in different.items()}
     names |= {key: f"{names[key]} ({key[:8]})" for key in _alike(names)}
     slugs = {key: _slug(name) for key, name in names.items()}
     slugs |= {key: f"{slugs[key]}-{key[:8]}" for key in _alike(slugs)}
@@ -119,8 +119,8 @@ def _alike(names: dict[str, str]) -> list[str]:
 
 def _alone(values: dict[str, Any]) -> dict[str, Any]:
     """What a way is on one node: `single`, with what is said of other things than the nodes' agreement."""
-    rest = {key: value for key, value in values.items() if key not in ("split", "sync", "local_batch_size")}
-    return {"split": SINGLE, **rest}
+    rest = {key: value for key, value in values.items() if key not in ("strategy", "sync", "local_batch_size")}
+    return {"strategy": SINGLE, **rest}
 
 
 def _points(config: CompareConfig) -> Iterator[tuple[int | dict[str, int], int, int]]:
@@ -128,33 +128,35 @@ def _points(config: CompareConfig) -> Iterator[tuple[int | dict[str, int], int, 
     for count, numbers in ((config.seeds, config.nodes), (config.virtual_seeds, config.virtual)):
         for seed in range(config.seed, config.seed + count):
             for number in sorted(numbers):
-                for place in range(len(config.ways)):
+                for place in range(len(config.strategies)):
                     yield ({"virtual": number} if numbers is config.virtual else number), seed, place
 
 
 def _values(config: CompareConfig, place: int) -> dict[str, Any]:
-    given = config.ways[place]
-    values = {"split": given} if isinstance(given, str) else dict(given)
-    if not isinstance(values.get("split"), str):
-        raise config.error(f"ways.{place}", f"must name its split: one of {', '.join(WAYS)}")
+    given = config.strategies[place]
+    values = {"strategy": given} if isinstance(given, str) else dict(given)
+    if "split" in values:
+        raise config.error(f"strategies.{place}.split", f"is called {TrainConfig.renamed['split']} now")
+    if not isinstance(values.get("strategy"), str):
+        raise config.error(f"strategies.{place}", f"must name its strategy: one of {', '.join(STRATEGIES)}")
     for key in ("data", "output", "nodes", "seed", "epochs", "input_mode"):
         if key in values:
-            raise config.error(f"ways.{place}.{key}", "is the same for all ways; give it beside `ways`")
-    _config(config, place, {**values, "nodes": 1 if values["split"] == SINGLE else 2})  # is it right?
+            raise config.error(f"strategies.{place}.{key}", "is the same for all ways; give it beside `strategies`")
+    _config(config, place, {**values, "nodes": 1 if values["strategy"] == SINGLE else 2})  # is it right?
     return values
 
 
-def _way(config: CompareConfig, place: int, values: dict[str, Any]) -> Way:
+def _way(config: CompareConfig, place: int, values: dict[str, Any]) -> Strategy:
     """The way itself. Raises ConfigError where it cannot be had, or other keys do not go with it."""
-    name = values["split"]
+    name = values["strategy"]
     if not is_own(name):
-        return WAYS[name]
+        return STRATEGIES[name]
     try:
         way = find(name, source_of(name))
     except FunctionError as error:
-        raise config.error(f"ways.{place}.split", str(error)) from error
+        raise config.error(f"strategies.{place}.strategy", str(error)) from error
     if problem := misfit(_config(config, place, {**values, "nodes": 1 if way.alone else 2}), way):
-        raise config.error(f"ways.{place}.split", problem)
+        raise config.error(f"strategies.{place}.strategy", problem)
     return way
 
 
@@ -167,7 +169,7 @@ def _config(config: CompareConfig, place: int, values: dict[str, Any]) -> TrainC
         merged = _merged(common, {**values, "output": config.output})
         return parse(TrainConfig, merged, Source(config.source.file))
     except ConfigError as error:
-        raise config.error(f"ways.{place}", _without_file(str(error), config)) from error
+        raise config.error(f"strategies.{place}", _without_file(str(error), config)) from error
 
 
 def _merged(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:

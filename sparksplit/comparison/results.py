@@ -24,7 +24,7 @@ Row = dict[str, Any]
 Group = tuple[str, int, bool]
 """(way, nodes, virtual)"""
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Of results.json and of the records in runs/: those of another version are not taken for one's own."""
 BASE: Group = (SINGLE, 1, False)
 """What all are compared with: one node that trains with the comparison's own keys."""
@@ -237,7 +237,7 @@ def _row(
         "virtual": virtual,
         "runs": len(done),
         "diverged": len(members) - len(done),
-        **dict.fromkeys(("hosts", "split", "passes", "updates", "syncs", "bytes_per_node")),
+        **dict.fromkeys(("hosts", "strategy", "passes", "updates", "syncs", "bytes_per_node")),
         **dict.fromkeys(("seconds", "rows_per_second", "efficiency", "to_target", "time")),
         "metric": dict.fromkeys(("mean", "low", "high")),
     }
@@ -247,7 +247,7 @@ def _row(
     mean, low, high = interval([value_of(member, metric) for member in done], metric["resolution"])
     row |= {
         "hosts": len(set(first["hosts"])),
-        **{name: first[name] for name in ("split", "passes", "updates", "syncs")},
+        **{name: first[name] for name in ("strategy", "passes", "updates", "syncs")},
         "bytes_per_node": fmean(member["sync_bytes_per_node"] for member in done),
         "metric": {"mean": mean, "low": low, "high": high},
     }

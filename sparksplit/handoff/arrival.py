@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from hdfs_io import row_ids
 from hdfs_io.lane_files import LABEL, ROW_ID, label_of, tensor_of, values_of
-from sparksplit.collectives import Transport
+from sparksplit.collectives import Collective
 from sparksplit.handoff.receiver import Receiver
 from sparksplit.rows import order
 from sparksplit.rows.chunks import Assembler, Chunk, Piece, Rows
@@ -38,13 +38,13 @@ class ArrivingFeed:
         self,
         receiver: Receiver,
         assembler: Assembler,
-        transport: Transport,
+        collective: Collective,
         batch_size: int,
         told: Callable[[], Any],
         exact: Callable[[Any], Feed],
         idle: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        self._receiver, self._assembler, self._transport = receiver, assembler, transport
+        self._receiver, self._assembler, self._collective = receiver, assembler, collective
         self._batch_size, self._told, self._make, self._idle = batch_size, told, exact, idle
         self._later: Feed | None = None
         self._opened = 0
@@ -85,7 +85,7 @@ class ArrivingFeed:
 
     def _agree(self) -> tuple[order.Ints, order.Ints] | None:
         """(rows that each node contributes to the next chunk, rows of its mini-batches); None at the epoch's end."""
-        size, rank = self._transport.size, self._transport.rank
+        size, rank = self._collective.size, self._collective.rank
         idle: AbstractContextManager[None] | None = None
         try:
             while True:
@@ -95,7 +95,7 @@ class ArrivingFeed:
                 facts = np.zeros((2, size), np.int64)
                 have = sum(len(rows.row_ids) - begun for rows, begun in self._waiting)
                 facts[:, rank] = min(have, self.max_updates * self._batch_size), ended
-                available, all_ended = (np.array(part) for part in self._transport.sum([facts])[0])
+                available, all_ended = (np.array(part) for part in self._collective.sum([facts])[0])
                 total = int(available.sum())
                 if total >= self._batch_size:
                     taken = order.whole_batches(available, self._batch_size)
@@ -111,7 +111,7 @@ class ArrivingFeed:
                 idle.__exit__(None, None, None)
 
     def _chunk(self, epoch: int, first: int, taken: order.Ints, totals: order.Ints) -> Chunk:
-        positions = order.interleaved(taken, self._transport.rank)
+        positions = order.interleaved(taken, self._collective.rank)
         edges = np.concatenate(([0], np.cumsum(totals)))
         offsets = np.searchsorted(positions, edges).astype(np.int64)
         return self._assembler.chunk(epoch, first, self._take(int(offsets[-1])), offsets, totals)

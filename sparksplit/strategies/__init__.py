@@ -1,6 +1,6 @@
 """The ways: named pairs of a split and a sync. A new way is one small class or one new pair, and an entry here.
 
-A way of a user's own needs no entry: `split: path/to/file.py:function` names a function that returns a `Way`.
+A way of a user's own needs no entry: `strategy: path/to/file.py:function` names a function that returns a `Way`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from sparksplit.strategies.syncs import LocalSync, RoundSync, StepSync, Sync
 
 
 @dataclass(frozen=True)
-class Way:
-    """split: which rows a node trains on. sync: what is exchanged and when; made as sync(transport, SyncConfig).
+class Strategy:
+    """split: which rows a node trains on. sync: what is exchanged and when; made as sync(collective, SyncConfig).
 
     alone: only ever on one node. any_nodes: the result does not depend on the number of nodes. scaled_rate: the
     learning rate grows with the nodes. settings: whether the configuration's `sync` says something to it.
@@ -35,12 +35,12 @@ class Way:
             )
 
 
-WAYS = {
-    "single": Way(BatchSplit(), StepSync, alone=True, any_nodes=True),
-    "batch": Way(BatchSplit(), StepSync, any_nodes=True),
-    "epoch": Way(EpochSplit(), StepSync, scaled_rate=True),
-    "epoch-delayed": Way(EpochSplit(), RoundSync),
-    "local": Way(LaneSplit(), LocalSync, settings=True),
+STRATEGIES = {
+    "single": Strategy(BatchSplit(), StepSync, alone=True, any_nodes=True),
+    "batch": Strategy(BatchSplit(), StepSync, any_nodes=True),
+    "epoch": Strategy(EpochSplit(), StepSync, scaled_rate=True),
+    "epoch-delayed": Strategy(EpochSplit(), RoundSync),
+    "local": Strategy(LaneSplit(), LocalSync, settings=True),
 }
 
 
@@ -49,18 +49,18 @@ def is_own(name: str) -> bool:
     return ":" in name
 
 
-def find(name: str, source: str | None = None) -> Way:
+def find(name: str, source: str | None = None) -> Strategy:
     """The way of that name. source: of a user's own, what sparksplit.model.functions.source_of gave.
 
     Raises FunctionError where it cannot be had.
     """
     if not is_own(name):
-        return WAYS[name]
+        return STRATEGIES[name]
     make = load(name, source)
     try:
         way = make()
     except Exception as error:
         raise FunctionError(f"{name} failed: {type(error).__name__}: {error}") from error
-    if not isinstance(way, Way):
-        raise FunctionError(f"{name} returned {type(way).__name__}, not a sparksplit.strategies.Way")
+    if not isinstance(way, Strategy):
+        raise FunctionError(f"{name} returned {type(way).__name__}, not a sparksplit.strategies.Strategy")
     return way

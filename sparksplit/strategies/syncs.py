@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sparksplit.collectives import Transport
+from sparksplit.collectives import Collective
 from sparksplit.strategies.outer import Outer
 from sparksplit.strategies.state import averaged_state, counters
 
@@ -28,7 +28,7 @@ class Sync(Protocol):
     every_step: bool
     every: int | None
 
-    def __init__(self, transport: Transport, settings: SyncConfig) -> None:
+    def __init__(self, collective: Collective, settings: SyncConfig) -> None:
         """settings: the configuration's `sync`."""
 
     def update(self, values: Sequence[Any], model: Any, optimizer: Any) -> Any:
@@ -61,18 +61,18 @@ class StepSync:
     every_step = True
     every: int | None = None
 
-    def __init__(self, transport: Transport, settings: SyncConfig) -> None:
-        self._transport = transport
+    def __init__(self, collective: Collective, settings: SyncConfig) -> None:
+        self._collective = collective
 
     def update(self, values: Sequence[Any], model: Any, optimizer: Any) -> Any:
         import tensorflow as tf
 
         trainable, state, whole = model.trainable_variables, averaged_state(model), counters(model)
-        is_first = int(self._transport.rank == 0)
+        is_first = int(self._collective.rank == 0)
         firsts = [tf.cast(variable.value, tf.int64) * is_first for variable in whole]
-        sums = self._transport.sum_tensors([*values, *firsts])
+        sums = self._collective.sum_tensors([*values, *firsts])
         optimizer.apply(sums[: len(trainable)], trainable)
-        if self._transport.size > 1:
+        if self._collective.size > 1:
             averages, firsts = sums[len(trainable) : len(values) - 1], sums[len(values) :]
             for variable, value in zip([*state, *whole], [*averages, *firsts], strict=True):
                 # A variable keeps the very tensor, which may lie in buffers that the next sums overwrite.
@@ -102,8 +102,8 @@ class LocalSync:
 
     every_step = False
 
-    def __init__(self, transport: Transport, settings: SyncConfig) -> None:
-        self._transport = transport
+    def __init__(self, collective: Collective, settings: SyncConfig) -> None:
+        self._collective = collective
         self.every: int | None = settings.every
         self._outer = Outer(settings.outer, settings.outer_learning_rate, settings.outer_momentum)
         self._plain = settings.outer == "none"
@@ -118,21 +118,21 @@ class LocalSync:
         self._agreed = [np.array(variable.numpy()) for variable in model.trainable_variables]
 
     def agree(self, model: Any, rows: int) -> None:
-        if self._transport.size == 1 and self._plain:
+        if self._collective.size == 1 and self._plain:
             return
         trainable, state, whole = model.trainable_variables, averaged_state(model), counters(model)
         changes = [variable.numpy() - agreed for variable, agreed in zip(trainable, self._agreed, strict=True)]
         parts = [np.asarray(part) * rows for part in (*changes, *(variable.numpy() for variable in state))]
-        is_first = int(self._transport.rank == 0)
+        is_first = int(self._collective.rank == 0)
         firsts = [np.asarray(variable.numpy(), np.int64) * is_first for variable in whole]
-        *sums, total = self._transport.sum([*parts, *firsts, np.array(rows, np.int64)])
+        *sums, total = self._collective.sum([*parts, *firsts, np.array(rows, np.int64)])
         if not int(total):
             return
         averages = [np.asarray(part / int(total), part.dtype) for part in sums[: len(parts)]]
         applied = self._outer.changes(averages[: len(trainable)])
         for variable, agreed, change in zip(trainable, self._agreed, applied, strict=True):
             variable.assign(agreed + change)
-        if self._transport.size > 1:
+        if self._collective.size > 1:
             values = [*averages[len(trainable) :], *sums[len(parts) :]]
             for variable, value in zip([*state, *whole], values, strict=True):
                 variable.assign(value)
@@ -152,6 +152,6 @@ class RoundSync(LocalSync):
     Perceptron" (2010), as iterative parameter mixing.
     """
 
-    def __init__(self, transport: Transport, settings: SyncConfig) -> None:
-        super().__init__(transport, settings)
+    def __init__(self, collective: Collective, settings: SyncConfig) -> None:
+        super().__init__(collective, settings)
         self.every = None

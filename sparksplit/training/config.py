@@ -8,14 +8,16 @@ from typing import Annotated, Any, Literal
 import pydantic
 
 from sparksplit.base.config import Config
-from sparksplit.strategies import WAYS, Way, is_own
+from sparksplit.strategies import STRATEGIES, Strategy, is_own
 
 
-def _known_way(name: str) -> str:
-    if name not in WAYS and not is_own(name):
-        near = difflib.get_close_matches(name, WAYS, n=1)
+def _known_strategy(name: str) -> str:
+    if name not in STRATEGIES and not is_own(name):
+        near = difflib.get_close_matches(name, STRATEGIES, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"must be one of {', '.join(WAYS)}, or a function that returns a way (is {name!r}){hint}")
+        raise ValueError(
+            f"must be one of {', '.join(STRATEGIES)}, or a function that returns a way (is {name!r}){hint}"
+        )
     return name
 
 
@@ -50,7 +52,7 @@ class CheckpointConfig(Config):
 
 
 class SyncConfig(Config):
-    """When nodes with `split: local` agree, and how."""
+    """When nodes with `strategy: local` agree, and how."""
 
     every: pydantic.PositiveInt = 32
     """A node's own steps between two syncs (H); an epoch's end is one, too."""
@@ -61,7 +63,7 @@ class SyncConfig(Config):
     outer_momentum: Annotated[float, pydantic.Field(ge=0, lt=1)] | None = None
     """Of the outer optimiser; null: 0.7 for momentum, 0.9 for nesterov."""
     after: pydantic.NonNegativeInt = 0
-    """Updates of split: batch before the local ones begin (post-local SGD), up to the end of the epoch in which the
+    """Updates of strategy: batch before the local ones begin (post-local SGD), up to the end of the epoch in which the
     last of them falls."""
 
     @pydantic.model_validator(mode="after")
@@ -129,19 +131,21 @@ class Training(Config):
 class TrainConfig(Training):
     """Everything that `train` needs to know."""
 
+    renamed = {"split": "strategy", "transport": "collective"}  # noqa: RUF012 (pydantic knows its type from Config)
+
     output: str
     """The run's folder: model, checkpoints, run.json, metrics.jsonl, TensorBoard events."""
     nodes: pydantic.PositiveInt | VirtualNodes = 1
     """TensorFlow processes, one per Spark executor (N); `single` has one. {virtual: N}: one process that plays N nodes
     one after the other, to see what they would learn; it takes the time of all of them."""
-    split: Annotated[str, pydantic.AfterValidator(_known_way)] = "single"
+    strategy: Annotated[str, pydantic.AfterValidator(_known_strategy)] = "single"
     """The way: single (one node), batch (the nodes share every mini-batch), epoch (each node runs every N-th epoch over
     all rows; gradients are averaged at every step, and the learning rate is N times the given one, warmed up over the
     first epoch), epoch-delayed (as epoch, each node with its own gradients and the given rate; weights are averaged
-    at an epoch's end), or local (each node trains on rows of its own; weights are averaged now and then). A way of
-    your own: `package.module:function` or `path/to/file.py:function`, which returns a sparksplit.strategies.Way."""
+    at an epoch's end), or local (each node trains on rows of its own; weights are averaged now and then). One of
+    your own: `package.module:function` or `path/to/file.py:function` that returns a sparksplit.strategies.Strategy."""
     local_batch_size: pydantic.PositiveInt | None = None
-    """Rows of each node's own mini-batches with split: local; null: batch_size div nodes."""
+    """Rows of each node's own mini-batches with strategy: local; null: batch_size div nodes."""
     sync: SyncConfig = SyncConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     input_mode: Literal["spark", "tensorflow"] = "tensorflow"
@@ -151,7 +155,7 @@ class TrainConfig(Training):
     """exact: training begins when all rows are there; arrival, with input_mode spark: the first epoch trains on rows as
     they arrive, in any order, and cannot be gone on from in its middle."""
     handoff: HandoffConfig = HandoffConfig()
-    transport: Literal["ring", "tensorflow"] = "ring"
+    collective: Literal["ring", "tensorflow"] = "ring"
     """What sums gradients over the nodes: the TCP ring, or TensorFlow's collectives (NCCL on GPUs)."""
 
     @property
@@ -175,26 +179,26 @@ class TrainConfig(Training):
             raise ValueError("order: arrival needs input_mode: spark; what is read from files has an order already")
         if self.order == "arrival" and self.virtual:
             raise ValueError("order: arrival needs real nodes")
-        if not is_own(self.split) and (problem := misfit(self, WAYS[self.split])):
+        if not is_own(self.strategy) and (problem := misfit(self, STRATEGIES[self.strategy])):
             raise ValueError(problem)
         return self
 
 
-def misfit(config: TrainConfig, way: Way) -> str | None:
+def misfit(config: TrainConfig, way: Strategy) -> str | None:
     """What in `config` does not go with its way; None where all does."""
     if way.alone and config.nodes != 1:
-        return f"nodes must be 1 with split: {config.split} (is {config.node_count}); split: batch shares the work"
+        return f"nodes must be 1 with strategy: {config.strategy} (is {config.node_count}); batch shares the work"
     if not way.sync.every_step and config.checkpoint.every != "epoch":
         return (
-            f"checkpoint.every must be epoch with split: {config.split} (is {config.checkpoint.every}): "
+            f"checkpoint.every must be epoch with strategy: {config.strategy} (is {config.checkpoint.every}): "
             "within an epoch the nodes differ"
         )
     if not way.settings and config.sync != SyncConfig():
-        return f"sync needs split: local; with split: {config.split} it is settled when nodes agree"
+        return f"sync needs strategy: local; with strategy: {config.strategy} it is settled when nodes agree"
     if not way.split.dealt_apart and config.local_batch_size is not None:
-        return f"local_batch_size needs split: local; with split: {config.split} batch_size says it"
+        return f"local_batch_size needs strategy: local; with strategy: {config.strategy} batch_size says it"
     if config.order == "arrival" and (config.sync.after or not way.split.shared):
-        return f"order: arrival needs nodes that share mini-batches, and split: {config.split} does not"
+        return f"order: arrival needs nodes that share mini-batches, and strategy: {config.strategy} does not"
     return None
 
 

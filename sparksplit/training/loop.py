@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from sparksplit.base.errors import RunError
-from sparksplit.collectives import Transport
+from sparksplit.collectives import Collective
 from sparksplit.rows.chunks import Chunk
 from sparksplit.rows.ledger import Entry, Ledger
 from sparksplit.strategies.syncs import Sync
@@ -126,7 +126,7 @@ class Loop:
         step: Trained,
         feed: Rows,
         validation: Feed | None,
-        transport: Transport,
+        collective: Collective,
         reporter: Reporter,
         hooks: Hooks,
         *,
@@ -141,7 +141,7 @@ class Loop:
         seconds_before: float,
     ) -> None:
         self._step, self._feed, self._validation = step, feed, validation
-        self._transport, self._reporter, self._hooks = transport, reporter, hooks
+        self._collective, self._reporter, self._hooks = collective, reporter, hooks
         self._epochs, self._every, self._sync = epochs, every, sync
         self._first, self._steps = first, steps
         self._to_come = to_come
@@ -151,7 +151,7 @@ class Loop:
         self._ledger = Ledger.from_json(progress.ledger)
         self._history = list(progress.history)
         self._done, self._updates, self._syncs = progress.step, progress.update, progress.syncs
-        self._sent_before = transport.bytes_sent
+        self._sent_before = collective.bytes_sent
         self._loss_sum, self._loss_rows = progress.loss_sum, progress.loss_rows
         self._own = Entry()
         self._since = 0
@@ -174,7 +174,7 @@ class Loop:
             # A feed of rows that arrive knows its length only when its first epoch has ended.
             base = self._first + number * self._steps() if number or self._feed.exact else 0
             self._round_began, before = time.perf_counter() - before, 0.0
-            self._train_epoch(self._round[self._transport.rank], base)
+            self._train_epoch(self._round[self._collective.rank], base)
             self._report_length()
             self._finish_round()
         return self._progress()
@@ -189,16 +189,16 @@ class Loop:
     @contextmanager
     def _training(self) -> Iterator[None]:
         """Time that the block spends on updates and exchanges, without making graphs."""
-        step, transport = self._step, self._transport
-        began, warmup, sync, waited = time.perf_counter(), step.warmup, transport.seconds, transport.waited
+        step, collective = self._step, self._collective
+        began, warmup, sync, waited = time.perf_counter(), step.warmup, collective.seconds, collective.waited
         yield
         warmup = step.warmup - warmup
         trained = time.perf_counter() - began - warmup
         self._seconds += trained
         self.clock.spent("train", trained)
         self.clock.spent("warmup", warmup)
-        self.clock.spent("sync", transport.seconds - sync)
-        self.clock.spent("waiting", transport.waited - waited)
+        self.clock.spent("sync", collective.seconds - sync)
+        self.clock.spent("waiting", collective.waited - waited)
 
     def _train_epoch(self, epoch: int, base: int) -> None:
         """The rest of one epoch."""
@@ -241,12 +241,12 @@ class Loop:
     def _length(self, steps: int, seconds: float) -> int:
         """Steps of the next chunks, after one of `steps` took so many seconds."""
         length = max(1, min(4 * steps, int(_CHUNK_SECONDS * steps / max(seconds, 1e-9))))
-        if not (self._transport.same_graphs and self._sync.every_step):
+        if not (self._collective.same_graphs and self._sync.every_step):
             return length
         # Sums that match by the turn of the loop that they are in: all nodes must make as many turns.
         with self._training():
-            (total,) = self._transport.sum([np.array(length, np.int64)])
-        return int(total) // self._transport.size
+            (total,) = self._collective.sum([np.array(length, np.int64)])
+        return int(total) // self._collective.size
 
     def _agree_within(self, base: int, done: int) -> None:
         """A sync after `done` steps of the round; the one at its end is `_finish_round`'s."""
@@ -265,12 +265,12 @@ class Loop:
     @property
     def _shares_steps(self) -> bool:
         """Whether each step changes the weights that all nodes share."""
-        return self._sync.every_step or self._transport.size == 1
+        return self._sync.every_step or self._collective.size == 1
 
     def _shared(self, times: int) -> None:
         """The weights that all nodes share have changed so often."""
         self._updates += times
-        if self._transport.size > 1:
+        if self._collective.size > 1:
             self._syncs += times
 
     def _account(self, epoch: int, base: int, chunk: Chunk, losses: Any) -> None:
@@ -292,7 +292,7 @@ class Loop:
             epoch=self._round[0],
             loss=float(losses[-1]),
             rows=self.own_rows,
-            sync_seconds=self._transport.seconds,
+            sync_seconds=self._collective.seconds,
         )
 
     def _finish_round(self) -> None:
@@ -303,7 +303,7 @@ class Loop:
             raise RunError(diverged(epoch, self._done, "no number from here on, since weights are not finite"))
         self._ledger.entries.update(self._agreed())
         if not self._sync.every_step:
-            sums = self._transport.sum([np.array(self._loss_sum), np.array(self._loss_rows, np.int64)])
+            sums = self._collective.sum([np.array(self._loss_sum), np.array(self._loss_rows, np.int64)])
             self._loss_sum, self._loss_rows = float(sums[0]), int(sums[1])
         record: dict[str, Any] = {"epoch": epoch, "updates": self._updates, "steps": self._done}
         loss = self._loss_sum / max(1, self._loss_rows)
@@ -326,10 +326,10 @@ class Loop:
 
     def _agreed(self) -> dict[int, Entry]:
         """The ledger's entries of the round's epochs over all nodes, with what was seen before a resume."""
-        seen = np.zeros((self._transport.size, 2), np.uint64)
-        seen[self._transport.rank] = self._own.rows, self._own.checksum
+        seen = np.zeros((self._collective.size, 2), np.uint64)
+        seen[self._collective.rank] = self._own.rows, self._own.checksum
         entries = {epoch: self._ledger.entries.get(epoch, Entry()) for epoch in self._round}
-        for epoch, (rows, checksum) in zip(self._round, self._transport.sum([seen])[0].tolist(), strict=True):
+        for epoch, (rows, checksum) in zip(self._round, self._collective.sum([seen])[0].tolist(), strict=True):
             entries[epoch] += Entry(rows, checksum)
         return entries
 
@@ -356,7 +356,7 @@ class Loop:
             round_train=self._seconds,
             round_total=time.perf_counter() - self._round_began if within else 0.0,
             seconds=self._seconds_before + time.perf_counter() - self._began,
-            sync_bytes=self._begun_with.sync_bytes + self._transport.bytes_sent - self._sent_before,
+            sync_bytes=self._begun_with.sync_bytes + self._collective.bytes_sent - self._sent_before,
         )
 
 

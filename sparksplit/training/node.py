@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hdfs_io import filesystem
 from sparksplit.base.config import Source, parse
 from sparksplit.cluster import Member
-from sparksplit.collectives import Alone, Transport
+from sparksplit.collectives import Alone, Collective
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.process import Process
 from sparksplit.training.worker import Worker
@@ -30,17 +30,17 @@ def work(member: Member) -> dict[str, Any]:
         payload = member.payload
         config = parse(TrainConfig, payload["config"], Source.from_json(payload["source"]))
         configure(config, payload["threads"])
-        transport = connect(member, config)
+        collective = connect(member, config)
     try:
-        return train_once(member, config, transport, began)
+        return train_once(member, config, collective, began)
     finally:
-        transport.close()
+        collective.close()
 
 
-def train_once(member: Member, config: TrainConfig, transport: Transport, began: float) -> dict[str, Any]:
+def train_once(member: Member, config: TrainConfig, collective: Collective, began: float) -> dict[str, Any]:
     """One training run of an already configured process, whose counters begin at zero; `work`'s result.
 
-    transport: between the real nodes. began: when the run did (time.perf_counter).
+    collective: between the real nodes. began: when the run did (time.perf_counter).
     """
     with member.phase("start"):
         process = Process(member, config)
@@ -50,7 +50,7 @@ def train_once(member: Member, config: TrainConfig, transport: Transport, began:
 
                 return play(process, began)
             process.build()
-            worker = Worker(process, member, transport)
+            worker = Worker(process, member, collective)
             worker.begin()
             in_order = config.order == "exact" or worker.goes_on
         except BaseException:
@@ -77,14 +77,14 @@ def configure(config: TrainConfig, threads: int) -> None:
     keras.utils.set_random_seed(config.seed)
 
 
-def connect(member: Member, config: TrainConfig) -> Transport:
-    """The transport between the real nodes; before Keras is imported, which comes after the collectives."""
+def connect(member: Member, config: TrainConfig) -> Collective:
+    """The collective between the real nodes; before Keras is imported, which comes after the collectives."""
     if member.size == 1:
         return Alone()
-    if config.transport == "tensorflow":
-        from sparksplit.collectives.tensorflow import TensorFlowTransport
+    if config.collective == "tensorflow":
+        from sparksplit.collectives.tensorflow import TensorFlowCollective
 
-        return TensorFlowTransport(member.rank, member.size, member.tf_config)
+        return TensorFlowCollective(member.rank, member.size, member.tf_config)
     from sparksplit.collectives.ring import Ring
 
     def waiting(is_waiting: bool) -> None:

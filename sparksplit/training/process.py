@@ -14,7 +14,7 @@ from sparksplit.base.errors import RunError
 from sparksplit.model.functions import FunctionError, load
 from sparksplit.rows.chunks import Transform
 from sparksplit.rows.feed import RowSource
-from sparksplit.strategies import Way, find
+from sparksplit.strategies import Strategy, find
 from sparksplit.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ class Process:
         self.member, self.config = member, config
         self.run = str(member.payload["run"])
         self.data = PreparedDataSet.open(config.data, verify=False)
-        self.way: Way = find(config.split, self._source_text("split"))
+        self.way: Strategy = find(config.strategy, self._source_text("strategy"))
         self.nodes = config.node_count
         # Spark feeds while the model is built.
         self.receiver = self._receive() if config.input_mode == "spark" else None
 
     def build(self) -> None:
-        """Make the model and all that belongs to it; after the transport, whose collectives must come first."""
+        """Make the model and all that belongs to it; after the collective, whose collectives must come first."""
         from sparksplit.model import build
         from sparksplit.model.inputs import Inputs
         from sparksplit.model.rates import WarmedUp
@@ -50,11 +50,11 @@ class Process:
         self.loss = build.build_loss(config, described, self.model, self.inputs)
         self.metrics = build.build_metrics(config, described, self.model, self.inputs)
 
-    def step(self, sync: Any, transport: Any) -> Step:
+    def step(self, sync: Any, collective: Any) -> Step:
         """The compiled updates with that sync."""
         from sparksplit.training.step import Step
 
-        return Step(self.model, self.optimizer, self.loss, self.metrics, self.inputs, sync, transport)
+        return Step(self.model, self.optimizer, self.loss, self.metrics, self.inputs, sync, collective)
 
     def random_states(self) -> list[Any]:
         """The model's random states, which differ per node."""

@@ -17,7 +17,7 @@ from sparksplit.rows.ledger import Entry, Ledger
 
 if TYPE_CHECKING:
     from hdfs_io.prepared import PreparedDataSet
-    from sparksplit.strategies import Way
+    from sparksplit.strategies import Strategy
     from sparksplit.training.config import TrainConfig
 
 METRICS, TENSORBOARD, RUN = "metrics.jsonl", "tensorboard", "run.json"
@@ -113,7 +113,7 @@ def summary(run: dict[str, Any], output: str) -> Iterator[str]:
     exact = "exact" if ledger["exact"] else "NOT exact"
     steps = f" ({run['steps']} steps)" if run["steps"] != run["updates"] else ""
     yield (
-        f"{run['split']} on {run['nodes']} node{'s' if run['nodes'] > 1 else ''}: {run['epochs']} epochs "
+        f"{run['strategy']} on {run['nodes']} node{'s' if run['nodes'] > 1 else ''}: {run['epochs']} epochs "
         f"({run['passes']} passes), {run['updates']} updates{steps}, {ledger['rows']} rows seen, ledger {exact}"
     )
     yield f"{run['rows_per_second']:,.0f} rows/s, {run['seconds']['total']:.1f} s in all" + (
@@ -129,7 +129,7 @@ def summary(run: dict[str, Any], output: str) -> Iterator[str]:
 
 
 def record(
-    config: TrainConfig, way: Way, data: PreparedDataSet, results: Sequence[dict[str, Any]], trained_on: Entry
+    config: TrainConfig, way: Strategy, data: PreparedDataSet, results: Sequence[dict[str, Any]], trained_on: Entry
 ) -> dict[str, Any]:
     """What run.json says of a training run, but for where it ran and what it cost to start.
 
@@ -143,7 +143,7 @@ def record(
         "command": "train",
         "data": {"path": data.path, "digest": data.digest},
         "config": config.model_dump(mode="json"),
-        "split": config.split,
+        "strategy": config.strategy,
         "sync": {
             "every": first["sync_every"],
             "outer": config.sync.outer if way.settings and config.sync.outer != "none" else None,

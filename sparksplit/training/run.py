@@ -21,7 +21,7 @@ from sparksplit.base.session import spark_session
 from sparksplit.model import keras_names
 from sparksplit.model.functions import FunctionError, builder_source, source_of, split_name
 from sparksplit.rows.ledger import Entry
-from sparksplit.strategies import Way, find, is_own
+from sparksplit.strategies import Strategy, find, is_own
 from sparksplit.strategies.splits import BatchSplit, owned_by_rank
 from sparksplit.training import attempts, checkpoints, node, report
 from sparksplit.training.config import NOT_IN_HASH, TrainConfig, misfit
@@ -92,7 +92,7 @@ def checkpoint_of(run: str, nodes: int) -> str | None:
 
 def inputs_of(config: TrainConfig, sources: Mapping[str, str]) -> dict[str, str]:
     """What a run reads, by the key that names it. sources: of `user_sources`."""
-    functions = {"model.build": config.model.build, "transform": config.transform, "split": config.split}
+    functions = {"model.build": config.model.build, "transform": config.transform, "strategy": config.strategy}
     return {"data": config.data, **{key: split_name(str(functions[key]))[0] for key in sources}, **config.own_file}
 
 
@@ -115,8 +115,8 @@ def open_data(config: TrainConfig) -> PreparedDataSet:
 def user_sources(config: TrainConfig) -> dict[str, str]:
     """The text of users' functions that are files, by the key that names them."""
     found = {}
-    own = config.split if is_own(config.split) else None
-    for key, name in (("model.build", config.model.build), ("transform", config.transform), ("split", own)):
+    own = config.strategy if is_own(config.strategy) else None
+    for key, name in (("model.build", config.model.build), ("transform", config.transform), ("strategy", own)):
         if name is not None:
             try:
                 text = builder_source(name) if key == "model.build" else source_of(name)
@@ -127,19 +127,19 @@ def user_sources(config: TrainConfig) -> dict[str, str]:
     return found
 
 
-def way_of(config: TrainConfig, sources: dict[str, str], data: PreparedDataSet) -> Way:
+def way_of(config: TrainConfig, sources: dict[str, str], data: PreparedDataSet) -> Strategy:
     """The way of a run. Raises ConfigError where it does not exist, other keys do not go with it, or it leaves out rows
     of `data`."""
     try:
-        way = find(config.split, sources.get("split"))
+        way = find(config.strategy, sources.get("strategy"))
     except FunctionError as error:
-        raise config.error("split", str(error)) from error
+        raise config.error("strategy", str(error)) from error
     if problem := misfit(config, way):
-        raise config.error("split", problem)
+        raise config.error("strategy", problem)
     try:
         owned_by_rank(way.split, data.manifest.lanes, config.node_count)
     except Exception as error:  # a split of a user's own may fail in any way
-        raise config.error("split", f"its split does not fit the data: {type(error).__name__}: {error}") from error
+        raise config.error("strategy", f"its split does not fit the data: {type(error).__name__}: {error}") from error
     return way
 
 
@@ -150,7 +150,7 @@ def _feeders(config: TrainConfig) -> int:
 
 def run_hash(
     config: TrainConfig,
-    way: Way,
+    way: Strategy,
     data: PreparedDataSet,
     sources: dict[str, str],
     has_frame: bool = False,
@@ -196,7 +196,7 @@ def threads(config: TrainConfig, spark: SparkSession) -> int:
 class _Run:
     spark: SparkSession
     config: TrainConfig
-    way: Way
+    way: Strategy
     data: PreparedDataSet
     output: Output
     sources: dict[str, str]

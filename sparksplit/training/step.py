@@ -20,7 +20,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from sparksplit.base.memory import is_aligned
-from sparksplit.collectives import Transport
+from sparksplit.collectives import Collective
 from sparksplit.model.inputs import Inputs
 from sparksplit.rows.chunks import Chunk
 from sparksplit.strategies.state import averaged_state
@@ -55,10 +55,10 @@ class Step:
         metrics: dict[str, Any],
         inputs: Inputs,
         sync: Sync,
-        transport: Transport,
+        collective: Collective,
     ) -> None:
         self._model, self._optimizer, self._loss, self._inputs = model, optimizer, loss, inputs
-        self._metrics, self._sync, self._transport = metrics, sync, transport
+        self._metrics, self._sync, self._collective = metrics, sync, collective
         self._float = tf.as_dtype(keras.config.floatx())
         optimizer.build(model.trainable_variables)
         self._build_metrics()
@@ -74,11 +74,11 @@ class Step:
     def train(self, chunk: Chunk) -> Array:
         """Run the chunk's updates; the mean loss over all nodes' rows of each, [updates].
 
-        Raises the transport's own error where an exchange failed.
+        Raises the collective's own error where an exchange failed.
         """
-        if self._sync.every_step and not self._transport.in_graphs:
+        if self._sync.every_step and not self._collective.in_graphs:
             return self._train_by_updates(chunk)
-        share = None if self._transport.same_graphs else chunk.share
+        share = None if self._collective.same_graphs else chunk.share
         function = self._train.get((share, type(self._sync)))
         if function is None:
             began = time.perf_counter()
@@ -90,13 +90,13 @@ class Step:
             function(*nothing, np.zeros(1, np.int64), np.zeros(0, np.int64))
             self.warmup += time.perf_counter() - began
         losses: Array = self._call(function, chunk, chunk.rows)
-        self._transport.account(chunk.updates)
+        self._collective.account(chunk.updates)
         return losses
 
-    def with_sync(self, sync: Sync, transport: Transport) -> Step:
+    def with_sync(self, sync: Sync, collective: Collective) -> Step:
         """The same model and graphs, with another sync or as another virtual node."""
         other = copy.copy(self)
-        other._sync, other._transport = sync, transport
+        other._sync, other._collective = sync, collective
         return other
 
     def variables(self) -> list[Any]:
@@ -114,7 +114,7 @@ class Step:
     def metric_results(self) -> dict[str, float]:
         """The metrics since the last call, over all nodes; resets them. Every node must call it."""
         variables = self._metric_variables()
-        sums = self._transport.sum([np.asarray(variable.numpy()) for variable in variables])
+        sums = self._collective.sum([np.asarray(variable.numpy()) for variable in variables])
         for variable, value in zip(variables, sums, strict=True):
             variable.assign(value)
         results = {name: float(np.mean(metric.result())) for name, metric in self._metrics.items()}
@@ -125,7 +125,7 @@ class Step:
     def metric_sums(self) -> dict[str, Array]:
         """The state of the metrics, summed over all nodes, for a checkpoint. Every node must call it."""
         variables = self._metric_variables()
-        sums = self._transport.sum([np.asarray(variable.numpy()) for variable in variables])
+        sums = self._collective.sum([np.asarray(variable.numpy()) for variable in variables])
         return {f"m{place:04d}": np.array(value) for place, value in enumerate(sums)}
 
     def restore_metrics(self, sums: Mapping[str, Array]) -> None:
@@ -142,7 +142,7 @@ class Step:
         for chunk in chunks:
             self._call(self._evaluate, chunk)
             rows += chunk.seen.rows
-        loss, total = self._transport.sum([np.asarray(self._loss_sum.numpy(), np.float64), np.array(rows, np.int64)])
+        loss, total = self._collective.sum([np.asarray(self._loss_sum.numpy(), np.float64), np.array(rows, np.int64)])
         return Evaluation(float(loss) / max(1, int(total)), self.metric_results(), int(total))
 
     def _metric_variables(self) -> list[Any]:
@@ -155,7 +155,7 @@ class Step:
         try:
             return function(*map(as_tensor, columns), chunk.offsets, *more).numpy()
         except tf.errors.OpError as error:
-            hidden = self._transport.cause(error)
+            hidden = self._collective.cause(error)
             if hidden is not None:
                 raise hidden from None
             raise
@@ -171,14 +171,14 @@ class Step:
             if even:
                 # Static shapes spare TensorFlow a tenth of a small model's time.
                 values = self._forward([_rows(column, begin, even) for column in columns], total)
-            elif self._transport.size == 1:
+            elif self._collective.size == 1:
                 values = self._forward([column[begin:end] for column in columns], total)
             else:
                 # A share may be empty, and some layers have no gradient for no rows.
                 share = [column[begin:end] for column in columns]
                 values = tf.cond(end > begin, lambda: self._forward(share, total), self._nothing)
             loss = self._sync.update(values, self._model, self._optimizer)
-            # It may lie in the transport's buffers, which the next sums overwrite.
+            # It may lie in the collective's buffers, which the next sums overwrite.
             return index + 1, losses.write(index, tf.raw_ops.DeepCopy(x=loss))
 
         losses = tf.TensorArray(self._float, updates, element_shape=())

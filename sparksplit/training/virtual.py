@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from sparksplit.collectives.virtual import Stage, VirtualTransport
+from sparksplit.collectives.virtual import Stage, VirtualCollective
 from sparksplit.rows.feed import RowSource
 from sparksplit.rows.held import Held
 from sparksplit.training.process import Process
@@ -57,7 +57,7 @@ def play(process: Process, began: float) -> dict[str, Any]:
     for rank in range(stage.size):
         member = VirtualMember(process.member, rank, stage, counts)
         like = workers[0].step if workers else None
-        workers.append(Worker(process, member, VirtualTransport(rank, stage), like))
+        workers.append(Worker(process, member, VirtualCollective(rank, stage), like))
     stage.set(workers[0].step.variables())
     rows = _held(process, process.await_rows())
     splits = process.data.manifest.splits

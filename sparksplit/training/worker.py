@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from hdfs_io.publish import check_owner
 from sparksplit.base.errors import RunError
-from sparksplit.collectives import Transport
+from sparksplit.collectives import Collective
 from sparksplit.rows import order
 from sparksplit.rows.chunks import Assembler
 from sparksplit.rows.feed import Feed, LanesOf, RowSource
-from sparksplit.strategies import WAYS
+from sparksplit.strategies import STRATEGIES
 from sparksplit.strategies.splits import SharedLanes, Split
 from sparksplit.strategies.syncs import Sync
 from sparksplit.training import checkpoints
@@ -47,20 +47,20 @@ class Stretch:
 
 
 class Worker:
-    """A node of the run of `process`, as `member` numbers it, that exchanges by `transport`.
+    """A node of the run of `process`, as `member` numbers it, that exchanges by `collective`.
 
     like: another virtual node's step, whose graphs this one uses, too.
     """
 
     def __init__(
-        self, process: Process, member: Member | VirtualMember, transport: Transport, like: Step | None = None
+        self, process: Process, member: Member | VirtualMember, collective: Collective, like: Step | None = None
     ) -> None:
-        self._process, self._member, self._transport = process, member, transport
+        self._process, self._member, self._collective = process, member, collective
         self._config, self._run = process.config, process.run
         self._model, self._optimizer = process.model, process.optimizer
-        transport.reset()
-        self._sync = process.way.sync(transport, self._config.sync)
-        self.step = like.with_sync(self._sync, transport) if like else process.step(self._sync, transport)
+        collective.reset()
+        self._sync = process.way.sync(collective, self._config.sync)
+        self.step = like.with_sync(self._sync, collective) if like else process.step(self._sync, collective)
         self._feeds: list[Feed] = []
         self._record_only = bool(process.member.payload.get("record_only"))
         self._cache = 0 if self._config.virtual else self._config.cache_mb << 20
@@ -102,7 +102,7 @@ class Worker:
                 stretch.step,
                 feed,
                 validation,
-                self._transport,
+                self._collective,
                 member,
                 Hooks(self._save, self._epoch_done),
                 epochs=epochs,
@@ -172,11 +172,11 @@ class Worker:
         per_epoch = order.updates_per_epoch(rows, config.batch_size)
         before = min(config.epochs, -(-config.sync.after // per_epoch)) if config.sync.after else 0
         if self._epochs_done() < before or before == config.epochs:
-            batch = WAYS["batch"]
-            sync = batch.sync(self._transport, config.sync)
+            batch = STRATEGIES["batch"]
+            sync = batch.sync(self._collective, config.sync)
             # A node that was handed its rows has those of the way's own lanes alone.
             split = batch.split if way.split.every_row else SharedLanes(way.split)
-            yield Stretch(split, sync, self.step.with_sync(sync, self._transport), before)
+            yield Stretch(split, sync, self.step.with_sync(sync, self._collective), before)
         if before < config.epochs:
             yield Stretch(way.split, self._sync, self.step, config.epochs, before, before * per_epoch)
 
@@ -225,7 +225,7 @@ class Worker:
     def _everyone(self, split: Split, sync: Sync) -> list[order.Ints] | None:
         """The nodes' lanes, where their chunks must hold the same mini-batches: sums match by the turn of a loop."""
         lanes, size = self._process.data.manifest.lanes, self._member.size
-        if not (self._transport.same_graphs and sync.every_step):
+        if not (self._collective.same_graphs and sync.every_step):
             return None
         return [split.lanes(lanes, rank, size) for rank in range(size)]
 
@@ -242,7 +242,7 @@ class Worker:
         return ArrivingFeed(
             process.receiver,
             Assembler(manifest.tensors, manifest.label, config.seed, process.transform()),
-            self._transport,
+            self._collective,
             batch_size,
             process.told,
             lambda fed: self._feed(process.spooled_rows(fed), own, batch_size, training=True, everyone=everyone),

@@ -27,7 +27,7 @@ class Keys(Config):
     """More."""
 
 
-class Way(Config):
+class Strategy(Config):
     name: str
     """Which."""
     every: int = 1
@@ -138,7 +138,7 @@ class Needy(Config):
 
     data: str
     """Where from."""
-    way: Way
+    way: Strategy
     """How."""
     keys: Keys = Keys()
     """More."""
@@ -158,7 +158,7 @@ def test_what_is_required_may_come_from_set_alone(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err == "sparksplit try: way.name: is required\n"
     assert ran == []
     assert needy.main(["--set", "data=x", "--set", "way.name=local"]) == 0
-    assert ran == [Needy(data="x", way=Way(name="local"))]
+    assert ran == [Needy(data="x", way=Strategy(name="local"))]
     bare = Command(name="try", summary="Tries.", config=Keys, run=lambda *_: None)
     assert bare.main([]) == 0
 

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from sparksplit.base.errors import PeerLost
 from sparksplit.collectives import PeerTimeout
-from sparksplit.collectives.tensorflow import TensorFlowTransport
+from sparksplit.collectives.tensorflow import TensorFlowCollective
 
 
 @pytest.mark.parametrize(
@@ -19,5 +19,5 @@ from sparksplit.collectives.tensorflow import TensorFlowTransport
 )
 def test_an_error_that_only_echoes_a_peers_says_so(error, kind):
     """PeerLost is never taken for the first cause, so the node that left is named and not the one that waited."""
-    transport = TensorFlowTransport.__new__(TensorFlowTransport)
-    assert type(transport.cause(error)) is kind
+    collective = TensorFlowCollective.__new__(TensorFlowCollective)
+    assert type(collective.cause(error)) is kind

@@ -4,24 +4,24 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sparksplit.collectives.virtual import Stage, VirtualTransport
+from sparksplit.collectives.virtual import Stage, VirtualCollective
 
 
 def staged(size, variables=()):
     stage = Stage(size)
     stage.set(list(variables))
-    return stage, [VirtualTransport(rank, stage) for rank in range(size)]
+    return stage, [VirtualCollective(rank, stage) for rank in range(size)]
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_sums_are_those_of_all_nodes(size):
-    stage, transports = staged(size)
+    stage, collectives = staged(size)
 
     def node(rank):
         found = []
         for turn in range(3):
             parts = [np.full((2, 3), rank + 10.0 * turn, np.float32), np.array(rank, np.int64), np.zeros(0)]
-            found.append([array.copy() for array in transports[rank].sum(parts)])
+            found.append([array.copy() for array in collectives[rank].sum(parts)])
         return found
 
     for found in stage.play(node):
@@ -32,21 +32,21 @@ def test_sums_are_those_of_all_nodes(size):
 
 def test_each_node_finds_its_variables_as_it_left_them():
     variable = tf.Variable([1.0, 2.0])
-    stage, transports = staged(3, [variable])
+    stage, collectives = staged(3, [variable])
 
     def node(rank):
         seen = []
         for _ in range(3):
             seen.append(variable.numpy().tolist())
             variable.assign_add([float(rank), 1.0])
-            transports[rank].sum([np.zeros(1)])
+            collectives[rank].sum([np.zeros(1)])
         return seen
 
     assert stage.play(node) == [[[1 + turn * rank, 2 + turn] for turn in range(3)] for rank in range(3)]
 
 
 def test_only_one_runs_at_a_time():
-    stage, transports = staged(4)
+    stage, collectives = staged(4)
     running = []
 
     def node(rank):
@@ -54,25 +54,25 @@ def test_only_one_runs_at_a_time():
             running.append(rank)
             assert running == [rank]
             running.remove(rank)
-            transports[rank].sum([np.ones(1)])
+            collectives[rank].sum([np.ones(1)])
 
     stage.play(node)
 
 
 def test_a_node_that_fails_ends_all_with_its_own_error():
-    stage, transports = staged(3)
+    stage, collectives = staged(3)
 
     def node(rank):
-        transports[rank].sum([np.ones(1)])
+        collectives[rank].sum([np.ones(1)])
         if rank == 1:
             raise KeyError("mine")
-        transports[rank].sum([np.ones(1)])
+        collectives[rank].sum([np.ones(1)])
 
     with pytest.raises(KeyError, match="mine"):
         stage.play(node)
 
 
 def test_bytes_are_those_of_a_ring():
-    stage, transports = staged(4)
-    stage.play(lambda rank: transports[rank].sum([np.zeros(100, np.float32)]))
-    assert [transport.bytes_sent for transport in transports] == [2 * 3 * 400 // 4] * 4
+    stage, collectives = staged(4)
+    stage.play(lambda rank: collectives[rank].sum([np.zeros(100, np.float32)]))
+    assert [collective.bytes_sent for collective in collectives] == [2 * 3 * 400 // 4] * 4

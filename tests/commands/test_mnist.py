@@ -29,7 +29,7 @@ def trained(config, prepared, output):
 @pytest.mark.slow
 def test_the_mlp_learns_what_its_seeds_do_within_ten_epochs_and_predict_agrees(prepared, tmp_path):
     run = trained("train-mlp.yaml", prepared, tmp_path / "mlp")
-    assert (run["nodes"], run["epochs"], run["batch_size"], run["split"]) == (2, 10, 64, "batch")
+    assert (run["nodes"], run["epochs"], run["batch_size"], run["strategy"]) == (2, 10, 64, "batch")
     assert run["ledger"]["exact"] is True
     assert run["metrics"]["test"]["accuracy"] >= 0.972  # seeds end at 97.5 %, give or take 0.1
     arguments = ["--config", str(CONF / "predict.yaml"), "--set", f"model={tmp_path / 'mlp'}"]
@@ -43,6 +43,6 @@ def test_the_mlp_learns_what_its_seeds_do_within_ten_epochs_and_predict_agrees(p
 @pytest.mark.slow
 def test_the_cnn_learns_what_its_seeds_do_in_one_epoch(prepared, tmp_path):
     run = trained("train-cnn.yaml", prepared, tmp_path / "cnn")
-    assert (run["nodes"], run["epochs"], run["batch_size"], run["split"]) == (2, 1, 64, "batch")
+    assert (run["nodes"], run["epochs"], run["batch_size"], run["strategy"]) == (2, 1, 64, "batch")
     assert run["ledger"]["exact"] is True
     assert run["metrics"]["test"]["accuracy"] >= 0.97  # seeds end at 98 %, give or take 0.4

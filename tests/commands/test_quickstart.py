@@ -21,7 +21,7 @@ def test_the_paths_between_the_commands_are_filled_in(tmp_path: Path) -> None:
     assert config.preprocess.output == config.train.data == config.predict.input == f"{tmp_path}/o/prepared"
     assert config.train.output == config.predict.model == f"{tmp_path}/o/run"
     assert config.predict.output == f"{tmp_path}/o/predictions"
-    assert (config.train.nodes, config.train.split, config.preprocess.test) == (2, "batch", 0.2)
+    assert (config.train.nodes, config.train.strategy, config.preprocess.test) == (2, "batch", 0.2)
 
 
 def test_a_path_that_the_user_sets_stays() -> None:
@@ -63,7 +63,7 @@ def test_two_nodes_learn_the_digits_and_once_is_enough(
     output = tmp_path / "quickstart-output"
     run = json.loads((output / "run" / "run.json").read_text())
     manifest = json.loads((output / "prepared" / "manifest.json").read_text())
-    assert (run["nodes"], run["split"], run["ledger"]["exact"]) == (2, "batch", True)
+    assert (run["nodes"], run["strategy"], run["ledger"]["exact"]) == (2, "batch", True)
     rows = {name: split["rows"] for name, split in manifest["splits"].items()}
     assert sum(rows.values()) == 1797 and 0.17 < rows["test"] / 1797 < 0.23
     metrics = json.loads((output / "predictions" / "metrics.json").read_text())

@@ -20,11 +20,11 @@ from sparksplit.commands import predict, preprocess, train
 from tests.commands.texts import sentences
 from tests.inference.runs import make_run
 
-WAYS = {
-    "single": ("split=single", "nodes=1"),
-    "batch": ("split=batch", "nodes=2"),
-    "epoch": ("split=epoch", "nodes=2"),
-    "epoch-delayed": ("split=epoch-delayed", "nodes=2"),
+STRATEGIES = {
+    "single": ("strategy=single", "nodes=1"),
+    "batch": ("strategy=batch", "nodes=2"),
+    "epoch": ("strategy=epoch", "nodes=2"),
+    "epoch-delayed": ("strategy=epoch-delayed", "nodes=2"),
 }
 """Settings of conf/train-lstm.yaml by the way's name."""
 
@@ -69,16 +69,16 @@ def prepared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", STRATEGIES)
 def test_the_lstm_is_better_than_a_bigram_and_predict_agrees(
     forked: None, prepared: PreparedDataSet, tmp_path: Path, way: str
 ) -> None:
     rows = {name: split.rows for name, split in prepared.manifest.splits.items()}
     assert 0 < sum(rows.values()) <= 5000 and all(rows.values())
     output = tmp_path / "run"
-    assert call(train, "train-lstm.yaml", f"data={prepared.path}", f"output={output}", *WAYS[way]) == 0
+    assert call(train, "train-lstm.yaml", f"data={prepared.path}", f"output={output}", *STRATEGIES[way]) == 0
     run = json.loads((output / "run.json").read_text())
-    assert run["split"] == way and run["ledger"]["exact"] is True
+    assert run["strategy"] == way and run["ledger"]["exact"] is True
     assert min(run["metrics"]["validation"]["loss"]) < bigram_loss(prepared)
     settings = (f"model={output}", f"input={prepared.path}", f"output={tmp_path}/predictions")
     assert call(predict, "predict.yaml", *settings) == 0

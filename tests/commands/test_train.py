@@ -51,13 +51,13 @@ BEFORE_SPARK = {
         "/train.yaml:2: optimizer.learning_rate: must be above 0 (is -0.1)",
     ),
     "unknown way": (
-        {"split": "bach"},
-        "/train.yaml:2: split: must be one of single, batch, epoch, epoch-delayed, local, or a function that returns a "
-        "way (is 'bach'); did you mean 'batch'?",
+        {"strategy": "bach"},
+        "/train.yaml:2: strategy: must be one of single, batch, epoch, epoch-delayed, local, or a function that "
+        "returns a strategy (is 'bach'); did you mean 'batch'?",
     ),
-    "single on two nodes": ({"nodes": 2}, "nodes must be 1 with split: single (is 2)"),
+    "single on two nodes": ({"nodes": 2}, "nodes must be 1 with strategy: single (is 2)"),
     "more nodes than lanes": (
-        {"nodes": 5, "split": "batch"},
+        {"nodes": 5, "strategy": "batch"},
         "/train.yaml:2: nodes: 5 nodes are more than the data set's 4 lanes",
     ),
     "no such module": (
@@ -179,7 +179,7 @@ def test_a_checksum_that_differs(forked, call, prepared, tmp_path):
 
 def test_more_nodes_than_executors(spark, call):
     """The tests' session has four; feeding takes one of them."""
-    status, line, output = call({"nodes": 4, "split": "batch", "input_mode": "spark"})
+    status, line, output = call({"nodes": 4, "strategy": "batch", "input_mode": "spark"})
     assert status == 2
     assert "nodes: 4 nodes need 5 executors (1 to feed them) and there are 4; " in line
     assert not output.exists()

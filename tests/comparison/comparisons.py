@@ -7,10 +7,24 @@ from sparksplit.base.config import parse
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.run import compare
 
-WAYS = ["single", "batch", "epoch", "epoch-delayed", {"split": "local", "sync": {"every": 8, "outer": "nesterov"}}]
+STRATEGIES = [
+    "single",
+    "batch",
+    "epoch",
+    "epoch-delayed",
+    {"strategy": "local", "sync": {"every": 8, "outer": "nesterov"}},
+]
 SETTINGS = {"batch_size": 64, "optimizer": {"name": "sgd", "learning_rate": 0.1}, "epochs": 2}
 
 
 def compared(digits, output, options=Options(), **more):  # noqa: B008
-    keys = {"data": str(digits), "output": str(output), "ways": WAYS, "nodes": [1, 2], "seeds": 2, **SETTINGS, **more}
+    keys = {
+        "data": str(digits),
+        "output": str(output),
+        "strategies": STRATEGIES,
+        "nodes": [1, 2],
+        "seeds": 2,
+        **SETTINGS,
+        **more,
+    }
     return compare(parse(CompareConfig, keys), options)

@@ -11,8 +11,8 @@ VIRTUAL = (4, 8, 16, 32)
 SINGLE, BATCH, EPOCH, DELAYED = "single", "batch", "epoch", "epoch-delayed"
 LOCAL, EVERY = "local, H = 32, nesterov", "local, H = 8"
 NASTY = """$x_1$<script>alert(1)</script> & "b" 'c' id="d" url(#e)"""
-# label: split, how fast it learns, where it ends on two nodes, what it loses with each doubling, syncs per pass
-WAYS: dict[str, tuple[str, float, float, float, float]] = {
+# label: strategy, how fast it learns, where it ends on two nodes, what it loses with each doubling, syncs per pass
+STRATEGIES: dict[str, tuple[str, float, float, float, float]] = {
     SINGLE: ("single", 1.05, 0.9725, 0.0, 0),
     BATCH: ("batch", 1.05, 0.9724, 0.0, 20),
     EPOCH: ("epoch", 0.80, 0.9690, 0.006, 10),
@@ -26,9 +26,9 @@ PARAMETER_BYTES = 40_000
 def results(seeds: int = 5) -> dict[str, Any]:
     """What `render` takes, for so many seeds; with one there are no intervals."""
     numbers = list(range(1, seeds + 1))
-    plan = [(way, 1 if way == SINGLE else 2) for way in WAYS]
+    plan = [(way, 1 if way == SINGLE else 2) for way in STRATEGIES]
     runs = [_run(way, nodes, seed, False) for way, nodes in plan for seed in numbers]
-    far = [(way, nodes) for way in WAYS if way not in (SINGLE, BATCH) for nodes in VIRTUAL]
+    far = [(way, nodes) for way in STRATEGIES if way not in (SINGLE, BATCH) for nodes in VIRTUAL]
     virtual = [_run(way, nodes, seed, True) for way, nodes in far for seed in numbers]
     table = [_row(way, nodes, [run for run in runs if run["way"] == way]) for way, nodes in plan]
     for way, nodes in far:
@@ -41,7 +41,7 @@ def results(seeds: int = 5) -> dict[str, Any]:
         "config": {
             "data": "prepared/digits",
             "output": "comparisons/digits",
-            "ways": ["single", "batch", "epoch", "epoch-delayed", {"split": "local", "sync": {"every": 32}}],
+            "strategies": ["single", "batch", "epoch", "epoch-delayed", {"strategy": "local", "sync": {"every": 32}}],
             "nodes": [1, 2],
             "seeds": seeds,
             "epochs": 11,
@@ -98,7 +98,7 @@ def wobble(*parts: Any) -> float:
 
 
 def _accuracy(way: str, nodes: int, seed: int, passes: float) -> float:
-    _, speed, end, loss, _ = WAYS[way]
+    _, speed, end, loss, _ = STRATEGIES[way]
     end -= loss * max(0.0, math.log2(nodes) - 1)
     speed /= 1 + loss * 20 * max(0.0, math.log2(nodes) - 1)
     learned = end - 0.85 * math.exp(-speed * passes)
@@ -108,7 +108,7 @@ def _accuracy(way: str, nodes: int, seed: int, passes: float) -> float:
 def _seconds(way: str, nodes: int) -> dict[str, float]:
     """Where the time of one run goes."""
     compute = 3.4 / nodes
-    sync = 0.0 if nodes == 1 else 0.004 * WAYS[way][4] * PASSES
+    sync = 0.0 if nodes == 1 else 0.004 * STRATEGIES[way][4] * PASSES
     parts = {
         "reading": 0.31,
         "hand-off": 0.12,
@@ -120,10 +120,10 @@ def _seconds(way: str, nodes: int) -> dict[str, float]:
 
 
 def _run(way: str, nodes: int, seed: int, virtual: bool) -> dict[str, Any]:
-    split, _, _, _, per_pass = WAYS[way]
+    strategy, _, _, _, per_pass = STRATEGIES[way]
     train = sum(_seconds(way, nodes).values()) * (1 + 0.03 * wobble(way, seed))
-    updates = PASSES * 10 * (2 if split == "batch" else 1)
-    step = nodes if split.startswith("epoch") and nodes <= PASSES else 1
+    updates = PASSES * 10 * (2 if strategy == "batch" else 1)
+    step = nodes if strategy.startswith("epoch") and nodes <= PASSES else 1
     points = [*range(step, PASSES + 1, step)]
     history = [
         {
@@ -139,11 +139,11 @@ def _run(way: str, nodes: int, seed: int, virtual: bool) -> dict[str, Any]:
     test = _accuracy(way, nodes, seed, PASSES) + 0.002 * wobble("test", way, seed)
     return {
         "way": way,
-        "split": split,
+        "strategy": strategy,
         "nodes": nodes,
         "virtual": virtual,
         "seed": seed,
-        "key": f"{split}-n{nodes}-s{seed}",
+        "key": f"{strategy}-n{nodes}-s{seed}",
         "passes": PASSES,
         "updates": updates,
         "steps": updates,
@@ -187,7 +187,7 @@ def _row(way: str, nodes: int, runs: list[dict[str, Any]]) -> dict[str, Any]:
     first = [point for point in runs[0]["history"] if point["validation"]["accuracy"] >= 0.95]
     return {
         "way": way,
-        "split": runs[0]["split"],
+        "strategy": runs[0]["strategy"],
         "nodes": nodes,
         "virtual": virtual,
         "runs": len(runs),
@@ -240,7 +240,7 @@ def _pairs(seeds: int) -> list[dict[str, Any]]:
 def _cost_model() -> dict[str, Any]:
     sizes = [1024 * 4**power for power in range(8)]
     checks = []
-    for way in WAYS:
+    for way in STRATEGIES:
         nodes = 1 if way == SINGLE else 2
         measured = sum(_seconds(way, nodes).values())
         error = 0.09 * wobble("check", way)
@@ -248,7 +248,7 @@ def _cost_model() -> dict[str, Any]:
             {"way": way, "nodes": nodes, "measured": measured, "predicted": measured * (1 + error), "error": error}
         )
     predictions = []
-    for way, (_, speed, _, loss, per_pass) in WAYS.items():
+    for way, (_, speed, _, loss, per_pass) in STRATEGIES.items():
         if way == SINGLE:
             continue
         for nodes in (2, *VIRTUAL):

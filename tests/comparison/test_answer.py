@@ -104,7 +104,7 @@ def test_one_number_of_nodes_is_no_comparison():
     nothing = "Nothing was compared: that takes `single` and a way on several nodes. "
     assert answered([SINGLE], [], nodes=(1,))["text"][0] == nothing + "Add a number above 1 to `nodes`."
     # Two numbers were given, and are not what is missing.
-    assert answered([SINGLE], [], nodes=(1, 2))["text"][0] == nothing + "Add a way of several nodes to `ways`."
+    assert answered([SINGLE], [], nodes=(1, 2))["text"][0] == nothing + "Add a way of several nodes to `strategies`."
     two, four = row("batch", 2, 6.0, 0.97, 1e9), row("batch", 4, 6.0, 0.97, 1e9)
     assert answered([two, four], [], nodes=(2, 4))["text"][0] == nothing + "Add 1 to `nodes`."
 
@@ -180,7 +180,7 @@ def test_single_with_other_keys_is_no_baseline():
     text = answered([other, row("batch", 2, 6.0, 0.97)], [])["text"]
     assert text[0] == (
         "Nothing was compared: that takes `single` and a way on several nodes. On one node only "
-        "`single, batch_size = 16` was run, with keys of its own: add `single` to `ways`."
+        "`single, batch_size = 16` was run, with keys of its own: add `single` to `strategies`."
     )
 
 

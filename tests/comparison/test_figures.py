@@ -72,11 +72,11 @@ def test_the_network_is_found_again_from_its_sums(latency, per_byte):
         assert found.seconds(nodes, 3, sent) == pytest.approx(truth.seconds(nodes, 3, sent), rel=1e-3)
 
 
-def record(split="single", nodes=1, batch_size=64, seconds=1.0, sync=0.0, **more):
+def record(strategy="single", nodes=1, batch_size=64, seconds=1.0, sync=0.0, **more):
     """Of a run of 4 passes over 6,400 rows."""
     return {
-        "way": split, "split": split, "nodes": nodes, "virtual": False, "rows": 6400, "passes": 4,
-        "batch_size": batch_size, "steps": 4 // (nodes if split.startswith("epoch") else 1) * (6400 // batch_size),
+        "way": strategy, "strategy": strategy, "nodes": nodes, "virtual": False, "rows": 6400, "passes": 4,
+        "batch_size": batch_size, "steps": 4 // (nodes if strategy.startswith("epoch") else 1) * (6400 // batch_size),
         "syncs": 0 if nodes == 1 else 400,
         "sync_bytes_per_node": 0 if nodes == 1 else 4e7,
         "seconds": {"train": seconds, "sync": sync}, **more,
@@ -112,7 +112,7 @@ def test_a_slower_network_costs_what_sends_more():
 
 def row(record, **more):
     return {
-        **{name: record[name] for name in ("way", "split", "nodes", "virtual", "passes", "syncs")},
+        **{name: record[name] for name in ("way", "strategy", "nodes", "virtual", "passes", "syncs")},
         "runs": 1, "diverged": 0, "seconds": record["seconds"]["train"], "efficiency": 1.0,
         "bytes_per_node": record["sync_bytes_per_node"],
         "to_target": {"seconds": 0.5, "passes": 2.0, "reached": 1, "of": 1},

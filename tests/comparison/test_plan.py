@@ -11,7 +11,7 @@ from sparksplit.base.errors import ConfigError
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.plan import epochs, label, plan
 
-LOCAL = {"split": "local", "sync": {"every": 8, "outer": "nesterov"}}
+LOCAL = {"strategy": "local", "sync": {"every": 8, "outer": "nesterov"}}
 
 
 def planned(**keys):
@@ -19,7 +19,7 @@ def planned(**keys):
 
 
 def test_ways_times_nodes_times_seeds_with_the_same_seeds():
-    runs = planned(ways=["single", "batch", "epoch", LOCAL], nodes=[1, 2], seeds=3, seed=7, epochs=4)
+    runs = planned(strategies=["single", "batch", "epoch", LOCAL], nodes=[1, 2], seeds=3, seed=7, epochs=4)
     assert len({run.key for run in runs}) == len(runs) == 3 * (1 + 3)
     for way, nodes in (("single", 1), ("batch", 2), ("epoch", 2), ("local, H = 8, nesterov", 2)):
         found = [run.config.seed for run in runs if (run.way, run.config.node_count) == (way, nodes)]
@@ -30,13 +30,13 @@ def test_ways_times_nodes_times_seeds_with_the_same_seeds():
 
 
 def test_on_one_node_all_ways_are_one_run():
-    runs = planned(ways=["batch", "epoch", "epoch-delayed", LOCAL], nodes=[1], seeds=2)
-    assert [(run.way, run.config.split) for run in runs] == [("single", "single")] * 2
+    runs = planned(strategies=["batch", "epoch", "epoch-delayed", LOCAL], nodes=[1], seeds=2)
+    assert [(run.way, run.config.strategy) for run in runs] == [("single", "single")] * 2
 
 
 def test_a_way_with_keys_of_its_own_keeps_them_on_one_node():
     runs = planned(
-        ways=["single", {**LOCAL, "batch_size": 16}, {"split": "single", "batch_size": 8}], nodes=[1], seeds=1
+        strategies=["single", {**LOCAL, "batch_size": 16}, {"strategy": "single", "batch_size": 8}], nodes=[1], seeds=1
     )
     assert [(run.way, run.config.batch_size) for run in runs] == [
         ("single", 64), ("single, batch_size = 16", 16), ("single, batch_size = 8", 8)
@@ -44,14 +44,14 @@ def test_a_way_with_keys_of_its_own_keeps_them_on_one_node():
 
 
 def test_virtual_batch_is_single_and_does_not_run():
-    runs = planned(ways=["single", "batch", "epoch"], nodes=[1, 2], virtual=[4], seeds=1)
+    runs = planned(strategies=["single", "batch", "epoch"], nodes=[1, 2], virtual=[4], seeds=1)
     assert [run.key for run in runs if run.config.virtual] == ["epoch-n4-virtual-s1"]
     assert runs[-1].config.virtual and runs[-1].processes == 1
 
 
 @pytest.mark.parametrize(("ways", "expected"), [(["batch", LOCAL], 10), (["batch", "epoch-delayed"], 12)])
 def test_epochs_are_raised_where_nodes_share_epochs(ways, expected):
-    runs = planned(ways=ways, nodes=[1, 2, 3], virtual=[4], epochs=10)
+    runs = planned(strategies=ways, nodes=[1, 2, 3], virtual=[4], epochs=10)
     assert {run.config.epochs for run in runs} == {expected}
 
 
@@ -65,11 +65,11 @@ def test_every_number_of_nodes_divides_the_epochs(asked, numbers):
 @pytest.mark.parametrize(
     ("values", "name"),
     [
-        ({"split": "batch"}, "batch"),
-        ({"split": "local"}, "local, H = 32"),
-        ({"split": "local", "sync": {"every": 4, "after": 9}}, "local, H = 4, after 9 updates"),
-        ({"split": "epoch", "batch_size": 128}, "epoch, batch_size = 128"),
-        ({"split": "folder/mine.py:majority_vote"}, "majority_vote"),
+        ({"strategy": "batch"}, "batch"),
+        ({"strategy": "local"}, "local, H = 32"),
+        ({"strategy": "local", "sync": {"every": 4, "after": 9}}, "local, H = 4, after 9 updates"),
+        ({"strategy": "epoch", "batch_size": 128}, "epoch, batch_size = 128"),
+        ({"strategy": "folder/mine.py:majority_vote"}, "majority_vote"),
     ],
 )  # fmt: skip
 def test_a_way_is_called_by_what_it_says(values, name):
@@ -81,54 +81,54 @@ def own_way(folder, name, function="vote", split="BatchSplit()", more=""):
     file = folder / name / "vote.py"
     file.parent.mkdir()
     file.write_text(
-        "from sparksplit.strategies import Way\n"
+        "from sparksplit.strategies import Strategy\n"
         "from sparksplit.strategies.splits import BatchSplit, EpochSplit, LaneSplit\n"
         f"from sparksplit.strategies.syncs import StepSync\n\n"
-        f"def {function}():\n    return Way({split}, StepSync{more})\n"
+        f"def {function}():\n    return Strategy({split}, StepSync{more})\n"
     )
     return f"{file}:{function}"
 
 
 def test_ways_of_ones_own_with_the_same_function_name_are_two(tmp_path):
     one, other = own_way(tmp_path, "one"), own_way(tmp_path, "other")
-    runs = planned(ways=[one, other, {"split": one, "batch_size": 16}], nodes=[2], seeds=1)
-    assert [run.config.split for run in runs] == [one, other, one]
+    runs = planned(strategies=[one, other, {"strategy": one, "batch_size": 16}], nodes=[2], seeds=1)
+    assert [run.config.strategy for run in runs] == [one, other, one]
     assert [run.way for run in runs] == [one, other, f"{one}, batch_size = 16"]
     assert len({run.key for run in runs}) == 3
-    (run,) = planned(ways=[one], nodes=[2], seeds=1)
+    (run,) = planned(strategies=[one], nodes=[2], seeds=1)
     assert (run.way, run.key) == ("vote", "vote-n2-s1")
 
 
 def test_names_that_differ_in_case_only_have_a_record_each(tmp_path):
-    ways = [{"split": "batch", "model": {"params": {"activation": name}}} for name in ("relu", "ReLU")]
-    runs = planned(ways=ways, nodes=[2], seeds=1)
+    ways = [{"strategy": "batch", "model": {"params": {"activation": name}}} for name in ("relu", "ReLU")]
+    runs = planned(strategies=ways, nodes=[2], seeds=1)
     assert len({run.key.lower() for run in runs}) == len({run.way for run in runs}) == 2
 
 
 def test_a_way_of_ones_own_is_never_taken_for_the_products(tmp_path):
     mine = own_way(tmp_path, "mine", "batch")
-    runs = planned(ways=["batch", mine], nodes=[2], seeds=1)
-    assert [(run.way, run.config.split) for run in runs] == [("batch", "batch"), (mine, mine)]
+    runs = planned(strategies=["batch", mine], nodes=[2], seeds=1)
+    assert [(run.way, run.config.strategy) for run in runs] == [("batch", "batch"), (mine, mine)]
 
 
 def test_epochs_are_raised_for_a_way_of_ones_own_that_splits_them(tmp_path):
-    runs = planned(ways=[own_way(tmp_path, "mine", split="EpochSplit()")], nodes=[1, 3], epochs=10, seeds=1)
+    runs = planned(strategies=[own_way(tmp_path, "mine", split="EpochSplit()")], nodes=[1, 3], epochs=10, seeds=1)
     assert {run.config.epochs for run in runs} == {12}
 
 
 def test_a_way_of_ones_own_for_one_node_runs_there_only(tmp_path):
-    runs = planned(ways=["single", own_way(tmp_path, "mine", more=", alone=True")], nodes=[1, 2], seeds=1)
+    runs = planned(strategies=["single", own_way(tmp_path, "mine", more=", alone=True")], nodes=[1, 2], seeds=1)
     assert [(run.way, run.config.node_count) for run in runs] == [("single", 1), ("vote", 1)]
 
 
 def test_nodes_with_mini_batches_of_their_own_lanes_cannot_agree_at_every_step(tmp_path):
     """They have other numbers of steps, and each divides by the rows of its own: was a sum without the other node."""
-    with pytest.raises(ConfigError, match=r"ways.0.split: .* split is dealt_apart, so its sync must not be every_step"):
-        planned(ways=[own_way(tmp_path, "mine", split="LaneSplit()")], nodes=[1, 2], seeds=1)
+    with pytest.raises(ConfigError, match=r"strategies.0.strategy: .* split is dealt_apart, so its sync must not be"):
+        planned(strategies=[own_way(tmp_path, "mine", split="LaneSplit()")], nodes=[1, 2], seeds=1)
 
 
 def test_what_says_the_same_is_one_run_by_the_shorter_name():
-    runs = planned(ways=[{"split": "batch", "batch_size": 64}, "single"], nodes=[1, 2], seeds=2, batch_size=64)
+    runs = planned(strategies=[{"strategy": "batch", "batch_size": 64}, "single"], nodes=[1, 2], seeds=2, batch_size=64)
     assert [(run.way, run.config.node_count) for run in runs] == [("single", 1)] * 2 + [
         ("batch, batch_size = 64", 2)
     ] * 2
@@ -137,18 +137,18 @@ def test_what_says_the_same_is_one_run_by_the_shorter_name():
 def test_one_node_with_the_comparisons_own_keys_is_what_all_are_compared_with_however_it_is_said():
     """Whichever ways are beside it: `single` need not be named."""
     for ways in (
-        [{"split": "batch", "batch_size": 64}],
-        [{"split": "local", "batch_size": 64}],
-        [{"split": "single", "batch_size": 64}, LOCAL],
-        [{"split": "local", "optimizer": {"learning_rate": 0.01}}],
+        [{"strategy": "batch", "batch_size": 64}],
+        [{"strategy": "local", "batch_size": 64}],
+        [{"strategy": "single", "batch_size": 64}, LOCAL],
+        [{"strategy": "local", "optimizer": {"learning_rate": 0.01}}],
     ):
-        runs = planned(ways=ways, nodes=[1, 2], seeds=1)
+        runs = planned(strategies=ways, nodes=[1, 2], seeds=1)
         assert [run.key for run in runs if run.config.node_count == 1] == ["single-n1-s1"]
 
 
 def test_what_all_runs_share_and_what_a_way_says():
     runs = planned(
-        ways=["batch", {**LOCAL, "optimizer": {"momentum": 0.5}}], nodes=[2], seeds=1,
+        strategies=["batch", {**LOCAL, "optimizer": {"momentum": 0.5}}], nodes=[2], seeds=1,
         optimizer={"name": "sgd", "learning_rate": 0.1}, metrics=["accuracy"],
     )  # fmt: skip
     batch, local = (run.config for run in runs)
@@ -160,13 +160,15 @@ def test_what_all_runs_share_and_what_a_way_says():
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("ways: [bacth]", "ways.0: split: must be one of single, batch, epoch, epoch-delayed, local"),
-        ("ways:\n  - batch\n  - {split: local, sync: {evry: 3}}", ":5: ways.1: sync.evry: unknown key"),
-        ("ways: [{sync: {every: 3}}]", "ways.0: must name its split"),
-        ("ways: [{split: batch, nodes: 3}]", "ways.0.nodes: is the same for all ways"),
-        ("ways: [{split: batch, sync: {every: 3}}]", "sync needs split: local"),
-        ("ways: [batch, none.py:vote]", ":3: ways.1.split: none.py"),
-        ("ways: [single]\nnodes: [2]", ":4: nodes: no way of single runs on so many: add 1"),
+        ("strategies: [bacth]", "strategies.0: strategy: must be one of single, batch, epoch, epoch-delayed, local"),
+        ("strategies:\n  - batch\n  - {strategy: local, sync: {evry: 3}}", ":5: strategies.1: sync.evry: unknown key"),
+        ("ways: [batch]", ":3: ways: is called strategies now"),
+        ("strategies: [{split: batch}]", ":3: strategies.0.split: is called strategy now"),
+        ("strategies: [{sync: {every: 3}}]", "strategies.0: must name its strategy"),
+        ("strategies: [{strategy: batch, nodes: 3}]", "strategies.0.nodes: is the same for all ways"),
+        ("strategies: [{strategy: batch, sync: {every: 3}}]", "sync needs strategy: local"),
+        ("strategies: [batch, none.py:vote]", ":3: strategies.1.strategy: none.py"),
+        ("strategies: [single]\nnodes: [2]", ":4: nodes: no way of single runs on so many: add 1"),
         ("nodes: [2, 2]", "nodes has a number twice"),
         ("seeds: 0", "seeds: must be"),
         ("input_mode: spark", "input_mode"),

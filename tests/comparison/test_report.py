@@ -146,7 +146,7 @@ def test_virtual_rows_stand_apart(page):
 def test_it_can_be_repeated(page):
     words = visible(page)
     assert "sparksplit compare --config FILE" in words
-    assert "- split: local sync: every: 32" in words
+    assert "- strategy: local sync: every: 32" in words
     for text in ("9a41c0de77e0b1f2", "5f0c9a7e11d2b384", "tensorflow 2.21.0", "1,248 train", "00020001aa55"):
         assert text in words
 

@@ -49,13 +49,13 @@ def test_every_way_runs_on_every_number_of_nodes_and_seed(done, digits):
     assert {check["way"] for check in results["cost_model"]["checks"]} == {row["way"] for row in results["table"][:5]}
 
 
-@pytest.mark.parametrize("split", ["batch", "epoch-delayed"])
-def test_a_run_of_a_comparison_is_what_train_does(done, forked, digits, tmp_path, split):
+@pytest.mark.parametrize("strategy", ["batch", "epoch-delayed"])
+def test_a_run_of_a_comparison_is_what_train_does(done, forked, digits, tmp_path, strategy):
     """Also after others in the same process."""
     _, results = done
-    record = [found for found in results["runs"] if found["split"] == split][1]
+    record = [found for found in results["runs"] if found["strategy"] == strategy][1]
     alone = run(
-        digits, tmp_path / "run", split=record["split"], nodes=2, seed=record["seed"], **{**SETTINGS, "epochs": 4}
+        digits, tmp_path / "run", strategy=record["strategy"], nodes=2, seed=record["seed"], **{**SETTINGS, "epochs": 4}
     )
     assert (alone["weights"], alone["metrics"]) == (record["weights"], record["metrics"])
 
@@ -93,10 +93,10 @@ def test_a_finished_comparison_stays_until_the_next_is_complete(digits, tmp_path
 
 @pytest.mark.slow
 def test_a_loss_that_is_no_number_counts_as_diverged_and_the_others_go_on(forked, digits, tmp_path, capsys):
-    wild = {"split": "batch", "optimizer": {"name": "sgd", "learning_rate": 1e9}}
-    results = compared(digits, tmp_path / "out", ways=["single", wild, "epoch"], seeds=1)
+    wild = {"strategy": "batch", "optimizer": {"name": "sgd", "learning_rate": 1e9}}
+    results = compared(digits, tmp_path / "out", strategies=["single", wild, "epoch"], seeds=1)
     assert [(record["nodes"], record["seed"]) for record in results["diverged"]] == [(1, 1), (2, 1)]
-    assert [record["split"] for record in results["runs"]] == ["single", "epoch"]
+    assert [record["strategy"] for record in results["runs"]] == ["single", "epoch"]
     assert "counts as diverged" in capsys.readouterr().err
     assert "the loss is" in results["diverged"][0]["diverged"]
     wild_rows = [row for row in results["table"] if row["diverged"]]
@@ -110,16 +110,16 @@ def test_a_loss_that_is_no_number_counts_as_diverged_and_the_others_go_on(forked
 def test_a_failing_run_keeps_those_that_have_finished(forked, digits, tmp_path):
     """Here the last run's transform fails; the mended comparison does not repeat the others."""
     mine = tmp_path / "mine.py"
-    broken = {"split": "epoch", "transform": f"{mine}:broken"}
+    broken = {"strategy": "epoch", "transform": f"{mine}:broken"}
     mine.write_text("def broken(tensors, label, seeds):\n    raise KeyError('out')\n")
     with pytest.raises(NodeFailed, match="KeyError: 'out'"):
-        compared(digits, tmp_path / "out", ways=["batch", "epoch-delayed", broken], seeds=1, nodes=[2])
+        compared(digits, tmp_path / "out", strategies=["batch", "epoch-delayed", broken], seeds=1, nodes=[2])
     kept = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out" / "runs").iterdir()}
     assert sorted(kept) == ["batch-n2-s1.json", "epoch-delayed-n2-s1.json"]
     assert not (tmp_path / "out" / "report.html").exists()
-    results = compared(digits, tmp_path / "out", ways=["batch", "epoch-delayed", "epoch"], seeds=1, nodes=[2])
+    results = compared(digits, tmp_path / "out", strategies=["batch", "epoch-delayed", "epoch"], seeds=1, nodes=[2])
     assert {name: (tmp_path / "out" / "runs" / name).stat().st_mtime_ns for name in kept} == kept
-    assert [record["split"] for record in results["runs"]] == ["batch", "epoch-delayed", "epoch"]
+    assert [record["strategy"] for record in results["runs"]] == ["batch", "epoch-delayed", "epoch"]
 
 
 @pytest.mark.slow
@@ -158,11 +158,11 @@ except KeyboardInterrupt:
             "metric_better: must be lower or higher: whether a higher Mean is better cannot be told",
         ),
         (
-            {"metric": "accuracy", "ways": ["single", {"split": "batch", "metrics": ["auc"]}]},
+            {"metric": "accuracy", "strategies": ["single", {"strategy": "batch", "metrics": ["auc"]}]},
             "metric: is accuracy, which single, metrics = ['auc'] does not measure: add it to its `metrics`",
         ),
         (
-            {"metric": "loss", "ways": ["single", {"split": "batch", "loss": "poisson"}]},
+            {"metric": "loss", "strategies": ["single", {"strategy": "batch", "loss": "poisson"}]},
             "metric: is loss, and single, loss = poisson has another loss than single: compare by one of the metrics",
         ),
         ({"metric": "acuracy"}, "metric: must be one of loss, accuracy (is 'acuracy')"),

@@ -71,7 +71,7 @@ class Site:
         }.items():
             content = configs[command] | dict.fromkeys(keys, "filled in")
             if command == "compare":  # seconds, beside those that the nodes take to start
-                content |= {"ways": ["single", "batch", "epoch"], "virtual": [], "epochs": 2}
+                content |= {"strategies": ["single", "batch", "epoch"], "virtual": [], "epochs": 2}
             (folder / f"{command}.yaml").write_text(yaml.safe_dump(content))
         # A local cluster writes into $SPARK_HOME/work, and sparksplit's environment may be shared.
         (folder / "spark").mkdir()

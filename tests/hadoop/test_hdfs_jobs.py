@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 TRAINING = {
     "nodes": 2,
-    "split": "batch",
+    "strategy": "batch",
     "epochs": 3,
     "batch_size": 50,
     "checkpoint.every": 5,

@@ -73,7 +73,7 @@ def configs(folder, model):
             "output": f"{folder}/run",
             "model": {"build": f"{model}:build"},
             "nodes": 2,
-            "split": "batch",
+            "strategy": "batch",
             "batch_size": 16,
             "epochs": 2,
         },

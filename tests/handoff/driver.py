@@ -26,7 +26,7 @@ def main() -> int:
                 Path(mark).touch()
                 time.sleep(0.1)
 
-    keys = {"data": data, "output": output, "input_mode": "spark", "order": order, "split": "batch", "nodes": 2}
+    keys = {"data": data, "output": output, "input_mode": "spark", "order": order, "strategy": "batch", "nodes": 2}
     with spark_session("fed without an end", 3) as spark:
         rows = spark.read.parquet(f"{data}/train")
         train(parse(TrainConfig, keys), Options(), rows.mapInArrow(endlessly, rows.schema))

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from sparksplit.strategies import WAYS
+from sparksplit.strategies import STRATEGIES
 from sparksplit.strategies.splits import BatchSplit, EpochSplit, SharedLanes, owned_by_rank
 
 
@@ -19,10 +19,10 @@ class Given(BatchSplit):
         return np.array(self._owned[rank], np.int64)
 
 
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize("nodes", [1, 2, 3, 7])
 def test_every_way_reads_every_lane_as_often_as_it_says(name, nodes):
-    split = WAYS[name].split
+    split = STRATEGIES[name].split
     owned = owned_by_rank(split, 7, nodes)
     assert sorted(lane for own in owned for lane in own) == sorted([*range(7)] * (nodes if split.every_row else 1))
 

@@ -33,15 +33,15 @@ def agreed(sync_class, shares):
         models.append(keras.Sequential([keras.layers.Input((FEATURES,)), *parts]))
 
     def work(rank, gather):
-        transport = Ring.connect(rank, len(shares), "127.0.0.1", b"s", gather, 30)
-        sync = sync_class(transport, SyncConfig())
-        step = Step(models[rank], keras.optimizers.SGD(0.0), squared_error, {}, inputs_of(), sync, transport)
+        collective = Ring.connect(rank, len(shares), "127.0.0.1", b"s", gather, 30)
+        sync = sync_class(collective, SyncConfig())
+        step = Step(models[rank], keras.optimizers.SGD(0.0), squared_error, {}, inputs_of(), sync, collective)
         x, y = shares[rank]
         models[rank].layers[0].seen.assign(1000 * rank)
         sync.begin(models[rank])
         step.train(chunk_of(x, y, [0, len(x)], totals if sync.every_step else None))
         step.agree(len(x))
-        transport.close()
+        collective.close()
 
     in_threads(len(shares), work)
     return models

@@ -8,10 +8,10 @@ import numpy as np
 
 from hdfs_io.prepared import Block
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
-from sparksplit.collectives import Transport
+from sparksplit.collectives import Collective
 
 
-class Together(Transport):
+class Together(Collective):
     """Sums over the nodes that `tests.nodes.in_threads` plays."""
 
     def __init__(self, rank, size, gather, same_graphs=False):
@@ -85,7 +85,7 @@ class Counting:
         self._evaluation = evaluation or SimpleNamespace(loss=2.0, metrics={"accuracy": 0.25}, rows=3)
         self.chunks, self.weighed = [], []
 
-    def with_sync(self, sync, transport):
+    def with_sync(self, sync, collective):
         return self
 
     def train(self, chunk):

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from sparksplit.strategies import Way
+from sparksplit.strategies import Strategy
 from sparksplit.strategies.splits import BatchSplit
 from sparksplit.strategies.syncs import StepSync
 
@@ -13,13 +13,13 @@ class MajorityVote(StepSync):
 
     def update(self, values, model, optimizer):
         trainable = len(model.trainable_variables)
-        votes = self._transport.sum_tensors([tf.sign(value) for value in values[:trainable]])
+        votes = self._collective.sum_tensors([tf.sign(value) for value in values[:trainable]])
         optimizer.apply([tf.sign(vote) for vote in votes], model.trainable_variables)
-        return self._transport.sum_tensors(values[trainable:])[-1]
+        return self._collective.sum_tensors(values[trainable:])[-1]
 
 
 def majority_vote():
-    return Way(BatchSplit(), MajorityVote)
+    return Strategy(BatchSplit(), MajorityVote)
 
 
 class Neighbours(BatchSplit):
@@ -37,11 +37,11 @@ class Forgetful(BatchSplit):
 
 
 def neighbours():
-    return Way(Neighbours(), StepSync)
+    return Strategy(Neighbours(), StepSync)
 
 
 def forgetful():
-    return Way(Forgetful(), StepSync)
+    return Strategy(Forgetful(), StepSync)
 
 
 def nothing():

@@ -2,7 +2,7 @@ import pytest
 
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError
-from sparksplit.strategies import WAYS
+from sparksplit.strategies import STRATEGIES
 from sparksplit.training.config import NOT_IN_HASH, TrainConfig
 
 LEAST = {"data": "d", "output": "o"}
@@ -10,7 +10,7 @@ LEAST = {"data": "d", "output": "o"}
 
 def test_the_defaults_are_one_node_and_an_mlp():
     config = parse(TrainConfig, LEAST)
-    assert (config.split, config.nodes, config.model.build) == ("single", 1, "mlp")
+    assert (config.strategy, config.nodes, config.model.build) == ("single", 1, "mlp")
     assert config.checkpoint.every == "epoch"
 
 
@@ -19,8 +19,8 @@ def test_what_cannot_change_the_result_is_a_key():
 
 
 def test_every_way_of_the_configuration_is_there():
-    for name in WAYS:
-        assert parse(TrainConfig, {**LEAST, "split": name}).split == name
+    for name in STRATEGIES:
+        assert parse(TrainConfig, {**LEAST, "strategy": name}).strategy == name
 
 
 def test_an_optimizers_own_arguments_are_kept():
@@ -31,11 +31,13 @@ def test_an_optimizers_own_arguments_are_kept():
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("nodes: 2", "nodes must be 1 with split: single (is 2); split: batch shares the work"),
+        ("nodes: 2", "nodes must be 1 with strategy: single (is 2); batch shares the work"),
         ("nodes: 0", "nodes: must be above 0 (is 0)"),
         ("epochs: 1.5", "epochs: must be a whole number (is 1.5)"),
         ("batch_size: many", 'batch_size: must be a whole number (is "many")'),
-        ("split: bacth", "split: must be one of"),
+        ("split: batch", "split: is called strategy now"),
+        ("transport: ring", "transport: is called collective now"),
+        ("strategy: bacth", "strategy: must be one of"),
         ("optimizer: {learning_rate: -0.1}", "optimizer.learning_rate: must be above 0"),
         ("optimizer: sgd", 'optimizer: must be a mapping of keys to values (is "sgd")'),
         ("checkpoint: {evry: 3}", "checkpoint.evry: unknown key; did you mean 'every'?"),

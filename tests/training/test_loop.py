@@ -28,9 +28,9 @@ PER_EPOCH = 8
 class Node:
     """One node that owns every `size`-th lane and shares mini-batches; `run` gives what it has made of them."""
 
-    def __init__(self, transport=None, step=None, epochs=2, every=None, sync_every=None, progress=None, **feed):
-        self.transport, self.step = transport or Alone(), step or Counting()
-        rank, size = self.transport.rank, self.transport.size
+    def __init__(self, collective=None, step=None, epochs=2, every=None, sync_every=None, progress=None, **feed):
+        self.collective, self.step = collective or Alone(), step or Counting()
+        rank, size = self.collective.rank, self.collective.size
         self.saved, self.histories = [], []
         self.member = Member(rank, size)
         self.feed = Feed(Rows(LANES), np.arange(rank, len(LANES), size), batch_size=BATCH, **feed)
@@ -40,7 +40,7 @@ class Node:
             self.step,
             self.feed,
             Feed(Rows([4, 0]), np.array([rank]) if rank < 2 else np.array([], np.int64), batch_size=4, shuffled=False),
-            self.transport,
+            self.collective,
             self.member,
             Hooks(self.saved.append, lambda history: self.histories.append(list(history))),
             epochs=[range(done, epochs)] * size,
@@ -130,8 +130,8 @@ def test_an_update_is_a_change_that_all_nodes_share(size, sync_every):
     """Each step where they agree at every step, or there is one node; else each sync. Steps are those of the nodes."""
 
     def work(rank, gather):
-        transport = Together(rank, size, gather) if size > 1 else Alone()
-        node = Node(transport, sync_every=sync_every)
+        collective = Together(rank, size, gather) if size > 1 else Alone()
+        node = Node(collective, sync_every=sync_every)
         return node.run(), node.step
 
     nodes = in_threads(size, work)

@@ -64,7 +64,7 @@ def peak(data: Path, output: Path, **keys: object) -> int:
     watcher = Watcher()
     watcher.start()
     values = {
-        "data": str(data), "output": str(output), "nodes": 2, "split": "batch", "batch_size": 64, "epochs": 1,
+        "data": str(data), "output": str(output), "nodes": 2, "strategy": "batch", "batch_size": 64, "epochs": 1,
         "window": WINDOW, "cache_mb": 64, "optimizer": {"learning_rate": 1e-4}, "model": {"params": {"hidden": []}},
         **keys,
     }  # fmt: skip

@@ -69,7 +69,7 @@ def test_versions_name_what_a_result_depends_on():
 
 def _run(nodes, exact=True, metrics=None):
     return {
-        "split": "batch" if nodes > 1 else "single",
+        "strategy": "batch" if nodes > 1 else "single",
         "nodes": nodes,
         "epochs": 2,
         "passes": 2,

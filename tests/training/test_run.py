@@ -84,11 +84,11 @@ def test_the_same_nodes_twice_give_the_same_bits(forked, digits, tmp_path):
     assert one["metrics"] == two["metrics"]
 
 
-def test_the_tensorflow_transport_gives_the_same_result(spark, zygote, digits, tmp_path):
+def test_the_tensorflow_collective_gives_the_same_result(spark, zygote, digits, tmp_path):
     settings = {"nodes": 2, "epochs": 2, "batch_size": 100, "optimizer": MOMENTUM}
     with nodes_of(zygote):
         ring = run(digits, tmp_path / "ring", **settings)
-    other = run(digits, tmp_path / "tensorflow", **settings, transport="tensorflow")
+    other = run(digits, tmp_path / "tensorflow", **settings, collective="tensorflow")
     np.testing.assert_allclose(other["metrics"]["train"]["loss"], ring["metrics"]["train"]["loss"], atol=1e-4)
     assert largest_difference(weights(tmp_path / "ring"), weights(tmp_path / "tensorflow")) < 1e-4
     assert other["ledger"]["exact"] is True
@@ -96,11 +96,11 @@ def test_the_tensorflow_transport_gives_the_same_result(spark, zygote, digits, t
 
 
 @pytest.mark.slow
-def test_the_tensorflow_transport_ends_epochs_of_hundreds_of_updates_with_a_slow_node(spark, digits, tmp_path):
+def test_the_tensorflow_collective_ends_epochs_of_hundreds_of_updates_with_a_slow_node(spark, digits, tmp_path):
     """Its sums match by the turn of a loop: loops that are as long as each node's own clock says wait for ever."""
     slow = Path(__file__).with_name("slow.py")
     settings = {"nodes": 2, "epochs": 1, "batch_size": 2, "transform": f"{slow}:on_the_chief"}
-    result = run(digits, tmp_path / "run", **settings, transport="tensorflow")
+    result = run(digits, tmp_path / "run", **settings, collective="tensorflow")
     assert (result["updates"], result["ledger"]["exact"]) == (650, True)
 
 
@@ -144,7 +144,7 @@ def test_resuming_gives_the_same_bits(forked, digits, tmp_path, capsys, every, k
 
 
 def test_resuming_on_another_number_of_nodes_is_within_invariant_1(forked, digits, tmp_path):
-    settings = {"epochs": 2, "optimizer": MOMENTUM, "split": "batch"}
+    settings = {"epochs": 2, "optimizer": MOMENTUM, "strategy": "batch"}
     straight = run(digits, tmp_path / "straight", nodes=3, **settings)
     without_end(tmp_path / "straight", tmp_path / "resumed", keep=1)
     resumed = run(digits, tmp_path / "resumed", Options(resume=True), nodes=2, **settings)
@@ -160,7 +160,7 @@ def test_stopped_by_sigterm_after_the_second_of_four_epochs_and_resumed(forked, 
     config = tmp_path / "train.yaml"
     output = tmp_path / "stopped"
     values = {
-        "data": str(digits), "epochs": 4, "nodes": 2, "split": "batch", "optimizer": MOMENTUM, "batch_size": 10,
+        "data": str(digits), "epochs": 4, "nodes": 2, "strategy": "batch", "optimizer": MOMENTUM, "batch_size": 10,
         "transform": f"{MODELS}:slowly", "model": {"build": f"{MODELS}:with_state"},
     }  # fmt: skip
     config.write_text(json.dumps(values))

@@ -80,7 +80,7 @@ def tokens(tmp_path_factory):
 def run(data, output, **keys):
     nodes = keys.get("nodes", 1)
     values = {
-        "data": str(data), "output": str(output), "split": "single" if nodes == 1 else "batch", "model": LSTM,
+        "data": str(data), "output": str(output), "strategy": "single" if nodes == 1 else "batch", "model": LSTM,
         "optimizer": {"name": "adadelta", "learning_rate": 1.0}, "batch_size": 16, "epochs": 6, **keys,
     }  # fmt: skip
     return train(parse(TrainConfig, values), Options())

@@ -19,9 +19,9 @@ def linear(extra=()):
     return keras.Sequential([keras.layers.Input((FEATURES,)), *extra, keras.layers.Dense(1, kernel_initializer="ones")])
 
 
-def step_of(model, optimizer, transport, metrics=()):
+def step_of(model, optimizer, collective, metrics=()):
     return Step(
-        model, optimizer, squared_error, dict(metrics), inputs_of(), StepSync(transport, SyncConfig()), transport
+        model, optimizer, squared_error, dict(metrics), inputs_of(), StepSync(collective, SyncConfig()), collective
     )
 
 
@@ -32,12 +32,12 @@ def run_nodes(shares, rate=0.1, extra=list, momentum=0.0):
     models = [linear(extra()) for _ in range(nodes)]
 
     def work(rank, gather):
-        transport = Alone() if nodes == 1 else Ring.connect(rank, nodes, "127.0.0.1", b"s", gather, 30)
-        step = step_of(models[rank], keras.optimizers.SGD(rate, momentum), transport)
+        collective = Alone() if nodes == 1 else Ring.connect(rank, nodes, "127.0.0.1", b"s", gather, 30)
+        step = step_of(models[rank], keras.optimizers.SGD(rate, momentum), collective)
         x = np.concatenate([x for x, _ in shares[rank]])
         y = np.concatenate([y for _, y in shares[rank]])
         losses = step.train(chunk_of(x, y, np.cumsum([0, *(len(x) for x, _ in shares[rank])]), totals))
-        transport.close()
+        collective.close()
         return losses, [weight.copy() for weight in models[rank].get_weights()], models[rank]
 
     return in_threads(nodes, work)
@@ -97,11 +97,11 @@ def test_regularisation_counts_once_per_mini_batch():
         models = [regularised(), regularised()]
 
         def work(rank, gather, models=models, cut=cut):
-            transport = Ring.connect(rank, 2, "127.0.0.1", b"s", gather, 30)
-            step = step_of(models[rank], keras.optimizers.SGD(0.1), transport)
+            collective = Ring.connect(rank, 2, "127.0.0.1", b"s", gather, 30)
+            step = step_of(models[rank], keras.optimizers.SGD(0.1), collective)
             part = slice(0, cut) if rank == 0 else slice(cut, 12)
             loss = step.train(chunk_of(x[part], y[part], [0, len(x[part])], [12]))
-            transport.close()
+            collective.close()
             return loss[0]
 
         losses = in_threads(2, work)
@@ -127,12 +127,12 @@ def test_evaluation_is_over_all_nodes_rows():
     models = [linear() for _ in shares]
 
     def work(rank, gather):
-        transport = Ring.connect(rank, 3, "127.0.0.1", b"s", gather, 30)
+        collective = Ring.connect(rank, 3, "127.0.0.1", b"s", gather, 30)
         metric = keras.metrics.MeanSquaredError()
-        step = step_of(models[rank], keras.optimizers.SGD(0.1), transport, {"mse": metric})
+        step = step_of(models[rank], keras.optimizers.SGD(0.1), collective, {"mse": metric})
         x, y = shares[rank]
         found = step.evaluate([chunk_of(x, y[:, None][:, 0], [0, len(x) // 2, len(x)])])
-        transport.close()
+        collective.close()
         return found
 
     x, y = (np.concatenate(parts) for parts in zip(*shares, strict=True))

@@ -122,7 +122,7 @@ def rows_split(data, nodes, every, outer, epochs_before=0):
 )
 def test_local_is_what_numpy_says(forked, data, tmp_path, nodes, every, outer):
     settings = {
-        "split": "local", "nodes": nodes, "epochs": EPOCHS, "batch_size": BATCH, "dtype": "float64",
+        "strategy": "local", "nodes": nodes, "epochs": EPOCHS, "batch_size": BATCH, "dtype": "float64",
         "optimizer": {"name": "sgd", "learning_rate": RATE}, "model": {"build": f"{MODELS}:linear"},
         "sync": {"every": every, "outer": outer},
     }  # fmt: skip
@@ -143,7 +143,7 @@ def test_local_is_what_numpy_says(forked, data, tmp_path, nodes, every, outer):
 def test_local_goes_on_from_batch(forked, data, tmp_path):
     """Post-local SGD: ten updates fall into two epochs of seven."""
     settings = {
-        "split": "local", "nodes": 2, "epochs": EPOCHS, "batch_size": BATCH, "dtype": "float64",
+        "strategy": "local", "nodes": 2, "epochs": EPOCHS, "batch_size": BATCH, "dtype": "float64",
         "optimizer": {"name": "sgd", "learning_rate": RATE}, "model": {"build": f"{MODELS}:linear"},
         "sync": {"every": 4, "outer": "nesterov", "after": 10}, "checkpoint": {"keep": 99},
     }  # fmt: skip
@@ -183,7 +183,7 @@ def majority_vote(data, nodes):
 @pytest.mark.parametrize("nodes", [1, 3, {"virtual": 3}])
 def test_a_way_of_ones_own_is_one_small_class(forked, data, tmp_path, nodes):
     settings = {
-        "split": f"{OWN}:majority_vote", "nodes": nodes, "epochs": EPOCHS, "batch_size": BATCH, "dtype": "float64",
+        "strategy": f"{OWN}:majority_vote", "nodes": nodes, "epochs": EPOCHS, "batch_size": BATCH, "dtype": "float64",
         "optimizer": {"name": "sgd", "learning_rate": RATE}, "model": {"build": f"{MODELS}:linear"},
     }  # fmt: skip
     result = run(data.path, tmp_path / "run", **settings)
@@ -192,29 +192,32 @@ def test_a_way_of_ones_own_is_one_small_class(forked, data, tmp_path, nodes):
     np.testing.assert_allclose(kernel[:, 0], w, atol=1e-9, rtol=0)
     np.testing.assert_allclose(bias, b, atol=1e-9, rtol=0)
     np.testing.assert_allclose(result["metrics"]["train"]["loss"], losses, atol=1e-9, rtol=0)
-    assert (result["split"], result["ledger"]["exact"]) == (f"{OWN}:majority_vote", True)
+    assert (result["strategy"], result["ledger"]["exact"]) == (f"{OWN}:majority_vote", True)
 
 
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        (f"{OWN}:nothing", "nothing returned NoneType, not a sparksplit.strategies.Way"),
-        (f"{OWN}:forgetful", "split: its split does not fit the data: ValueError: not every_row, so each lane must be"),
+        (f"{OWN}:nothing", "nothing returned NoneType, not a sparksplit.strategies.Strategy"),
+        (
+            f"{OWN}:forgetful",
+            "strategy: its split does not fit the data: ValueError: not every_row, so each lane must be",
+        ),
         (f"{OWN}:majority_vot", "has no function 'majority_vot'; did you mean 'majority_vote'?"),
-        ("bacth", "must be one of single, batch, epoch, epoch-delayed, local, or a function that returns a way"),
+        ("bacth", "must be one of single, batch, epoch, epoch-delayed, local, or a function that returns a strategy"),
     ],
 )
 def test_a_way_that_is_none(data, tmp_path, name, problem):
     with pytest.raises(UsageError, match=re.escape(problem)):
-        run(data.path, tmp_path / "run", split=name)
+        run(data.path, tmp_path / "run", strategy=name)
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 3])
-@pytest.mark.parametrize(("split", "reference"), [("epoch", epochs_split), ("epoch-delayed", epochs_apart)])
-def test_a_way_is_what_numpy_says(forked, data, tmp_path, split, reference, nodes):
+@pytest.mark.parametrize(("strategy", "reference"), [("epoch", epochs_split), ("epoch-delayed", epochs_apart)])
+def test_a_way_is_what_numpy_says(forked, data, tmp_path, strategy, reference, nodes):
     settings = {
-        "split": split, "nodes": nodes, "epochs": EPOCHS, "batch_size": BATCH, "dtype": "float64",
+        "strategy": strategy, "nodes": nodes, "epochs": EPOCHS, "batch_size": BATCH, "dtype": "float64",
         "optimizer": {"name": "sgd", "learning_rate": RATE}, "model": {"build": f"{MODELS}:linear"},
     }  # fmt: skip
     result = run(data.path, tmp_path / "run", **settings)
@@ -225,28 +228,28 @@ def test_a_way_is_what_numpy_says(forked, data, tmp_path, split, reference, node
     np.testing.assert_allclose(result["metrics"]["train"]["loss"], losses, atol=1e-9, rtol=0)
     rounds = -(-EPOCHS // nodes)
     assert result["passes"] == nodes * rounds
-    assert result["updates"] == (rounds if split == "epoch-delayed" and nodes > 1 else 7 * rounds)
+    assert result["updates"] == (rounds if strategy == "epoch-delayed" and nodes > 1 else 7 * rounds)
     assert result["steps"] == 7 * rounds
     assert result["syncs"] == (result["updates"] if nodes > 1 else 0)
     assert result["ledger"] == {**result["ledger"], "exact": True, "rows": nodes * rounds * ROWS}
 
 
-@pytest.mark.parametrize("split", ["epoch", "epoch-delayed", "local"])
-def test_rows_that_spark_hands_over_give_the_same_bits(spark, zygote, digits, tmp_path, split):
-    settings = {"split": split, "nodes": 2, "epochs": 3, "optimizer": MOMENTUM}
+@pytest.mark.parametrize("strategy", ["epoch", "epoch-delayed", "local"])
+def test_rows_that_spark_hands_over_give_the_same_bits(spark, zygote, digits, tmp_path, strategy):
+    settings = {"strategy": strategy, "nodes": 2, "epochs": 3, "optimizer": MOMENTUM}
     with nodes_of(zygote):
         read = run(digits, tmp_path / "read", **settings)
     with nodes_of(zygote, spark=True):
         fed = run(digits, tmp_path / "fed", input_mode="spark", **settings)
     assert (fed["weights"], fed["metrics"], fed["ledger"]) == (read["weights"], read["metrics"], read["ledger"])
-    passes = 3 if split == "local" else 4
+    passes = 3 if strategy == "local" else 4
     assert (fed["passes"], fed["ledger"]["exact"], fed["ledger"]["rows"]) == (passes, True, passes * 1300)
 
 
 def test_rows_that_spark_hands_over_reach_the_owners_that_a_split_of_ones_own_names(spark, digits, tmp_path):
     settings = {"nodes": 2, "epochs": 2, "optimizer": MOMENTUM}
-    batch = run(digits, tmp_path / "batch", split="batch", **settings)
-    fed = run(digits, tmp_path / "fed", split=f"{OWN}:neighbours", input_mode="spark", **settings)
+    batch = run(digits, tmp_path / "batch", strategy="batch", **settings)
+    fed = run(digits, tmp_path / "fed", strategy=f"{OWN}:neighbours", input_mode="spark", **settings)
     assert (fed["ledger"], fed["updates"]) == (batch["ledger"], batch["updates"])
     np.testing.assert_allclose(fed["metrics"]["train"]["loss"], batch["metrics"]["train"]["loss"], atol=1e-4)
 
@@ -254,7 +257,7 @@ def test_rows_that_spark_hands_over_reach_the_owners_that_a_split_of_ones_own_na
 @pytest.mark.slow
 def test_resuming_epoch_within_a_round_gives_the_same_bits(forked, digits, tmp_path):
     settings = {
-        "split": "epoch", "nodes": 2, "epochs": 4, "optimizer": MOMENTUM, "model": {"build": f"{MODELS}:with_state"},
+        "strategy": "epoch", "nodes": 2, "epochs": 4, "optimizer": MOMENTUM, "model": {"build": f"{MODELS}:with_state"},
         "checkpoint": {"every": 8, "keep": 99},
     }  # fmt: skip
     straight = run(digits, tmp_path / "straight", **settings)
@@ -267,12 +270,13 @@ def test_resuming_epoch_within_a_round_gives_the_same_bits(forked, digits, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("split", "epochs", "more"), [("epoch-delayed", 6, {}), ("local", 4, {"sync": {"every": 8, "outer": "nesterov"}})]
+    ("strategy", "epochs", "more"),
+    [("epoch-delayed", 6, {}), ("local", 4, {"sync": {"every": 8, "outer": "nesterov"}})],
 )
-def test_resuming_nodes_that_differ_gives_the_same_bits(forked, digits, tmp_path, split, epochs, more):
+def test_resuming_nodes_that_differ_gives_the_same_bits(forked, digits, tmp_path, strategy, epochs, more):
     """The momentum of each node is its own, the outer one that of all."""
     settings = {
-        "split": split, "nodes": 2, "epochs": epochs, "optimizer": MOMENTUM,
+        "strategy": strategy, "nodes": 2, "epochs": epochs, "optimizer": MOMENTUM,
         "model": {"build": f"{MODELS}:with_state"}, "checkpoint": {"keep": 99}, **more,
     }  # fmt: skip
     straight = run(digits, tmp_path / "straight", **settings)
@@ -291,7 +295,7 @@ def test_resuming_nodes_that_differ_gives_the_same_bits(forked, digits, tmp_path
 @pytest.mark.slow
 def test_other_nodes_go_on_with_epoch_where_a_round_has_ended_only(forked, digits, tmp_path):
     """Three nodes have run the epochs 0 to 2; two go on with 3 and 4, and so pass as often as asked."""
-    settings = {"split": "epoch", "epochs": 5, "optimizer": MOMENTUM, "checkpoint": {"every": 21, "keep": 99}}
+    settings = {"strategy": "epoch", "epochs": 5, "optimizer": MOMENTUM, "checkpoint": {"every": 21, "keep": 99}}
     run(digits, tmp_path / "straight", nodes=3, **settings)
     without_end(tmp_path / "straight", tmp_path / "resumed", keep=1)
     resumed = run(digits, tmp_path / "resumed", Options(resume=True), nodes=2, **settings)
@@ -306,7 +310,7 @@ def test_other_nodes_go_on_with_epoch_where_a_round_has_ended_only(forked, digit
 def test_local_goes_on_with_other_nodes_whose_rounds_have_another_length(forked, data, tmp_path):
     """Two nodes have eight updates a round, one has seven."""
     settings = {
-        "split": "local", "epochs": 4, "batch_size": 15, "checkpoint": {"keep": 99},
+        "strategy": "local", "epochs": 4, "batch_size": 15, "checkpoint": {"keep": 99},
         "model": {"build": f"{MODELS}:linear"},
     }  # fmt: skip
     run(data.path, tmp_path / "straight", nodes=2, **settings)
@@ -332,11 +336,11 @@ def random_states(folder):
     return [np.load(last / f"node-{rank}.npz")["r0000"].tobytes() for rank in range(2)]
 
 
-@pytest.mark.parametrize(("split", "more"), EVERY_WAY)
-def test_virtual_nodes_are_real_ones(forked, digits, tmp_path, split, more):
+@pytest.mark.parametrize(("strategy", "more"), EVERY_WAY)
+def test_virtual_nodes_are_real_ones(forked, digits, tmp_path, strategy, more):
     """The inner optimizer's momentum, BatchNorm's statistics, each node's own masks of Dropout, uneven lanes."""
     settings = {
-        "split": split, "epochs": 4, "optimizer": MOMENTUM, "model": {"build": f"{MODELS}:with_state"}, **more,
+        "strategy": strategy, "epochs": 4, "optimizer": MOMENTUM, "model": {"build": f"{MODELS}:with_state"}, **more,
     }  # fmt: skip
     real = run(digits, tmp_path / "real", nodes=2, **settings)
     virtual = run(digits, tmp_path / "virtual", nodes={"virtual": 2}, **settings)
@@ -354,10 +358,10 @@ def test_virtual_nodes_are_real_ones(forked, digits, tmp_path, split, more):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("split", ["epoch-delayed", "local"])
-def test_virtual_nodes_that_spark_feeds(spark, zygote, digits, tmp_path, split):
+@pytest.mark.parametrize("strategy", ["epoch-delayed", "local"])
+def test_virtual_nodes_that_spark_feeds(spark, zygote, digits, tmp_path, strategy):
     """More of them than the test cluster could hold; rows from the spool, and from a file mapped into memory."""
-    settings = {"split": split, "nodes": {"virtual": 16}, "epochs": 16, "optimizer": MOMENTUM}
+    settings = {"strategy": strategy, "nodes": {"virtual": 16}, "epochs": 16, "optimizer": MOMENTUM}
     with nodes_of(zygote, spark=True):
         fed = run(digits, tmp_path / "fed", input_mode="spark", **settings)
     with nodes_of(zygote):
@@ -373,7 +377,7 @@ def test_virtual_nodes_that_spark_feeds(spark, zygote, digits, tmp_path, split):
 @pytest.mark.slow
 def test_virtual_nodes_go_on_from_a_checkpoint(forked, digits, tmp_path):
     settings = {
-        "split": "local", "nodes": {"virtual": 5}, "epochs": 4, "optimizer": MOMENTUM, "checkpoint": {"keep": 99},
+        "strategy": "local", "nodes": {"virtual": 5}, "epochs": 4, "optimizer": MOMENTUM, "checkpoint": {"keep": 99},
         "model": {"build": f"{MODELS}:with_state"}, "sync": {"every": 4, "outer": "nesterov"},
     }  # fmt: skip
     straight = run(digits, tmp_path / "straight", **settings)
@@ -384,6 +388,6 @@ def test_virtual_nodes_go_on_from_a_checkpoint(forked, digits, tmp_path):
 
 
 def test_a_virtual_node_that_fails_ends_the_run(forked, digits, tmp_path):
-    settings = {"split": "local", "nodes": {"virtual": 3}, "optimizer": {"name": "sgd", "learning_rate": 1e9}}
+    settings = {"strategy": "local", "nodes": {"virtual": 3}, "optimizer": {"name": "sgd", "learning_rate": 1e9}}
     with pytest.raises(RunError, match="the loss is"):
         run(digits, tmp_path / "run", epochs=2, **settings)

@@ -10,7 +10,7 @@ from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, RunError
 from sparksplit.collectives import Alone
 from sparksplit.rows.ledger import Entry, Ledger
-from sparksplit.strategies import WAYS, Way
+from sparksplit.strategies import STRATEGIES, Strategy
 from sparksplit.strategies.splits import BatchSplit
 from sparksplit.training import checkpoints
 from sparksplit.training.checkpoints import Checkpoint, Progress
@@ -27,7 +27,15 @@ def process_of(member, way, rows, **keys):
     """The stand-in for training.process.Process: a data set in memory, a model of one weight, a step that counts."""
     config = parse(
         TrainConfig,
-        {"data": "d", "output": "o", "split": way, "nodes": member.size, "batch_size": BATCH, "epochs": EPOCHS, **keys},
+        {
+            "data": "d",
+            "output": "o",
+            "strategy": way,
+            "nodes": member.size,
+            "batch_size": BATCH,
+            "epochs": EPOCHS,
+            **keys,
+        },
     )
     splits = {
         "train": SimpleNamespace(rows=ROWS),
@@ -42,9 +50,9 @@ def process_of(member, way, rows, **keys):
         member=member,
         model=SimpleNamespace(trainable_variables=[weight], non_trainable_variables=[], variables=[weight]),
         optimizer=SimpleNamespace(variables=[]),
-        way=WAYS[way],
+        way=STRATEGIES[way],
         data=SimpleNamespace(manifest=manifest, split=lambda name: Rows([1, 4, 0, 0, 0, 0])),
-        step=lambda sync, transport: Counting(),
+        step=lambda sync, collective: Counting(),
         random_states=list,
         transform=lambda: None,
         warmed_up=None,
@@ -150,7 +158,7 @@ class Halves(BatchSplit):
 def test_mini_batches_have_the_rows_that_the_split_says_in_either_order():
     member = Member(0, 1, None)
     process = process_of(member, "batch", LANES, input_mode="spark", order="arrival")
-    process.way = Way(Halves(), WAYS["batch"].sync)
+    process.way = Strategy(Halves(), STRATEGIES["batch"].sync)
     process.data.manifest.tensors, process.data.manifest.label = [], None
     process.receiver, process.told = object(), None
     process.spooled_rows = lambda fed: Rows(LANES)
@@ -189,7 +197,7 @@ def test_with_another_number_of_nodes_a_learning_rates_schedule_goes_on_after_th
     process.optimizer.iterations = SimpleNamespace(assign=assigned.append)
     step = Counting()
     step.restore_metrics = lambda sums: None
-    process.step = lambda sync, transport: step
+    process.step = lambda sync, collective: step
     Worker(process, member, Alone()).begin()
     assert assigned == [192]
 
@@ -206,7 +214,7 @@ def test_a_test_loss_that_is_no_finite_number_is_null():
     def work(rank, gather):
         member = Member(rank, 1, gather)
         process = process_of(member, "single", LANES)
-        process.step = lambda sync, transport: Counting(evaluation=evaluation)
+        process.step = lambda sync, collective: Counting(evaluation=evaluation)
         worker = Worker(process, member, Alone())
         worker.begin()
         return worker.train(Rows(LANES), {}, time.perf_counter())
