@@ -290,11 +290,6 @@ def check_owner(path: str, owner: str) -> None:
         raise RunError(f"{path}: another run has taken over this output; this one ends")
 
 
-def publish_file(path: str, content: bytes) -> None:
-    """Write a file that appears whole, or not at all."""
-    filesystem.write_bytes(path, content)
-
-
 def publish_folder(temporary: str, final: str) -> None:
     """Rename the folder `temporary` to `final`, in place of what is there.
 

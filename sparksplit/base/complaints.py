@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 import pydantic
+
+from sparksplit.base.errors import did_you_mean
 
 if TYPE_CHECKING:
     from sparksplit.base.config import Config
@@ -127,8 +128,7 @@ def _unknown(name: str, models: Sequence[type[pydantic.BaseModel]]) -> str:
     for model in models:
         if new := getattr(model, "renamed", {}).get(name):
             return f"is called {new} now"
-    near = difflib.get_close_matches(name, [known for model in models for known in model.model_fields], n=1)
-    return "unknown key" + (f"; did you mean {near[0]!r}?" if near else "")
+    return "unknown key" + did_you_mean(name, [known for model in models for known in model.model_fields])
 
 
 def _classes(model: type[Config], key: Sequence[str]) -> list[type[pydantic.BaseModel]]:

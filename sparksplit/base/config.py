@@ -137,6 +137,15 @@ def parse(model: type[ConfigT], values: dict[str, Any], source: Source | None = 
     return config
 
 
+def merged(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """`values`, with what only `base` has added at every depth."""
+    both = dict(base)
+    for key, value in values.items():
+        inner = both.get(key)
+        both[key] = merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+    return both
+
+
 def digest(values: Any) -> str:
     """A hash of JSON-able `values` that does not depend on key order: 16 hexadecimal digits of SHA-256."""
     text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

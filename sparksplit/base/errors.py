@@ -14,11 +14,12 @@ KeyboardInterrupt       Python's own, on SIGINT
 
 from __future__ import annotations
 
+import difflib
 import errno
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 
@@ -126,6 +127,12 @@ def file_error(place: str, problem: str, error: BaseException) -> SparksplitErro
     if number is not None and (not reason or _IN_TEXT.search(reason)):
         reason = os.strerror(number)
     return (InputError if number in _GIVEN else RunError)(f"{place}: {problem}: {reason}")
+
+
+def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """`; did you mean 'KNOWN'?` for the known name that is nearest; empty where none is near. cutoff: as difflib's."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 @contextmanager

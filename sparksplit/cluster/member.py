@@ -8,10 +8,10 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from sparksplit.base.errors import PeerLost
 from sparksplit.cluster.line import Line, Post
@@ -34,8 +34,8 @@ class Start:
     launcher: int
 
 
-class Member:
-    """One node, as the work function sees it.
+class Member(Protocol):
+    """One node, real or virtual, as the work function sees it: who it is, what it was given, its line to the driver.
 
     rank, size: this node's number, 0 to size - 1, and N.
     payload: the dict given to NodeCluster.
@@ -45,6 +45,44 @@ class Member:
     local_dir: an empty folder on Spark's local disks, removed when the node ends.
     stopping: set when the driver asks for an orderly end; return from the work function soon after.
     """
+
+    rank: int
+    size: int
+    payload: dict[str, Any]
+    secret: bytes
+    host: str
+    tf_config: dict[str, Any]
+    local_dir: str
+    stopping: threading.Event
+
+    def state(self, **fields: Any) -> None:
+        """Set fields of the state that the next beat carries; JSON-able or NumPy scalars.
+
+        Costs well under a microsecond and may be called from any thread. `update` is what counts as progress;
+        `waiting` (true while this node waits for other nodes) keeps it from being blamed for a hang of theirs.
+        """
+
+    def announce(self, **fields: Any) -> None:
+        """As `state`, and tell the driver at once."""
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Declare that no update is expected: start, validation, checkpoint, feeding, export. Phases may be nested."""
+
+    def gather(self, name: str, value: Any) -> list[Any]:
+        """The JSON-able `value` of every node, by rank: a rendezvous, also a barrier.
+
+        Every node must call it with the same `name`. Raises PeerLost where not every node does in time.
+        """
+
+    def heard(self, name: str) -> Any:
+        """What the driver has told this node under `name`; None before."""
+
+    def await_news(self, seconds: float) -> None:
+        """Wait until the driver says something, at most `seconds`."""
+
+
+class NodeMember(Member):
+    """The member of a node in a process of its own, with a line to the driver."""
 
     def __init__(self, start: Start) -> None:
         self.rank, self.size = start.post.rank, start.size
@@ -63,24 +101,15 @@ class Member:
         self.host = self._line.address
 
     def state(self, **fields: Any) -> None:
-        """Set fields of the state that the next beat carries; JSON-able or NumPy scalars.
-
-        Costs well under a microsecond and may be called from any thread. `update` is what counts as progress;
-        `waiting` (true while this node waits for other nodes) keeps it from being blamed for a hang of theirs.
-        """
         self._state.update(fields)
 
     def announce(self, **fields: Any) -> None:
-        """As `state`, and tell the driver at once."""
         self.state(**fields)
         self._line.send(state=dict(self._state))
 
     @contextmanager
     def phase(self, name: str, limit: float | None = None) -> Iterator[None]:
-        """Declare that no update is expected: start, validation, checkpoint, feeding, export.
-
-        limit: seconds after which the phase counts as a hang; None for no limit. Phases may be nested.
-        """
+        """limit: seconds after which the phase counts as a hang; None for no limit."""
         before = {key: self._state.get(key) for key in ("phase", "phase_limit")}
         entered = self._state.get("phases", 0) + 1
         self._state.update(phase=name, phase_limit=limit, phases=entered)
@@ -90,10 +119,7 @@ class Member:
             self._state.update(before, phases=self._state["phases"] + 1)
 
     def gather(self, name: str, value: Any, timeout: float = GATHER_LIMIT) -> list[Any]:
-        """The JSON-able `value` of every node, by rank: a rendezvous through the driver, also a barrier.
-
-        Every node must call it with the same `name`. PeerLost when not every node has within `timeout` seconds.
-        """
+        """As Member.gather, through the driver, within `timeout` seconds."""
         waiting = self._state.get("waiting")
         self.state(waiting=True)
         self._line.send(gather=name, value=value)
@@ -106,12 +132,10 @@ class Member:
         return values
 
     def heard(self, name: str) -> Any:
-        """What the driver has told this node under `name`; None before."""
         with self._arrived:
             return self._told.get(name)
 
     def await_news(self, seconds: float) -> None:
-        """Wait until the driver says something, at most `seconds`."""
         with self._arrived:
             self._arrived.wait(seconds)
 

@@ -19,7 +19,7 @@ from typing import Any
 from sparksplit.base.errors import UsageError
 from sparksplit.cluster.faults import describe
 from sparksplit.cluster.line import Post
-from sparksplit.cluster.member import Member, Start
+from sparksplit.cluster.member import Member, NodeMember, Start
 from sparksplit.cluster.wire import ORPHANED, die_with_parent
 
 
@@ -37,7 +37,7 @@ def main() -> int:
     if os.getppid() != start.launcher:
         return ORPHANED
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    member = Member(start)
+    member = NodeMember(start)
     try:
         result = _function(start.work)(member)
         if not isinstance(result, dict):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 from collections.abc import Sequence
 
 from sparksplit import __version__
+from sparksplit.base.errors import did_you_mean
 
 COMMANDS = {
     "quickstart": "everything below on a small real data set, on this machine, without any service",
@@ -38,8 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     name = arguments[0]
     if name not in COMMANDS:
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; the commands are {', '.join(COMMANDS)}"
+        hint = did_you_mean(name, COMMANDS) or f"; the commands are {', '.join(COMMANDS)}"
         print(f"sparksplit: {name}: unknown command{hint}", file=sys.stderr)
         return 2
     status: int = importlib.import_module(f"sparksplit.commands.{name}").COMMAND.main(arguments[1:])

@@ -15,7 +15,7 @@ from hdfs_io import filesystem
 from hdfs_io.config import PreprocessConfig
 from hdfs_io.publish import SUCCESS
 from sparksplit.base.command import Command, Options
-from sparksplit.base.config import Config
+from sparksplit.base.config import Config, merged
 from sparksplit.base.errors import InputError
 from sparksplit.base.progress import say
 from sparksplit.base.session import spark_session
@@ -59,14 +59,7 @@ class QuickstartConfig(Config):
             "predict": {"model": run, "input": prepared, "output": predictions},
             "compare": {"data": prepared, "output": comparison},
         }
-        return _merge(paths, values)
-
-
-def _merge(defaults: Any, values: Any) -> Any:
-    """`values`, with what only `defaults` has added at every depth."""
-    if not isinstance(defaults, dict) or not isinstance(values, dict):
-        return values
-    return defaults | {key: _merge(defaults.get(key), value) for key, value in values.items()}
+        return merged(paths, values)
 
 
 def digits() -> str:

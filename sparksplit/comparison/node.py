@@ -6,7 +6,7 @@ import gc
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +27,7 @@ _PROBE_SECONDS = 2.0
 _SWEEP_BYTES = 1 << 26  # summed at each size, so that small sums are repeated and large ones take no time
 
 
-class RunMember:
+class RunMember(Member):
     """A node's `Member` in one of its runs: the run's payload, and rendezvous of its own."""
 
     def __init__(self, member: Member, payload: dict[str, Any]) -> None:
@@ -35,8 +35,18 @@ class RunMember:
         self.host, self.secret, self.local_dir = member.host, member.secret, member.local_dir
         self.tf_config, self.stopping = member.tf_config, member.stopping
         self._member, self._prefix = member, payload["key"]
-        self.state, self.announce, self.heard = member.state, member.announce, member.heard
-        self.await_news = member.await_news
+
+    def state(self, **fields: Any) -> None:
+        self._member.state(**fields)
+
+    def announce(self, **fields: Any) -> None:
+        self._member.announce(**fields)
+
+    def heard(self, name: str) -> Any:
+        return self._member.heard(name)
+
+    def await_news(self, seconds: float) -> None:
+        self._member.await_news(seconds)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -70,7 +80,7 @@ def work(member: Member) -> dict[str, Any]:
             else:
                 _forget(config)
         member.announce(run=number, update=0, steps=0)
-        result = train_once(cast(Member, own), config, collective, began)
+        result = train_once(own, config, collective, began)
         results = own.gather("result", result)
         if member.rank == 0:
             _record(member, run, config, results, began)
@@ -132,7 +142,7 @@ def probe(member: RunMember, config: TrainConfig) -> dict[str, float]:
     from sparksplit.training.process import Process
 
     alone = Alone()
-    process = Process(cast(Member, member), _alone(config))
+    process = Process(member, _alone(config))
     process.build()
     step = process.step(StepSync(alone, config.sync), alone)
     rows = process.prepared_rows()

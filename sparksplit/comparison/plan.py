@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sparksplit.base.config import Source, digest, parse
+from sparksplit.base.config import Source, digest, merged, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.model.functions import FunctionError, source_of
@@ -166,18 +166,10 @@ def _config(config: CompareConfig, place: int, values: dict[str, Any]) -> TrainC
         if name in Training.model_fields
     }  # fmt: skip
     try:
-        merged = _merged(common, {**values, "output": config.output})
-        return parse(TrainConfig, merged, Source(config.source.file))
+        both = merged(common, {**values, "output": config.output})
+        return parse(TrainConfig, both, Source(config.source.file))
     except ConfigError as error:
         raise config.error(f"strategies.{place}", _without_file(str(error), config)) from error
-
-
-def _merged(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    both = dict(base)
-    for key, value in values.items():
-        inner = both.get(key)
-        both[key] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
-    return both
 
 
 def _without_file(text: str, config: CompareConfig) -> str:

@@ -4,7 +4,6 @@ models that come with sparksplit by the short names of their files in models/.""
 from __future__ import annotations
 
 import ast
-import difflib
 import importlib
 import importlib.util
 import re
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hdfs_io import filesystem
-from sparksplit.base.errors import UsageError
+from sparksplit.base.errors import UsageError, did_you_mean
 from sparksplit.base.shipped import shipped, shipped_names, shipped_text
 
 
@@ -67,9 +66,7 @@ def builder_source(name: str) -> str | None:
         return source_of(name)
     if name in models():
         return None
-    near = difflib.get_close_matches(name, models(), n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    known = ", ".join(models())
+    known, hint = ", ".join(models()), did_you_mean(name, models())
     raise FunctionError(f"must be {known}, package.module:function or path/to/file.py:function (is {name!r}){hint}")
 
 
@@ -120,8 +117,7 @@ def _check(text: str, place: str, function: str) -> None:
     if names & {"*", "__getattr__"}:
         return  # what these bring is known only to Python
     if function not in names:
-        near = difflib.get_close_matches(function, names, n=1)
-        raise FunctionError(f"{place} has no function {function!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        raise FunctionError(f"{place} has no function {function!r}{did_you_mean(function, names)}")
 
 
 def _names(statements: Sequence[ast.stmt]) -> Iterator[str]:

@@ -17,6 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sparksplit.base.errors import did_you_mean
+
 if TYPE_CHECKING:
     from sparksplit.training.config import TrainConfig
 
@@ -89,8 +91,8 @@ def _check_class(
         return
     for argument in given:
         if argument not in signature.known:
-            near = difflib.get_close_matches(argument, signature.known, n=1, cutoff=0.5)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(sorted(signature.known))}"
+            has = ", ".join(sorted(signature.known))
+            hint = did_you_mean(argument, signature.known, cutoff=0.5) or f"; it has {has}"
             raise config.error(f"{key}.{argument}", f"{wanted} has no such argument{hint}")
     if missing := sorted(signature.needed - set(given)):
         raise config.error(key, f"{wanted} needs {', '.join(missing)}")

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Annotated, Any, Literal
 
 import pydantic
 
 from sparksplit.base.config import Config
+from sparksplit.base.errors import did_you_mean
 from sparksplit.strategies import STRATEGIES, Strategy, is_own
 
 
 def _known_strategy(name: str) -> str:
     if name not in STRATEGIES and not is_own(name):
-        near = difflib.get_close_matches(name, STRATEGIES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(name, STRATEGIES)
         raise ValueError(
-            f"must be one of {', '.join(STRATEGIES)}, or a function that returns a way (is {name!r}){hint}"
+            f"must be one of {', '.join(STRATEGIES)}, or a function that returns a strategy (is {name!r}){hint}"
         )
     return name
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,26 +19,12 @@ from sparksplit.training.checkpoints import Progress
 from sparksplit.training.report import diverged, finite
 
 if TYPE_CHECKING:
+    from sparksplit.cluster import Member
     from sparksplit.rows.feed import Feed, Stops
     from sparksplit.training.step import Evaluation
 
 _CHUNK_SECONDS = 0.25
 """Aimed duration of one call into TensorFlow: short enough for progress, long enough to be free."""
-
-
-class Reporter(Protocol):
-    """What the loop tells the cluster, and hears from it; `sparksplit.cluster.Member` is one.
-
-    stopping: set when the run is to end.
-    """
-
-    stopping: threading.Event
-
-    def state(self, **fields: Any) -> None:
-        """What the next heartbeat carries."""
-
-    def phase(self, name: str) -> Any:
-        """A context in which no update is to be expected."""
 
 
 class Trained(Protocol):
@@ -127,7 +112,7 @@ class Loop:
         feed: Rows,
         validation: Feed | None,
         collective: Collective,
-        reporter: Reporter,
+        member: Member,
         hooks: Hooks,
         *,
         epochs: Sequence[range],
@@ -141,7 +126,7 @@ class Loop:
         seconds_before: float,
     ) -> None:
         self._step, self._feed, self._validation = step, feed, validation
-        self._collective, self._reporter, self._hooks = collective, reporter, hooks
+        self._collective, self._member, self._hooks = collective, member, hooks
         self._epochs, self._every, self._sync = epochs, every, sync
         self._first, self._steps = first, steps
         self._to_come = to_come
@@ -165,7 +150,7 @@ class Loop:
         """Train to the end. Raises RunError where the loss is no longer finite."""
         # `update` is the cluster's word for a sign of progress: here it counts steps, of which there are more.
         passes = self._to_come[1] if self._to_come else max((own[-1] + 1 for own in self._epochs if own), default=0)
-        self._reporter.state(update=self._done, epochs=passes)
+        self._member.state(update=self._done, epochs=passes)
         self._report_length()
         finished = (self._done - self._first) // self._steps() if self._done else 0
         before = self._begun_with.round_total
@@ -181,10 +166,10 @@ class Loop:
 
     def _report_length(self) -> None:
         if self._to_come:
-            self._reporter.state(steps=self._to_come[0])
+            self._member.state(steps=self._to_come[0])
         elif self._feed.exact:
             rounds = (self._begun_with.step - self._first) // self._steps() + len(self._epochs[0])
-            self._reporter.state(steps=self._first + rounds * self._steps())
+            self._member.state(steps=self._first + rounds * self._steps())
 
     @contextmanager
     def _training(self) -> Iterator[None]:
@@ -220,7 +205,7 @@ class Loop:
             with self._training():
                 losses = self._step.train(chunk)
             self._account(epoch, base, chunk, losses)
-            if self._reporter.stopping.is_set():
+            if self._member.stopping.is_set():
                 raise RunError("stopped by the driver")
             self._feed.max_updates = self._length(chunk.updates, time.perf_counter() - began)
             if self._sync.every and (self._done - base) % self._sync.every == 0:
@@ -253,7 +238,7 @@ class Loop:
         if done < self._steps():
             self._done = base + done
             self._agree()
-            self._reporter.state(update=self._done)
+            self._member.state(update=self._done)
 
     def _agree(self) -> None:
         with self._training():
@@ -287,7 +272,7 @@ class Loop:
         self._done = base + chunk.first + chunk.updates
         if self._shares_steps:
             self._shared(chunk.updates)
-        self._reporter.state(
+        self._member.state(
             update=self._done,
             epoch=self._round[0],
             loss=float(losses[-1]),
@@ -309,7 +294,7 @@ class Loop:
         loss = self._loss_sum / max(1, self._loss_rows)
         record["train"] = finite({"loss": loss, **self._step.metric_results()})
         if self._validation is not None:
-            with self._reporter.phase("validation"):
+            with self._member.phase("validation"):
                 since = time.perf_counter()
                 evaluation = self._step.evaluate(self._validation.epoch(0))
                 self.clock.add("validation", since)
@@ -335,7 +320,7 @@ class Loop:
 
     def _save(self) -> None:
         began = time.perf_counter()
-        with self._reporter.phase("checkpoint"):
+        with self._member.phase("checkpoint"):
             self._hooks.save(self._progress())
         self.clock.add("checkpoint", began)
 

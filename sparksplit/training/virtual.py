@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sparksplit.cluster.member import Member
 from sparksplit.collectives.virtual import Stage, VirtualCollective
 from sparksplit.rows.feed import RowSource
 from sparksplit.rows.held import Held
 from sparksplit.training.process import Process
 from sparksplit.training.worker import Worker
 
-if TYPE_CHECKING:
-    from sparksplit.cluster import Member
 
-
-class VirtualMember:
+class VirtualMember(Member):
     """A virtual node's `Member`: its own rank among all, and the process's line to the driver.
 
     Steps and rows are reported as sums over the virtual nodes, since one goes on while the others wait.
@@ -25,7 +23,7 @@ class VirtualMember:
     def __init__(self, member: Member, rank: int, stage: Stage, counts: list[dict[str, int]]) -> None:
         self.rank, self.size = rank, stage.size
         self.payload, self.host, self.local_dir = member.payload, member.host, member.local_dir
-        self.stopping = member.stopping
+        self.secret, self.tf_config, self.stopping = member.secret, member.tf_config, member.stopping
         self._member, self._stage, self._counts = member, stage, counts
 
     def state(self, **fields: Any) -> None:
@@ -36,6 +34,15 @@ class VirtualMember:
         if "steps" in fields:
             sums["steps"] = fields.pop("steps") * self.size
         self._member.state(**sums, **(fields if self.rank == 0 else {}))
+
+    def announce(self, **fields: Any) -> None:
+        self._member.announce(**fields)
+
+    def heard(self, name: str) -> Any:
+        return self._member.heard(name)
+
+    def await_news(self, seconds: float) -> None:
+        self._member.await_news(seconds)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from sparksplit.cluster import Member
     from sparksplit.handoff.arrival import ArrivingFeed
     from sparksplit.training.step import Evaluation, Step
-    from sparksplit.training.virtual import VirtualMember
 
 
 @dataclass
@@ -52,9 +51,7 @@ class Worker:
     like: another virtual node's step, whose graphs this one uses, too.
     """
 
-    def __init__(
-        self, process: Process, member: Member | VirtualMember, collective: Collective, like: Step | None = None
-    ) -> None:
+    def __init__(self, process: Process, member: Member, collective: Collective, like: Step | None = None) -> None:
         self._process, self._member, self._collective = process, member, collective
         self._config, self._run = process.config, process.run
         self._model, self._optimizer = process.model, process.optimizer

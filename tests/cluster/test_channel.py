@@ -21,7 +21,7 @@ from sparksplit.base.errors import ConfigError, PeerLost
 from sparksplit.cluster import line, member, wire
 from sparksplit.cluster.channel import Channel, Hello
 from sparksplit.cluster.line import Line, Post
-from sparksplit.cluster.member import Member, Start
+from sparksplit.cluster.member import NodeMember, Start
 from tests.descriptors import no_descriptors
 
 
@@ -38,8 +38,8 @@ def post(channel: Channel, rank: int = 0, kind: Any = "node") -> Post:
     return Post(channel.address, channel.secret, rank, kind)
 
 
-def join(channel: Channel, rank: int, size: int = 2) -> Member:
-    return Member(Start(post(channel, rank), size, "", {"a": rank}, {}, "", os.getpid()))
+def join(channel: Channel, rank: int, size: int = 2) -> NodeMember:
+    return NodeMember(Start(post(channel, rank), size, "", {"a": rank}, {}, "", os.getpid()))
 
 
 def until(condition: Callable[[], Any], seconds: float = 5) -> None:

@@ -18,7 +18,6 @@ from hdfs_io.publish import (
     check_owner,
     made_from,
     overlap,
-    publish_file,
     publish_folder,
 )
 from sparksplit.base.errors import InputError, OutputInUse, RunError, UsageError
@@ -421,16 +420,14 @@ def test_what_killed_predecessors_left_is_removed(tmp_path: Path) -> None:
     assert names(tmp_path) == [".other.staging-0123abcd", "out"]
 
 
-def test_publishing_replaces_folders_and_files_by_rename(tmp_path: Path) -> None:
+def test_publishing_replaces_folders_by_rename(tmp_path: Path) -> None:
     for content in ("one", "two"):
         temporary = tmp_path / "temporary"
         temporary.mkdir()
         (temporary / "file").write_text(content)
         publish_folder(f"{temporary}", f"{tmp_path}/deep/final")
-        publish_file(f"{tmp_path}/deep/note", content.encode())
         assert (tmp_path / "deep" / "final" / "file").read_text() == content
-        assert (tmp_path / "deep" / "note").read_text() == content
-    assert names(tmp_path / "deep") == ["final", "note"]
+    assert names(tmp_path / "deep") == ["final"]
 
 
 def test_what_was_set_aside_comes_back_where_its_successor_cannot_take_its_place(tmp_path: Path) -> None:
