@@ -1,6 +1,6 @@
 """Summing arrays over the nodes: one small interface, and the parts behind it.
 
-`ring` is the default between CPU nodes; `tensorflow` is MultiWorkerMirroredStrategy as collective only, for NCCL on
+`ring` is the default between CPU nodes; `tensorflow` is MultiWorkerMirroredStrategy's, for NCCL on
 GPUs. A single node needs neither.
 """
 

@@ -1,4 +1,4 @@
-"""MultiWorkerMirroredStrategy as collective only: its collectives (NCCL on GPUs, gRPC on CPUs), none of its training.
+"""MultiWorkerMirroredStrategy's collectives (NCCL on GPUs, gRPC on CPUs), and none of its training.
 
 Create it before anything else in TensorFlow: collectives must be configured at the program's start. Tensors on a GPU
 stay there. Slower than the ring between CPU nodes.

@@ -1,6 +1,6 @@
-"""The ways: named pairs of a split and a sync. A new way is one small class or one new pair, and an entry here.
+"""Strategies: named pairs of a split and a sync. A new one is one small class or one new pair, and an entry here.
 
-A way of a user's own needs no entry: `strategy: path/to/file.py:function` names a function that returns a `Way`.
+A user's own needs no entry: `strategy: path/to/file.py:function` names a function that returns a `Strategy`.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def configure(config: TrainConfig, threads: int) -> None:
 
 
 def connect(member: Member, config: TrainConfig) -> Collective:
-    """The collective between the real nodes; before Keras is imported, which comes after the collectives."""
+    """The collective between the real nodes; to be made before Keras is imported, as TensorFlow's must be."""
     if member.size == 1:
         return Alone()
     if config.collective == "tensorflow":

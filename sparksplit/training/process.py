@@ -36,7 +36,7 @@ class Process:
         self.receiver = self._receive() if config.input_mode == "spark" else None
 
     def build(self) -> None:
-        """Make the model and all that belongs to it; after the collective, whose collectives must come first."""
+        """Make the model and all that belongs to it; after the collective, since TensorFlow's must come first."""
         from sparksplit.model import build
         from sparksplit.model.inputs import Inputs
         from sparksplit.model.rates import WarmedUp

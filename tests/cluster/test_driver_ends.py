@@ -24,7 +24,7 @@ NODES = 2
 def driver(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.cluster.driver", str(tmp_path), str(NODES)],
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[2],
         start_new_session=True,
         stderr=subprocess.PIPE,
         # A killed driver cannot remove its session's folder.

@@ -29,17 +29,8 @@ from sparksplit.base.config import load, parse
 from sparksplit.base.errors import InputError
 from sparksplit.base.shipped import shipped
 from sparksplit.commands import preprocess
+from tests.commands.preprocessing import CSV, run
 from tests.hdfs_io.idx_files import digits, write_folder
-
-
-def run(tmp_path: Path, *settings: str, config: str = "", options: tuple[str, ...] = ()) -> int:
-    """Run the command with its output in tmp_path/out."""
-    file = tmp_path / "preprocess.yaml"
-    file.write_text(config)
-    arguments = ["--config", f"{file}", *options]
-    for setting in (f"output={tmp_path}/out", *settings):
-        arguments += ["--set", setting]
-    return preprocess.main(arguments)
 
 
 def read(data: PreparedDataSet, split: str, columns: list[str] | None = None) -> list[Any]:
@@ -49,16 +40,6 @@ def read(data: PreparedDataSet, split: str, columns: list[str] | None = None) ->
             for lane in range(data.manifest.lanes)
             for block in range(data.manifest.blocks(split, lane))
         ]
-
-
-@pytest.fixture
-def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail where Spark would be started."""
-
-    def refuse(*_: object, **__: object) -> None:
-        pytest.fail("Spark was started")
-
-    monkeypatch.setattr(preprocess, "spark_session", refuse)
 
 
 def test_spark_writes_what_arrays_give(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,9 +129,6 @@ def test_raw_files_that_changed_are_other_input(
     assert run(tmp_path, *settings) == 0
     assert run(tmp_path, *settings, options=("--overwrite",)) == 2
     assert f"{raw}: does not exist" in capsys.readouterr().err
-
-
-CSV = "id,a,b,kind\nr1,1.5,2,cat\nr2,,4,dog\nr3,3.5,6,cat\n"
 
 
 def test_csv_with_text_classes_missing_values_and_kept_columns(spark: SparkSession, tmp_path: Path) -> None:
@@ -349,9 +327,9 @@ def test_a_stopped_job_leaves_nothing(tmp_path: Path) -> None:
     settings = [f"input.path={tmp_path}/rows.csv", "input.format=csv", "input.header=false", f"output={tmp_path}/out"]
     (tmp_path / "empty.yaml").write_text("")
     arguments = [part for setting in settings for part in ("--set", setting)]
-    command = [sys.executable, "-m", "sparksplit.commands.preprocess", "--config", f"{tmp_path}/empty.yaml", *arguments]
-    root = Path(preprocess.__file__).parents[1]
-    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+    command = [sys.executable, "-m", "sparksplit.commands.cli", "preprocess", "--config", f"{tmp_path}/empty.yaml"]
+    command += arguments
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         give_up = time.monotonic() + 200
         while not list(tmp_path.glob(".out.staging-*/train/.lanes-*")) and process.poll() is None:
             assert time.monotonic() < give_up
@@ -361,115 +339,6 @@ def test_a_stopped_job_leaves_nothing(tmp_path: Path) -> None:
     assert process.returncode == 128 + signal.SIGTERM, printed
     assert "sparksplit preprocess: stopped by SIGTERM" in printed
     assert {path.name for path in tmp_path.iterdir()} == {"rows.csv", "empty.yaml"}
-
-
-@pytest.mark.usefixtures("no_spark")
-class TestBeforeSparkStarts:
-    """Bad input that is known early: exit status 2, one line, nothing left."""
-
-    def check(self, tmp_path: Path, capsys: pytest.CaptureFixture[str], status: int, message: str) -> None:
-        printed = capsys.readouterr()
-        assert status == 2
-        assert message in printed.err and printed.err.count("\n") == 1 and printed.out == ""
-        assert not [path for path in tmp_path.iterdir() if "out" in path.name]
-
-    def test_missing_input(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        status = run(tmp_path, f"input.path={tmp_path}/none")
-        self.check(tmp_path, capsys, status, f"{tmp_path}/none: there is no such folder")
-        status = run(tmp_path, f"input.path={tmp_path}/none", "input.format=csv")
-        self.check(tmp_path, capsys, status, f"{tmp_path}/none: does not exist")
-        status = run(tmp_path, "input.path=ftp://host/x", "input.format=csv")
-        self.check(tmp_path, capsys, status, "the scheme ftp:// is not known")
-
-    def test_unreadable_input(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        folder = write_folder(tmp_path / "raw", digits(5))
-        (folder / "train-images-idx3-ubyte").unlink()
-        (folder / "train-images-idx3-ubyte").symlink_to(folder / "train-images-idx3-ubyte")
-        status = run(tmp_path, f"input.path={folder}")
-        self.check(tmp_path, capsys, status, f"sparksplit preprocess: {folder}")
-
-    def test_truncated_and_other_files(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        folder = write_folder(tmp_path / "raw", digits(50), compressed=True)
-        file = folder / "train-images-idx3-ubyte.gz"
-        file.write_bytes(file.read_bytes()[:-20])
-        status = run(tmp_path, f"input.path={folder}")
-        self.check(tmp_path, capsys, status, f"{file}: is truncated: the gzip stream has no end")
-        folder = write_folder(tmp_path / "plain", digits(50))
-        file = folder / "train-images-idx3-ubyte"
-        content = file.read_bytes()
-        file.write_bytes(content[:-1])
-        status = run(tmp_path, f"input.path={folder}")
-        self.check(tmp_path, capsys, status, f"{file}: is truncated: 615 bytes of values and header, 616 are announced")
-        file.write_bytes(b"GIF89a" + content)
-        status = run(tmp_path, f"input.path={folder}")
-        self.check(tmp_path, capsys, status, f"{file}: is not an IDX file: it begins with the bytes 47 49 46 38")
-
-    def test_different_counts(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        images, labels = digits(50)
-        folder = write_folder(tmp_path / "raw", (images, labels[:49]))
-        status = run(tmp_path, f"input.path={folder}")
-        message = f"{folder}/train-images-idx3-ubyte: 50 images, but 49 labels in {folder}/train-labels-idx1-ubyte"
-        self.check(tmp_path, capsys, status, message)
-
-    @pytest.mark.parametrize(
-        ("row", "reason"),
-        [("r9,1", "row 5: has 2 columns, 4 are needed"), ("r9,1,x,cat", "row 5: column 3 (b): 'x' is not a number")],
-    )
-    def test_bad_csv_rows(self, tmp_path: Path, capsys: pytest.CaptureFixture[str], row: str, reason: str) -> None:
-        (tmp_path / "rows.csv").write_text(CSV.replace("r2,,", "r2,2,") + row + "\n")
-        settings = ["input.format=csv", "input.label=kind", "input.keep=[id]"]
-        status = run(tmp_path, f"input.path={tmp_path}/rows.csv", *settings)
-        self.check(tmp_path, capsys, status, f"{tmp_path}/rows.csv: {reason}")
-
-    @pytest.mark.parametrize(
-        ("config", "message"),
-        [
-            ("lans: 5\n", ":1: lans: unknown key; did you mean 'lanes'?"),
-            ("seed: 1\ninput:\n  pat: x\n", ":3: input.pat: unknown key; did you mean 'path'?"),
-            ("input: {path: x}\nlanes: many\n", ':2: lanes: must be a whole number (is "many")'),
-            ("input: {path: x}\nlanes: 0\n", ":2: lanes: must be at least 1 (is 0)"),
-            ("input: {path: x}\nvalidation: 1.5\n", ":2: validation: must be below 1 (is 1.5)"),
-            ("input: {path: x}\nscaling: log\n", ":2: scaling: must be one of 'none', 'unit' or 'standard'"),
-            ("input: {path: x}\nvalidation: 0.6\ntest: 0.5\n", ":2: validation: with test leaves no rows to train on"),
-            ("input: {path: x, format: csv, test: y}\ntest: 0.5\n", ":2: test: must be 0 where input.test brings"),
-            ("input: {path: x}\nscaling_by: feature\n", ":2: scaling_by: means nothing with scaling: none"),
-            ("lanes: 5\n", "input.path: is required"),
-        ],
-    )
-    def test_configuration(self, tmp_path: Path, capsys: pytest.CaptureFixture[str], config: str, message: str) -> None:
-        status = run(tmp_path, config=config)
-        self.check(tmp_path, capsys, status, message)
-
-    def test_a_test_share_beside_a_test_set(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        folder = write_folder(tmp_path / "raw", digits(9), digits(9))
-        status = run(tmp_path, f"input.path={folder}", "test=0.1")
-        self.check(tmp_path, capsys, status, "--set test=0.1: test: must be 0: the source brings a test split")
-
-    def test_a_folder_of_someone_else_as_output(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        folder = write_folder(tmp_path / "raw", digits(9))
-        (tmp_path / "out").mkdir()
-        (tmp_path / "out" / "thesis").write_text("x")
-        for options in ((), ("--overwrite",)):
-            assert run(tmp_path, f"input.path={folder}", options=options) == 2
-            assert f"{tmp_path}/out: exists and is not an output of sparksplit" in capsys.readouterr().err
-        assert (tmp_path / "out" / "thesis").read_text() == "x"
-
-    @pytest.mark.parametrize("options", [(), ("--overwrite",)])
-    def test_an_output_that_is_or_lies_in_what_is_read(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
-    ) -> None:
-        folder = write_folder(tmp_path / "raw", digits(9), digits(9))
-        before = sorted(folder.rglob("*"))
-        for output, message in (
-            (folder, "raw: exists and is not an output of sparksplit; choose another folder"),
-            (folder / "prepared", f"raw/prepared: lies within what the command reads (input.path: {folder}); choose"),
-            (tmp_path, f"{tmp_path}: exists and is not an output of sparksplit; choose another folder"),
-        ):
-            assert run(tmp_path, f"input.path={folder}", f"output={output}", options=options) == 2
-            assert message in capsys.readouterr().err
-        assert sorted(folder.rglob("*")) == before
 
 
 @pytest.mark.parametrize("name", ["preprocess-mnist", "preprocess-mnist-csv", "preprocess-text"])
@@ -497,11 +366,3 @@ def test_input_errors_name_what_a_model_was_trained_on(tmp_path: Path) -> None:
     config = parse(InputConfig, {"path": f"{write_folder(tmp_path / 'raw', (x, y))}"})
     with pytest.raises(InputError, match=r"rows are uint8 \[4, 3\], the model was trained on uint8 \[12\]"):
         open_source(config, description)
-
-
-def test_what_is_wrong_with_the_input_leaves_no_folder_behind(no_spark: None, tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("1,x,0\n")
-    settings = ("input.format=csv", f"input.path={tmp_path}/a.csv", "input.header=false")
-    arguments = [word for setting in settings for word in ("--set", setting)]
-    assert preprocess.COMMAND.main([*arguments, "--set", f"output={tmp_path}/by/date/out"]) == 2
-    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]

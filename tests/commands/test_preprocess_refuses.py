@@ -1,0 +1,138 @@
+"""What `preprocess` says of what is wrong with its configuration and its input, before Spark starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparksplit.commands import preprocess
+from tests.commands.preprocessing import CSV, run
+from tests.hdfs_io.idx_files import digits, write_folder
+
+
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail where Spark would be started."""
+
+    def refuse(*_: object, **__: object) -> None:
+        pytest.fail("Spark was started")
+
+    monkeypatch.setattr(preprocess, "spark_session", refuse)
+
+
+@pytest.mark.usefixtures("no_spark")
+class TestBeforeSparkStarts:
+    """Bad input that is known early: exit status 2, one line, nothing left."""
+
+    def check(self, tmp_path: Path, capsys: pytest.CaptureFixture[str], status: int, message: str) -> None:
+        printed = capsys.readouterr()
+        assert status == 2
+        assert message in printed.err and printed.err.count("\n") == 1 and printed.out == ""
+        assert not [path for path in tmp_path.iterdir() if "out" in path.name]
+
+    def test_missing_input(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        status = run(tmp_path, f"input.path={tmp_path}/none")
+        self.check(tmp_path, capsys, status, f"{tmp_path}/none: there is no such folder")
+        status = run(tmp_path, f"input.path={tmp_path}/none", "input.format=csv")
+        self.check(tmp_path, capsys, status, f"{tmp_path}/none: does not exist")
+        status = run(tmp_path, "input.path=ftp://host/x", "input.format=csv")
+        self.check(tmp_path, capsys, status, "the scheme ftp:// is not known")
+
+    def test_unreadable_input(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder = write_folder(tmp_path / "raw", digits(5))
+        (folder / "train-images-idx3-ubyte").unlink()
+        (folder / "train-images-idx3-ubyte").symlink_to(folder / "train-images-idx3-ubyte")
+        status = run(tmp_path, f"input.path={folder}")
+        self.check(tmp_path, capsys, status, f"sparksplit preprocess: {folder}")
+
+    def test_truncated_and_other_files(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        folder = write_folder(tmp_path / "raw", digits(50), compressed=True)
+        file = folder / "train-images-idx3-ubyte.gz"
+        file.write_bytes(file.read_bytes()[:-20])
+        status = run(tmp_path, f"input.path={folder}")
+        self.check(tmp_path, capsys, status, f"{file}: is truncated: the gzip stream has no end")
+        folder = write_folder(tmp_path / "plain", digits(50))
+        file = folder / "train-images-idx3-ubyte"
+        content = file.read_bytes()
+        file.write_bytes(content[:-1])
+        status = run(tmp_path, f"input.path={folder}")
+        self.check(tmp_path, capsys, status, f"{file}: is truncated: 615 bytes of values and header, 616 are announced")
+        file.write_bytes(b"GIF89a" + content)
+        status = run(tmp_path, f"input.path={folder}")
+        self.check(tmp_path, capsys, status, f"{file}: is not an IDX file: it begins with the bytes 47 49 46 38")
+
+    def test_different_counts(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        images, labels = digits(50)
+        folder = write_folder(tmp_path / "raw", (images, labels[:49]))
+        status = run(tmp_path, f"input.path={folder}")
+        message = f"{folder}/train-images-idx3-ubyte: 50 images, but 49 labels in {folder}/train-labels-idx1-ubyte"
+        self.check(tmp_path, capsys, status, message)
+
+    @pytest.mark.parametrize(
+        ("row", "reason"),
+        [("r9,1", "row 5: has 2 columns, 4 are needed"), ("r9,1,x,cat", "row 5: column 3 (b): 'x' is not a number")],
+    )
+    def test_bad_csv_rows(self, tmp_path: Path, capsys: pytest.CaptureFixture[str], row: str, reason: str) -> None:
+        (tmp_path / "rows.csv").write_text(CSV.replace("r2,,", "r2,2,") + row + "\n")
+        settings = ["input.format=csv", "input.label=kind", "input.keep=[id]"]
+        status = run(tmp_path, f"input.path={tmp_path}/rows.csv", *settings)
+        self.check(tmp_path, capsys, status, f"{tmp_path}/rows.csv: {reason}")
+
+    @pytest.mark.parametrize(
+        ("config", "message"),
+        [
+            ("lans: 5\n", ":1: lans: unknown key; did you mean 'lanes'?"),
+            ("seed: 1\ninput:\n  pat: x\n", ":3: input.pat: unknown key; did you mean 'path'?"),
+            ("input: {path: x}\nlanes: many\n", ':2: lanes: must be a whole number (is "many")'),
+            ("input: {path: x}\nlanes: 0\n", ":2: lanes: must be at least 1 (is 0)"),
+            ("input: {path: x}\nvalidation: 1.5\n", ":2: validation: must be below 1 (is 1.5)"),
+            ("input: {path: x}\nscaling: log\n", ":2: scaling: must be one of 'none', 'unit' or 'standard'"),
+            ("input: {path: x}\nvalidation: 0.6\ntest: 0.5\n", ":2: validation: with test leaves no rows to train on"),
+            ("input: {path: x, format: csv, test: y}\ntest: 0.5\n", ":2: test: must be 0 where input.test brings"),
+            ("input: {path: x}\nscaling_by: feature\n", ":2: scaling_by: means nothing with scaling: none"),
+            ("lanes: 5\n", "input.path: is required"),
+        ],
+    )
+    def test_configuration(self, tmp_path: Path, capsys: pytest.CaptureFixture[str], config: str, message: str) -> None:
+        status = run(tmp_path, config=config)
+        self.check(tmp_path, capsys, status, message)
+
+    def test_a_test_share_beside_a_test_set(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        folder = write_folder(tmp_path / "raw", digits(9), digits(9))
+        status = run(tmp_path, f"input.path={folder}", "test=0.1")
+        self.check(tmp_path, capsys, status, "--set test=0.1: test: must be 0: the source brings a test split")
+
+    def test_a_folder_of_someone_else_as_output(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        folder = write_folder(tmp_path / "raw", digits(9))
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "thesis").write_text("x")
+        for options in ((), ("--overwrite",)):
+            assert run(tmp_path, f"input.path={folder}", options=options) == 2
+            assert f"{tmp_path}/out: exists and is not an output of sparksplit" in capsys.readouterr().err
+        assert (tmp_path / "out" / "thesis").read_text() == "x"
+
+    @pytest.mark.parametrize("options", [(), ("--overwrite",)])
+    def test_an_output_that_is_or_lies_in_what_is_read(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+    ) -> None:
+        folder = write_folder(tmp_path / "raw", digits(9), digits(9))
+        before = sorted(folder.rglob("*"))
+        for output, message in (
+            (folder, "raw: exists and is not an output of sparksplit; choose another folder"),
+            (folder / "prepared", f"raw/prepared: lies within what the command reads (input.path: {folder}); choose"),
+            (tmp_path, f"{tmp_path}: exists and is not an output of sparksplit; choose another folder"),
+        ):
+            assert run(tmp_path, f"input.path={folder}", f"output={output}", options=options) == 2
+            assert message in capsys.readouterr().err
+        assert sorted(folder.rglob("*")) == before
+
+
+def test_what_is_wrong_with_the_input_leaves_no_folder_behind(no_spark: None, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1,x,0\n")
+    settings = ("input.format=csv", f"input.path={tmp_path}/a.csv", "input.header=false")
+    arguments = [word for setting in settings for word in ("--set", setting)]
+    assert preprocess.COMMAND.main([*arguments, "--set", f"output={tmp_path}/by/date/out"]) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
