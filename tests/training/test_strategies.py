@@ -15,7 +15,7 @@ from sparksplit.rows.feed import Feed, LanesOf
 from tests.forked import nodes_of
 from tests.training.runs import MODELS, MOMENTUM, run, weights, without_end
 
-OWN = str(Path(__file__).with_name("ways_of_ones_own.py"))
+OWN = str(Path(__file__).with_name("strategies_of_ones_own.py"))
 ROWS, BATCH, RATE, EPOCHS = 103, 16, 0.05, 5
 
 
