@@ -16,7 +16,7 @@ import pytest
 from tests import test_layers
 
 ROOT = Path(__file__).parent.parent
-MINE = ("models", "training", "jobs", "utils", *sorted(test_layers.MAY_IMPORT.keys() - {"hdfs_io"}))
+MINE = sorted({"models", "jobs", "utils", *test_layers.MAY_IMPORT} - {"hdfs_io"})
 """Folders of the user's own."""
 BUILD = """
 import keras
