@@ -5,10 +5,10 @@
 Trains the MLP 784-128-10 (B = 128) and the CNN 20-50-512-10 (B = 64) with SGD on MNIST (SPARKSPLIT_DATA), or on
 generated rows of its shape, with each of these, in turn, three times over, and takes medians:
 
-    single      sparksplit train, strategy: single                                                  one core
+    single      sparksplit train, strategy: single                                               one core
     loop        a bare tf.function loop, data in memory, the node's determinism and threads       one core
     fit1        Keras fit, data in memory                                                         one core
-    batch2      sparksplit train, strategy: batch, two nodes                                         two cores
+    batch2      sparksplit train, strategy: batch, two nodes                                      two cores
     ceiling     two such loops at once with B/2 rows a step, which exchange nothing               a core each
     fit2        Keras fit, data in memory                                                         two cores
     mwms        tf_keras fit under MultiWorkerMirroredStrategy in TensorFlowOnSpark, TFRecords    two cores

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from sparksplit.operations import archives
 from tests import test_layers
 
 ROOT = Path(__file__).parent.parent
@@ -47,6 +48,23 @@ def test_it_holds_two_packages_and_what_comes_with_them(wheel: Path) -> None:
     for folder in ("conf", "jobs", "models"):
         files = {file.name for file in (ROOT / folder).iterdir() if file.is_file()}
         assert {f"sparksplit/shipped/{folder}/{name}" for name in files} <= names
+
+
+def test_package_makes_of_it_what_it_makes_of_a_checkout(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    code = (
+        "import sys\nfrom sparksplit.operations import archives\n"
+        f"assert archives.__file__.startswith({str(tmp_path)!r})\n"
+        "sys.stdout.buffer.write(archives.project_zip())"
+    )
+    made = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+    assert (made.stdout, made.stderr) == (archives.project_zip(), b"")
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from sparksplit.base.session import spark_session
 from sparksplit.base.shipped import shipped
 from sparksplit.commands import compare, predict, preprocess, train
 from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.plan import plan
 from sparksplit.comparison.run import REPORT
 from sparksplit.inference.config import PredictConfig
 from sparksplit.inference.run import METRICS
@@ -78,6 +79,7 @@ def digits() -> str:
 
 def run(config: QuickstartConfig, options: Options) -> None:
     """Run the commands one after the other, in one Spark session, and print where everything is."""
+    plan(config.compare)  # what is wrong with a strategy is told before anything runs
     nodes, last = config.train.processes, filesystem.join(config.compare.output, SUCCESS)
     steps: tuple[tuple[str, Callable[[], None]], ...] = (
         ("preprocess: the digits to a prepared data set", lambda: preprocess.run(config.preprocess, options)),

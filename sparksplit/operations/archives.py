@@ -57,7 +57,9 @@ def _modules() -> Iterator[tuple[str, Path]]:
     for package in PACKAGES:
         for pattern in ("*.py", "*.jinja"):
             for file in (root / package).rglob(pattern):
-                yield str(file.relative_to(root)), file
+                name = str(file.relative_to(root))
+                if not name.startswith(f"{FOLDER}/"):  # of an installed package; those that are needed come below
+                    yield name, file
     for folder in ("conf", "models"):
         for file in beside(folder):
             yield f"{FOLDER}/{folder}/{file.name}", file

@@ -37,6 +37,10 @@ def test_a_path_that_the_user_sets_stays() -> None:
         (["--set", "train=3"], "--set train=3: train: must be a mapping of keys to values (is 3)"),
         (["--set", "output=3"], "--set output=3: output: must be text (is 3)"),
         (["--set", "train.nodes=0"], "--set train.nodes=0: train.nodes: must be above 0 (is 0)"),
+        (
+            ["--set", "compare.strategies=[{split: batch}]"],
+            "--set compare.strategies=[{split: batch}]: compare.strategies.0.split: is called strategy now",
+        ),
         (["--config", "typo.yaml"], "typo.yaml:3: preprocess.input.labl: unknown key; did you mean 'label'?"),
         (["--config", "gone.yaml"], "gone.yaml: cannot be read: No such file or directory"),
     ],
