@@ -130,9 +130,13 @@ def file_error(place: str, problem: str, error: BaseException) -> SparksplitErro
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """`; did you mean 'KNOWN'?` for the known name that is nearest; empty where none is near. cutoff: as difflib's."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    """`; did you mean 'KNOWN'?` for the known name that is nearest, whatever its case; empty where none is near.
+
+    cutoff: as difflib's.
+    """
+    names = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=cutoff)
+    return f"; did you mean {names[near[0]]!r}?" if near else ""
 
 
 @contextmanager

@@ -63,9 +63,19 @@ def builder_source(name: str) -> str | None:
             own = _spec(f"models.{match[1]}")
             if own is None or own.origin == shipped(f"models/{match[1]}.py"):
                 raise FunctionError(f"{name} is called {match[1]} now")
+        place, _ = split_name(name)
+        if not place.endswith(".py") and _spec(place) is None:
+            hint = did_you_mean(place.removeprefix("models."), models())
+            raise FunctionError(f"there is no module {place!r}{hint}")
         return source_of(name)
+    check_short_name(name)
+    return None
+
+
+def check_short_name(name: str) -> None:
+    """Raise FunctionError where `name` is none of the models that come with sparksplit."""
     if name in models():
-        return None
+        return
     known, hint = ", ".join(models()), did_you_mean(name, models())
     raise FunctionError(f"must be {known}, package.module:function or path/to/file.py:function (is {name!r}){hint}")
 

@@ -8,6 +8,7 @@ import pydantic
 
 from sparksplit.base.config import Config
 from sparksplit.base.errors import did_you_mean
+from sparksplit.model.functions import FunctionError, check_short_name
 from sparksplit.strategies import STRATEGIES, Strategy, is_own
 
 
@@ -20,10 +21,19 @@ def _known_strategy(name: str) -> str:
     return name
 
 
+def _known_model(name: str) -> str:
+    if ":" not in name:
+        try:
+            check_short_name(name)
+        except FunctionError as error:
+            raise ValueError(str(error)) from error
+    return name
+
+
 class ModelConfig(Config):
     """Which model."""
 
-    build: str = "mlp"
+    build: Annotated[str, pydantic.AfterValidator(_known_model)] = "mlp"
     """mlp, cnn or lstm; or `package.module:function` or `path/to/file.py:function`, which returns an uncompiled Keras
     model."""
     params: dict[str, Any] = pydantic.Field(default_factory=dict)

@@ -135,7 +135,10 @@ def test_the_models_that_come_with_it_have_short_names():
         ),
         ("x", r"\(is 'x'\)$"),
         ("models.mlp:build", "models.mlp:build is called mlp now"),
-        ("nothing.here:build", "there is no module 'nothing.here'"),
+        ("MLP", r"\(is 'MLP'\); did you mean 'mlp'\?"),
+        ("mlp:build", r"there is no module 'mlp'; did you mean 'mlp'\?"),
+        ("models.mpl:build", r"there is no module 'models\.mpl'; did you mean 'mlp'\?"),
+        ("nothing.here:build", r"there is no module 'nothing\.here'$"),
     ],
 )
 def test_a_model_that_is_not_there_is_told_with_those_that_are(name, message):

@@ -45,6 +45,7 @@ def test_an_optimizers_own_arguments_are_kept():
         ("sync: {outer_momentum: 0.5}", "sync: outer_momentum needs outer: momentum or nesterov (is none)"),
         ("sync: {outer: none, outer_learning_rate: 1}", "sync: outer_learning_rate needs outer: momentum or nesterov"),
         ("model: {build: 3}", "model.build: must be text (is 3)"),
+        ("model: {build: mpl}", "(is 'mpl'); did you mean 'mlp'?"),
         ("model: {bild: a}", "model.bild: unknown key; did you mean 'build'?"),
         ("epocs: 3", "epocs: unknown key; did you mean 'epochs'?"),
         ("dtype: float16", "dtype: must be one of"),
