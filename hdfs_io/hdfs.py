@@ -256,9 +256,10 @@ class _Reader:
             return parts[0] if len(parts) == 1 else b"".join(parts)
         except (OSError, RuntimeError):
             # It goes on asking the DataNodes that had the blocks when it was opened.
-            self._file = self._reopen()
-            if len(self._file) != self._size:
+            file = self._reopen()
+            if len(file) != self._size:
                 raise OSError(errno.ESTALE, "another file has taken its place while it was read") from None
+            self._file = file
             raise
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:

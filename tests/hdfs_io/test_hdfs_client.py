@@ -102,6 +102,26 @@ def test_a_new_file_is_ones_own_whatever_answer_was_lost(there, before, after, m
     assert namenode.files == ({"/new": "mine"} if made else there)
 
 
+def test_a_file_that_another_replaces_while_it_is_read_is_not_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    class File(bytes):
+        def read_range(self, start: int, count: int) -> bytes:
+            if start >= 4 and self.startswith(b"old"):
+                raise OSError("its blocks are gone")
+            return self[start : start + count]
+
+    monkeypatch.setattr("hdfs_io.hdfs_client._PAUSE", 0.001)
+    monkeypatch.setattr(hdfs, "_AHEAD_BYTES", 4)
+    files = [File(b"old-old-"), File(b"new-new-new-")]
+    reader = hdfs._Reader("hdfs://a/x", lambda: files[0])
+    assert reader.read(4) == b"old-"
+    files.pop(0)
+    with (
+        pytest.raises(RunError, match=r"^hdfs://a/x: cannot be read: another file has taken its place while it was"),
+        using("hdfs://a/x"),
+    ):
+        reader.read()
+
+
 def test_a_full_disk_of_this_host_is_not_taken_for_hdfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are collected on the local disk before they are sent; what did not fit is never sent."""
     sent: list[object] = []
