@@ -240,32 +240,47 @@ def write_bytes(path: str, content: bytes) -> None:
 def create_bytes(path: str, content: bytes) -> bool:
     """Write a small file where there is nothing; False where there is something, which stays.
 
-    Of several that do this at once, on whatever hosts, one is told True. On local file systems the file may be seen
-    empty for a moment.
+    Of several that do this at once, on whatever hosts, one is told True. Only on file systems without hard links may
+    the file be seen empty for a moment.
     """
     make_folder(parent(path))
     filesystem, inner = resolve(path)
+    folder, _, last = inner.rpartition("/")
+    temporary = f"{folder}/.{last}.{uuid.uuid4().hex[:8]}"
     with _named(path, "cannot be written"):
         if not isinstance(filesystem, fs.LocalFileSystem):
-            folder, _, last = inner.rpartition("/")
-            temporary = f"{folder}/.{last}.{uuid.uuid4().hex[:8]}"
             with filesystem.open_output_stream(temporary, compression=None) as stream:
                 stream.write(content)
-            if filesystem.handler.move_new(temporary, inner):
-                return True
-            filesystem.delete_file(temporary)
-            return False
+            return bool(filesystem.handler.move_new(temporary, inner))
         try:
-            with open(inner, "xb") as file:  # noqa: PTH123
-                try:
-                    file.write(content)
-                    file.flush()
-                except BaseException:
-                    os.unlink(inner)  # noqa: PTH108
-                    raise
-        except FileExistsError:
-            return False
+            with filesystem.open_output_stream(temporary, compression=None) as stream:
+                stream.write(content)
+            return _link_new(temporary, inner, content)
+        finally:
+            with suppress(OSError):  # the first error is the one to tell
+                os.unlink(temporary)  # noqa: PTH108
+
+
+def _link_new(temporary: str, path: str, content: bytes) -> bool:
+    """Make `path`, where there is nothing, the file `temporary` with its `content`; False where there is something."""
+    try:
+        os.link(temporary, path)
         return True
+    except FileExistsError:
+        return os.stat(temporary).st_nlink > 1  # noqa: PTH116 -- NFS: it was done, and the answer lost
+    except OSError:
+        pass  # FAT, SMB and others have no links
+    try:
+        with open(path, "xb") as file:  # noqa: PTH123
+            try:
+                file.write(content)
+                file.flush()
+            except BaseException:
+                os.unlink(path)  # noqa: PTH108
+                raise
+    except FileExistsError:
+        return False
+    return True
 
 
 def write_json(path: str, value: Any) -> None:
@@ -281,7 +296,8 @@ def remove(path: str) -> None:
         if kind == fs.FileType.Directory:
             filesystem.delete_dir(inner)
         elif kind != fs.FileType.NotFound:
-            filesystem.delete_file(inner)
+            with suppress(FileNotFoundError):  # another has just removed it
+                filesystem.delete_file(inner)
 
 
 def rename(old: str, new: str) -> None:

@@ -128,7 +128,10 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
         self._do(dest, rename)
 
     def move_new(self, src: str, dest: str) -> bool:
-        """As `move`, where there is nothing at `dest`; False where there is something. `src` is nobody else's."""
+        """As `move`, where there is nothing at `dest`; False where there is something.
+
+        `src` is nobody else's, and gone afterwards.
+        """
         tries = 0
 
         def rename(client: Client) -> None:
@@ -140,13 +143,18 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
                 if tries == 1 or self._info(dest).type == fs.FileType.NotFound:
                     raise
 
+        moved = False
         try:
             self._do(dest, rename)
+            moved = True
         except OSError:
             if self._info(dest).type == fs.FileType.NotFound:
                 raise
-            return bool(self._info(src).type == fs.FileType.NotFound)
-        return True
+            moved = self._info(src).type == fs.FileType.NotFound
+        finally:
+            if not moved:
+                self._drop(src)
+        return moved
 
     def copy_file(self, src: str, dest: str) -> None:
         with self.open_input_file(src) as source, self.open_output_stream(dest, None) as target:
@@ -193,10 +201,14 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
             left.remove(written)
         finally:
             for temporary in left:
-                try:
-                    repeat(temporary, partial(client(self.authority).delete, temporary), FIRST_CONTACT)
-                except Exception as error:  # hidden, and of no use: not worth an error of its own
-                    _log.warning("hdfs://%s%s is left: %s", self.authority, temporary, error)
+                self._drop(temporary)
+
+    def _drop(self, temporary: str) -> None:
+        """Remove a hidden file that is of no use: not worth an error of its own."""
+        try:
+            repeat(temporary, partial(client(self.authority).delete, temporary), FIRST_CONTACT)
+        except Exception as error:
+            _log.warning("hdfs://%s%s is left: %s", self.authority, temporary, error)
 
 
 def _file_info(status: Any, path: str) -> fs.FileInfo:
@@ -244,9 +256,10 @@ class _Reader:
             return parts[0] if len(parts) == 1 else b"".join(parts)
         except (OSError, RuntimeError):
             # It goes on asking the DataNodes that had the blocks when it was opened.
-            self._file = self._reopen()
-            if len(self._file) != self._size:
+            file = self._reopen()
+            if len(file) != self._size:
                 raise OSError(errno.ESTALE, "another file has taken its place while it was read") from None
+            self._file = file
             raise
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:

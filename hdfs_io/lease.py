@@ -9,16 +9,18 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from hdfs_io import filesystem
+from hdfs_io.filesystem import FileFacts
 from sparksplit.base.errors import InputError, OutputInUse, SparksplitError
 
 RENEW_SECONDS = 10.0
@@ -29,6 +31,9 @@ WATCH_SECONDS = 15.0
 _LOOK_SECONDS = 0.5
 _AWAY_SECONDS = 600.0
 """For so long at most, beyond that, it is watched where its file system answers late."""
+
+_SHORT, _NO_OWNER = 8, "unknown"
+"""Of an owner in a file's name, which has room for no more."""
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +57,8 @@ class Holder:
     application_id: str | None = None
 
     def __str__(self) -> str:
+        if not self.owner:
+            return "a command that the hidden file beside it does not name"
         application = f", {self.application_id}" if self.application_id else ""
         return f"{self.command} on {self.host} (process {self.pid}{application}), since {self.since}"
 
@@ -66,7 +73,7 @@ class Holder:
         return bool(self.machine) and self.machine == _machine() and self.pid == os.getpid() and not self.gone
 
 
-_UNKNOWN = Holder("", "a command", "an unknown host", 0, "", None, "an unknown time")
+_UNKNOWN = Holder("", "", "", 0, "", None, "")
 
 
 class Lease:
@@ -100,16 +107,27 @@ class Lease:
     def acquire(self) -> None:
         """Take the lease. Raises OutputInUse where another holds it; where that is not clear, this waits to see.
 
-        Of several that begin within the same moment one comes through at most.
+        Of several that begin within the same moment one comes through.
         """
+        end = self._clock() + 2 * EXPIRE_SECONDS
+        while not self._take():
+            if self._clock() > end:
+                raise in_use(self.path, read(self.file) or _UNKNOWN)
+            self._pause(_LOOK_SECONDS)
+        self._renewing = threading.Thread(target=self._renew, name=f"lease {self.path}", daemon=True)
+        self._renewing.start()
+
+    def _take(self) -> bool:
+        """Take the lease; False where another takes it over now, or has just given it back. Raises OutputInUse."""
         found = read(self.file)
         if found is not None and not found.gone:
             found = self._watch(found)
-        taken = self._create() if found is None else self._take_over(found)
-        if not taken:
-            raise in_use(self.path, read(self.file) or _UNKNOWN)
-        self._renewing = threading.Thread(target=self._renew, name=f"lease {self.path}", daemon=True)
-        self._renewing.start()
+        if self._create(self.file) if found is None else self._take_over(self.file, found):
+            return True
+        now = read(self.file)
+        if now is not None and now != found and not now.gone:
+            raise in_use(self.path, now)
+        return False
 
     def _watch(self, found: Holder) -> Holder | None:
         """The lease that is there when that of `found` has ended. Raises OutputInUse where it does not."""
@@ -117,9 +135,10 @@ class Lease:
 
         if found.here:
             raise in_use(self.path, found)
-        old = age(self.file)
-        if old is None:
-            return read(self.file)
+        written, old = filesystem.modified(self.file), age(self.file)
+        if old is None:  # given back, and perhaps another's by now
+            now = read(self.file)
+            return now if now is None or now.gone else self._watch(now)
         patience = max(EXPIRE_SECONDS - old, WATCH_SECONDS)
         say(f"{self.path}: is being filled by {found}; waiting up to {patience:.0f} s to see whether that still runs")
         end = self._clock() + patience
@@ -133,24 +152,29 @@ class Lease:
                 end = min(last, max(end, self._clock() + WATCH_SECONDS))
             if now is None or now.gone:
                 return now
-            if now != found:
+            # What another version writes cannot be read, but is seen to be written.
+            if now != found or filesystem.modified(self.file) not in (None, written):
                 raise in_use(self.path, now)
         return found
 
-    def _take_over(self, ended: Holder) -> bool:
-        """Put this lease in the place of the one of `ended`; False where another has got there first."""
-        # Only who made this file may remove that lease, and whoever comes later finds another's.
-        turn = f"{self.file}.{ended.owner if ended.owner.isalnum() else 'unknown'}"
-        if not filesystem.create_bytes(turn, b""):
-            if (age(turn) or 0) > EXPIRE_SECONDS:  # who made it was killed in that moment
-                filesystem.remove(turn)
-            return False
-        try:
-            now = read(self.file)
-            if now is not None and now.owner != ended.owner:
+    def _take_over(self, file: str, ended: Holder) -> bool:
+        """Put this lease in the place of the one of `ended` in `file`; False where another has got there first."""
+        # Only who made this file may replace that lease, and whoever comes later finds another's. It is a lease, too:
+        # where its maker was killed in that moment, it is taken over in the same way.
+        turn = f"{file}.{ended.owner[:_SHORT] if ended.owner.isalnum() else _NO_OWNER}"
+        if not self._create(turn):
+            maker = read(turn)
+            if maker is None or not (maker.gone or (age(turn) or 0) > EXPIRE_SECONDS):
                 return False
-            filesystem.remove(self.file)
-            return self._create()
+            if not self._take_over(turn, maker):
+                return False
+        try:
+            now = read(file)
+            if now is None:
+                return self._create(file)
+            if now == ended:
+                filesystem.write_bytes(file, self._next())
+            return now == ended
         finally:
             filesystem.remove(turn)
 
@@ -196,9 +220,9 @@ class Lease:
             except Exception as error:  # whatever it is, the next try may do; without one the lease would expire
                 log.debug("%s: the lease could not be renewed: %s", self.path, error)
 
-    def _create(self) -> bool:
-        """Write the lease where there is none; whether there was none."""
-        return filesystem.create_bytes(self.file, self._next())
+    def _create(self, file: str) -> bool:
+        """Write the lease to `file` where there is none; whether there was none."""
+        return filesystem.create_bytes(file, self._next())
 
     def _write(self) -> None:
         filesystem.write_bytes(self.file, self._next())
@@ -215,6 +239,20 @@ def file_of(path: str) -> str:
     return f"{filesystem.parent(path).rstrip('/')}/.{filesystem.name(path)}.owner"
 
 
+def left_over(path: str, found: Mapping[str, FileFacts | None]) -> list[str]:
+    """Names, of those `found` beside the output `path`, of what killed commands left of leases on it.
+
+    What has been written since a lease expires may be in use.
+    """
+    lease = filesystem.name(file_of(path))
+    parts = re.compile(rf"\.*{re.escape(lease)}(\.([0-9a-f]{{{_SHORT}}}|{_NO_OWNER}))+")
+    own = found.get(lease)
+    if own is None:
+        return []
+    old = own.modified - EXPIRE_SECONDS * 1e9
+    return [name for name, facts in found.items() if facts and facts.modified < old and parts.fullmatch(name)]
+
+
 def read(file: str) -> Holder | None:
     """Who holds the lease `file`; None without one."""
     while filesystem.exists(file):
@@ -228,7 +266,8 @@ def read(file: str) -> Holder | None:
 
 def _parsed(content: bytes) -> Holder:
     try:
-        return Holder(**json.loads(content))
+        holder = Holder(**json.loads(content))
+        return holder if isinstance(holder.owner, str) else _UNKNOWN
     except (TypeError, ValueError, RecursionError):  # of another version, or no lease at all: its age alone counts
         return _UNKNOWN
 

@@ -124,9 +124,9 @@ def _count(rows: DataFrame, source: Source) -> Counts:
     classified = source.label_kind in ("integer", "text")
     keys = [SPLIT, LABEL] if classified else [SPLIT]
     good = sql.col(BAD).isNull().alias("good")
-    # So many groups have more labels than are allowed; the rows of a label lie in several splits, good and bad.
+    # So many groups have more labels than are allowed: the rows of a label lie in several splits. Bad ones have none.
     found = rows.groupBy(good, *keys).count().limit(2 * len(SPLITS) * _MAX_CLASSES + 1).collect()
-    if classified and len({row[LABEL] for row in found}) > _MAX_CLASSES:
+    if classified and len({row[LABEL] for row in found if row["good"]}) > _MAX_CLASSES:
         raise InputError(
             f"{source.files[0].path}: more than {_MAX_CLASSES} different labels; is the label a number to predict"
             " (input.label_type: number)?"

@@ -226,7 +226,7 @@ class Output:
     def _mend(self) -> None:
         """Bring to its end what a killed predecessor was about to publish, and remove what else it left."""
         folder, last = filesystem.parent(self.path), filesystem.name(self.path)
-        names = filesystem.listing(folder)
+        names = filesystem.entries(folder)
         # Of two that began in the same moment only one may touch anything: what the other has made by now is in the
         # list only if its lease was written before.
         self.lease.keep()
@@ -244,6 +244,8 @@ class Output:
         for name in names:
             if name.startswith(f".{last}.gone-"):
                 _remove(filesystem.join(folder, name))
+        for name in lease.left_over(self.path, names):
+            _remove(filesystem.join(folder, name))
 
 
 def _mark_of(content: bytes) -> dict[str, Any]:

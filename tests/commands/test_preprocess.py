@@ -225,8 +225,9 @@ def test_labels_are_counted_not_the_splits_that_they_lie_in(
 ) -> None:
     monkeypatch.setattr(prepare, "_MAX_CLASSES", 4)
     settings = ("input.format=csv", f"input.path={tmp_path}/rows.csv", "input.header=false", "test=0.3")
-    (tmp_path / "rows.csv").write_text("".join(f"{row},{row % 4}\n" for row in range(200)))
-    assert run(tmp_path, *settings, "validation=0.3") == 0
+    rows = "".join(f"{row},{row % 4}\n" for row in range(200))
+    (tmp_path / "rows.csv").write_text(f"{rows}bad,1\n")
+    assert run(tmp_path, *settings, "validation=0.3", "input.max_bad_rows=1") == 0
     classes = PreparedDataSet.open(f"{tmp_path}/out").manifest.label.classes
     assert classes == ["0", "1", "2", "3"]
     (tmp_path / "rows.csv").write_text("".join(f"{row},{row % 5}\n" for row in range(200)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -10,12 +11,15 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from hdfs_io import filesystem, hdfs, hdfs_client
-from sparksplit.base.errors import InputError, RunError, SparksplitError
+from hdfs_io.lease import Lease
+from sparksplit.base.errors import InputError, OutputInUse, RunError, SparksplitError
 from tests.hadoop.cluster import HadoopCluster
 from tests.hdfs_io.filesystem_suite import FileSystemSuite
 
@@ -97,6 +101,34 @@ def test_without_permission(folder: str) -> None:
     last = ran.stderr.strip().splitlines()[-1]
     assert "InputError" in last and "/a: cannot be written: Permission denied: user=stranger, access=WRITE" in last
     assert filesystem.listing(folder) == {}
+
+
+def test_of_many_that_begin_at_once_one_comes_through(folder: str) -> None:
+    """Where there is no lease, and where there is that of a process that has ended."""
+    for number, there in enumerate([False, True] * 4):
+        leases = [Lease(f"{folder}/{number}/out", "train") for _ in range(4)]
+        if there:
+            ended = asdict(replace(leases[0].holder, owner=uuid.uuid4().hex, started=0))
+            filesystem.write_bytes(leases[0].file, json.dumps(ended).encode())
+        start, through = threading.Barrier(4), []
+
+        def take(one: Lease, start: threading.Barrier = start, through: list[Lease] = through) -> None:
+            start.wait()
+            with suppress(OutputInUse):
+                one.acquire()
+                one.keep()
+                through.append(one)
+
+        threads = [threading.Thread(target=take, args=[one]) for one in leases]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(through) == 1
+        assert list(filesystem.listing(f"{folder}/{number}")) == [".out.owner"]
+        for one in leases:
+            one.release()
+        assert filesystem.listing(f"{folder}/{number}") == {}
 
 
 def test_files_larger_than_a_block_and_than_memory_for_them(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:

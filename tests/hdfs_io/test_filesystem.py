@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyarrow import fs
@@ -53,6 +56,59 @@ def test_a_full_disk_is_not_the_users_mistake_and_leaves_no_part(tmp_path: Path)
             filesystem.write_bytes(f"{disk}/a", bytes(200_000))
         assert filesystem.listing(f"{disk}") == {"a": 3}
         assert filesystem.read_bytes(f"{disk}/a") == b"old"
+
+
+def test_a_new_file_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        with pytest.raises(RunError, match=rf"^{disk}/a: cannot be written: No space left on device$"):
+            filesystem.create_bytes(f"{disk}/a", bytes(200_000))
+        assert filesystem.listing(f"{disk}") == {}
+
+
+def test_a_new_file_is_never_seen_empty(tmp_path: Path) -> None:
+    """Not even by who asks in the very moment in which it appears."""
+    path, seen = f"{tmp_path}/a", set()
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(300):
+            made = pool.submit(filesystem.create_bytes, path, b"x" * 1000)
+            while not os.path.exists(path):  # noqa: PTH110
+                pass
+            seen.add(len(Path(path).read_bytes()))
+            assert made.result()
+            os.unlink(path)  # noqa: PTH108
+    assert seen == {1000}
+
+
+@pytest.mark.parametrize("error", [errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_new_file_needs_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
+    def link(*_: str) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "link", link)
+    assert filesystem.create_bytes(f"{tmp_path}/a", b"x")
+    assert not filesystem.create_bytes(f"{tmp_path}/a", b"y")
+    assert filesystem.read_bytes(f"{tmp_path}/a") == b"x" and filesystem.listing(f"{tmp_path}") == {"a": 1}
+
+
+def test_a_new_file_whose_answer_was_lost_is_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS asks again, and is told that it is there."""
+    link = os.link
+
+    def twice(old: str, new: str) -> None:
+        link(old, new)
+        link(old, new)
+
+    monkeypatch.setattr(os, "link", twice)
+    assert filesystem.create_bytes(f"{tmp_path}/a", b"x")
+    assert not filesystem.create_bytes(f"{tmp_path}/a", b"y")
+    assert filesystem.listing(f"{tmp_path}") == {"a": 1}
+
+
+def test_what_another_has_just_removed_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = fs.FileInfo(f"{tmp_path}/a", fs.FileType.File)
+    late = SimpleNamespace(get_file_info=lambda path: known, delete_file=fs.LocalFileSystem().delete_file)
+    monkeypatch.setattr(filesystem, "resolve", lambda path: (late, path))
+    filesystem.remove(f"{tmp_path}/a")
 
 
 def test_what_a_path_must_not_hold_is_the_users_mistake() -> None:

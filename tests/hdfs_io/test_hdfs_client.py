@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pyarrow as pa
 import pytest
+from pyarrow import fs
 
 from hdfs_io import hdfs
 from hdfs_io.hdfs_client import _Passing, translated
@@ -41,6 +44,82 @@ def test_what_the_name_node_refuses_is_the_users_only_where_it_names_the_path(na
 def test_a_name_node_that_is_busy_is_asked_again(name: str) -> None:
     assert isinstance(translated(rpc(name, "wait")), _Passing)
     assert isinstance(translated(RuntimeError('DataTransferError("gone")')), _Passing)
+
+
+class NameNode:
+    """Files by path, and what goes wrong with a rename: before it is done, or after that."""
+
+    def __init__(self, files: dict[str, str], before: list[Exception], after: list[Exception]) -> None:
+        self.files, self.before, self.after = files, before, after
+
+    def rename(self, old: str, new: str, overwrite: bool) -> None:
+        if self.before:
+            raise self.before.pop()
+        if old not in self.files:
+            raise FileNotFoundError(old)
+        if new in self.files and not overwrite:
+            raise rpc("org.apache.hadoop.fs.FileAlreadyExistsException", "rename destination /new already exists")
+        self.files[new] = self.files.pop(old)
+        if self.after:
+            raise self.after.pop()
+
+    def delete(self, path: str) -> None:
+        self.files.pop(path, None)
+
+    def get_file_info(self, path: str) -> SimpleNamespace:
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return SimpleNamespace(isdir=False, length=1, modification_time=0)
+
+
+LOST, REFUSED = RuntimeError('IOError("reset")'), rpc("a.DSQuotaExceededException", "full")
+
+
+@pytest.mark.parametrize(
+    ("there", "before", "after", "made"),
+    [
+        ({}, [], [], True),
+        ({}, [LOST], [], True),
+        ({}, [], [LOST], True),
+        ({}, [], [FileNotFoundError("/old")], True),  # hdfs-native has asked twice
+        ({"/new": "other's"}, [], [], False),
+        ({"/new": "other's"}, [LOST], [], False),
+        ({"/new": "other's"}, [REFUSED], [], False),
+        ({}, [REFUSED], [], None),
+    ],
+)
+def test_a_new_file_is_ones_own_whatever_answer_was_lost(there, before, after, made, monkeypatch):
+    """And what was to become it is gone in any case."""
+    namenode = NameNode({"/old": "mine", **there}, list(before), list(after))
+    monkeypatch.setattr(hdfs, "client", lambda authority: namenode)
+    monkeypatch.setattr("hdfs_io.hdfs_client._PAUSE", 0.001)
+    files = cast("fs.PyFileSystem", hdfs.file_system("host:1")).handler
+    if made is None:
+        with pytest.raises(OSError, match="full"):
+            files.move_new("/old", "/new")
+    else:
+        assert files.move_new("/old", "/new") is made
+    assert namenode.files == ({"/new": "mine"} if made else there)
+
+
+def test_a_file_that_another_replaces_while_it_is_read_is_not_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    class File(bytes):
+        def read_range(self, start: int, count: int) -> bytes:
+            if start >= 4 and self.startswith(b"old"):
+                raise OSError("its blocks are gone")
+            return self[start : start + count]
+
+    monkeypatch.setattr("hdfs_io.hdfs_client._PAUSE", 0.001)
+    monkeypatch.setattr(hdfs, "_AHEAD_BYTES", 4)
+    files = [File(b"old-old-"), File(b"new-new-new-")]
+    reader = hdfs._Reader("hdfs://a/x", lambda: files[0])
+    assert reader.read(4) == b"old-"
+    files.pop(0)
+    with (
+        pytest.raises(RunError, match=r"^hdfs://a/x: cannot be read: another file has taken its place while it was"),
+        using("hdfs://a/x"),
+    ):
+        reader.read()
 
 
 def test_a_full_disk_of_this_host_is_not_taken_for_hdfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

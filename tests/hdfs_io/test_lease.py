@@ -15,7 +15,8 @@ import pytest
 
 from hdfs_io import filesystem, lease
 from hdfs_io.lease import EXPIRE_SECONDS, WATCH_SECONDS, Holder, Lease
-from sparksplit.base.errors import OutputInUse
+from sparksplit.base.errors import OutputInUse, RunError
+from tests.disks import small_disk
 
 ELSEWHERE = Holder("other", "train", "node7", 4711, "another boot", 12345, "2026-01-02 03:04:05 UTC", 5)
 
@@ -105,6 +106,132 @@ def test_of_many_that_begin_at_once_one_comes_through(tmp_path: Path, there: str
         assert list(folder.iterdir()) == []
 
 
+def test_one_that_comes_late_to_a_dead_owners_lease_removes_no_living_one(tmp_path, monkeypatch):
+    """Another has taken that over and given it back, and a third begins now."""
+    late, third = mine(tmp_path), mine(tmp_path)
+    dead = replace(late.holder, owner="dead", started=0)
+    read, before = lease.read, []
+
+    def look(file: str) -> Holder | None:
+        if file == late.file:
+            before.append(file)
+            if len(before) == 1:
+                return dead
+            if len(before) == 2:
+                third.acquire()
+                return None
+        return read(file)
+
+    monkeypatch.setattr(lease, "read", look)
+    with pytest.raises(OutputInUse, match=r"by train on \S+ \(process \d+\)"):
+        late.acquire()
+    third.keep()
+    third.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_taken_while_its_age_is_asked_is_not_taken_over(tmp_path, monkeypatch):
+    one, other, age = mine(tmp_path), mine(tmp_path), lease.age
+    write(tmp_path / ".out.owner", ELSEWHERE)
+
+    def given_back_and_taken(file: str) -> float | None:
+        (tmp_path / ".out.owner").unlink()
+        found = age(file)
+        other.acquire()
+        monkeypatch.setattr(lease, "age", age)
+        return found
+
+    monkeypatch.setattr(lease, "age", given_back_and_taken)
+    with pytest.raises(OutputInUse):
+        one.acquire()
+    other.keep()
+    other.release()
+
+
+def test_one_renewed_after_the_last_look_is_not_taken_over(tmp_path, monkeypatch):
+    file, create, time = tmp_path / ".out.owner", filesystem.create_bytes, Time()
+    write(file, ELSEWHERE)
+
+    def renewed(path: str, content: bytes) -> bool:
+        monkeypatch.setattr(filesystem, "create_bytes", create)
+        write(file, replace(ELSEWHERE, renewed=6))
+        return create(path, content)
+
+    monkeypatch.setattr(filesystem, "create_bytes", renewed)
+    with pytest.raises(OutputInUse, match="train on node7"):
+        mine(tmp_path, time).acquire()
+    assert lease.read(str(file)) == replace(ELSEWHERE, renewed=6)
+
+
+def test_one_of_another_version_that_is_renewed_is_alive(tmp_path: Path) -> None:
+    file = tmp_path / ".out.owner"
+
+    def renew() -> None:
+        file.write_text(json.dumps({**asdict(ELSEWHERE), "new": 1}))
+
+    renew()
+    os.utime(file, (0, 0))
+    with pytest.raises(OutputInUse, match="a command that the hidden file beside it does not name; wait"):
+        mine(tmp_path, Time(at7=renew)).acquire()
+
+
+@pytest.mark.parametrize("last", ["before", "after"])
+def test_who_is_killed_taking_over_is_in_nobodys_way(tmp_path, last):
+    """Neither before it has written its lease nor after that; and nothing of it stays."""
+    write(tmp_path / ".out.owner", replace(mine(tmp_path).holder, owner="0123abcd4567", started=0))
+    code = """
+import os, sys
+from hdfs_io import filesystem
+from hdfs_io.lease import Lease
+def killed(*_):
+    os.kill(os.getpid(), 9)
+if sys.argv[2] == "before":
+    filesystem.write_bytes = killed
+filesystem.remove = killed
+Lease(sys.argv[1], "train").acquire()
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "out"), last], check=False)
+    assert len(list(tmp_path.iterdir())) == 2
+    time = Time()
+    one = mine(tmp_path, time)
+    one.acquire()
+    assert time.looks == 0 and one.held()
+    later = 1e9 * (1 + EXPIRE_SECONDS) + (tmp_path / ".out.owner").stat().st_mtime_ns
+    os.utime(tmp_path / ".out.owner", ns=(int(later), int(later)))
+    for name in lease.left_over(one.path, filesystem.entries(str(tmp_path))):
+        (tmp_path / name).unlink()
+    one.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_killed_commands_left_of_a_lease_is_known_once_it_is_old(tmp_path: Path) -> None:
+    one = mine(tmp_path)
+    one.acquire()
+    hidden = "..out.owner.0123abcd", ".out.owner.0123abcd", ".out.owner.unknown", "...out.owner.0123abcd.0123abcd"
+    others = ".out.owner.txt", ".out.owner.0123abcd.old", "out.owner.0123abcd.txt", ".outer.owner.0123abcd"
+    for name in hidden + others:
+        (tmp_path / name).touch()
+    assert lease.left_over(one.path, filesystem.entries(str(tmp_path))) == []
+    for name in hidden + others:
+        os.utime(tmp_path / name, (0, 0))
+    assert lease.left_over(one.path, filesystem.entries(str(tmp_path))) == sorted(hidden)
+    one.release()
+
+
+def test_on_a_full_disk_nobody_loses_a_lease(tmp_path: Path) -> None:
+    """An owner that could not renew it meanwhile still holds it when there is room again."""
+    with small_disk(tmp_path / "disk") as disk:
+        write(disk / ".out.owner", ELSEWHERE, 3600)
+        before = sorted(disk.iterdir())
+        with suppress(OSError), (disk / "data").open("wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+        with pytest.raises(RunError, match="No space left"):
+            mine(disk).acquire()
+        assert lease.read(str(disk / ".out.owner")) == ELSEWHERE
+        assert sorted(disk.iterdir()) == [*before, disk / "data"]
+
+
 def test_one_that_was_anothers_meanwhile_is_lost(tmp_path: Path) -> None:
     """The other one may have completed what this one would begin."""
     first, second = mine(tmp_path), mine(tmp_path)
@@ -162,7 +289,18 @@ def test_one_that_is_not_renewed_expires(tmp_path, capsys, age):
     one.release()
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "{}", json.dumps(asdict(ELSEWHERE)), "0123456789abcdef"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "[]",
+        "{}",
+        "",
+        json.dumps(asdict(ELSEWHERE)),
+        json.dumps({**asdict(ELSEWHERE), "owner": 5}),
+        "0123456789abcdef",
+    ],
+)
 def test_one_that_has_grown_old_is_watched_for_a_moment(tmp_path, content, capsys):
     file = tmp_path / ".out.owner"
     file.write_text(content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -418,6 +419,15 @@ def test_what_killed_predecessors_left_is_removed(tmp_path: Path) -> None:
     (tmp_path / ".other.staging-0123abcd").mkdir()
     stage(output(tmp_path / "out"))
     assert names(tmp_path) == [".other.staging-0123abcd", "out"]
+
+
+def test_what_killed_predecessors_left_of_a_lease_is_removed_once_it_is_old(tmp_path: Path) -> None:
+    for name in ("..out.owner.0123abcd", ".out.owner.0123abcd", ".out.owner.unknown", ".out.owner.txt"):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (0, 0))
+    (tmp_path / ".out.owner.4567abcd").touch()
+    fill(output(tmp_path / "out"))
+    assert names(tmp_path) == [".out.owner.4567abcd", ".out.owner.txt", "out"]
 
 
 def test_publishing_replaces_folders_by_rename(tmp_path: Path) -> None:
