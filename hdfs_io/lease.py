@@ -100,7 +100,7 @@ class Lease:
             since=datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
         )
         self._pause, self._clock = pause, clock
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._stop = threading.Event()
         self._renewing: threading.Thread | None = None
 
@@ -225,7 +225,8 @@ class Lease:
         return filesystem.create_bytes(file, self._next())
 
     def _write(self) -> None:
-        filesystem.write_bytes(self.file, self._next())
+        with self._lock:  # or what was renewed before might be written after
+            filesystem.write_bytes(self.file, self._next())
 
     def _next(self) -> bytes:
         """The lease's content, renewed once more."""

@@ -332,10 +332,12 @@ def test_a_killed_drivers_processes_end_by_themselves(tmp_path: Path) -> None:
 @pytest.mark.cluster
 @pytest.mark.slow
 def test_spark_submits_session_is_taken(tmp_path: Path) -> None:
-    submit = (str(Path(sys.executable).parent / "spark-submit"), "--conf", "spark.ui.enabled=false", "--master")
+    # Whatever another test's session has set: by SPARK_HOME, or else by this Python, the script finds Spark.
+    python = f"PYSPARK_PYTHON={sys.executable}"
+    submit = (python, str(Path(sys.executable).parent / "spark-submit"), "--conf", "spark.ui.enabled=false", "--master")
     for name in ("local", "cluster"):
         (tmp_path / name).mkdir()
-    status, out, _ = Driver(tmp_path / "local", program=(*submit, "local[2]")).end()
+    status, out, _ = Driver(tmp_path / "local", program=("env", "-u", "SPARK_HOME", *submit, "local[2]")).end()
     # spark-submit writes its child's stderr to stdout.
     assert status == 2 and out[-1].startswith("sparksplit try: spark.master: local[2] runs everything")
     home = tmp_path / "home"  # a local cluster of spark-submit's writes into SPARK_HOME
