@@ -11,16 +11,6 @@ from tests.commands.preprocessing import CSV, run
 from tests.hdfs_io.idx_files import digits, write_folder
 
 
-@pytest.fixture
-def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail where Spark would be started."""
-
-    def refuse(*_: object, **__: object) -> None:
-        pytest.fail("Spark was started")
-
-    monkeypatch.setattr(preprocess, "spark_session", refuse)
-
-
 @pytest.mark.usefixtures("no_spark")
 class TestBeforeSparkStarts:
     """Bad input that is known early: exit status 2, one line, nothing left."""

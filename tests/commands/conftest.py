@@ -1,0 +1,17 @@
+"""What several tests of commands share."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparksplit.commands import preprocess
+
+
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail where Spark would be started."""
+
+    def refuse(*_: object, **__: object) -> None:
+        pytest.fail("Spark was started")
+
+    monkeypatch.setattr(preprocess, "spark_session", refuse)
