@@ -113,13 +113,16 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
 
     def move(self, src: str, dest: str) -> None:
         """As rename(2): onto a file, or a folder that is empty, and never into it."""
+        self._rename(src, dest, overwrite=True)
+
+    def _rename(self, src: str, dest: str, overwrite: bool) -> None:
         tries = 0
 
         def rename(client: Client) -> None:
             nonlocal tries
             tries += 1
             try:
-                client.rename(src, dest, overwrite=True)
+                client.rename(src, dest, overwrite=overwrite)
             except FileNotFoundError:
                 # An answer that was lost with its connection: the NameNode had done it.
                 if tries == 1 or self._info(dest).type == fs.FileType.NotFound:
@@ -132,20 +135,9 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
 
         `src` is nobody else's, and gone afterwards.
         """
-        tries = 0
-
-        def rename(client: Client) -> None:
-            nonlocal tries
-            tries += 1
-            try:
-                client.rename(src, dest, overwrite=False)
-            except FileNotFoundError:
-                if tries == 1 or self._info(dest).type == fs.FileType.NotFound:
-                    raise
-
         moved = False
         try:
-            self._do(dest, rename)
+            self._rename(src, dest, overwrite=False)
             moved = True
         except OSError:
             if self._info(dest).type == fs.FileType.NotFound:

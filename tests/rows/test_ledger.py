@@ -22,7 +22,7 @@ def test_the_entry_does_not_depend_on_order_or_nodes(rows, cut, random):
 
 @given(st.lists(ids, min_size=1, max_size=4))
 def test_nodes_sums_are_the_ledger_of_all_rows(nodes):
-    """What the transport does: uint64 sums modulo 2^64."""
+    """What a collective does: uint64 sums modulo 2^64."""
     entries = [entry(rows) for rows in nodes]
     with np.errstate(over="ignore"):
         total = np.sum([np.array([one.rows, one.checksum], np.uint64) for one in entries], axis=0, dtype=np.uint64)
