@@ -51,10 +51,10 @@ class Receiver:
         with using(folder, "cannot be made"):
             self._folder.mkdir(parents=True, exist_ok=True)
         pair = for_host(host) if tls else None
+        # It serves from here on. Its serve() would only wait for signals, whose handlers it takes from this process;
+        # and where it ends while another server's begins, it may shut that one down.
         self._server = _server(self, host, token, pair)
         self.address = Address(host, self._server.port, None if pair is None else pair[0].decode())
-        self._serving = threading.Thread(target=self._server.serve, name="hand-off", daemon=True)
-        self._serving.start()
 
     def arrived(self) -> list[Path]:
         """The files of the partitions that are complete, in the order in which they became so."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from dataclasses import replace
 from itertools import pairwise
@@ -212,6 +213,15 @@ def test_the_port_is_on_the_given_address_only(receivers):
     (receiver,) = receivers(1)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.2", receiver.address.port), 1)
+
+
+def test_a_receiver_leaves_signals_to_the_process(schema, batches, receivers):
+    (receiver,) = receivers(1)
+    sender = sender_to([receiver], schema)
+    sender.send(batches, 0, 1)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    assert sender.send(batches, 1, 1).sent[0].rows == sum(map(len, batches))
 
 
 def test_other_columns_are_refused(schema, batches, receivers):
