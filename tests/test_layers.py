@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "collectives": {"base"},
     "cluster": {"base"},
     "model": {"base", "hdfs_io"},
-    "strategies": {"collectives", "model", "rows"},
+    "strategies": {"collectives", "hdfs_io", "rows"},
     "handoff": {"base", "hdfs_io", "rows", "collectives", "cluster"},
     "training": {"base", "hdfs_io", "rows", "collectives", "cluster", "model", "strategies", "handoff"},
     "comparison": {"base", "hdfs_io", "rows", "collectives", "cluster", "model", "strategies", "training"},

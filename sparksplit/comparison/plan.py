@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hdfs_io.functions import FunctionError, is_own, source_of
 from sparksplit.base.config import Source, digest, merged, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.comparison.config import CompareConfig
-from sparksplit.model.functions import FunctionError, source_of
-from sparksplit.strategies import STRATEGIES, Strategy, find, is_own
+from sparksplit.strategies import STRATEGIES, Strategy, find
 from sparksplit.training.config import SyncConfig, TrainConfig, Training, misfit
 
 SINGLE = "single"

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
+from hdfs_io.functions import FunctionError
 from hdfs_io.preprocessing import Description
+from sparksplit.model.builders import load_builder
 from sparksplit.model.description import DataDescription
-from sparksplit.model.functions import FunctionError, load_builder
 from sparksplit.model.inputs import Inputs
 from sparksplit.model.keras_names import unknown
 from sparksplit.model.rates import WarmedUp

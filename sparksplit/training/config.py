@@ -6,10 +6,11 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
+from hdfs_io.functions import FunctionError, is_own
 from sparksplit.base.config import Config
 from sparksplit.base.errors import did_you_mean
-from sparksplit.model.functions import FunctionError, check_short_name
-from sparksplit.strategies import STRATEGIES, Strategy, is_own
+from sparksplit.model.builders import check_short_name
+from sparksplit.strategies import STRATEGIES, Strategy
 
 
 def _known_strategy(name: str) -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hdfs_io.functions import FunctionError, load
 from hdfs_io.lane_files import Layout
 from hdfs_io.prepared import PreparedDataSet
 from sparksplit.base.errors import RunError
-from sparksplit.model.functions import FunctionError, load
 from sparksplit.rows.chunks import Transform
 from sparksplit.rows.feed import RowSource
 from sparksplit.strategies import Strategy, find

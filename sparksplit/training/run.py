@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
+from hdfs_io.functions import FunctionError, is_own, source_of, split_name
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.publish import Output, check_owner
 from sparksplit.base.command import Options
@@ -19,9 +20,9 @@ from sparksplit.base.errors import NodeFailed, RunError, SparksplitError, UsageE
 from sparksplit.base.progress import say
 from sparksplit.base.session import spark_session
 from sparksplit.model import keras_names
-from sparksplit.model.functions import FunctionError, builder_source, source_of, split_name
+from sparksplit.model.builders import builder_source
 from sparksplit.rows.ledger import Entry
-from sparksplit.strategies import Strategy, find, is_own
+from sparksplit.strategies import Strategy, find
 from sparksplit.strategies.splits import BatchSplit, owned_by_rank
 from sparksplit.training import attempts, checkpoints, node, report
 from sparksplit.training.config import NOT_IN_HASH, TrainConfig, misfit
