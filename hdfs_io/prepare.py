@@ -24,20 +24,9 @@ from hdfs_io.manifest import SPLITS, Manifest, Split
 from hdfs_io.manifest import Source as SourceFacts
 from hdfs_io.preprocessing import TOKENS, FittedPreprocessing, LabelSpec
 from hdfs_io.sources.base import BadRow, Source
-from hdfs_io.sources.frame import (
-    BAD,
-    CONTENT,
-    LANE,
-    SPLIT,
-    Cut,
-    bad_rows,
-    batch_rows,
-    batch_size,
-    keep_names,
-    parse,
-    tensor_names,
-    with_row_ids,
-)
+from hdfs_io.sources.identify import Cut, rows_digest, with_row_ids
+from hdfs_io.sources.parse import BAD, CONTENT, LANE, SPLIT, bad_rows, keep_names, parse, tensor_names
+from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 from sparksplit import __version__
 from sparksplit.base.errors import InputError
 
@@ -52,8 +41,10 @@ _MANY_CLASSES, _ROWS_PER_CLASS = 100, 2
 """So many whole numbers, with fewer rows than this for each, are a quantity."""
 
 
-def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folder: str) -> Manifest:
+def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folder: str) -> tuple[Manifest, str | None]:
     """Write the prepared data set of `source` into `folder`, which the caller publishes.
+
+    Gives its manifest, and where the source has no files by which a change could be seen the `rows_digest`.
 
     Raises InputError for rows or files that are bad, labels that the training split does not have, and a source
     without rows.
@@ -62,7 +53,7 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
 
     cut = Cut() if source.deals else Cut(config.seed, config.validation, config.test)
     probe = Layout(source.tensors, _label_spec(source, None), source.keep, 1)
-    with batch_size(spark, batch_rows(probe.row_bytes)):
+    with bounded_batches(spark, rows_per_batch(probe.row_bytes)):
         # Numbered once: the cut needs the numbers, and labels are counted by what it gives.
         rows = with_row_ids(parse(spark, source), len(source.keep), config.lanes, cut)
         rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
@@ -81,13 +72,14 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
             )
             plan = _plan(counts.rows, layout, config)
             facts = _write(rows.where(f"{BAD} is null"), folder, layout, plan)
+            rows_hash = None if source.files else rows_digest(rows, len(source.keep))
         finally:
             rows.unpersist()
     write_bad_rows(folder, bad)
     manifest = _manifest(facts, layout, config, source)
     manifest.write(folder)
     manifest.description.write(folder)
-    return manifest
+    return manifest, rows_hash
 
 
 def _label_spec(source: Source, classes: list[str] | None) -> LabelSpec | None:
@@ -128,7 +120,7 @@ def _count(rows: DataFrame, source: Source) -> Counts:
     found = rows.groupBy(good, *keys).count().limit(2 * len(SPLITS) * _MAX_CLASSES + 1).collect()
     if classified and len({row[LABEL] for row in found if row["good"]}) > _MAX_CLASSES:
         raise InputError(
-            f"{source.files[0].path}: more than {_MAX_CLASSES} different labels; is the label a number to predict"
+            f"{source.place}: more than {_MAX_CLASSES} different labels; is the label a number to predict"
             " (input.label_type: number)?"
         )
     counts = Counts(dict.fromkeys(SPLITS, 0), {name: {} for name in SPLITS})
@@ -157,14 +149,14 @@ def _classes(counts: Counts, source: Source, config: InputConfig) -> list[str] |
     different, rows = len(set().union(*counts.labels.values())), sum(counts.rows.values())
     if taken_for_classes and different >= _MANY_CLASSES and rows < _ROWS_PER_CLASS * different:
         raise InputError(
-            f"{source.files[0].path}: {different} different labels in {rows} rows{hint} (input.label_type: integer"
+            f"{source.place}: {different} different labels in {rows} rows{hint} (input.label_type: integer"
             " takes them for classes)"
         )
     for name in SPLITS[1:]:
         unknown = sorted(label for label in counts.labels[name] if known and label not in known)
         if unknown:
             raise InputError(
-                f"{source.files[0].path}: label {unknown[0]!r} ({counts.labels[name][unknown[0]]} rows of the {name}"
+                f"{source.place}: label {unknown[0]!r} ({counts.labels[name][unknown[0]]} rows of the {name}"
                 f" split) does not occur in the training split{hint}"
             )
     return [str(label) for label in sorted(known)]

@@ -26,9 +26,10 @@ from hdfs_io.sources.base import (
     GZIP_ERRORS,
     RANGE_BYTES,
     BadRow,
+    FileSource,
     Rows,
-    Source,
     Task,
+    check_kept,
     gzip_problem,
     input_files,
     open_raw,
@@ -50,7 +51,7 @@ class _Line:
     """Why it cannot be a row, found without parsing its columns"""
 
 
-class CsvSource(Source):
+class CsvSource(FileSource):
     """A CSV file, or a folder of them with the same columns. The first rows are parsed on the driver to check them."""
 
     def __init__(self, config: InputConfig) -> None:
@@ -72,13 +73,7 @@ class CsvSource(Source):
         features = [column for column in range(columns) if column != self._label and column not in kept]
         if self._label in kept or len(set(kept)) < len(kept):
             raise config.error("keep", "names the label, or a column twice")
-        taken = {name: name for name in ("row_id", "label", "x", "prediction", "probabilities")}
-        for name in self.keep:
-            # Spark, which may read what comes of them, does not tell small letters from capital ones.
-            if other := taken.get(name.lower()):
-                like = "" if other == name else f" ({other!r}, and Spark takes no notice of case)"
-                raise config.error("keep", f"the column name {name!r} is taken{like}; rename it in the file")
-            taken[name.lower()] = name
+        check_kept(config, self.keep)
         if not features:
             raise InputError(f"{self.files[0].path}: has no columns left for features ({columns} in all)")
         shape = config.shape or [len(features)]

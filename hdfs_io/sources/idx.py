@@ -11,19 +11,20 @@ from typing import Any
 import numpy as np
 
 from hdfs_io import filesystem
-from hdfs_io.config import InputConfig
+from hdfs_io.config import InputConfig, check_input
 from hdfs_io.filesystem import FileFacts
 from hdfs_io.manifest import SourceFile
-from hdfs_io.preprocessing import TensorSpec
+from hdfs_io.preprocessing import Description, TensorSpec
 from hdfs_io.sources.base import (
     BATCH_BYTES,
     GZIP_ERRORS,
     RANGE_BYTES,
     BadRow,
+    FileSource,
     Rows,
-    Source,
     Task,
     gzip_problem,
+    labelled_like,
     open_raw,
     read_exactly,
 )
@@ -111,20 +112,26 @@ def _count(stream: Any) -> int:
     return count
 
 
-def idx_facts(folder: str, labelled: bool) -> list[tuple[str, FileFacts]]:
-    """(path, facts) of those of the four files that are there."""
-    if not filesystem.is_folder(folder):
-        return []
-    kinds = [("images", "idx3-ubyte"), *([("labels", "idx1-ubyte")] if labelled else [])]
-    found = [_find(folder, f"{prefix}-{name}", kind) for prefix in _PREFIXES.values() for name, kind in kinds]
-    return [(path, filesystem.facts(path)) for path in found if path is not None]
-
-
-class IdxSource(Source):
+class IdxSource(FileSource):
     """An IDX folder. The labels' files are not looked at where the configuration says `label: null`.
 
     need_train: whether the training files must be there; to predict, t10k alone will do.
     """
+
+    @classmethod
+    def of(cls, config: InputConfig, description: Description | None, validation: float, test: float) -> IdxSource:
+        config = labelled_like(config, description)
+        check_input(config)
+        return cls(config, description is None)
+
+    @staticmethod
+    def facts(folder: str, config: InputConfig) -> list[tuple[str, FileFacts]]:
+        """Of those of the four files that are there and read."""
+        if not filesystem.is_folder(folder):
+            return []
+        kinds = [("images", "idx3-ubyte"), *([("labels", "idx1-ubyte")] if config.label is not None else [])]
+        found = [_find(folder, f"{prefix}-{name}", kind) for prefix in _PREFIXES.values() for name, kind in kinds]
+        return [(path, filesystem.facts(path)) for path in found if path is not None]
 
     def __init__(self, config: InputConfig, need_train: bool = True) -> None:
         folder = filesystem.absolute(config.path)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from hdfs_io.sources.frame import batch_rows, batch_size
+from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 from sparksplit.base.errors import RunError
 from sparksplit.base.reasons import spark_reason
 from sparksplit.handoff.sender import FACTS, Address, Partition, Sender
@@ -131,7 +131,7 @@ class FeedJob:
             spark.sparkContext.setJobGroup(self._group, "sparksplit hand-off", interruptOnCancel=True)
             sender = Sender(addresses, self._token, self._schema, self._lanes, self._owned)
             rows = self._frame.select(*(f"`{name}`" for name in self._schema.names))
-            with batch_size(spark, batch_rows(self._row_bytes, BATCH_BYTES)):
+            with bounded_batches(spark, rows_per_batch(self._row_bytes, BATCH_BYTES)):
                 found = rows.mapInArrow(sender, "facts string").collect()
             self._partitions = [Partition.from_json(row[FACTS.names[0]]) for row in found]
         except BaseException as error:

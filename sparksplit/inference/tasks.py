@@ -187,7 +187,7 @@ def predict_prepared(job: Job, path: str, splits: Sequence[str], task: int, task
 
 
 def read_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str, keep: Sequence[str]) -> Iterator[Rows]:
-    """Rows of record batches as hdfs_io.sources.frame.raw_rows gives them."""
+    """Rows of record batches as hdfs_io.sources.raw.raw_rows gives them."""
     spec = job.trained.description.label
     for batch in batches:
         if batch.num_rows == 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparksplit.commands import preprocess
+from hdfs_io import preprocess
 
 
 @pytest.fixture

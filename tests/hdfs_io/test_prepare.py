@@ -15,7 +15,7 @@ from hdfs_io.lane_files import Layout, merge_split
 from hdfs_io.manifest import SourceFile
 from hdfs_io.prepare import Counts, Plan, _classes, _without_rows, write_sorted
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
-from hdfs_io.sources import BadRow, Rows, Source, Task
+from hdfs_io.sources import BadRow, FileSource, Rows, Task
 from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError, RunError
 from tests.disks import small_disk
@@ -95,7 +95,7 @@ def test_an_attempt_does_not_bring_a_removed_folder_back(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-class Labelled(Source):
+class Labelled(FileSource):
     """Rows whose labels were read as whole numbers."""
 
     label_kind = "integer"
