@@ -28,7 +28,7 @@ from sparksplit.inference.config import PredictConfig
 from sparksplit.inference.run import METRICS
 from sparksplit.inference.writer import FOLDER
 from sparksplit.training.config import TrainConfig
-from sparksplit.training.report import RUN
+from sparksplit.training.record import RUN, RunRecord
 
 
 class QuickstartConfig(Config):
@@ -102,11 +102,11 @@ def run(config: QuickstartConfig, options: Options) -> None:
 
 def _summary(config: QuickstartConfig) -> Iterator[str]:
     run, predictions = config.train.output, config.predict.output
-    record = filesystem.read_json(filesystem.join(run, RUN))
+    record = RunRecord.read(run)
     accuracy = filesystem.read_json(filesystem.join(predictions, METRICS))["accuracy"]
-    ledger = "exact: every row once per epoch" if record["ledger"]["exact"] else "NOT exact"
+    ledger = "exact: every row once per epoch" if record.ledger.exact else "NOT exact"
     yield f"test accuracy  {accuracy:.2%} of rows that no node was trained on"
-    yield f"ledger         {ledger} ({record['ledger']['rows']:,} rows in {record['epochs']} epochs)"
+    yield f"ledger         {ledger} ({record.ledger.rows:,} rows in {record.epochs} epochs)"
     yield f"prepared data  {config.preprocess.output}"
     yield f"model          {filesystem.join(run, 'model.keras')}"
     yield f"               {filesystem.join(run, 'saved_model')} (for TensorFlow Serving)"

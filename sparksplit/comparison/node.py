@@ -107,16 +107,19 @@ def _record(member: Member, run: dict[str, Any], config: TrainConfig, results: l
     data = PreparedDataSet.open(config.data, verify=False)
     split = data.manifest.splits["train"]
     way = find(config.strategy, run["sources"].get("strategy"))
-    record = report.record(config, way, data, results, Entry(split.rows, split.checksum))
-    record["seconds"] |= {"start": results[0]["start_seconds"], "total": round(time.perf_counter() - began, 3)}
-    more = {name: run[name] for name in ("key", "way", "config_hash", "restarts")} | {
-        "run_id": f"{run['config_hash']}-{run['key']}",
-        "seed": config.seed,
-        "history": report.learning_curve(results[0]["history"]),
-        "application_id": payload["application_id"],
-    }
+    around = report.Circumstances(
+        run_id=f"{run['config_hash']}-{run['key']}",
+        config_hash=run["config_hash"],
+        restarts=run["restarts"],
+        application_id=payload["application_id"],
+        start=results[0]["start_seconds"],
+        total=round(time.perf_counter() - began, 3),
+    )
+    record = report.record(config, way, data, results, Entry(split.rows, split.checksum), around)
+    more = {"key": run["key"], "way": run["way"], "seed": config.seed}
+    more["history"] = report.learning_curve(results[0]["history"])
     check_owner(payload["output"], payload["owner"])
-    filesystem.write_json(run["record"], {**more, **record})
+    filesystem.write_json(run["record"], {**more, **record.to_json()})
 
 
 # Measurements.

@@ -20,6 +20,7 @@ from hdfs_io.preprocessing import Description
 from hdfs_io.publish import SUCCESS
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError, RunError
+from sparksplit.training.record import RUN, RunRecord
 
 Array = npt.NDArray[Any]
 Model = Callable[[Mapping[str, Array]], Array]
@@ -28,7 +29,6 @@ Model = Callable[[Mapping[str, Array]], Array]
 # As sparksplit.model.export has them; that module needs Keras, and a driver that predicts does not.
 SAVED_MODEL = ("saved_model", "1")
 SIGNATURE = "serving_default"
-RUN = "run.json"
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class TrainedModel:
     path: str
     description: Description
     logits: bool
-    identity: dict[str, Any]
+    identity: dict[str, str]
 
     @classmethod
     def open(cls, path: str) -> TrainedModel:
@@ -54,15 +54,15 @@ class TrainedModel:
             if not filesystem.exists(filesystem.join(path, name)):
                 raise InputError(f"{path}: is no complete run of train: it has no {name}")
         description = Description.read(path)
-        run = filesystem.read_json(filesystem.join(path, RUN))
-        if not isinstance(run, dict) or not {"run_id", "config_hash", "weights"} <= set(run):
-            raise InputError(f"{filesystem.join(path, RUN)}: is not what train writes")
+        run = RunRecord.read(path)
         saved = filesystem.join(path, *SAVED_MODEL, "saved_model.pb")
         if not filesystem.is_file(saved):
             raise InputError(f"{saved}: does not exist, though the run is complete")
-        loss = run.get("config", {}).get("loss")
+        loss = run.config.get("loss")
         logits = isinstance(loss, dict) and bool(loss.get("from_logits"))
-        return cls(path, description, logits, {name: run[name] for name in ("run_id", "config_hash", "weights")})
+        return cls(
+            path, description, logits, {"run_id": run.run_id, "config_hash": run.config_hash, "weights": run.weights}
+        )
 
     @property
     def digest(self) -> str:

@@ -7,6 +7,7 @@ import math
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 from hdfs_io import filesystem
 from sparksplit import __version__
 from sparksplit.rows.ledger import Entry, Ledger
+from sparksplit.training.record import METRICS, Resumed, RunData, RunLedger, RunMetrics, RunRecord, RunSeconds, RunSync
 
 if TYPE_CHECKING:
     from hdfs_io.prepared import PreparedDataSet
     from sparksplit.strategies import Strategy
     from sparksplit.training.config import TrainConfig
 
-METRICS, TENSORBOARD, RUN = "metrics.jsonl", "tensorboard", "run.json"
+TENSORBOARD = "tensorboard"
 _DIVERGED = "the loss is"
 DIVERGED = re.compile(rf"epoch \d+, step \d+: {_DIVERGED} (nan|-?inf|no number)")
 """Found in the error of a run whose loss is no longer finite, and in no other."""
@@ -107,31 +109,46 @@ def versions() -> dict[str, str]:
     return {"sparksplit": __version__, **{name: version(name) for name in names}}
 
 
-def summary(run: dict[str, Any], output: str) -> Iterator[str]:
+def summary(run: RunRecord, output: str) -> Iterator[str]:
     """Lines for the terminal at a run's end."""
-    ledger = run["ledger"]
-    exact = "exact" if ledger["exact"] else "NOT exact"
-    steps = f" ({run['steps']} steps)" if run["steps"] != run["updates"] else ""
+    exact = "exact" if run.ledger.exact else "NOT exact"
+    steps = f" ({run.steps} steps)" if run.steps != run.updates else ""
     yield (
-        f"{run['strategy']} on {run['nodes']} node{'s' if run['nodes'] > 1 else ''}: {run['epochs']} epochs "
-        f"({run['passes']} passes), {run['updates']} updates{steps}, {ledger['rows']} rows seen, ledger {exact}"
+        f"{run.strategy} on {run.nodes} node{'s' if run.nodes > 1 else ''}: {run.epochs} epochs "
+        f"({run.passes} passes), {run.updates} updates{steps}, {run.ledger.rows} rows seen, ledger {exact}"
     )
-    yield f"{run['rows_per_second']:,.0f} rows/s, {run['seconds']['total']:.1f} s in all" + (
-        f", {run['sync_bytes_per_node'] / 1e6:,.1f} MB sent per node" if run["nodes"] > 1 else ""
+    yield f"{run.rows_per_second:,.0f} rows/s, {run.seconds.total:.1f} s in all" + (
+        f", {run.sync_bytes_per_node / 1e6:,.1f} MB sent per node" if run.nodes > 1 else ""
     )
-    metrics = run["metrics"]
-    for name in ("train", "validation"):
-        if name in metrics:
-            yield f"{name:<11}" + written({key: values[-1] for key, values in metrics[name].items()})
-    if metrics.get("test"):
-        yield f"{'test':<11}" + written(metrics["test"])
+    for name, metrics in (("train", run.metrics.train), ("validation", run.metrics.validation)):
+        if metrics is not None:
+            yield f"{name:<11}" + written({key: values[-1] for key, values in metrics.items()})
+    if run.metrics.test:
+        yield f"{'test':<11}" + written(run.metrics.test)
     yield f"model: {filesystem.join(output, 'model.keras')} and {filesystem.join(output, 'saved_model')}"
 
 
+@dataclass(frozen=True)
+class Circumstances:
+    """Of a run, what its nodes' results do not tell. start, total: seconds."""
+
+    run_id: str
+    config_hash: str
+    restarts: int
+    application_id: str
+    start: float
+    total: float
+
+
 def record(
-    config: TrainConfig, way: Strategy, data: PreparedDataSet, results: Sequence[dict[str, Any]], trained_on: Entry
-) -> dict[str, Any]:
-    """What run.json says of a training run, but for where it ran and what it cost to start.
+    config: TrainConfig,
+    way: Strategy,
+    data: PreparedDataSet,
+    results: Sequence[dict[str, Any]],
+    trained_on: Entry,
+    around: Circumstances,
+) -> RunRecord:
+    """What run.json says of a training run.
 
     results: of the nodes, by rank. trained_on: the rows of a pass, which the ledger must have.
     """
@@ -139,40 +156,51 @@ def record(
     ledger = Ledger.from_json(first["ledger"])
     total, history = ledger.total(), first["history"]
     seconds = [each["seconds"]["train"] for each in history]
-    return {
-        "command": "train",
-        "data": {"path": data.path, "digest": data.digest},
-        "config": config.model_dump(mode="json"),
-        "strategy": config.strategy,
-        "sync": {
-            "every": first["sync_every"],
-            "outer": config.sync.outer if way.settings and config.sync.outer != "none" else None,
-            "after": config.sync.after,
-        },
-        "nodes": config.node_count,
-        "virtual": config.virtual,
-        "input_mode": config.input_mode,
-        "rows": trained_on.rows,
-        "batch_size": config.batch_size,
-        "epochs": config.epochs,
-        "passes": first["passes"],
-        "updates": first["updates"],
-        "steps": first["steps"],
-        "syncs": first["syncs"],
-        "sync_bytes_per_node": first["sync_bytes"],
-        "ledger": {
-            "rows": total.rows,
-            "checksum": str(total.checksum),
-            "exact": ledger.exact(range(first["passes"]), trained_on),
-        },
-        "seconds": {
-            name: round(sum(result["seconds"].get(name, 0.0) for result in results) / len(results), 3)
-            for name in ("feed", "warmup", "train", "sync", "waiting", "validation", "checkpoint")
-        },
-        "rows_per_second": round(sum(each["rows"] for each in history) / max(1e-9, sum(seconds)), 1),
-        "metrics": {**metrics_by_name(history), "test": first["test"] or {}},
-        "resumed": first["resumed"],
-        "weights": first["weights"],
-        "hosts": [result["host"] for result in results],
-        "versions": versions(),
-    }
+
+    def mean(name: str) -> float:
+        return round(sum(float(result["seconds"].get(name, 0.0)) for result in results) / len(results), 3)
+
+    return RunRecord(
+        run_id=around.run_id,
+        config_hash=around.config_hash,
+        command="train",
+        data=RunData(data.path, data.digest),
+        config=config.model_dump(mode="json"),
+        strategy=config.strategy,
+        sync=RunSync(
+            every=first["sync_every"],
+            outer=config.sync.outer if way.settings and config.sync.outer != "none" else None,
+            after=config.sync.after,
+        ),
+        nodes=config.node_count,
+        virtual=config.virtual,
+        input_mode=config.input_mode,
+        rows=trained_on.rows,
+        batch_size=config.batch_size,
+        epochs=config.epochs,
+        passes=first["passes"],
+        updates=first["updates"],
+        steps=first["steps"],
+        syncs=first["syncs"],
+        sync_bytes_per_node=first["sync_bytes"],
+        ledger=RunLedger(total.rows, str(total.checksum), ledger.exact(range(first["passes"]), trained_on)),
+        seconds=RunSeconds(
+            start=around.start,
+            feed=mean("feed"),
+            warmup=mean("warmup"),
+            train=mean("train"),
+            sync=mean("sync"),
+            waiting=mean("waiting"),
+            validation=mean("validation"),
+            checkpoint=mean("checkpoint"),
+            total=around.total,
+        ),
+        rows_per_second=round(sum(each["rows"] for each in history) / max(1e-9, sum(seconds)), 1),
+        metrics=RunMetrics(**metrics_by_name(history), test=first["test"] or {}),
+        resumed=[Resumed(**each) for each in first["resumed"]],
+        weights=first["weights"],
+        hosts=[result["host"] for result in results],
+        versions=versions(),
+        restarts=around.restarts,
+        application_id=around.application_id,
+    )

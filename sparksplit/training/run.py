@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hdfs_io import filesystem
 from hdfs_io.functions import FunctionError, is_own, source_of, split_name
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.publish import Output, check_owner
@@ -26,6 +25,7 @@ from sparksplit.strategies import Strategy, find
 from sparksplit.strategies.splits import BatchSplit, owned_by_rank
 from sparksplit.training import attempts, checkpoints, node, report
 from sparksplit.training.config import NOT_IN_HASH, TrainConfig, misfit
+from sparksplit.training.record import RUN, RunRecord
 from sparksplit.training.watch import Watch
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def train(config: TrainConfig, options: Options, frame: DataFrame | None = None) -> dict[str, Any]:
-    """Train as `config` says; the content of run.json, of an earlier identical run too.
+def train(config: TrainConfig, options: Options, frame: DataFrame | None = None) -> RunRecord:
+    """Train as `config` says; run.json, of an earlier identical run too.
 
     frame: rows to train on in place of the data set's training split, with `input_mode: spark`: a binary column for
         each of the data set's tensors (row-major, little-endian), its label, and `row_id` (bigint, a row's own;
@@ -66,7 +66,7 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
     with output.claimed(options.overwrite, options.resume, others) as decision:
         if decision == "done":
             say(f"{output.path}: is complete and was made with this configuration; nothing to do")
-            return dict(filesystem.read_json(filesystem.join(output.path, report.RUN)))
+            return RunRecord.read(output.path)
         checkpoint = None
         if decision == "resume":
             output.go_on()
@@ -205,7 +205,7 @@ class _Run:
     epochs_said: int = 0
     """The last epoch whose line has been printed, by this command or the one that it goes on from."""
 
-    def to_end(self, checkpoint: str | None, began: float) -> dict[str, Any]:
+    def to_end(self, checkpoint: str | None, began: float) -> RunRecord:
         """Run the nodes, again from the last checkpoint where one dies, and publish run.json and _SUCCESS."""
         config = self.config
         preparing = time.monotonic() - began
@@ -246,25 +246,22 @@ class _Run:
             self._note_end(so_far())
             raise
         if names := report.undefined(results[0]["test"] or {}):
-            say(f"test: {', '.join(names)}: not finite; null in {report.RUN}")
-        content = {
-            "run_id": f"{self.output.config_hash}-{int(time.time())}",
-            "config_hash": self.output.config_hash,
-            **report.record(config, self.way, self.data, results, trained_on),
-            "restarts": so_far().restarts,
-            "application_id": self.spark.sparkContext.applicationId,
-        }
-        content["seconds"] = {
-            "start": round(preparing + results[0]["launch_seconds"] + results[0]["start_seconds"], 3),
-            **content["seconds"],
-            "total": round(so_far().seconds, 3),
-        }
-        filesystem.write_json(filesystem.join(self.output.folder, report.RUN), content)
-        if not content["ledger"]["exact"]:
-            raise RunError(f"the ledger is not exact: {content['ledger']}; this is a defect of sparksplit")
+            say(f"test: {', '.join(names)}: not finite; null in {RUN}")
+        around = report.Circumstances(
+            run_id=f"{self.output.config_hash}-{int(time.time())}",
+            config_hash=self.output.config_hash,
+            restarts=so_far().restarts,
+            application_id=str(self.spark.sparkContext.applicationId),
+            start=round(preparing + results[0]["launch_seconds"] + results[0]["start_seconds"], 3),
+            total=round(so_far().seconds, 3),
+        )
+        record = report.record(config, self.way, self.data, results, trained_on, around)
+        record.write(self.output.folder)
+        if not record.ledger.exact:
+            raise RunError(f"the ledger is not exact: {record.to_json()['ledger']}; this is a defect of sparksplit")
         attempts.forget(self.output.folder)
         self.output.complete()
-        return content
+        return record
 
     def _note_end(self, found: attempts.Attempts) -> None:
         """Keep what a failed attempt has cost, where that is still this command's to say."""

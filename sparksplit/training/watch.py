@@ -9,6 +9,7 @@ from typing import Any
 
 from sparksplit.base.progress import Progress, say
 from sparksplit.training import report
+from sparksplit.training.record import METRICS, RUN
 
 
 class Watch:
@@ -96,4 +97,4 @@ def _epoch_line(record: dict[str, Any], epochs: int) -> str:
     if record["rows_per_second"] is not None:
         line += f", {record['rows_per_second']:,.0f} rows/s"
     lost = [f"{name} {key}" for name in ("train", "validation") for key in report.undefined(record.get(name, {}))]
-    return line + (f"; {', '.join(lost)}: null in {report.METRICS} and {report.RUN}" if lost else "")
+    return line + (f"; {', '.join(lost)}: null in {METRICS} and {RUN}" if lost else "")

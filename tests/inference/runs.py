@@ -1,11 +1,11 @@
 """A run's folder as `train` leaves it, without training: the model's weights are random, which predicting is not."""
 
-import json
 from pathlib import Path
 
 from sparksplit.model.build import describe
 from sparksplit.model.export import export
 from sparksplit.model.inputs import Inputs
+from tests.training.records import run_record
 
 
 def make_run(folder, data, build, tmp_path, *, loss=None, run_id="r"):
@@ -22,6 +22,6 @@ def make_run(folder, data, build, tmp_path, *, loss=None, run_id="r"):
 
 
 def make_complete(folder, *, loss=None, run_id="r"):
-    run = {"run_id": run_id, "config_hash": "c", "weights": f"w-{run_id}", "config": {"loss": loss}}
-    (folder / "run.json").write_text(json.dumps(run))
+    record = run_record(run_id=run_id, config_hash="c", weights=f"w-{run_id}", config={"loss": loss})
+    record.write(str(folder))
     (folder / "_SUCCESS").touch()

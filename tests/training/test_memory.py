@@ -69,7 +69,7 @@ def peak(data: Path, output: Path, **keys: object) -> int:
         **keys,
     }  # fmt: skip
     try:
-        result = train(parse(TrainConfig, values), Options())
+        result = train(parse(TrainConfig, values), Options()).to_json()
     finally:
         largest = watcher.stop()
     assert result["ledger"]["exact"] is True

@@ -5,6 +5,7 @@ import pytest
 
 from sparksplit import __version__
 from sparksplit.training import report
+from tests.training.records import run_record
 
 HISTORY = [
     {"epoch": 1, "train": {"loss": 2.0, "accuracy": 0.5}, "validation": {"loss": 2.5, "accuracy": 0.25}},
@@ -67,24 +68,8 @@ def test_versions_name_what_a_result_depends_on():
     assert {"tensorflow", "keras", "numpy", "pyspark", "pyarrow"} <= set(found)
 
 
-def _run(nodes, exact=True, metrics=None):
-    return {
-        "strategy": "batch" if nodes > 1 else "single",
-        "nodes": nodes,
-        "epochs": 2,
-        "passes": 2,
-        "updates": 40,
-        "steps": 40,
-        "ledger": {"rows": 200, "checksum": "1", "exact": exact},
-        "rows_per_second": 1234.5,
-        "seconds": {"total": 3.21},
-        "sync_bytes_per_node": 2_500_000,
-        "metrics": metrics if metrics is not None else {**report.metrics_by_name(HISTORY), "test": {"loss": 1.25}},
-    }
-
-
 def test_the_summary_is_for_people():
-    assert list(report.summary(_run(2), "runs/mlp")) == [
+    assert list(report.summary(run_record(), "runs/mlp")) == [
         "batch on 2 nodes: 2 epochs (2 passes), 40 updates, 200 rows seen, ledger exact",
         "1,234 rows/s, 3.2 s in all, 2.5 MB sent per node",
         "train      loss 1.0000, accuracy 0.7500",
@@ -96,14 +81,15 @@ def test_the_summary_is_for_people():
 
 def test_the_summary_tells_steps_from_updates_and_copes_with_null():
     lost = {"train": {"loss": [1.0, 0.5], "auc": [0.5, None]}, "test": {"loss": None}}
-    lines = list(report.summary({**_run(2, metrics=lost), "steps": 312, "updates": 8}, "o"))
+    lines = list(report.summary(run_record(metrics=lost, steps=312, updates=8), "o"))
     assert lines[0] == "batch on 2 nodes: 2 epochs (2 passes), 8 updates (312 steps), 200 rows seen, ledger exact"
     assert lines[2:4] == ["train      loss 0.5000, auc not finite", "test       loss not finite"]
 
 
 @pytest.mark.parametrize("metrics", [{"test": {}}, {"train": {"loss": [1.0]}, "test": {}}])
 def test_what_there_is_not_is_left_out(metrics):
-    lines = list(report.summary(_run(1, exact=False, metrics=metrics), "o"))
+    ledger = {"rows": 200, "checksum": "1", "exact": False}
+    lines = list(report.summary(run_record(strategy="single", nodes=1, ledger=ledger, metrics=metrics), "o"))
     assert lines[0].endswith("ledger NOT exact") and lines[0].startswith("single on 1 node:")
     assert "sent per node" not in lines[1]
     assert len(lines) == 2 + len(metrics)

@@ -31,7 +31,7 @@ MOMENTUM = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9}
 def run(data, output, frame=None, **keys):
     nodes = keys.get("nodes", 1)
     values = {"data": str(data), "output": str(output), "strategy": "single" if nodes == 1 else "batch", **keys}
-    return train(parse(TrainConfig, values), Options(), frame)
+    return train(parse(TrainConfig, values), Options(), frame).to_json()
 
 
 def in_parts(spark, frame, sizes):

@@ -83,7 +83,7 @@ def run(data, output, **keys):
         "data": str(data), "output": str(output), "strategy": "single" if nodes == 1 else "batch", "model": LSTM,
         "optimizer": {"name": "adadelta", "learning_rate": 1.0}, "batch_size": 16, "epochs": 6, **keys,
     }  # fmt: skip
-    return train(parse(TrainConfig, values), Options())
+    return train(parse(TrainConfig, values), Options()).to_json()
 
 
 @pytest.mark.slow

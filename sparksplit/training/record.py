@@ -1,0 +1,172 @@
+"""What a training run leaves in JSON: run.json, and a line of metrics.jsonl for each round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Self
+
+import pydantic
+
+from hdfs_io import filesystem
+from sparksplit.base.records import Json, Record
+
+RUN, METRICS = "run.json", "metrics.jsonl"
+
+Values = dict[str, float | None]
+"""The loss and the metrics by name; None where one is no finite number."""
+
+
+@dataclass(frozen=True)
+class EpochSeconds:
+    """train: updates, exchanges, and waiting for rows. total: of the whole round."""
+
+    train: float
+    total: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochRecord(Record):
+    """One finished round, which is an epoch where the nodes do not split epochs: a line of metrics.jsonl.
+
+    epoch: the last one that it ended, from 1. updates, steps: since the run began. validation: None without validation
+    rows. rows: that were trained on, over all nodes; rows_per_second: None where no time passed.
+    """
+
+    WHAT: ClassVar[str] = f"a line of {METRICS}"
+
+    epoch: int
+    updates: int
+    steps: int
+    train: Values
+    validation: Values | None = None
+    rows: int
+    rows_per_second: float | None
+    seconds: EpochSeconds
+
+
+def read_history(folder: str) -> list[EpochRecord]:
+    """The rounds that metrics.jsonl in the run's folder `folder` tells of. Raises InputError where it is damaged."""
+    path = filesystem.join(folder, METRICS)
+    lines = filesystem.read_bytes(path).splitlines()
+    return [EpochRecord.parse(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """Where a run was gone on with. update: the checkpoint's. optimizer: "reset" where nodes with optimizers of their
+    own became more or fewer, so that these began afresh."""
+
+    update: int
+    nodes_before: int
+    nodes: int
+    optimizer: str | None = None
+
+
+@dataclass(frozen=True)
+class RunData:
+    """The prepared data set that was trained on."""
+
+    path: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class RunSync:
+    """every: "step", "epoch", or the steps between two. outer: the outer optimizer, None without. after: the updates
+    in which nodes agreed at every step before."""
+
+    every: int | str
+    outer: str | None
+    after: int
+
+
+@dataclass(frozen=True)
+class RunLedger:
+    """rows: that the weights have seen. checksum: of their row_ids, as text, because JSON readers round large integers.
+    exact: whether each pass saw every row exactly once."""
+
+    rows: int
+    checksum: str
+    exact: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSeconds:
+    """Seconds by what they were spent on; all but start and total are means over the nodes.
+
+    feed: waiting for rows. warmup: making graphs. train: updates, exchanges included; sync: exchanges alone; waiting:
+    for other nodes, of `sync`.
+    """
+
+    start: float
+    feed: float
+    warmup: float
+    train: float
+    sync: float
+    waiting: float
+    validation: float
+    checkpoint: float
+    total: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunMetrics:
+    """train, validation: a list by round for each metric; None where there is nothing. test: at the end; empty without
+    test rows. Numbers that are not finite are None."""
+
+    train: dict[str, list[float | None]] | None = None
+    validation: dict[str, list[float | None]] | None = None
+    test: Values
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord(Record):
+    """run.json: what was trained, how, at which cost, and how well.
+
+    config: the run's configuration, with every key. nodes: real or, if `virtual`, virtual ones. rows: of a pass.
+    updates: changes of the weights that all nodes share; steps: mini-batches of the node with the most; syncs:
+    exchanges between nodes. weights: the digest of the trained ones. restarts: of all commands that trained it.
+    """
+
+    WHAT: ClassVar[str] = "what train writes"
+    REMEDY: ClassVar[str] = "train again with --overwrite"
+
+    run_id: str
+    config_hash: str
+    command: str
+    data: RunData
+    config: dict[str, Json]
+    strategy: Annotated[str, pydantic.Field(validation_alias=pydantic.AliasChoices("strategy", "split"))]
+    """0.1 called it split."""
+    sync: RunSync
+    nodes: int
+    virtual: bool
+    input_mode: str
+    rows: int
+    batch_size: int
+    epochs: int
+    passes: int
+    updates: int
+    steps: int
+    syncs: int
+    sync_bytes_per_node: int
+    ledger: RunLedger
+    seconds: RunSeconds
+    rows_per_second: float
+    metrics: RunMetrics
+    resumed: list[Resumed]
+    weights: str
+    hosts: list[str]
+    versions: dict[str, str]
+    restarts: int
+    application_id: str
+
+    @classmethod
+    def read(cls, folder: str) -> Self:
+        """The record in the run's folder `folder`. Raises InputError where it is missing, damaged or another's."""
+        path = filesystem.join(folder, RUN)
+        return cls.parse(filesystem.read_bytes(path), path)
+
+    def write(self, folder: str) -> None:
+        """Write run.json into `folder`."""
+        filesystem.write_json(filesystem.join(folder, RUN), self.to_json())

@@ -1,0 +1,69 @@
+"""What run.json holds, as a training run of two nodes has left it; the file's keys are its users', and stay."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from sparksplit.training.record import RunRecord
+
+RUN_JSON: dict[str, Any] = {
+    "run_id": "962fb9a00bb6be14-1795335896",
+    "config_hash": "962fb9a00bb6be14",
+    "command": "train",
+    "data": {"path": "/data/mnist", "digest": "b75b66c56332c7b8"},
+    "config": {"data": "/data/mnist", "model": {"build": "mlp", "params": {}}, "loss": None, "nodes": 2},
+    "strategy": "batch",
+    "sync": {"every": "step", "outer": None, "after": 0},
+    "nodes": 2,
+    "virtual": False,
+    "input_mode": "tensorflow",
+    "rows": 100,
+    "batch_size": 5,
+    "epochs": 2,
+    "passes": 2,
+    "updates": 40,
+    "steps": 40,
+    "syncs": 40,
+    "sync_bytes_per_node": 2_500_000,
+    "ledger": {"rows": 200, "checksum": "7684640584524871101", "exact": True},
+    "seconds": {
+        "start": 0.5,
+        "feed": 0.25,
+        "warmup": 1.5,
+        "train": 1.0,
+        "sync": 0.5,
+        "waiting": 0.25,
+        "validation": 0.5,
+        "checkpoint": 0.125,
+        "total": 3.21,
+    },
+    "rows_per_second": 1234.5,
+    "metrics": {
+        "train": {"loss": [2.0, 1.0], "accuracy": [0.5, 0.75]},
+        "validation": {"loss": [2.5, 1.5], "accuracy": [0.25, 0.5]},
+        "test": {"loss": 1.25},
+    },
+    "resumed": [{"update": 20, "nodes_before": 1, "nodes": 2}],
+    "weights": "b93842fbdbb04926",
+    "hosts": ["host1", "host2"],
+    "versions": {"sparksplit": "0.1.0", "tensorflow": "2.21.0"},
+    "restarts": 0,
+    "application_id": "app-20261122082412-0000",
+}
+
+
+def run_json(**values: Any) -> dict[str, Any]:
+    """The content of run.json; `values` in their keys' places."""
+    return {**copy.deepcopy(RUN_JSON), **values}
+
+
+def run_record(**values: Any) -> RunRecord:
+    """As `run_json`."""
+    return RunRecord.from_json(run_json(**values), "a test")
+
+
+def keys_of(content: dict[str, Any]) -> list[Any]:
+    """The keys of run.json in their order, with those of the parts whose keys do not depend on the run."""
+    parts = ("data", "sync", "ledger", "seconds", "metrics")
+    return [list(content), *(list(content[part]) for part in parts)]
