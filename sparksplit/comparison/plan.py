@@ -12,8 +12,8 @@ from typing import Any
 from sparksplit.base.config import Source, digest, merged, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.comparison.config import CompareConfig
-from sparksplit.model.functions import FunctionError, source_of
-from sparksplit.strategies import STRATEGIES, Strategy, find, is_own
+from sparksplit.model.functions import FunctionError, is_own, source_of
+from sparksplit.strategies import STRATEGIES, Strategy, find
 from sparksplit.training.config import SyncConfig, TrainConfig, Training, misfit
 
 SINGLE = "single"
@@ -31,6 +31,11 @@ class Run:
     def processes(self) -> int:
         """TensorFlow processes that it takes."""
         return self.config.processes
+
+    @property
+    def cluster(self) -> tuple[int, str | None]:
+        """Runs of the same can take turns on one cluster of nodes: its processes, and the collective between them."""
+        return self.processes, self.config.collective if self.processes > 1 else None
 
 
 def label(values: dict[str, Any], whole: bool = False) -> str:
@@ -64,7 +69,7 @@ def epochs(asked: int, numbers: Sequence[int]) -> int:
 
 
 def plan(config: CompareConfig) -> list[Run]:
-    """All runs, in the order in which they are best run: by processes, the real ones before the virtual ones.
+    """All runs, in the order in which they are best run: by clusters, the real ones before the virtual ones.
 
     Reads the files of users' own ways. Raises ConfigError that names the way that is wrong.
     """
@@ -94,7 +99,7 @@ def plan(config: CompareConfig) -> list[Run]:
     for said, run in found.values():
         name, slug = names[digest(said)]
         runs.append(Run(_key(slug, run.node_count, run.virtual, run.seed), name, run))
-    return sorted(runs, key=lambda run: (run.config.virtual, run.config.node_count))
+    return sorted(runs, key=lambda run: (run.config.virtual, run.config.node_count, run.cluster[1] or ""))
 
 
 def _names(ways: Sequence[dict[str, Any]]) -> dict[str, tuple[str, str]]:
@@ -119,8 +124,8 @@ def _alike(names: dict[str, str]) -> list[str]:
 
 def _alone(values: dict[str, Any]) -> dict[str, Any]:
     """What a way is on one node: `single`, with what is said of other things than the nodes' agreement."""
-    rest = {key: value for key, value in values.items() if key not in ("strategy", "sync", "local_batch_size")}
-    return {"strategy": SINGLE, **rest}
+    together = ("strategy", "sync", "local_batch_size", "collective")
+    return {"strategy": SINGLE, **{key: value for key, value in values.items() if key not in together}}
 
 
 def _points(config: CompareConfig) -> Iterator[tuple[int | dict[str, int], int, int]]:

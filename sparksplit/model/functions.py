@@ -22,6 +22,11 @@ class FunctionError(UsageError):
     """The named function cannot be had; the text has neither file nor key of the configuration."""
 
 
+def is_own(name: str) -> bool:
+    """Whether `name` is a function of the user's, and not one of the names of a table of the product."""
+    return ":" in name
+
+
 def split_name(name: str) -> tuple[str, str]:
     """(module or file, function). Raises FunctionError where `name` has not this form."""
     place, colon, function = name.rpartition(":")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparksplit.model.functions import FunctionError, load
+from sparksplit.model.functions import FunctionError, is_own, load
 from sparksplit.strategies.splits import BatchSplit, EpochSplit, LaneSplit, Split
 from sparksplit.strategies.syncs import LocalSync, RoundSync, StepSync, Sync
 
@@ -42,11 +42,6 @@ STRATEGIES = {
     "epoch-delayed": Strategy(EpochSplit(), RoundSync),
     "local": Strategy(LaneSplit(), LocalSync, settings=True),
 }
-
-
-def is_own(name: str) -> bool:
-    """Whether `name` is one of a user's own ways."""
-    return ":" in name
 
 
 def find(name: str, source: str | None = None) -> Strategy:

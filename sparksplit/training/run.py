@@ -19,9 +19,9 @@ from sparksplit.base.errors import NodeFailed, RunError, SparksplitError, UsageE
 from sparksplit.base.progress import say
 from sparksplit.base.session import spark_session
 from sparksplit.model import keras_names
-from sparksplit.model.functions import FunctionError, builder_source, source_of, split_name
+from sparksplit.model.functions import FunctionError, builder_source, is_own, source_of, split_name
 from sparksplit.rows.ledger import Entry
-from sparksplit.strategies import Strategy, find, is_own
+from sparksplit.strategies import Strategy, find
 from sparksplit.strategies.splits import BatchSplit, owned_by_rank
 from sparksplit.training import attempts, checkpoints, node, report
 from sparksplit.training.config import NOT_IN_HASH, TrainConfig, misfit
@@ -92,8 +92,17 @@ def checkpoint_of(run: str, nodes: int) -> str | None:
 
 def inputs_of(config: TrainConfig, sources: Mapping[str, str]) -> dict[str, str]:
     """What a run reads, by the key that names it. sources: of `user_sources`."""
-    functions = {"model.build": config.model.build, "transform": config.transform, "strategy": config.strategy}
-    return {"data": config.data, **{key: split_name(str(functions[key]))[0] for key in sources}, **config.own_file}
+    functions = _functions(config)
+    return {"data": config.data, **{key: split_name(functions[key])[0] for key in sources}, **config.own_file}
+
+
+def _functions(config: TrainConfig) -> dict[str, str]:
+    """The functions that the configuration names, and may be the user's own, by the key that names them."""
+    found = {"model.build": config.model.build}
+    if config.transform is not None:
+        found["transform"] = config.transform
+    tables = {"strategy": config.strategy, "collective": config.collective}
+    return {**found, **{key: name for key, name in tables.items() if is_own(name)}}
 
 
 def open_data(config: TrainConfig) -> PreparedDataSet:
@@ -115,15 +124,13 @@ def open_data(config: TrainConfig) -> PreparedDataSet:
 def user_sources(config: TrainConfig) -> dict[str, str]:
     """The text of users' functions that are files, by the key that names them."""
     found = {}
-    own = config.strategy if is_own(config.strategy) else None
-    for key, name in (("model.build", config.model.build), ("transform", config.transform), ("strategy", own)):
-        if name is not None:
-            try:
-                text = builder_source(name) if key == "model.build" else source_of(name)
-            except FunctionError as error:
-                raise config.error(key, str(error)) from error
-            if text is not None:
-                found[key] = text
+    for key, name in _functions(config).items():
+        try:
+            text = builder_source(name) if key == "model.build" else source_of(name)
+        except FunctionError as error:
+            raise config.error(key, str(error)) from error
+        if text is not None:
+            found[key] = text
     return found
 
 

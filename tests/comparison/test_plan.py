@@ -43,6 +43,18 @@ def test_a_way_with_keys_of_its_own_keeps_them_on_one_node():
     ]  # fmt: skip
 
 
+def test_runs_that_sum_by_another_collective_have_a_cluster_of_their_own():
+    """A process has one collective: the second way's runs took the first one's."""
+    ways = ["batch", {"strategy": "batch", "collective": "tensorflow"}, LOCAL]
+    runs = planned(strategies=ways, nodes=[1, 2], virtual=[3], seeds=2)
+    assert [(run.cluster, run.way) for run in runs if not run.config.virtual] == [
+        *[((1, None), "single")] * 2,
+        *[((2, "ring"), "batch"), ((2, "ring"), "local, H = 8, nesterov")] * 2,
+        *[((2, "tensorflow"), "batch, collective = tensorflow")] * 2,
+    ]
+    assert {run.cluster for run in runs if run.config.virtual} == {(1, None)}
+
+
 def test_virtual_batch_is_single_and_does_not_run():
     runs = planned(strategies=["single", "batch", "epoch"], nodes=[1, 2], virtual=[4], seeds=1)
     assert [run.key for run in runs if run.config.virtual] == ["epoch-n4-virtual-s1"]
