@@ -22,7 +22,7 @@ from sparksplit.model import keras_names
 from sparksplit.model.functions import FunctionError, builder_source, is_own, source_of, split_name
 from sparksplit.rows.ledger import Entry
 from sparksplit.strategies import Strategy, find
-from sparksplit.strategies.splits import BatchSplit, owned_by_rank
+from sparksplit.strategies.splits import BatchSplit, check_epochs, owned_by_rank
 from sparksplit.training import attempts, checkpoints, node, report
 from sparksplit.training.config import NOT_IN_HASH, TrainConfig, misfit
 from sparksplit.training.watch import Watch
@@ -145,6 +145,7 @@ def way_of(config: TrainConfig, sources: dict[str, str], data: PreparedDataSet) 
         raise config.error("strategy", problem)
     try:
         owned_by_rank(way.split, data.manifest.lanes, config.node_count)
+        check_epochs(way.split, config.epochs, config.node_count)
     except Exception as error:  # a split of a user's own may fail in any way
         raise config.error("strategy", f"its split does not fit the data: {type(error).__name__}: {error}") from error
     return way

@@ -10,6 +10,7 @@ from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.plan import epochs, label, plan
+from sparksplit.strategies import STRATEGIES
 
 LOCAL = {"strategy": "local", "sync": {"every": 8, "outer": "nesterov"}}
 
@@ -61,6 +62,13 @@ def test_virtual_batch_is_single_and_does_not_run():
     assert runs[-1].config.virtual and runs[-1].processes == 1
 
 
+def test_virtual_runs_are_left_out_where_the_way_says_that_they_are_those_of_one_node(tmp_path):
+    """Not where its name is `batch`: one's own with the same result on any nodes ran on virtual ones for nothing."""
+    same, other = own_way(tmp_path, "same", more=", any_nodes=True"), own_way(tmp_path, "other")
+    runs = planned(strategies=["single", same, other], nodes=[1, 2], virtual=[4], seeds=1)
+    assert [run.config.strategy for run in runs if run.config.virtual] == [other]
+
+
 @pytest.mark.parametrize(("ways", "expected"), [(["batch", LOCAL], 10), (["batch", "epoch-delayed"], 12)])
 def test_epochs_are_raised_where_nodes_share_epochs(ways, expected):
     runs = planned(strategies=ways, nodes=[1, 2, 3], virtual=[4], epochs=10)
@@ -80,12 +88,14 @@ def test_every_number_of_nodes_divides_the_epochs(asked, numbers):
         ({"strategy": "batch"}, "batch"),
         ({"strategy": "local"}, "local, H = 32"),
         ({"strategy": "local", "sync": {"every": 4, "after": 9}}, "local, H = 4, after 9 updates"),
+        ({"strategy": "mine.py:apart"}, "apart, H = 32"),
         ({"strategy": "epoch", "batch_size": 128}, "epoch, batch_size = 128"),
         ({"strategy": "folder/mine.py:majority_vote"}, "majority_vote"),
     ],
 )  # fmt: skip
 def test_a_way_is_called_by_what_it_says(values, name):
-    assert label(values) == name
+    mine = {"folder/mine.py:majority_vote": STRATEGIES["batch"], "mine.py:apart": STRATEGIES["local"]}
+    assert label(values, (STRATEGIES | mine)[values["strategy"]]) == name
 
 
 def own_way(folder, name, function="vote", split="BatchSplit()", more=""):
