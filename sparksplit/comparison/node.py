@@ -74,7 +74,7 @@ def work(member: Member) -> dict[str, Any]:
         with member.phase("start"):
             if collective is None:
                 configure(config, member.payload["threads"])
-                collective = connect(member, config)
+                collective = connect(member, config, run["sources"])
                 measured = _measure(member, own, config, collective)
                 member.announce(measured=measured)
             else:

@@ -159,10 +159,10 @@ class _Comparison:
         return found
 
     def run(self, spark: SparkSession) -> None:
-        """Do what is pending: one cluster for each number of processes, and another after a failure."""
+        """Do what is pending: a cluster for all runs that can share one, and another after a failure."""
         with Watch([one.run for one in self.pending()], self.data.manifest.splits["train"].rows) as watch:
             while pending := self.pending():
-                _, first = next(itertools.groupby(pending, lambda one: one.run.processes))
+                _, first = next(itertools.groupby(pending, lambda one: one.run.cluster))
                 together = list(first)
                 watch.begin([one.run for one in together])
                 try:

@@ -33,6 +33,11 @@ class Strategy:
                 "its split is dealt_apart, so its sync must not be every_step: each node has mini-batches, and as "
                 "many of them, of its own"
             )
+        if self.split.shared and not self.sync.every_step:
+            raise ValueError(
+                "its split is shared, so its sync must be every_step: a node's gradients and loss are a part of "
+                "the whole mini-batch's"
+            )
 
 
 STRATEGIES = {

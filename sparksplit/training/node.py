@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
+from hdfs_io.functions import FunctionError
 from sparksplit.base.config import Source, parse
 from sparksplit.cluster import Member
-from sparksplit.collectives import Alone, Collective
+from sparksplit.collectives import Collective, join
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.process import Process
 from sparksplit.training.worker import Worker
@@ -30,7 +32,7 @@ def work(member: Member) -> dict[str, Any]:
         payload = member.payload
         config = parse(TrainConfig, payload["config"], Source.from_json(payload["source"]))
         configure(config, payload["threads"])
-        collective = connect(member, config)
+        collective = connect(member, config, payload["sources"])
     try:
         return train_once(member, config, collective, began)
     finally:
@@ -77,27 +79,15 @@ def configure(config: TrainConfig, threads: int) -> None:
     keras.utils.set_random_seed(config.seed)
 
 
-def connect(member: Member, config: TrainConfig) -> Collective:
-    """The collective between the real nodes; to be made before Keras is imported, as TensorFlow's must be."""
-    if member.size == 1:
-        return Alone()
-    if config.collective == "tensorflow":
-        from sparksplit.collectives.tensorflow import TensorFlowCollective
+def connect(member: Member, config: TrainConfig, sources: Mapping[str, str]) -> Collective:
+    """The collective between the real nodes; to be made before Keras is imported, as TensorFlow's must be.
 
-        return TensorFlowCollective(member.rank, member.size, member.tf_config)
-    from sparksplit.collectives.ring import Ring
-
-    def waiting(is_waiting: bool) -> None:
-        member.state(waiting=is_waiting)
-
-    return Ring.connect(
-        member.rank,
-        member.size,
-        member.host,
-        member.secret,
-        member.gather,
-        waiting=waiting,
-    )
+    sources: users' files by key. Raises ConfigError where one of the user's own is none.
+    """
+    try:
+        return join(config.collective, sources.get("collective"), member)
+    except FunctionError as error:
+        raise config.error("collective", str(error)) from error
 
 
 def payload(

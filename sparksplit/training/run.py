@@ -22,7 +22,7 @@ from sparksplit.model import keras_names
 from sparksplit.model.builders import builder_source
 from sparksplit.rows.ledger import Entry
 from sparksplit.strategies import Strategy, find
-from sparksplit.strategies.splits import BatchSplit, owned_by_rank
+from sparksplit.strategies.splits import BatchSplit, check_epochs, owned_by_rank
 from sparksplit.training import attempts, checkpoints, node, report
 from sparksplit.training.config import NOT_IN_HASH, TrainConfig, misfit
 from sparksplit.training.record import RUN, RunRecord
@@ -93,8 +93,17 @@ def checkpoint_of(run: str, nodes: int) -> str | None:
 
 def inputs_of(config: TrainConfig, sources: Mapping[str, str]) -> dict[str, str]:
     """What a run reads, by the key that names it. sources: of `user_sources`."""
-    functions = {"model.build": config.model.build, "transform": config.transform, "strategy": config.strategy}
-    return {"data": config.data, **{key: split_name(str(functions[key]))[0] for key in sources}, **config.own_file}
+    functions = _functions(config)
+    return {"data": config.data, **{key: split_name(functions[key])[0] for key in sources}, **config.own_file}
+
+
+def _functions(config: TrainConfig) -> dict[str, str]:
+    """The functions that the configuration names, and may be the user's own, by the key that names them."""
+    found = {"model.build": config.model.build}
+    if config.transform is not None:
+        found["transform"] = config.transform
+    tables = {"strategy": config.strategy, "collective": config.collective}
+    return {**found, **{key: name for key, name in tables.items() if is_own(name)}}
 
 
 def open_data(config: TrainConfig) -> PreparedDataSet:
@@ -116,15 +125,13 @@ def open_data(config: TrainConfig) -> PreparedDataSet:
 def user_sources(config: TrainConfig) -> dict[str, str]:
     """The text of users' functions that are files, by the key that names them."""
     found = {}
-    own = config.strategy if is_own(config.strategy) else None
-    for key, name in (("model.build", config.model.build), ("transform", config.transform), ("strategy", own)):
-        if name is not None:
-            try:
-                text = builder_source(name) if key == "model.build" else source_of(name)
-            except FunctionError as error:
-                raise config.error(key, str(error)) from error
-            if text is not None:
-                found[key] = text
+    for key, name in _functions(config).items():
+        try:
+            text = builder_source(name) if key == "model.build" else source_of(name)
+        except FunctionError as error:
+            raise config.error(key, str(error)) from error
+        if text is not None:
+            found[key] = text
     return found
 
 
@@ -139,6 +146,7 @@ def way_of(config: TrainConfig, sources: dict[str, str], data: PreparedDataSet) 
         raise config.error("strategy", problem)
     try:
         owned_by_rank(way.split, data.manifest.lanes, config.node_count)
+        check_epochs(way.split, config.epochs, config.node_count)
     except Exception as error:  # a split of a user's own may fail in any way
         raise config.error("strategy", f"its split does not fit the data: {type(error).__name__}: {error}") from error
     return way
