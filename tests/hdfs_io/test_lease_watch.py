@@ -154,6 +154,35 @@ def test_a_dead_process_of_this_machine_holds_nothing(tmp_path: Path) -> None:
         one.release()
 
 
+HALF_DEAD = """
+import ctypes, os, sys, threading
+from pathlib import Path
+
+def live_on():
+    while ") Z " not in Path("/proc/self/stat").read_text():
+        pass
+    print("its first thread has ended", flush=True)
+    sys.stdin.read()
+    os._exit(0)
+
+threading.Thread(target=live_on).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def test_a_process_lives_as_long_as_any_of_its_threads() -> None:
+    """The kernel shows it as a zombie from the end of the first one on; a killed one's may yet wait for a disk."""
+    process = subprocess.Popen([sys.executable, "-c", HALF_DEAD], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None and process.stdout is not None
+    with process.stdout, process.stdin:
+        process.stdout.readline()
+        assert lease._started(process.pid) is not None
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # a zombie all of whose threads have ended
+    assert lease._started(process.pid) is None
+    process.wait()
+    assert lease._started(process.pid) is None
+
+
 def test_a_living_process_of_this_machine_is_waited_for_too(tmp_path: Path) -> None:
     """One that is ending, a killed command's child say, gives it back; only this very process would wait for itself."""
     sleeper = subprocess.Popen(["sleep", "60"])
