@@ -92,6 +92,9 @@ def test_folders_of_others_are_never_replaced(tmp_path: Path) -> None:
     [
         ("{}/D", "{}/D", "is what"),
         ("{}/D/", "file://{}/x/../D", "is what"),
+        ("file:{}/D", "{}/D", "is what"),
+        ("{}/D/run", "file:{}/D", "lies within what"),
+        ("/{}", "{}/D", "holds what"),
         ("{}/link", "{}/D", "is what"),
         ("{}/D", "{}/link/", "is what"),
         ("{}", "{}/D", "holds what"),
@@ -105,6 +108,7 @@ def test_folders_of_others_are_never_replaced(tmp_path: Path) -> None:
         ("{}/D", "hdfs://host:8020{}/D", None),
         ("hdfs://cluster/a", "hdfs:///a/", "is what"),
         ("hdfs:///a/run", "hdfs://cluster//a", "lies within what"),
+        ("hdfs:/a", "hdfs://cluster/a", "is what"),
         ("hdfs://NN1/a", "hdfs://cluster/a/b", "holds what"),
         ("hdfs://nn1:8020/a", "hdfs://nn1/a", "is what"),
         ("hdfs://nn3/a", "hdfs://cluster/a", None),
@@ -132,6 +136,19 @@ def site(keys: dict[str, str]) -> str:
     """A file of Hadoop's configuration."""
     text = "".join(f"<property><name>{key}</name><value>{value}</value></property>" for key, value in keys.items())
     return f"<configuration>{text}</configuration>"
+
+
+@pytest.mark.parametrize("root", ["/", "//", "/..", "file:///", "file:/", "hdfs://host:8020", "hdfs://host:8020/"])
+def test_a_root_is_no_output(root: str) -> None:
+    with pytest.raises(UsageError) as error:
+        output(root, data="/a")
+    assert str(error.value) == f"{root}: is the root of a file system; choose a folder in it"
+
+
+def test_a_link_to_a_root_is_no_output(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/")
+    with pytest.raises(UsageError, match=r"/link: is the root of a file system; choose a folder in it"):
+        output(tmp_path / "link")
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
