@@ -62,7 +62,7 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
             # Looked for only where there are some: it sorts, and most data has none.
             bad = bad_rows(spark, rows, config.input.max_bad_rows) if counts.bad else []
             if counts.rows["train"] == 0:
-                raise InputError(f"{config.input.path}: {_without_rows(counts.rows)}")
+                raise InputError(f"{config.input.path}: {_without_rows(counts.rows, source.has_test)}")
             layout = Layout(
                 source.tensors,
                 _label_spec(source, _classes(counts, source, config.input)),
@@ -93,12 +93,13 @@ def _label_spec(source: Source, classes: list[str] | None) -> LabelSpec | None:
     return LabelSpec(dtype="int64", classes=classes, kind=source.label_kind)
 
 
-def _without_rows(rows: dict[str, int]) -> str:
-    """Why there is nothing to train on."""
-    if total := sum(rows.values()):
-        found = ", ".join(f"{rows[name]} for {name}" for name in SPLITS[1:] if rows[name])
-        return f"none of its {total} rows fell to the training split ({found}); lower validation and test"
-    return "has no rows to train on"
+def _without_rows(rows: dict[str, int], has_test: bool) -> str:
+    """Why there is nothing to train on. has_test: the test rows are not of these files."""
+    dealt = {name: rows[name] for name in SPLITS[1:] if rows[name] and not (has_test and name == "test")}
+    if not dealt:
+        return "has no rows to train on"
+    found = ", ".join(f"{count} for {name}" for name, count in dealt.items())
+    return f"none of its {sum(dealt.values())} rows fell to the training split ({found}); lower {' and '.join(dealt)}"
 
 
 @dataclass

@@ -61,6 +61,8 @@ class Output:
         says it with `made_of`
     folder: where an output that fills up in place does so: `path`, or beside it where a complete one has to stay until
         the new one is, too
+
+    Raises UsageError for the root of a file system.
     """
 
     def __init__(
@@ -72,6 +74,8 @@ class Output:
         input_hash: str | Callable[[], str] | None = None,
     ) -> None:
         self.path = filesystem.followed(path).rstrip("/")
+        if not filesystem.name(self.path or "/"):
+            raise UsageError(f"{path}: is the root of a file system; choose a folder in it")
         self.config_hash, self.command, self.inputs = config_hash, command, inputs or {}
         self.input_hash = input_hash
         self.folder = self.path
