@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from sparksplit.base.reading import read_exactly
 from sparksplit.base.reasons import spark_reason
 from sparksplit.cluster.faults import describe
 from sparksplit.cluster.launcher import NodeEnded, map_fun
@@ -300,13 +301,13 @@ class _Listening(socket.socket):
 
 
 def _exactly(connection: socket.socket, size: int, deadline: float) -> bytes:
-    data = b""
-    while len(data) < size:
+    def receive(most: int) -> bytes:
         limit_until(connection, deadline)
-        part = connection.recv(size - len(data))
-        if not part:
-            raise EOFError("a reservation was cut")
-        data += part
+        return connection.recv(most)
+
+    data = read_exactly(receive, size)
+    if len(data) < size:
+        raise EOFError("a reservation was cut")
     return data
 
 
