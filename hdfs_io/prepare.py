@@ -6,9 +6,8 @@ lanes
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from hdfs_io.sources.parse import BAD, CONTENT, LANE, SPLIT, bad_rows, keep_name
 from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 from sparksplit import __version__
 from sparksplit.base.errors import InputError
+from sparksplit.base.task_facts import facts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -201,15 +201,14 @@ def _write(rows: DataFrame, folder: str, layout: Layout, plan: Plan) -> list[Fil
     columns = [*tensor_names(len(layout.tensors)), *label, *keep_names(len(layout.keep))]
     ordered = placed.sortWithinPartitions("file", LANE, unsigned, CONTENT[1]).select("file", LANE, ROW_ID, *columns)
 
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[FileFacts]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         attempt = 0 if context is None else context.taskAttemptId()
-        for facts in write_sorted(batches, folder, layout, plan, attempt):
-            yield pa.RecordBatch.from_pydict({"facts": [json.dumps(asdict(facts))]})
+        return write_sorted(batches, folder, layout, plan, attempt)
 
-    facts = [FileFacts(**json.loads(row[0])) for row in ordered.mapInArrow(run, "facts string").collect()]
+    facts = facts_of(ordered, write, FileFacts)
     kept: dict[str, set[str]] = {}
     for fact in facts:
         temporary, fact.path = fact.path, _final_name(fact.path)

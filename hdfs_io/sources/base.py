@@ -230,15 +230,3 @@ def gzip_problem(error: Exception) -> str:
     if isinstance(error, EOFError):
         return "is truncated: the gzip stream has no end"
     return f"is not a readable gzip file: {' '.join(str(error).split())}"
-
-
-def read_exactly(stream: Any, count: int) -> bytes:
-    """`count` bytes, or fewer where the stream ends."""
-    parts, missing = [], count
-    while missing > 0:
-        part = stream.read(missing)
-        if not part:
-            break
-        parts.append(part)
-        missing -= len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -26,9 +26,9 @@ from hdfs_io.sources.base import (
     gzip_problem,
     labelled_like,
     open_raw,
-    read_exactly,
 )
 from sparksplit.base.errors import InputError
+from sparksplit.base.reading import read_exactly
 
 _DTYPES = {0x08: "uint8", 0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
 _PREFIXES = {"train": "train", "test": "t10k"}
@@ -76,10 +76,10 @@ def open_idx(path: str) -> IdxFile:
     """
     try:
         with open_raw(path) as (stream, compressed):
-            start = read_exactly(stream, 4)
+            start = read_exactly(stream.read, 4)
             if len(start) == 4 and (start[:2] != b"\0\0" or start[2] not in _DTYPES or start[3] == 0):
                 raise InputError(f"{path}: is not an IDX file: it begins with the bytes {start.hex(' ')}")
-            sizes = read_exactly(stream, 4 * start[3]) if len(start) == 4 else b""
+            sizes = read_exactly(stream.read, 4 * start[3]) if len(start) == 4 else b""
             if len(start) < 4 or len(sizes) < 4 * start[3]:
                 raise InputError(f"{path}: is truncated: it ends within the header")
             shape = struct.unpack(f">{start[3]}I", sizes)
@@ -192,7 +192,7 @@ class IdxSource(FileSource):
                 arrays = []
                 for file, stream in streams:
                     try:
-                        content = read_exactly(stream, count * file.row_bytes)
+                        content = read_exactly(stream.read, count * file.row_bytes)
                     except GZIP_ERRORS as error:
                         yield BadRow(file.path, start, gzip_problem(error), fatal=True)
                         return

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, get_args
 
 from sparksplit.base.complaints import all_required, missing_keys
-from sparksplit.base.config import Config, describe, load
+from sparksplit.base.config import Config, documented_keys, load
 from sparksplit.base.errors import ConfigError, Interrupted, SparksplitError
 from sparksplit.base.interrupts import insistent
 from sparksplit.base.progress import LogHandler
@@ -148,7 +148,7 @@ class Command:
 
     def _keys(self) -> str:
         lines = ["configuration keys (key: type, default):"]
-        for key, kind, default, text in describe(self.config):
+        for key, kind, default, text in documented_keys(self.config):
             lines.append(f"  {key}: {kind}{', ' + default if default else ''}")
             if text:
                 lines.append(f"      {text}")

@@ -152,7 +152,7 @@ def digest(values: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def describe(model: type[Config], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
+def documented_keys(model: type[Config], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
     """(dotted key, type, default, explanation) of every key of `model`, in the order of declaration."""
     for name, field in model.model_fields.items():
         key = prefix + name
@@ -163,10 +163,10 @@ def describe(model: type[Config], prefix: str = "") -> Iterator[tuple[str, str, 
         if inner and (field.is_required() or value is None or isinstance(value, Config)):
             if text:
                 yield key, _type_name(field.annotation), "", text
-            yield from describe(inner[0], key + ".")
+            yield from documented_keys(inner[0], key + ".")
             continue
         yield key, _type_name(field.annotation), "required" if field.is_required() else json.dumps(value), text
-        for part, kind, default, explanation in describe(inner[0], key + ".") if inner else ():
+        for part, kind, default, explanation in documented_keys(inner[0], key + ".") if inner else ():
             # Another form of the same key: whoever does not use it need not give its parts.
             yield part, kind, default.replace("required", ""), explanation
 

@@ -21,7 +21,7 @@ from sparksplit.comparison import metrics
 from sparksplit.comparison import results as analysis
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.plan import Run, plan
-from sparksplit.comparison.progress import Watch, say_estimate
+from sparksplit.comparison.progress import ComparisonDisplay, say_estimate
 from sparksplit.comparison.report import render
 from sparksplit.model import keras_names
 from sparksplit.training import node
@@ -160,13 +160,13 @@ class _Comparison:
 
     def run(self, spark: SparkSession) -> None:
         """Do what is pending: a cluster for all runs that can share one, and another after a failure."""
-        with Watch([one.run for one in self.pending()], self.data.manifest.splits["train"].rows) as watch:
+        with ComparisonDisplay([one.run for one in self.pending()], self.data.manifest.splits["train"].rows) as display:
             while pending := self.pending():
                 _, first = next(itertools.groupby(pending, lambda one: one.run.cluster))
                 together = list(first)
-                watch.begin([one.run for one in together])
+                display.begin([one.run for one in together])
                 try:
-                    self._cluster(spark, together, watch)
+                    self._cluster(spark, together, display)
                 except NodeFailed as error:
                     # The first without a record: the last heartbeat may be older than the failure.
                     self.pending()
@@ -175,7 +175,7 @@ class _Comparison:
                             self._failed(one, error)
                             break
 
-    def _cluster(self, spark: SparkSession, work: list[_Work], watch: Watch) -> None:
+    def _cluster(self, spark: SparkSession, work: list[_Work], display: ComparisonDisplay) -> None:
         from sparksplit.cluster import NodeCluster
 
         first = work[0].run.config
@@ -195,21 +195,21 @@ class _Comparison:
             payload,
             start_timeout=first.start_timeout,
             stall_timeout=first.stall_timeout,
-            on_state=lambda rank, state: self._heard(rank, state, watch),
+            on_state=lambda rank, state: self._heard(rank, state, display),
         ) as cluster:
             cluster.run()
 
-    def _heard(self, rank: int, state: dict[str, Any], watch: Watch) -> None:
+    def _heard(self, rank: int, state: dict[str, Any], display: ComparisonDisplay) -> None:
         if rank == 0 and state.get("measured"):
-            self._keep(state["measured"], watch)
-        watch.state(rank, state)
+            self._keep(state["measured"], display)
+        display.state(rank, state)
 
-    def _keep(self, new: dict[str, Any], watch: Watch) -> None:
+    def _keep(self, new: dict[str, Any], display: ComparisonDisplay) -> None:
         measured = self.measured
         measured.setdefault("gpus", new["gpus"])
         if "probe" in new and "probe" not in measured:
             measured["probe"] = new["probe"]
-            say_estimate(watch, new["probe"]["rows_per_second"])
+            say_estimate(display, new["probe"]["rows_per_second"])
         elif "sweep" in new and str(new["sweep"][0]["nodes"]) not in measured.get("sweeps", {}):
             measured.setdefault("sweeps", {})[str(new["sweep"][0]["nodes"])] = new["sweep"]
         else:

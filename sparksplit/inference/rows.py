@@ -18,13 +18,14 @@ from hdfs_io.sources import BadRow, Source
 from hdfs_io.sources.dataframe import DataFrameSource
 from hdfs_io.sources.identify import digest_now
 from sparksplit.base.errors import InputError
+from sparksplit.base.task_facts import facts_of
 from sparksplit.inference import tasks
 from sparksplit.inference.config import PredictConfig
 from sparksplit.inference.tasks import Facts, Job
 from sparksplit.inference.trained import TrainedModel
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _TASK_ROWS = 4096
 """A task has at least so many rows where there are so many: starting one, and opening its file, costs too."""
@@ -88,12 +89,12 @@ class PreparedRows(InputRows):
         size = rows * sum(tensor.row_bytes for tensor in manifest.tensors)
         count = tasks_for(rows, size, spark.sparkContext.defaultParallelism)
 
-        def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def run(batches: Iterable[pa.RecordBatch]) -> Iterator[Facts]:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    yield tasks.encode(tasks.predict_prepared(job, path, splits, number, count))
+                    yield tasks.predict_prepared(job, path, splits, number, count)
 
-        return _facts_of(spark.range(0, count, 1, count), run)
+        return facts_of(spark.range(0, count, 1, count), run, Facts)
 
 
 class RawRows(InputRows):
@@ -148,7 +149,7 @@ class RawRows(InputRows):
             self.rows_hash = hashed
             for split, frame in frames.items():
                 self.expected[split] = (frame.count(), None)
-                facts += _facts_of(frame, _raw_task(job, split))
+                facts += facts_of(frame, _raw_task(job, split), Facts)
         return facts
 
     def hash_now(self, spark: SparkSession) -> str:
@@ -156,18 +157,11 @@ class RawRows(InputRows):
         return digest_now(spark, self._source)
 
 
-Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
-
-def _raw_task(job: Job, split: str) -> Task:
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield tasks.encode(tasks.predict_raw(job, batches, split))
+def _raw_task(job: Job, split: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[Facts]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[Facts]:
+        yield tasks.predict_raw(job, batches, split)
 
     return run
-
-
-def _facts_of(frame: DataFrame, task: Task) -> list[Facts]:
-    return [tasks.decode(row[0]) for row in frame.mapInArrow(task, "facts string").collect()]
 
 
 def tasks_for(rows: int, size: int, slots: int) -> int:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -216,16 +215,6 @@ def _labels(column: pa.ChunkedArray, spec: LabelSpec) -> Array:
 def predict_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str) -> Facts:
     """One task over raw rows."""
     return run_task(job, read_raw(job, batches, split, job.columns.keep), _partition(), _attempt())
-
-
-def encode(facts: Facts) -> pa.RecordBatch:
-    """The facts as Spark takes them from a task: one row of text."""
-    return pa.RecordBatch.from_pydict({"facts": [json.dumps(asdict(facts))]})
-
-
-def decode(text: str) -> Facts:
-    """The inverse of `encode`'s text."""
-    return Facts(**json.loads(text))
 
 
 def _attempt() -> int:

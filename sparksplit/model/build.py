@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sparksplit.training.config import OptimizerConfig, TrainConfig
 
 
-def describe(description: Description, rows: int) -> DataDescription:
+def data_description(description: Description, rows: int) -> DataDescription:
     """What a model's builder is told."""
     label = description.label
     return DataDescription(

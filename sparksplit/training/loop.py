@@ -38,7 +38,7 @@ class Trained(Protocol):
     def train(self, chunk: Chunk) -> Any:
         """Run the chunk's mini-batches; the mean loss of each, [chunk.updates]."""
 
-    def agree(self, rows: int) -> None:
+    def synchronise(self, rows: int) -> None:
         """Make the nodes agree. rows: that this node has trained on since they did."""
 
     def is_finite(self) -> bool:
@@ -209,7 +209,7 @@ class Loop:
                 raise RunError("stopped by the driver")
             self._feed.max_updates = self._length(chunk.updates, time.perf_counter() - began)
             if self._sync.every and (self._done - base) % self._sync.every == 0:
-                self._agree_within(base, self._done - base)
+                self._synchronise_within(base, self._done - base)
             # At a round's end its record belongs into the checkpoint, too.
             within = self._feed.exact and (self._done - self._first) % self._steps()
             if within and self._every and self._done % self._every == 0:
@@ -219,7 +219,7 @@ class Loop:
             # Those whose rows have ended weigh nothing, and still join in.
             every = self._sync.every
             for done in range(every * ((self._done - base) // every + 1), self._steps(), every):
-                self._agree_within(base, done)
+                self._synchronise_within(base, done)
         if self._feed.exact:
             self._done = base + self._steps()
 
@@ -233,16 +233,16 @@ class Loop:
             (total,) = self._collective.sum([np.array(length, np.int64)])
         return int(total) // self._collective.size
 
-    def _agree_within(self, base: int, done: int) -> None:
+    def _synchronise_within(self, base: int, done: int) -> None:
         """A sync after `done` steps of the round; the one at its end is `_finish_round`'s."""
         if done < self._steps():
             self._done = base + done
-            self._agree()
+            self._synchronise()
             self._member.state(update=self._done)
 
-    def _agree(self) -> None:
+    def _synchronise(self) -> None:
         with self._training():
-            self._step.agree(self._since)
+            self._step.synchronise(self._since)
         self._since = 0
         if not self._shares_steps:
             self._shared(1)
@@ -281,12 +281,12 @@ class Loop:
         )
 
     def _finish_round(self) -> None:
-        self._agree()
+        self._synchronise()
         epoch = max(self._round) + 1
         if not self._step.is_finite():
             # The last loss was computed before the update that spoilt them.
             raise RunError(diverged(epoch, self._done, "no number from here on, since weights are not finite"))
-        self._ledger.entries.update(self._agreed())
+        self._ledger.entries.update(self._entries_of_all())
         if not self._sync.every_step:
             sums = self._collective.sum([np.array(self._loss_sum), np.array(self._loss_rows, np.int64)])
             self._loss_sum, self._loss_rows = float(sums[0]), int(sums[1])
@@ -309,7 +309,7 @@ class Loop:
         if self._every is None or self._done % self._every == 0:
             self._save()
 
-    def _agreed(self) -> dict[int, Entry]:
+    def _entries_of_all(self) -> dict[int, Entry]:
         """The ledger's entries of the round's epochs over all nodes, with what was seen before a resume."""
         seen = np.zeros((self._collective.size, 2), np.uint64)
         seen[self._collective.rank] = self._own.rows, self._own.checksum
@@ -328,7 +328,7 @@ class Loop:
         ledger = Ledger(self._ledger.entries)
         within = (self._done - self._first) % self._steps() != 0
         if within:
-            ledger.entries.update(self._agreed())
+            ledger.entries.update(self._entries_of_all())
         return replace(
             self._begun_with,
             update=self._updates,

@@ -25,8 +25,8 @@ from sparksplit.strategies import Strategy, find
 from sparksplit.strategies.splits import BatchSplit, check_epochs, owned_by_rank
 from sparksplit.training import attempts, checkpoints, node, report
 from sparksplit.training.config import NOT_IN_HASH, TrainConfig, misfit
+from sparksplit.training.display import RunDisplay
 from sparksplit.training.record import RUN, RunRecord
-from sparksplit.training.watch import Watch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -288,10 +288,10 @@ class _Run:
         def said(epoch: int) -> None:
             self.epochs_said = epoch
 
-        with Watch(config.processes, self.epochs_said, said) as watch:
+        with RunDisplay(config.processes, self.epochs_said, said) as display:
             if config.input_mode == "spark" and self.frame is None:
                 copies = config.processes if self.way.split.every_row else 1
-                watch.rows_to_feed = copies * self.data.manifest.splits["train"].rows
+                display.rows_to_feed = copies * self.data.manifest.splits["train"].rows
             launching = time.monotonic()
             with NodeCluster(
                 self.spark,
@@ -300,7 +300,7 @@ class _Run:
                 payload,
                 start_timeout=config.start_timeout,
                 stall_timeout=config.stall_timeout,
-                on_state=watch.state,
+                on_state=display.state,
                 spare=_feeders(config),
             ) as cluster:
                 cluster.start()
@@ -314,7 +314,7 @@ class _Run:
                     # One process that plays all nodes gets the lanes of all.
                     split = BatchSplit() if config.virtual else self.way.split
                     owned = owned_by_rank(split, lanes, config.processes)
-                    with Feeding(self.spark, self.data, self.frame, cluster, watch.states, owned) as feeding:
+                    with Feeding(self.spark, self.data, self.frame, cluster, display.states, owned) as feeding:
                         results = cluster.run(feeding.go_on)
                         trained_on = feeding.fed()
                 else:

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparksplit.base.config import Config, Source, describe, digest, load, parse
+from sparksplit.base.config import Config, Source, digest, documented_keys, load, parse
 from sparksplit.base.errors import ConfigError
 
 
@@ -282,7 +282,7 @@ def test_configuration_cannot_be_changed() -> None:
 
 
 def test_describe_lists_every_key() -> None:
-    rows = {key: (kind, default, text) for key, kind, default, text in describe(Nested)}
+    rows = {key: (kind, default, text) for key, kind, default, text in documented_keys(Nested)}
     assert rows["output"] == ("text", "required", "A folder.")
     assert rows["train.epochs"] == ("whole number", "1", "Passes.")
     assert rows["train.nodes"][0] == "whole number | mapping"

@@ -35,5 +35,9 @@ def broken(member):
     raise OSError(f"no network for node {member.rank}")
 
 
+def left(member):
+    raise ConnectionResetError("node 1 has gone")
+
+
 def nothing(member):
     return None

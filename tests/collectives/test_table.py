@@ -12,6 +12,7 @@ from hdfs_io.arrays import from_arrays
 from hdfs_io.functions import FunctionError, source_of
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError, RunError, UsageError
+from sparksplit.cluster.faults import kind_and_text
 from sparksplit.collectives import COLLECTIVES, Alone, join
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.node import connect
@@ -44,7 +45,13 @@ def test_what_ends_a_users_function_is_the_runs_error_with_its_cause():
     """It may pass, such as a network that is not there: not a mistake in the configuration."""
     with pytest.raises(RunError, match=r"^collective: nowhere\.py:broken failed: OSError: no network") as caught:
         join("nowhere.py:broken", FILE.read_text(), member())
-    assert isinstance(caught.value.__cause__, OSError)
+    assert kind_and_text(caught.value) == ("own", str(caught.value))
+
+
+def test_a_peer_that_has_gone_while_they_came_together_is_no_first_cause():
+    with pytest.raises(RunError) as caught:
+        join("nowhere.py:left", FILE.read_text(), member())
+    assert kind_and_text(caught.value)[0] == "echo"
 
 
 def test_what_is_no_collective_is_refused_by_key():
