@@ -21,7 +21,7 @@ from sparksplit.rows.ledger import Entry
 from sparksplit.training import report
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.messages import NodeResult
-from sparksplit.training.node import configure, connect, train_once
+from sparksplit.training.node.main import configure, connect, train_once
 
 SWEEP = [1 << power for power in range(10, 27)]
 """Bytes of the measured sums: 1 kB to 64 MB."""
@@ -138,7 +138,7 @@ def _measure(payload: ClusterPayload, member: RunMember, config: TrainConfig, co
 def probe(member: RunMember, run: RunPayload, config: TrainConfig) -> Probe:
     """Train alone for a moment, with the configured mini-batches."""
     from sparksplit.strategies.syncs import StepSync
-    from sparksplit.training.process import Process
+    from sparksplit.training.node.process import Process
 
     alone = Alone()
     process = Process(member, run, _alone(config))

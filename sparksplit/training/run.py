@@ -281,7 +281,7 @@ class _Run:
             with NodeCluster(
                 self.spark,
                 config.processes,
-                "sparksplit.training.node:work",
+                "sparksplit.training.node.main:work",
                 payload.to_json(),
                 start_timeout=config.start_timeout,
                 stall_timeout=config.stall_timeout,

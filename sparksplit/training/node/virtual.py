@@ -11,8 +11,8 @@ from sparksplit.collectives.virtual import Stage, VirtualCollective
 from sparksplit.rows.feed import RowSource
 from sparksplit.rows.held import Held
 from sparksplit.training.messages import NodeResult
-from sparksplit.training.process import Process
-from sparksplit.training.worker import Worker
+from sparksplit.training.node.process import Process
+from sparksplit.training.node.worker import Worker
 
 
 class VirtualMember(Member):

@@ -22,14 +22,14 @@ from sparksplit.training.report import diverged, finite
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
     from sparksplit.rows.feed import Feed, Stops
-    from sparksplit.training.step import Evaluation
+    from sparksplit.training.node.step import Evaluation
 
 _CHUNK_SECONDS = 0.25
 """Aimed duration of one call into TensorFlow: short enough for progress, long enough to be free."""
 
 
 class Trained(Protocol):
-    """What the loop trains; `training.step.Step` is it. Every node must call each of these alike, but for `train`.
+    """What the loop trains; `training.node.step.Step` is it. Every node must call each of these alike, but for `train`.
 
     warmup: seconds spent on making graphs.
     """

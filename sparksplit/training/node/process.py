@@ -21,7 +21,7 @@ from sparksplit.training.messages import Payload
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
     from sparksplit.handoff.receiver import Receiver
-    from sparksplit.training.step import Step
+    from sparksplit.training.node.step import Step
 
 
 class Process:
@@ -52,7 +52,7 @@ class Process:
 
     def step(self, sync: Any, collective: Any) -> Step:
         """The compiled updates with that sync."""
-        from sparksplit.training.step import Step
+        from sparksplit.training.node.step import Step
 
         return Step(self.model, self.optimizer, self.loss, self.metrics, self.inputs, sync, collective)
 

@@ -20,14 +20,14 @@ from sparksplit.strategies.syncs import Sync
 from sparksplit.training import checkpoints
 from sparksplit.training.checkpoints import Progress
 from sparksplit.training.messages import NodeResult
-from sparksplit.training.process import Process
+from sparksplit.training.node.process import Process
 from sparksplit.training.record import EpochRecord, Resumed
 from sparksplit.training.report import finite
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
     from sparksplit.handoff.arrival import ArrivingFeed
-    from sparksplit.training.step import Step
+    from sparksplit.training.node.step import Step
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Worker:
         held: the sources of validation and test where they are not read from the prepared data set.
         began: when the process did (time.perf_counter).
         """
-        from sparksplit.training.loop import Hooks, Loop, evaluate_once
+        from sparksplit.training.node.loop import Hooks, Loop, evaluate_once
 
         member, config = self._member, self._config
         validation, test = (self._held_out(name, held) for name in ("validation", "test"))

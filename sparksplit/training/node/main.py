@@ -10,8 +10,8 @@ from sparksplit.cluster import Member
 from sparksplit.collectives import Alone, Collective
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.messages import NodeResult, Payload
-from sparksplit.training.process import Process
-from sparksplit.training.worker import Worker
+from sparksplit.training.node.process import Process
+from sparksplit.training.node.worker import Worker
 
 
 def work(member: Member) -> JsonObject:
@@ -39,7 +39,7 @@ def train_once(
         process = Process(member, payload, config)
         try:
             if config.virtual:
-                from sparksplit.training.virtual import play
+                from sparksplit.training.node.virtual import play
 
                 return play(process, began)
             process.build()

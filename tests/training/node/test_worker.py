@@ -16,17 +16,17 @@ from sparksplit.strategies.splits import BatchSplit
 from sparksplit.training import checkpoints
 from sparksplit.training.checkpoints import Checkpoint, Progress
 from sparksplit.training.config import TrainConfig
+from sparksplit.training.node.worker import Worker
 from sparksplit.training.record import Resumed
-from sparksplit.training.worker import Worker
 from tests.nodes import in_threads
-from tests.training.stand_ins import Counting, Member, Rows, Together, payload
+from tests.training.node.stand_ins import Counting, Member, Rows, Together, payload
 
 LANES = (9, 3, 0, 12, 7, 6)
 ROWS, BATCH, EPOCHS = sum(LANES), 6, 4
 
 
 def process_of(member, way, rows, **keys):
-    """The stand-in for training.process.Process: a data set in memory, a model of one weight, a step that counts."""
+    """The stand-in for Process: a data set in memory, a model of one weight, a step that counts."""
     config = parse(
         TrainConfig,
         {

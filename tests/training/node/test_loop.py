@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from sparksplit.base.errors import RunError
 from sparksplit.collectives import Alone
 from sparksplit.rows.feed import Feed
-from sparksplit.training import loop as loops
 from sparksplit.training import report
 from sparksplit.training.checkpoints import Progress
-from sparksplit.training.loop import Hooks, Loop
+from sparksplit.training.node import loop as loops
+from sparksplit.training.node.loop import Hooks, Loop
 from tests.nodes import in_threads
-from tests.training.stand_ins import Counting, Member, Rows, Together
+from tests.training.node.stand_ins import Counting, Member, Rows, Together
 
 LANES = (9, 3, 0, 12, 7, 6)
 BATCH = 5
@@ -70,7 +70,7 @@ def test_it_needs_no_tensorflow():
     import subprocess
 
     code = (
-        "import sys, sparksplit.training.loop, sparksplit.training.worker;"
+        "import sys, sparksplit.training.node.loop, sparksplit.training.node.worker;"
         "print('tensorflow' in sys.modules, 'pyspark' in sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
