@@ -28,10 +28,10 @@ _LATER = (
     "handoff.spool",
     "model.build",
     "model.export",
-    "training.loop",
-    "training.node",
+    "training.node.loop",
+    "training.node.main",
     "training.report",
-    "training.virtual",
+    "training.node.virtual",
 )
 
 

@@ -12,14 +12,16 @@ import numpy as np
 
 from hdfs_io import filesystem
 from hdfs_io.publish import check_owner
-from sparksplit.base.config import Source, parse
+from sparksplit.base.records import JsonObject
 from sparksplit.cluster import Member
 from sparksplit.collectives import Alone, Collective
+from sparksplit.comparison.record import ClusterPayload, ComparedRun, NodeMeasured, Probe, RunPayload, SweepPoint
 from sparksplit.rows.feed import Feed
 from sparksplit.rows.ledger import Entry
 from sparksplit.training import report
 from sparksplit.training.config import TrainConfig
-from sparksplit.training.node import configure, connect, train_once
+from sparksplit.training.messages import NodeResult
+from sparksplit.training.node.main import configure, connect, train_once
 
 SWEEP = [1 << power for power in range(10, 27)]
 """Bytes of the measured sums: 1 kB to 64 MB."""
@@ -28,13 +30,13 @@ _SWEEP_BYTES = 1 << 26  # summed at each size, so that small sums are repeated a
 
 
 class RunMember(Member):
-    """A node's `Member` in one of its runs: the run's payload, and rendezvous of its own."""
+    """A node's `Member` in one of its runs: with rendezvous of its own, which the run's key tells from others'."""
 
-    def __init__(self, member: Member, payload: dict[str, Any]) -> None:
-        self.rank, self.size, self.payload = member.rank, member.size, payload
+    def __init__(self, member: Member, key: str) -> None:
+        self.rank, self.size, self.payload = member.rank, member.size, member.payload
         self.host, self.secret, self.local_dir = member.host, member.secret, member.local_dir
         self.tf_config, self.stopping = member.tf_config, member.stopping
-        self._member, self._prefix = member, payload["key"]
+        self._member, self._prefix = member, key
 
     def state(self, **fields: Any) -> None:
         self._member.state(**fields)
@@ -59,34 +61,29 @@ class RunMember(Member):
         return self._member.gather(f"{self._prefix} {name}", value)
 
 
-def work(member: Member) -> dict[str, Any]:
-    """Do the runs of the payload; rank 0 leaves the record of each in the comparison's folder.
-
-    payload: runs (the payload of each for training.node, its key and way, with record: a path), owner (of the output),
-    output, threads, probe and sweep (whether to measure).
-    """
+def work(member: Member) -> JsonObject:
+    """Do the runs of the ClusterPayload; rank 0 leaves the record of each in the comparison's folder."""
+    payload = ClusterPayload.from_json(member.payload, "what the driver gave")
     collective: Collective | None = None
-    measured: dict[str, Any] = {}
-    for number, run in enumerate(member.payload["runs"]):
+    for number, run in enumerate(payload.runs):
         began = time.perf_counter()
-        own = RunMember(member, run)
-        config = parse(TrainConfig, run["config"], Source.from_json(run["source"]))
+        own = RunMember(member, run.key)
+        config = run.train_config()
         with member.phase("start"):
             if collective is None:
-                configure(config, member.payload["threads"])
-                collective = connect(member, config, run["sources"])
-                measured = _measure(member, own, config, collective)
-                member.announce(measured=measured)
+                configure(config, payload.threads)
+                collective = connect(member, config, run.sources)
+                member.announce(measured=_measure(payload, own, config, collective).to_json())
             else:
                 _forget(config)
         member.announce(run=number, update=0, steps=0)
-        result = train_once(own, config, collective, began)
-        results = own.gather("result", result)
+        result = train_once(own, run, config, collective, began)
+        results = [NodeResult.from_json(each, "a node's result") for each in own.gather("result", result.to_json())]
         if member.rank == 0:
-            _record(member, run, config, results, began)
+            _record(payload, run, config, results, began)
     if collective is not None:
         collective.close()
-    return measured
+    return {}
 
 
 def _forget(config: TrainConfig) -> None:
@@ -99,53 +96,52 @@ def _forget(config: TrainConfig) -> None:
     keras.utils.set_random_seed(config.seed)
 
 
-def _record(member: Member, run: dict[str, Any], config: TrainConfig, results: list[Any], began: float) -> None:
+def _record(
+    payload: ClusterPayload, run: RunPayload, config: TrainConfig, results: list[NodeResult], began: float
+) -> None:
     from hdfs_io.prepared import PreparedDataSet
     from sparksplit.strategies import find
 
-    payload = member.payload
     data = PreparedDataSet.open(config.data, verify=False)
     split = data.manifest.splits["train"]
-    way = find(config.strategy, run["sources"].get("strategy"))
+    way = find(config.strategy, run.sources.get("strategy"))
     around = report.Circumstances(
-        run_id=f"{run['config_hash']}-{run['key']}",
-        config_hash=run["config_hash"],
-        restarts=run["restarts"],
-        application_id=payload["application_id"],
-        start=results[0]["start_seconds"],
+        run_id=f"{run.config_hash}-{run.key}",
+        config_hash=run.config_hash,
+        restarts=run.restarts,
+        application_id=payload.application_id,
+        start=results[0].start_seconds,
         total=round(time.perf_counter() - began, 3),
     )
     record = report.record(config, way, data, results, Entry(split.rows, split.checksum), around)
-    more = {"key": run["key"], "way": run["way"], "seed": config.seed}
-    more["history"] = report.learning_curve(results[0]["history"])
-    check_owner(payload["output"], payload["owner"])
-    filesystem.write_json(run["record"], {**more, **record.to_json()})
+    curve = report.learning_curve(results[0].progress.history)
+    compared = ComparedRun(**vars(record), key=run.key, way=run.way, seed=config.seed, history=curve)
+    check_owner(payload.output, payload.owner)
+    filesystem.write_json(run.record, compared.to_json())
 
 
 # Measurements.
 
 
-def _measure(member: Member, own: RunMember, config: TrainConfig, collective: Collective) -> dict[str, Any]:
+def _measure(payload: ClusterPayload, member: RunMember, config: TrainConfig, collective: Collective) -> NodeMeasured:
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
     names = [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name) for gpu in gpus]
-    found: dict[str, Any] = {"gpus": names}
-    if member.payload["probe"]:
-        found["probe"] = probe(own, config)
+    probed = None
+    if payload.probe:
+        probed = probe(member, payload.runs[0], config)
         _forget(config)
-    if member.payload["sweep"] and member.size > 1:
-        found["sweep"] = sweep(collective)
-    return found
+    return NodeMeasured(names, probed, sweep(collective) if payload.sweep and member.size > 1 else None)
 
 
-def probe(member: RunMember, config: TrainConfig) -> dict[str, float]:
-    """rows_per_second and seconds of training alone for a moment, with the configured mini-batches."""
+def probe(member: RunMember, run: RunPayload, config: TrainConfig) -> Probe:
+    """Train alone for a moment, with the configured mini-batches."""
     from sparksplit.strategies.syncs import StepSync
-    from sparksplit.training.process import Process
+    from sparksplit.training.node.process import Process
 
     alone = Alone()
-    process = Process(member, _alone(config))
+    process = Process(member, run, _alone(config))
     process.build()
     step = process.step(StepSync(alone, config.sync), alone)
     rows = process.prepared_rows()
@@ -159,14 +155,14 @@ def probe(member: RunMember, config: TrainConfig) -> dict[str, float]:
             break
     feed.close()
     process.close()
-    return {"rows_per_second": round(done / spent, 1), "seconds": round(spent, 3)}
+    return Probe(round(done / spent, 1), round(spent, 3))
 
 
 def _alone(config: TrainConfig) -> TrainConfig:
     return config.model_copy(update={"strategy": "single", "nodes": 1})
 
 
-def sweep(collective: Collective) -> list[dict[str, Any]]:
+def sweep(collective: Collective) -> list[SweepPoint]:
     """Seconds of a sum over the nodes, by bytes: the median of several."""
     found = []
     for size in SWEEP:
@@ -178,5 +174,5 @@ def sweep(collective: Collective) -> list[dict[str, Any]]:
             collective.sum([values])
             seconds.append(time.perf_counter() - began)
         # Without the first: the nodes do not come to it at the same time.
-        found.append({"nodes": collective.size, "bytes": size, "seconds": float(np.median(seconds[1:]))})
+        found.append(SweepPoint(collective.size, size, float(np.median(seconds[1:]))))
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +22,18 @@ from sparksplit.comparison import results as analysis
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.plan import Run, plan
 from sparksplit.comparison.progress import ComparisonDisplay, say_estimate
+from sparksplit.comparison.record import (
+    ClusterPayload,
+    ComparedRun,
+    DivergedRun,
+    Measured,
+    NodeMeasured,
+    RunPayload,
+    read_run,
+)
 from sparksplit.comparison.report import render
 from sparksplit.model import keras_names
-from sparksplit.training import node
+from sparksplit.training.messages import Payload
 from sparksplit.training.report import DIVERGED
 from sparksplit.training.run import inputs_of, open_data, run_hash, threads, user_sources, way_of
 
@@ -33,7 +42,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RESULTS, REPORT, RUNS, MEASURED = "results.json", "report.html", "runs", "measured.json"
+RESULTS, REPORT, RUNS = "results.json", "report.html", "runs"
 
 
 def compare(config: CompareConfig, options: Options) -> dict[str, Any]:
@@ -137,13 +146,10 @@ class _Comparison:
     data: PreparedDataSet
     output: Output
     work: list[_Work]
-    records: dict[str, dict[str, Any]] = field(default_factory=dict)
-    measured: dict[str, Any] = field(default_factory=dict)
+    records: dict[str, ComparedRun | DivergedRun] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        path = filesystem.join(self.output.folder, MEASURED)
-        if filesystem.exists(path):
-            self.measured = dict(filesystem.read_json(path))
+        self.measured = Measured.read(self.output.folder)
 
     def pending(self) -> list[_Work]:
         """The runs without a record, in the order of the plan; reads what there is."""
@@ -151,8 +157,8 @@ class _Comparison:
         for one in self.work:
             path = self._path(one)
             if one.run.key not in self.records and filesystem.exists(path):
-                record = filesystem.read_json(path)
-                if record.get("config_hash") == one.hash:
+                record = read_run(path, one.hash)
+                if record is not None:
                     self.records[one.run.key] = record
             if one.run.key not in self.records:
                 found.append(one)
@@ -179,20 +185,20 @@ class _Comparison:
         from sparksplit.cluster import NodeCluster
 
         first = work[0].run.config
-        payload = {
-            "runs": [self._payload(one) for one in work],
-            "owner": self.output.owner,
-            "output": self.output.path,
-            "threads": threads(first, spark),
-            "application_id": spark.sparkContext.applicationId,
-            "probe": "probe" not in self.measured and first.processes == 1,
-            "sweep": str(first.processes) not in self.measured.get("sweeps", {}),
-        }
+        payload = ClusterPayload(
+            runs=[self._payload(one) for one in work],
+            owner=self.output.owner,
+            output=self.output.path,
+            threads=threads(first, spark),
+            application_id=str(spark.sparkContext.applicationId),
+            probe=self.measured.probe is None and first.processes == 1,
+            sweep=str(first.processes) not in (self.measured.sweeps or {}),
+        )
         with NodeCluster(
             spark,
             first.processes,
             "sparksplit.comparison.node:work",
-            payload,
+            payload.to_json(),
             start_timeout=first.start_timeout,
             stall_timeout=first.stall_timeout,
             on_state=lambda rank, state: self._heard(rank, state, display),
@@ -201,42 +207,37 @@ class _Comparison:
 
     def _heard(self, rank: int, state: dict[str, Any], display: ComparisonDisplay) -> None:
         if rank == 0 and state.get("measured"):
-            self._keep(state["measured"], display)
+            self._keep(NodeMeasured.from_json(state["measured"], "node 0"), display)
         display.state(rank, state)
 
-    def _keep(self, new: dict[str, Any], display: ComparisonDisplay) -> None:
-        measured = self.measured
-        measured.setdefault("gpus", new["gpus"])
-        if "probe" in new and "probe" not in measured:
-            measured["probe"] = new["probe"]
-            say_estimate(display, new["probe"]["rows_per_second"])
-        elif "sweep" in new and str(new["sweep"][0]["nodes"]) not in measured.get("sweeps", {}):
-            measured.setdefault("sweeps", {})[str(new["sweep"][0]["nodes"])] = new["sweep"]
-        else:
+    def _keep(self, new: NodeMeasured, display: ComparisonDisplay) -> None:
+        probed = self.measured.probe
+        if not self.measured.add(new):
             return
-        filesystem.write_json(filesystem.join(self.output.folder, MEASURED), measured)
+        if probed is None and self.measured.probe is not None:
+            say_estimate(display, self.measured.probe.rows_per_second)
+        self.measured.write(self.output.folder)
 
-    def _payload(self, one: _Work) -> dict[str, Any]:
-        config = one.run.config
-        common = node.payload(config, config.source, self.output, one.sources, one.hash, 0)
-        return {
-            **common,
-            "record_only": True,
-            "record": self._path(one),
-            "key": one.run.key,
-            "way": one.run.way,
-            "config_hash": one.hash,
-            "restarts": one.tries,
-        }
+    def _payload(self, one: _Work) -> RunPayload:
+        common = replace(Payload.of(one.run.config, self.output, one.sources, one.hash, 0), record_only=True)
+        path = self._path(one)
+        return RunPayload(**vars(common), key=one.run.key, way=one.run.way, record=path, restarts=one.tries)
 
     def _failed(self, one: _Work, error: NodeFailed) -> None:
         """Record a loss that is no number; try anything else again, as often as the configuration allows."""
         one.tries += 1
         if DIVERGED.search(str(error)):
             say(f"{one.run.key}: {error}; it counts as diverged")
-            failed = {"key": one.run.key, "way": one.run.way, "config_hash": one.hash, "diverged": str(error)}
-            nodes = {"nodes": one.run.config.node_count, "virtual": one.run.config.virtual}
-            filesystem.write_json(self._path(one), {**failed, **nodes, "seed": one.run.config.seed})
+            record = DivergedRun(
+                key=one.run.key,
+                way=one.run.way,
+                config_hash=one.hash,
+                diverged=str(error),
+                nodes=one.run.config.node_count,
+                virtual=one.run.config.virtual,
+                seed=one.run.config.seed,
+            )
+            filesystem.write_json(self._path(one), record.to_json())
         elif one.tries > self.config.max_restarts:
             if self.output.folder == self.output.path:  # else --overwrite, which begins anew
                 say("finished runs are kept; the same command, without --overwrite, goes on from there")
@@ -250,7 +251,7 @@ class _Comparison:
     def results(self) -> dict[str, Any]:
         """The content of results.json."""
         self.pending()
-        records = [self.records[one.run.key] for one in self.work]
+        records = [self.records[one.run.key].to_json() for one in self.work]
         created = datetime.now(UTC).isoformat(timespec="seconds")
         made = {"created": created, "config_hash": self.output.config_hash}
-        return analysis.results(self.config, self.work[0].run.config, self.data, records, self.measured, made)
+        return analysis.results(self.config, self.work[0].run.config, self.data, records, self.measured.to_json(), made)

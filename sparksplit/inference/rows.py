@@ -25,7 +25,7 @@ from sparksplit.inference.tasks import Facts, Job
 from sparksplit.inference.trained import TrainedModel
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _TASK_ROWS = 4096
 """A task has at least so many rows where there are so many: starting one, and opening its file, costs too."""

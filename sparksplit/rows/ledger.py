@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 _MASK = 2**64 - 1
+
+LedgerJson = dict[str, tuple[int, str]]
+"""{epoch: (rows, checksum)}; checksums as text, because JSON readers round large integers."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,11 @@ class Ledger:
         """The sum over all epochs."""
         return sum(self.entries.values(), Entry())
 
-    def to_json(self) -> dict[str, Any]:
-        """{epoch: [rows, checksum]}; checksums as text, because JSON readers round large integers."""
-        return {str(epoch): [entry.rows, str(entry.checksum)] for epoch, entry in sorted(self.entries.items())}
+    def to_json(self) -> LedgerJson:
+        """The entries as JSON can hold them."""
+        return {str(epoch): (entry.rows, str(entry.checksum)) for epoch, entry in sorted(self.entries.items())}
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Ledger:
+    def from_json(cls, values: LedgerJson) -> Ledger:
         """The inverse of `to_json`."""
         return cls({int(epoch): Entry(int(rows), int(checksum)) for epoch, (rows, checksum) in values.items()})

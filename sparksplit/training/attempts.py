@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from hdfs_io import filesystem
 from sparksplit.base.errors import InputError
+from sparksplit.base.records import Record
 from sparksplit.training import checkpoints
 
 _FILE = "_ATTEMPTS"
 
 
 @dataclass(frozen=True)
-class Attempts:
+class Attempts(Record):
     """restarts: within one command, by themselves; of all commands. seconds: wall time of all commands."""
 
     restarts: int = 0
@@ -21,7 +22,7 @@ class Attempts:
 
 def note(run: str, attempts: Attempts) -> None:
     """Keep `attempts` in the folder of `run`."""
-    filesystem.write_json(filesystem.join(run, _FILE), asdict(attempts))
+    filesystem.write_json(filesystem.join(run, _FILE), attempts.to_json())
 
 
 def forget(run: str) -> None:
@@ -40,9 +41,8 @@ def before(run: str, checkpoint: str) -> tuple[Attempts, int]:
     except InputError:
         progress = checkpoints.Progress("", 1)
     try:
-        values = filesystem.read_json(filesystem.join(run, _FILE))
-        noted = Attempts(int(values["restarts"]), float(values["seconds"]))
-    except (InputError, KeyError, TypeError, ValueError):
+        file = filesystem.join(run, _FILE)
+        noted = Attempts.parse(filesystem.read_bytes(file), file)
+    except InputError:
         noted = Attempts()
-    epochs = int(progress.history[-1]["epoch"]) if progress.history else 0
-    return Attempts(noted.restarts, max(noted.seconds, progress.seconds)), epochs
+    return Attempts(noted.restarts, max(noted.seconds, progress.seconds)), progress.epochs

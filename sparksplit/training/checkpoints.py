@@ -14,14 +14,17 @@ import secrets
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from hdfs_io import filesystem
 from sparksplit.base.errors import InputError, using
+from sparksplit.base.records import Record
+from sparksplit.rows.ledger import LedgerJson
+from sparksplit.training.record import EpochRecord, Resumed
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -38,30 +41,37 @@ Files = Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Progress:
+class Progress(Record):
     """How far a run is.
 
     update: updates since the run began: changes of the weights that all nodes share. step: mini-batches that the node
     with the most has trained on, which says where in the rows the run is. syncs: exchanges between nodes.
-    ledger: Ledger.to_json. history: one mapping per finished epoch, as in metrics.jsonl. loss_sum, loss_rows, metrics:
-    the unfinished epoch's training loss and metric state so far. round_train, round_total: its seconds so far, of
-    training and in all. seconds: of the run so far, all attempts together.
+    ledger: Ledger.to_json. history: of the finished rounds. loss_sum, loss_rows: the unfinished round's training loss
+    so far. round_train, round_total: its seconds so far, of training and in all. seconds: of the run so far, all
+    attempts together.
     """
+
+    WHAT: ClassVar[str] = "a checkpoint's description"
 
     config_hash: str
     nodes: int
     update: int = 0
     step: int = 0
     syncs: int = 0
-    ledger: dict[str, Any] = field(default_factory=dict)
-    history: list[dict[str, Any]] = field(default_factory=list)
+    ledger: LedgerJson = field(default_factory=dict)
+    history: list[EpochRecord] = field(default_factory=list)
     loss_sum: float = 0.0
     loss_rows: int = 0
     round_train: float = 0.0
     round_total: float = 0.0
     seconds: float = 0.0
     sync_bytes: int = 0
-    resumed: list[dict[str, Any]] = field(default_factory=list)
+    resumed: list[Resumed] = field(default_factory=list)
+
+    @property
+    def epochs(self) -> int:
+        """Epochs that have been finished."""
+        return self.history[-1].epoch if self.history else 0
 
 
 class Damaged(InputError):
@@ -103,7 +113,7 @@ def write(
     everyone = gather(f"checkpoint-{number}-written", written)
     if rank == 0:
         files = {name: facts for each in everyone for name, facts in each.items()}
-        description = {"format_version": _FORMAT, "files": files, **asdict(progress)}
+        description = {"format_version": _FORMAT, "files": files, **progress.to_json()}
         whole = {**description, _CHECKSUM: _checksum(description)}
         filesystem.write_json(filesystem.join(temporary, _DESCRIPTION), whole)
         final = filesystem.join(folder, f"update-{number:09d}")
@@ -191,11 +201,13 @@ def _description(path: str) -> tuple[Progress, Files]:
         if checksum not in (None, _checksum({"format_version": _FORMAT, **values})):
             raise Damaged(f"{file}: is damaged: its checksum differs from what was written")
         files = {str(name): (int(size), int(checksum)) for name, (size, checksum) in values.pop("files").items()}
-        progress = Progress(**values)
         files[_STATE]
     except (AttributeError, KeyError, TypeError, ValueError):
         raise Damaged(f"{file}: is damaged: is not a checkpoint's description") from None
-    return progress, files
+    try:
+        return Progress.from_json(values, file), files
+    except InputError as error:
+        raise Damaged(str(error)) from None
 
 
 def _checksum(description: Mapping[str, Any]) -> int:

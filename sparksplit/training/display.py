@@ -9,7 +9,7 @@ from typing import Any
 
 from sparksplit.base.progress import Progress, say
 from sparksplit.training import report
-from sparksplit.training.record import METRICS, RUN
+from sparksplit.training.record import METRICS, RUN, EpochRecord
 
 
 class RunDisplay:
@@ -64,12 +64,13 @@ class RunDisplay:
             self._feeding = None
         if self._progress is None:
             self._progress = Progress("training", state["steps"], "steps").__enter__()
-        for record in state.get("history", []) if rank == 0 else []:
-            if record["epoch"] > self._epochs_said:
-                self._epochs_said = record["epoch"]
+        for values in state.get("history", []) if rank == 0 else []:
+            record = EpochRecord.from_json(values, "node 0")
+            if record.epoch > self._epochs_said:
+                self._epochs_said = record.epoch
                 say(_epoch_line(record, state["epochs"]))
                 if self._said is not None:
-                    self._said(record["epoch"])
+                    self._said(record.epoch)
         self._progress.update(min(other.get("update", 0) for other in self.states), self._text())
 
     def _text(self) -> str:
@@ -88,13 +89,11 @@ class RunDisplay:
         return ", ".join(parts)
 
 
-def _epoch_line(record: dict[str, Any], epochs: int) -> str:
-    parts = [f"epoch {record['epoch']}/{epochs}:"]
-    for name in ("train", "validation"):
-        if name in record:
-            parts.append(f"{name} {report.written(record[name], ' ')}")
-    line = " ".join(parts)
-    if record["rows_per_second"] is not None:
-        line += f", {record['rows_per_second']:,.0f} rows/s"
-    lost = [f"{name} {key}" for name in ("train", "validation") for key in report.undefined(record.get(name, {}))]
+def _epoch_line(record: EpochRecord, epochs: int) -> str:
+    measured = {"train": record.train, "validation": record.validation or {}}
+    parts = [f"{name} {report.written(values, ' ')}" for name, values in measured.items() if values]
+    line = " ".join((f"epoch {record.epoch}/{epochs}:", *parts))
+    if record.rows_per_second is not None:
+        line += f", {record.rows_per_second:,.0f} rows/s"
+    lost = [f"{name} {key}" for name, values in measured.items() for key in report.undefined(values)]
     return line + (f"; {', '.join(lost)}: null in {METRICS} and {RUN}" if lost else "")

@@ -51,6 +51,18 @@ def read_history(folder: str) -> list[EpochRecord]:
     return [EpochRecord.parse(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
 
 
+@dataclass(frozen=True, kw_only=True)
+class CurvePoint(Record):
+    """What was learnt after so many passes, updates, steps and seconds of training, each since the beginning."""
+
+    passes: int
+    updates: int
+    steps: int
+    seconds: float
+    train: Values | None = None
+    validation: Values | None = None
+
+
 @dataclass(frozen=True)
 class Resumed:
     """Where a run was gone on with. update: the checkpoint's. optimizer: "reset" where nodes with optimizers of their

@@ -10,17 +10,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hdfs_io import filesystem
 from sparksplit import __version__
 from sparksplit.rows.ledger import Entry, Ledger
-from sparksplit.training.record import METRICS, Resumed, RunData, RunLedger, RunMetrics, RunRecord, RunSeconds, RunSync
+from sparksplit.training.record import (
+    METRICS,
+    CurvePoint,
+    EpochRecord,
+    RunData,
+    RunLedger,
+    RunMetrics,
+    RunRecord,
+    RunSeconds,
+    RunSync,
+    Values,
+)
 
 if TYPE_CHECKING:
     from hdfs_io.prepared import PreparedDataSet
     from sparksplit.strategies import Strategy
     from sparksplit.training.config import TrainConfig
+    from sparksplit.training.messages import NodeResult
 
 TENSORBOARD = "tensorboard"
 _DIVERGED = "the loss is"
@@ -49,14 +61,14 @@ def written(values: Mapping[str, float | None], between: str = ", ") -> str:
     return between.join(f"{name} {'not finite' if value is None else f'{value:.4f}'}" for name, value in values.items())
 
 
-def publish_metrics(run: str, history: Sequence[dict[str, Any]]) -> None:
+def publish_metrics(run: str, history: Sequence[EpochRecord]) -> None:
     """Write metrics.jsonl, one line per epoch, into the folder of `run`; the whole of it, since HDFS files that are
     appended to can be read half-written."""
-    text = "".join(json.dumps(record, allow_nan=False) + "\n" for record in history)
+    text = "".join(json.dumps(record.to_json(), allow_nan=False) + "\n" for record in history)
     filesystem.write_bytes(filesystem.join(run, METRICS), text.encode())
 
 
-def publish_events(run: str, history: Sequence[dict[str, Any]], scratch: str) -> None:
+def publish_events(run: str, history: Sequence[EpochRecord], scratch: str) -> None:
     """Write the TensorBoard events of all epochs into the folder of `run`, by way of the local folder `scratch`.
 
     A resumed run writes them anew, so that no epoch stands there twice.
@@ -67,39 +79,49 @@ def publish_events(run: str, history: Sequence[dict[str, Any]], scratch: str) ->
 
     local = Path(scratch) / TENSORBOARD
     shutil.rmtree(local, ignore_errors=True)
-    for name in ("train", "validation"):
-        records = [record for record in history if name in record]
-        if not records:
-            continue
+    for name, rounds in by_rows(history).items():
         with tf.summary.create_file_writer(str(local / name)).as_default():
-            for record in records:
-                for key, value in record[name].items():
+            for epoch, values in rounds:
+                for key, value in values.items():
                     if value is not None:
-                        tf.summary.scalar(f"epoch_{key}", value, step=record["epoch"])
+                        tf.summary.scalar(f"epoch_{key}", value, step=epoch)
     if local.exists():
         upload(local, filesystem.join(run, TENSORBOARD))
 
 
-def metrics_by_name(history: Sequence[dict[str, Any]]) -> dict[str, dict[str, list[float | None]]]:
+def by_rows(history: Sequence[EpochRecord]) -> dict[str, list[tuple[int, Values]]]:
+    """{train, validation: (epoch, values) by round}, of which only those that were measured."""
+    found = {
+        "train": [(record.epoch, record.train) for record in history],
+        "validation": [(record.epoch, record.validation) for record in history if record.validation is not None],
+    }
+    return {name: rounds for name, rounds in found.items() if rounds}
+
+
+def metrics_by_name(history: Sequence[EpochRecord]) -> dict[str, dict[str, list[float | None]]]:
     """{train, validation: {name: value by epoch}} as run.json holds it; None where it was no finite number."""
-    found: dict[str, dict[str, list[float | None]]] = {}
-    for name in ("train", "validation"):
-        records = [record[name] for record in history if name in record]
-        if records:
-            found[name] = {key: [record[key] for record in records] for key in records[0]}
-    return found
+    return {
+        name: {key: [values[key] for _, values in rounds] for key in rounds[0][1]}
+        for name, rounds in by_rows(history).items()
+    }
 
 
-def learning_curve(history: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def learning_curve(history: Sequence[EpochRecord]) -> list[CurvePoint]:
     """What was learnt after how many passes, updates, steps and seconds of training, each since the beginning."""
-    curve: list[dict[str, Any]] = []
+    curve: list[CurvePoint] = []
     seconds = 0.0
     for record in history:
-        seconds += record["seconds"]["train"]
-        point: dict[str, Any] = {"passes": record["epoch"], "updates": record["updates"], "steps": record["steps"]}
-        point["seconds"] = round(seconds, 4)
-        point.update((name, record[name]) for name in ("train", "validation") if name in record)
-        curve.append(point)
+        seconds += record.seconds.train
+        curve.append(
+            CurvePoint(
+                passes=record.epoch,
+                updates=record.updates,
+                steps=record.steps,
+                seconds=round(seconds, 4),
+                train=record.train,
+                validation=record.validation,
+            )
+        )
     return curve
 
 
@@ -144,7 +166,7 @@ def record(
     config: TrainConfig,
     way: Strategy,
     data: PreparedDataSet,
-    results: Sequence[dict[str, Any]],
+    results: Sequence[NodeResult],
     trained_on: Entry,
     around: Circumstances,
 ) -> RunRecord:
@@ -153,12 +175,12 @@ def record(
     results: of the nodes, by rank. trained_on: the rows of a pass, which the ledger must have.
     """
     first = results[0]
-    ledger = Ledger.from_json(first["ledger"])
-    total, history = ledger.total(), first["history"]
-    seconds = [each["seconds"]["train"] for each in history]
+    progress = first.progress
+    ledger, history = Ledger.from_json(progress.ledger), progress.history
+    total, seconds = ledger.total(), [each.seconds.train for each in history]
 
     def mean(name: str) -> float:
-        return round(sum(float(result["seconds"].get(name, 0.0)) for result in results) / len(results), 3)
+        return round(sum(result.seconds.get(name, 0.0) for result in results) / len(results), 3)
 
     return RunRecord(
         run_id=around.run_id,
@@ -168,7 +190,7 @@ def record(
         config=config.model_dump(mode="json"),
         strategy=config.strategy,
         sync=RunSync(
-            every=first["sync_every"],
+            every=first.sync_every,
             outer=config.sync.outer if way.settings and config.sync.outer != "none" else None,
             after=config.sync.after,
         ),
@@ -178,12 +200,12 @@ def record(
         rows=trained_on.rows,
         batch_size=config.batch_size,
         epochs=config.epochs,
-        passes=first["passes"],
-        updates=first["updates"],
-        steps=first["steps"],
-        syncs=first["syncs"],
-        sync_bytes_per_node=first["sync_bytes"],
-        ledger=RunLedger(total.rows, str(total.checksum), ledger.exact(range(first["passes"]), trained_on)),
+        passes=first.passes,
+        updates=progress.update,
+        steps=progress.step,
+        syncs=progress.syncs,
+        sync_bytes_per_node=progress.sync_bytes,
+        ledger=RunLedger(total.rows, str(total.checksum), ledger.exact(range(first.passes), trained_on)),
         seconds=RunSeconds(
             start=around.start,
             feed=mean("feed"),
@@ -195,11 +217,11 @@ def record(
             checkpoint=mean("checkpoint"),
             total=around.total,
         ),
-        rows_per_second=round(sum(each["rows"] for each in history) / max(1e-9, sum(seconds)), 1),
-        metrics=RunMetrics(**metrics_by_name(history), test=first["test"] or {}),
-        resumed=[Resumed(**each) for each in first["resumed"]],
-        weights=first["weights"],
-        hosts=[result["host"] for result in results],
+        rows_per_second=round(sum(each.rows for each in history) / max(1e-9, sum(seconds)), 1),
+        metrics=RunMetrics(**metrics_by_name(history), test=first.test or {}),
+        resumed=progress.resumed,
+        weights=first.weights,
+        hosts=[result.host for result in results],
         versions=versions(),
         restarts=around.restarts,
         application_id=around.application_id,

@@ -7,8 +7,8 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from hdfs_io.functions import FunctionError, is_own, source_of, split_name
 from hdfs_io.prepared import PreparedDataSet
@@ -23,9 +23,10 @@ from sparksplit.model.builders import builder_source
 from sparksplit.rows.ledger import Entry
 from sparksplit.strategies import Strategy, find
 from sparksplit.strategies.splits import BatchSplit, check_epochs, owned_by_rank
-from sparksplit.training import attempts, checkpoints, node, report
+from sparksplit.training import attempts, checkpoints, report
 from sparksplit.training.config import NOT_IN_HASH, TrainConfig, misfit
 from sparksplit.training.display import RunDisplay
+from sparksplit.training.messages import NodeResult, Payload
 from sparksplit.training.record import RUN, RunRecord
 
 if TYPE_CHECKING:
@@ -220,14 +221,7 @@ class _Run:
         before = attempts.Attempts()
         if checkpoint is not None:
             before, self.epochs_said = attempts.before(self.output.folder, checkpoint)
-        payload = node.payload(
-            config,
-            config.source,
-            self.output,
-            self.sources,
-            self.output.config_hash,
-            threads(config, self.spark),
-        )
+        given = Payload.of(config, self.output, self.sources, self.output.config_hash, threads(config, self.spark))
         restarts = 0
 
         def so_far() -> attempts.Attempts:
@@ -237,8 +231,8 @@ class _Run:
             while True:
                 attempts.note(self.output.folder, now := so_far())
                 try:
-                    attempt = {**payload, "checkpoint": checkpoint, "seconds_before": now.seconds}
-                    results, trained_on = self._nodes(attempt)
+                    attempt = replace(given, checkpoint=checkpoint, seconds_before=now.seconds)
+                    results, trained_on, launched = self._nodes(attempt)
                     break
                 except NodeFailed as error:
                     if restarts >= config.max_restarts:
@@ -253,14 +247,14 @@ class _Run:
         except BaseException:
             self._note_end(so_far())
             raise
-        if names := report.undefined(results[0]["test"] or {}):
+        if names := report.undefined(results[0].test or {}):
             say(f"test: {', '.join(names)}: not finite; null in {RUN}")
         around = report.Circumstances(
             run_id=f"{self.output.config_hash}-{int(time.time())}",
             config_hash=self.output.config_hash,
             restarts=so_far().restarts,
             application_id=str(self.spark.sparkContext.applicationId),
-            start=round(preparing + results[0]["launch_seconds"] + results[0]["start_seconds"], 3),
+            start=round(preparing + launched + results[0].start_seconds, 3),
             total=round(so_far().seconds, 3),
         )
         record = report.record(config, self.way, self.data, results, trained_on, around)
@@ -279,8 +273,8 @@ class _Run:
         except Exception as error:
             log.debug("what this attempt has cost is not kept: %s", error)
 
-    def _nodes(self, payload: dict[str, Any]) -> tuple[list[dict[str, Any]], Entry]:
-        """The nodes' results, and the rows of a pass that the ledger must have."""
+    def _nodes(self, payload: Payload) -> tuple[list[NodeResult], Entry, float]:
+        """(the nodes' results, the rows of a pass that the ledger must have, the seconds that starting them took)."""
         from sparksplit.cluster import NodeCluster
 
         config = self.config
@@ -296,8 +290,8 @@ class _Run:
             with NodeCluster(
                 self.spark,
                 config.processes,
-                "sparksplit.training.node:work",
-                payload,
+                "sparksplit.training.node.main:work",
+                payload.to_json(),
                 start_timeout=config.start_timeout,
                 stall_timeout=config.stall_timeout,
                 on_state=display.state,
@@ -319,4 +313,4 @@ class _Run:
                         trained_on = feeding.fed()
                 else:
                     results = cluster.run()
-        return [{**result, "launch_seconds": launched} for result in results], trained_on
+        return [NodeResult.from_json(result, "a node's result") for result in results], trained_on, launched

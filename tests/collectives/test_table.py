@@ -15,7 +15,7 @@ from sparksplit.base.errors import ConfigError, RunError, UsageError
 from sparksplit.cluster.faults import kind_and_text
 from sparksplit.collectives import COLLECTIVES, Alone, join
 from sparksplit.training.config import TrainConfig
-from sparksplit.training.node import connect
+from sparksplit.training.node.main import connect
 from tests.training.runs import MODELS, run
 
 FILE = Path(__file__).with_name("collectives_of_ones_own.py")

@@ -77,7 +77,7 @@ def test_a_finished_comparison_stays_until_the_next_is_complete(digits, tmp_path
     def killed(comparison):
         (tmp_path / ".out.next" / "runs").mkdir()
         assert comparison._path(comparison.work[0]) == f"{tmp_path}/.out.next/runs/single-n1-s1.json"
-        assert comparison._payload(comparison.work[0])["run"] == f"{tmp_path}/.out.next"
+        assert comparison._payload(comparison.work[0]).run == f"{tmp_path}/.out.next"
         raise KeyboardInterrupt
 
     monkeypatch.setattr("sparksplit.comparison.run._fill", killed)

@@ -28,7 +28,7 @@ def leave(member: Member) -> dict[str, Any]:
 
 def spool_to_a_full_disk(member: Member) -> dict[str, Any]:
     """Take rows, onto the small disk in the payload, as a node that trains does."""
-    from sparksplit.training.process import Process
+    from sparksplit.training.node.process import Process
 
     data = PreparedDataSet.open(member.payload["data"], verify=False)
     spool = str(Path(member.payload["disk"]) / str(member.rank))

@@ -21,6 +21,7 @@ from sparksplit.model import build, keras_names
 from sparksplit.model.inputs import Inputs
 from sparksplit.training import report
 from sparksplit.training.config import TrainConfig
+from tests.training.records import epoch
 
 CLASSES = LabelSpec(dtype="int64", classes=["a", "b", "c"])
 TWO = LabelSpec(dtype="int64", classes=["no", "yes"])
@@ -384,7 +385,7 @@ def test_a_metric_that_the_labels_do_not_fit_is_named():
 def test_events_hold_each_epoch_once_however_often_they_are_written(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    history = [{"epoch": epoch, "train": {"loss": 1 / epoch}, "validation": {"loss": 2 / epoch}} for epoch in (1, 2)]
+    history = [epoch(number, train={"loss": 1 / number}, validation={"loss": 2 / number}) for number in (1, 2)]
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     for known in (history[:1], history):

@@ -42,7 +42,7 @@ def test_everything_can_be_imported_from_the_zip_alone(tmp_path):
         "import importlib, sparksplit.commands.cli as cli\n"
         f"assert cli.__file__.startswith({str(file)!r}), cli.__file__\n"
         "for name in cli.COMMANDS: importlib.import_module('sparksplit.commands.' + name)\n"
-        "import sparksplit.training.node, sparksplit.inference.tasks, hdfs_io.prepare\n"
+        "import sparksplit.training.node.main, sparksplit.inference.tasks, hdfs_io.prepare\n"
         "from sparksplit.model import functions\n"
         "assert functions.models() == ['cnn', 'lstm', 'mlp'] and callable(functions.load_builder('mlp', None))\n"
     )

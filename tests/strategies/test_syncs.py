@@ -8,9 +8,9 @@ import tensorflow as tf
 from sparksplit.collectives.ring import Ring
 from sparksplit.strategies.syncs import LocalSync, RoundSync, StepSync
 from sparksplit.training.config import SyncConfig
-from sparksplit.training.step import Step
+from sparksplit.training.node.step import Step
 from tests.nodes import in_threads
-from tests.training.steps import FEATURES, chunk_of, inputs_of, rows, squared_error
+from tests.training.node.steps import FEATURES, chunk_of, inputs_of, rows, squared_error
 
 
 class Counting(keras.layers.Layer):

@@ -1,11 +1,11 @@
-"""What run.json holds, as a training run of two nodes has left it; the file's keys are its users', and stay."""
+"""What run.json and metrics.jsonl hold, as a training run of two nodes has left them; their keys are their users'."""
 
 from __future__ import annotations
 
 import copy
 from typing import Any
 
-from sparksplit.training.record import RunRecord
+from sparksplit.training.record import EpochRecord, RunRecord
 
 RUN_JSON: dict[str, Any] = {
     "run_id": "962fb9a00bb6be14-1795335896",
@@ -51,6 +51,24 @@ RUN_JSON: dict[str, Any] = {
     "restarts": 0,
     "application_id": "app-20261122082412-0000",
 }
+
+
+EPOCH: dict[str, Any] = {
+    "epoch": 1,
+    "updates": 8,
+    "steps": 8,
+    "train": {"loss": 2.0, "auc": None},
+    "validation": {"loss": 1.0},
+    "rows": 40,
+    "rows_per_second": 80.5,
+    "seconds": {"train": 0.5, "total": 0.75},
+}
+"""A line of metrics.jsonl."""
+
+
+def epoch(number: int, **values: Any) -> EpochRecord:
+    """The record of round `number`; `values` in their keys' places."""
+    return EpochRecord.from_json({**EPOCH, "epoch": number, **values}, "a test")
 
 
 def run_json(**values: Any) -> dict[str, Any]:

@@ -1,22 +1,21 @@
 """What a run's attempts have cost, over restarts and resumes."""
 
-from dataclasses import asdict
-
 import pytest
 
 from hdfs_io import filesystem
 from sparksplit.training import attempts
 from sparksplit.training.attempts import Attempts
 from sparksplit.training.checkpoints import Progress
+from tests.training.records import epoch
 
 
 @pytest.fixture
 def checkpoint(tmp_path):
     """The path of one that was written after three epochs and 20 seconds."""
-    progress = Progress("", 1, seconds=20.0, history=[{"epoch": epoch} for epoch in (1, 2, 3)])
+    progress = Progress("", 1, seconds=20.0, history=[epoch(number) for number in (1, 2, 3)])
     path = tmp_path / "checkpoints" / "update-000000009"
     filesystem.write_json(
-        str(path / "checkpoint.json"), {"format_version": 2, "files": {"state.npz": [0, 0]}, **asdict(progress)}
+        str(path / "checkpoint.json"), {"format_version": 2, "files": {"state.npz": [0, 0]}, **progress.to_json()}
     )
     return str(path)
 
@@ -37,7 +36,9 @@ def test_what_a_killed_driver_could_not_note_the_checkpoint_knows(tmp_path, chec
     assert attempts.before(str(tmp_path), checkpoint) == (Attempts(1, 20.0), 3)
 
 
-@pytest.mark.parametrize("text", [None, "", "[]", '{"restarts": 1}', '{"restarts": "x", "seconds": 1}'])
+@pytest.mark.parametrize(
+    "text", [None, "", "[]", '{"restarts": 1, "seconds": null}', '{"restarts": "x", "seconds": 1}']
+)
 def test_figures_that_are_lost_stop_nobody(tmp_path, checkpoint, text):
     if text is not None:
         (tmp_path / "_ATTEMPTS").write_text(text)

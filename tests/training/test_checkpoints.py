@@ -13,12 +13,13 @@ from sparksplit.base.errors import InputError, RunError
 from sparksplit.training import checkpoints
 from sparksplit.training.checkpoints import Damaged, Progress
 from tests.nodes import in_threads
+from tests.training.records import epoch
 
 STATE = {"v0000": np.arange(6, dtype=np.float32).reshape(2, 3), "v0001": np.array(3, np.int64)}
 
 
 def write(run, update, nodes=1, keep=3, own=True):
-    progress = Progress("hash", nodes, update, {"0": [3, str(2**64 - 1)]}, [{"epoch": 1}], 0.5, 3)
+    progress = Progress("hash", nodes, update, 0, 0, {"0": (3, str(2**64 - 1))}, [epoch(1)], 0.5, 3)
 
     def node(rank, gather):
         random = {"r0000": np.array([rank, 7])} if own else {}

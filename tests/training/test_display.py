@@ -3,10 +3,19 @@
 import pytest
 
 from sparksplit.training.display import RunDisplay
+from tests.training.records import EPOCH
 
 
 def record(epoch, **more):
-    return {"epoch": epoch, "train": {"loss": 1 / epoch}, "rows_per_second": 1000.0, **more}
+    """Of a heartbeat's history."""
+    return {
+        **EPOCH,
+        "epoch": epoch,
+        "train": {"loss": 1 / epoch},
+        "validation": None,
+        "rows_per_second": 1000.0,
+        **more,
+    }
 
 
 def beat(epochs, **more):

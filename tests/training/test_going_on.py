@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from hdfs_io import filesystem
 from hdfs_io.publish import Output
+from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError, NodeFailed, RunError
 from sparksplit.training import run
+from sparksplit.training.config import TrainConfig
 from sparksplit.training.run import _going_on, _Run
 
 
@@ -45,12 +45,11 @@ def test_why_a_node_failed_is_told_where_there_is_no_restart(tmp_path, monkeypat
     def away(*_: object) -> None:
         raise problem
 
-    monkeypatch.setattr(run.node, "payload", lambda *_: {})
     monkeypatch.setattr(run, "threads", lambda *_: 1)
     monkeypatch.setattr(run, "checkpoint_of", away)
     monkeypatch.setattr(_Run, "_nodes", fail)
     output = Output(str(tmp_path / "run"), "hash", "train")
-    config = SimpleNamespace(source=None, max_restarts=1, node_count=2)
+    config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 2, "strategy": "batch", "max_restarts": 1})
     expected = rf"^node 1 on host7 was killed \(SIGKILL\); it cannot be restarted: {problem}$"
     with output.claimed(), pytest.raises(NodeFailed, match=expected) as caught:
         output.begin()

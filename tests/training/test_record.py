@@ -8,12 +8,7 @@ import pytest
 
 from sparksplit.base.errors import InputError
 from sparksplit.training.record import EpochRecord, RunRecord, read_history
-from tests.training.records import RUN_JSON, run_json
-
-EPOCH = {
-    "epoch": 1, "updates": 8, "steps": 8, "train": {"loss": 2.0, "auc": None}, "validation": {"loss": 1.0},
-    "rows": 40, "rows_per_second": 80.5, "seconds": {"train": 0.5, "total": 0.75},
-}  # fmt: skip
+from tests.training.records import EPOCH, RUN_JSON, run_json
 
 
 @pytest.mark.parametrize(

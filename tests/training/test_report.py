@@ -5,11 +5,11 @@ import pytest
 
 from sparksplit import __version__
 from sparksplit.training import report
-from tests.training.records import run_record
+from tests.training.records import epoch, run_record
 
 HISTORY = [
-    {"epoch": 1, "train": {"loss": 2.0, "accuracy": 0.5}, "validation": {"loss": 2.5, "accuracy": 0.25}},
-    {"epoch": 2, "train": {"loss": 1.0, "accuracy": 0.75}, "validation": {"loss": 1.5, "accuracy": 0.5}},
+    epoch(1, train={"loss": 2.0, "accuracy": 0.5}, validation={"loss": 2.5, "accuracy": 0.25}),
+    epoch(2, train={"loss": 1.0, "accuracy": 0.75}, validation={"loss": 1.5, "accuracy": 0.5}),
 ]
 
 
@@ -26,13 +26,13 @@ def test_what_is_no_finite_number_is_null_and_its_name_is_known():
     assert json.loads(json.dumps(found, allow_nan=False)) == {"loss": 1.5, "auc": None, "mse": None, "mae": None}
     assert report.undefined(found) == ["auc", "mse", "mae"]
     assert report.written(found) == "loss 1.5000, auc not finite, mse not finite, mae not finite"
-    assert report.metrics_by_name([{"epoch": 1, "train": found}])["train"]["auc"] == [None]
+    assert report.metrics_by_name([epoch(1, train=found)])["train"]["auc"] == [None]
 
 
 def test_events_leave_out_what_is_null(tmp_path):
     history = [
-        {"epoch": 1, "train": {"loss": 2.0, "auc": None}, "validation": {"loss": None}},
-        {"epoch": 2, "train": {"loss": 1.0, "auc": 0.5}, "validation": {"loss": None}},
+        epoch(1, train={"loss": 2.0, "auc": None}, validation={"loss": None}),
+        epoch(2, train={"loss": 1.0, "auc": 0.5}, validation={"loss": None}),
     ]
     report.publish_events(str(tmp_path / "run"), history, str(tmp_path))
     assert {path.name for path in (tmp_path / "run" / "tensorboard").iterdir()} == {"train", "validation"}
@@ -40,17 +40,24 @@ def test_events_leave_out_what_is_null(tmp_path):
 
 def test_a_curve_tells_updates_from_steps():
     history = [
-        {"epoch": epoch, "updates": epoch, "steps": 40 * epoch, "seconds": {"train": 1.25}, "train": {"loss": None}}
-        for epoch in (1, 2)
+        epoch(
+            number,
+            updates=number,
+            steps=40 * number,
+            seconds={"train": 1.25, "total": 2.0},
+            train={"loss": None},
+            validation=None,
+        )
+        for number in (1, 2)
     ]
-    assert report.learning_curve(history) == [
+    assert [point.to_json() for point in report.learning_curve(history)] == [
         {"passes": 1, "updates": 1, "steps": 40, "seconds": 1.25, "train": {"loss": None}},
         {"passes": 2, "updates": 2, "steps": 80, "seconds": 2.5, "train": {"loss": None}},
     ]
 
 
 def test_a_run_without_validation_or_epochs():
-    assert report.metrics_by_name([{"epoch": 1, "train": {"loss": 2.0}}]) == {"train": {"loss": [2.0]}}
+    assert report.metrics_by_name([epoch(1, train={"loss": 2.0}, validation=None)]) == {"train": {"loss": [2.0]}}
     assert report.metrics_by_name([]) == {}
 
 
@@ -58,7 +65,7 @@ def test_metrics_jsonl_has_a_line_for_each_epoch_and_each_once(tmp_path):
     report.publish_metrics(str(tmp_path), HISTORY[:1])
     report.publish_metrics(str(tmp_path), HISTORY)
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == HISTORY
+    assert [json.loads(line) for line in lines] == [record.to_json() for record in HISTORY]
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
 
 

@@ -1,6 +1,7 @@
 """A node's training over its stretches, and what it tells of it, without Spark or TensorFlow."""
 
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,16 +16,17 @@ from sparksplit.strategies.splits import BatchSplit
 from sparksplit.training import checkpoints
 from sparksplit.training.checkpoints import Checkpoint, Progress
 from sparksplit.training.config import TrainConfig
-from sparksplit.training.worker import Worker
+from sparksplit.training.node.worker import Worker
+from sparksplit.training.record import Resumed
 from tests.nodes import in_threads
-from tests.training.stand_ins import Counting, Member, Rows, Together
+from tests.training.node.stand_ins import Counting, Member, Rows, Together, payload
 
 LANES = (9, 3, 0, 12, 7, 6)
 ROWS, BATCH, EPOCHS = sum(LANES), 6, 4
 
 
 def process_of(member, way, rows, **keys):
-    """The stand-in for training.process.Process: a data set in memory, a model of one weight, a step that counts."""
+    """The stand-in for Process: a data set in memory, a model of one weight, a step that counts."""
     config = parse(
         TrainConfig,
         {
@@ -46,7 +48,7 @@ def process_of(member, way, rows, **keys):
     weight = SimpleNamespace(numpy=lambda: np.zeros(3, np.float32))
     return SimpleNamespace(
         config=config,
-        run="nowhere",
+        payload=payload(),
         member=member,
         model=SimpleNamespace(trainable_variables=[weight], non_trainable_variables=[], variables=[weight]),
         optimizer=SimpleNamespace(variables=[]),
@@ -117,28 +119,23 @@ def test_updates_steps_syncs_and_passes_are_those_of_the_ways_table(way, sync, s
         return
     for result, worker in trained(way, size, **({"sync": sync} if sync else {})):
         updates, steps, syncs, passes = expected(way, size, sync.get("every"), sync.get("after", 0))
-        assert (result["updates"], result["steps"], result["syncs"], result["passes"]) == (
-            updates,
-            steps,
-            syncs,
-            passes,
-        )
-        last = result["history"][-1]
-        assert (last["updates"], last["steps"], last["epoch"]) == (updates, steps, passes)
+        progress = result.progress
+        assert (progress.update, progress.step, progress.syncs, result.passes) == (updates, steps, syncs, passes)
+        last = progress.history[-1]
+        assert (last.updates, last.steps, last.epoch) == (updates, steps, passes)
         shown = [state for state in worker._member.states if "steps" in state or "update" in state]
         assert {state["steps"] for state in shown if "steps" in state} == {steps}
         assert {state["epochs"] for state in worker._member.states if "epochs" in state} == {passes}
         assert [state["update"] for state in shown if "update" in state][-1] <= steps
-        assert Ledger.from_json(result["ledger"]).exact(range(passes), entry_of_all())
-        assert result["test"] == {"loss": 2.0, "accuracy": 0.25}
-        assert result["own_rows"] <= passes * ROWS
+        assert Ledger.from_json(result.progress.ledger).exact(range(passes), entry_of_all())
+        assert result.test == {"loss": 2.0, "accuracy": 0.25}
 
 
 def test_a_run_that_never_comes_to_local_agreed_at_every_step():
     """sync.after is more than all of its steps."""
     for after, every in ((10_000, "step"), (9, 5), (0, 5)):
         [(result, _), _] = trained("local", 2, sync={"every": 5, "after": after})
-        assert result["sync_every"] == every
+        assert result.sync_every == every
 
 
 def entry_of_all():
@@ -173,16 +170,12 @@ def test_mini_batches_have_the_rows_that_the_split_says_in_either_order():
 
 def test_another_number_of_nodes_counts_its_updates_on():
     """`local`: two nodes have made six of four epochs' syncs; one goes on, whose every step is an update."""
-    first, _ = trained("local", 2, sync={"every": 4}, epochs=2)[0]
-    progress = Progress(
-        "", 1, update=first["updates"], step=first["steps"], syncs=first["syncs"], ledger=first["ledger"],
-        history=first["history"], resumed=[{"update": first["updates"], "nodes_before": 2, "nodes": 1}],
-    )  # fmt: skip
+    first = trained("local", 2, sync={"every": 4}, epochs=2)[0][0].progress
+    progress = replace(first, nodes=1, resumed=[Resumed(first.update, 2, 1)])
     [(result, _)] = trained("local", 1, progress, sync={"every": 4})
-    own = -(-ROWS // BATCH)
-    assert (result["updates"], result["syncs"]) == (first["updates"] + 2 * own, first["syncs"])
-    assert result["steps"] == 4 * own
-    assert Ledger.from_json(result["ledger"]).exact(range(EPOCHS), entry_of_all())
+    end, own = result.progress, -(-ROWS // BATCH)
+    assert (end.update, end.syncs, end.step) == (first.update + 2 * own, first.syncs, 4 * own)
+    assert Ledger.from_json(result.progress.ledger).exact(range(EPOCHS), entry_of_all())
 
 
 def test_with_another_number_of_nodes_a_learning_rates_schedule_goes_on_after_the_steps_that_were_made(monkeypatch):
@@ -192,8 +185,9 @@ def test_with_another_number_of_nodes_a_learning_rates_schedule_goes_on_after_th
     monkeypatch.setattr(checkpoints, "read", lambda path, rank, size: found)
     monkeypatch.setattr(checkpoints, "assign", lambda *_: None)
     assigned = []
-    member = Member(0, 1, checkpoint="update-000000006")
+    member = Member(0, 1)
     process = process_of(member, "local", LANES)
+    process.payload = payload(checkpoint="update-000000006")
     process.optimizer.iterations = SimpleNamespace(assign=assigned.append)
     step = Counting()
     step.restore_metrics = lambda sums: None
@@ -203,7 +197,7 @@ def test_with_another_number_of_nodes_a_learning_rates_schedule_goes_on_after_th
 
 
 def test_within_a_round_of_epochs_the_nodes_must_be_those_of_before():
-    progress = Progress("", 3, update=3, step=3, resumed=[{"update": 3, "nodes_before": 2, "nodes": 3}])
+    progress = Progress("", 3, update=3, step=3, resumed=[Resumed(3, 2, 3)])
     with pytest.raises(ConfigError, match=r"must be 2 \(is 3\): the checkpoint lies within a round of 2 epochs"):
         trained("epoch", 3, progress)
 
@@ -219,7 +213,7 @@ def test_a_test_loss_that_is_no_finite_number_is_null():
         worker.begin()
         return worker.train(Rows(LANES), {}, time.perf_counter())
 
-    assert in_threads(1, work)[0]["test"] == {"loss": None, "accuracy": None}
+    assert in_threads(1, work)[0].test == {"loss": None, "accuracy": None}
 
 
 def test_weights_that_differ_end_the_run():

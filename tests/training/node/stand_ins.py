@@ -9,6 +9,7 @@ import numpy as np
 from hdfs_io.prepared import Block
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
 from sparksplit.collectives import Collective
+from sparksplit.training.messages import Payload
 
 
 class Together(Collective):
@@ -54,14 +55,19 @@ class Rows:
         return None
 
 
+def payload(**values):
+    """What a node is given that leaves nothing but its record."""
+    none = {"config": {}, "places": {}, "run": "nowhere", "output": "nowhere", "owner": "", "sources": {}}
+    return Payload(**{**none, "config_hash": "", "threads": 1, "record_only": True, **values})
+
+
 class Member:
     """A node's line to a driver, which writes down what it is told: `states`, each with the phase that it came in."""
 
     host, local_dir = "here", "nowhere"
 
-    def __init__(self, rank=0, size=1, gather=None, **payload):
+    def __init__(self, rank=0, size=1, gather=None):
         self.rank, self.size = rank, size
-        self.payload = {"record_only": True, "checkpoint": None, "config_hash": "", "seconds_before": 0.0, **payload}
         self.gather = gather or (lambda name, value: [value])
         self.stopping = threading.Event()
         self.states, self.phases = [], []

@@ -10,8 +10,9 @@ from sparksplit.cluster.member import Member
 from sparksplit.collectives.virtual import Stage, VirtualCollective
 from sparksplit.rows.feed import RowSource
 from sparksplit.rows.held import Held
-from sparksplit.training.process import Process
-from sparksplit.training.worker import Worker
+from sparksplit.training.messages import NodeResult
+from sparksplit.training.node.process import Process
+from sparksplit.training.node.worker import Worker
 
 
 class VirtualMember(Member):
@@ -55,7 +56,7 @@ class VirtualMember(Member):
         return self._stage.exchange(self.rank, lambda values: [*(values or []), value])
 
 
-def play(process: Process, began: float) -> dict[str, Any]:
+def play(process: Process, began: float) -> NodeResult:
     """Train the process's run on virtual nodes; the result of rank 0, for the driver."""
     process.build()
     stage = Stage(process.nodes)
@@ -72,7 +73,7 @@ def play(process: Process, began: float) -> dict[str, Any]:
         name: _held(process, process.data.split(name)) for name in ("validation", "test") if splits[name].rows
     }  # read once, instead of by every node
 
-    def node(rank: int) -> dict[str, Any]:
+    def node(rank: int) -> NodeResult:
         workers[rank].begin()
         return workers[rank].train(rows, apart, began)
 

@@ -16,19 +16,20 @@ from sparksplit.rows.chunks import Chunk
 from sparksplit.rows.ledger import Entry, Ledger
 from sparksplit.strategies.syncs import Sync
 from sparksplit.training.checkpoints import Progress
+from sparksplit.training.record import EpochRecord, EpochSeconds
 from sparksplit.training.report import diverged, finite
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
     from sparksplit.rows.feed import Feed, Stops
-    from sparksplit.training.step import Evaluation
+    from sparksplit.training.node.step import Evaluation
 
 _CHUNK_SECONDS = 0.25
 """Aimed duration of one call into TensorFlow: short enough for progress, long enough to be free."""
 
 
 class Trained(Protocol):
-    """What the loop trains; `training.step.Step` is it. Every node must call each of these alike, but for `train`.
+    """What the loop trains; `training.node.step.Step` is it. Every node must call each of these alike, but for `train`.
 
     warmup: seconds spent on making graphs.
     """
@@ -89,7 +90,7 @@ class Hooks:
     """What happens around updates. save: writes a checkpoint. epoch_done: publishes the history (rank 0)."""
 
     save: Callable[[Progress], None]
-    epoch_done: Callable[[list[dict[str, Any]]], None]
+    epoch_done: Callable[[list[EpochRecord]], None]
 
 
 class Loop:
@@ -290,20 +291,27 @@ class Loop:
         if not self._sync.every_step:
             sums = self._collective.sum([np.array(self._loss_sum), np.array(self._loss_rows, np.int64)])
             self._loss_sum, self._loss_rows = float(sums[0]), int(sums[1])
-        record: dict[str, Any] = {"epoch": epoch, "updates": self._updates, "steps": self._done}
         loss = self._loss_sum / max(1, self._loss_rows)
-        record["train"] = finite({"loss": loss, **self._step.metric_results()})
+        train, validation = finite({"loss": loss, **self._step.metric_results()}), None
         if self._validation is not None:
             with self._member.phase("validation"):
                 since = time.perf_counter()
                 evaluation = self._step.evaluate(self._validation.epoch(0))
                 self.clock.add("validation", since)
-            record["validation"] = finite({"loss": evaluation.loss, **evaluation.metrics})
-        record["rows"] = self._loss_rows
-        record["rows_per_second"] = round(self._loss_rows / self._seconds, 1) if self._seconds else None
+            validation = finite({"loss": evaluation.loss, **evaluation.metrics})
         total = time.perf_counter() - self._round_began
-        record["seconds"] = {"train": round(self._seconds, 4), "total": round(total, 4)}
-        self._history.append(record)
+        self._history.append(
+            EpochRecord(
+                epoch=epoch,
+                updates=self._updates,
+                steps=self._done,
+                train=train,
+                validation=validation,
+                rows=self._loss_rows,
+                rows_per_second=round(self._loss_rows / self._seconds, 1) if self._seconds else None,
+                seconds=EpochSeconds(round(self._seconds, 4), round(total, 4)),
+            )
+        )
         self._loss_sum, self._loss_rows, self._own, self._seconds = 0.0, 0, Entry(), 0.0
         self._hooks.epoch_done(self._history)
         if self._every is None or self._done % self._every == 0:

@@ -10,9 +10,9 @@ from sparksplit.collectives.ring import Ring
 from sparksplit.model.inputs import Inputs
 from sparksplit.strategies.syncs import StepSync
 from sparksplit.training.config import SyncConfig
-from sparksplit.training.step import Step
+from sparksplit.training.node.step import Step
 from tests.nodes import in_threads
-from tests.training.steps import FEATURES, chunk_of, inputs_of, rows, squared_error
+from tests.training.node.steps import FEATURES, chunk_of, inputs_of, rows, squared_error
 
 
 def linear(extra=()):

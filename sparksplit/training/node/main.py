@@ -5,50 +5,43 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
-from hdfs_io import filesystem
 from hdfs_io.functions import FunctionError
-from sparksplit.base.config import Source, parse
+from sparksplit.base.records import JsonObject
 from sparksplit.cluster import Member
 from sparksplit.collectives import Collective, join
 from sparksplit.training.config import TrainConfig
-from sparksplit.training.process import Process
-from sparksplit.training.worker import Worker
-
-if TYPE_CHECKING:
-    from hdfs_io.publish import Output
+from sparksplit.training.messages import NodeResult, Payload
+from sparksplit.training.node.process import Process
+from sparksplit.training.node.worker import Worker
 
 
-def work(member: Member) -> dict[str, Any]:
-    """Train as one node of the run that `member.payload` describes; the result, for the driver.
-
-    payload: config (of TrainConfig), source (its places), run (the folder to fill), output (what it is to become),
-    owner (of that), sources (users' files by key), config_hash, checkpoint (a path or None), seconds_before (of the
-    run's earlier attempts), threads.
-    """
+def work(member: Member) -> JsonObject:
+    """Train as one node of the run whose Payload the driver has given; the NodeResult, for the driver."""
     began = time.perf_counter()
     with member.phase("start"):
-        payload = member.payload
-        config = parse(TrainConfig, payload["config"], Source.from_json(payload["source"]))
-        configure(config, payload["threads"])
-        collective = connect(member, config, payload["sources"])
+        payload = Payload.from_json(member.payload, "what the driver gave")
+        config = payload.train_config()
+        configure(config, payload.threads)
+        collective = connect(member, config, payload.sources)
     try:
-        return train_once(member, config, collective, began)
+        return train_once(member, payload, config, collective, began).to_json()
     finally:
         collective.close()
 
 
-def train_once(member: Member, config: TrainConfig, collective: Collective, began: float) -> dict[str, Any]:
-    """One training run of an already configured process, whose counters begin at zero; `work`'s result.
+def train_once(
+    member: Member, payload: Payload, config: TrainConfig, collective: Collective, began: float
+) -> NodeResult:
+    """One training run of an already configured process, whose counters begin at zero.
 
     collective: between the real nodes. began: when the run did (time.perf_counter).
     """
     with member.phase("start"):
-        process = Process(member, config)
+        process = Process(member, payload, config)
         try:
             if config.virtual:
-                from sparksplit.training.virtual import play
+                from sparksplit.training.node.virtual import play
 
                 return play(process, began)
             process.build()
@@ -88,21 +81,3 @@ def connect(member: Member, config: TrainConfig, sources: Mapping[str, str]) -> 
         return join(config.collective, sources.get("collective"), member)
     except FunctionError as error:
         raise config.error("collective", str(error)) from error
-
-
-def payload(
-    config: TrainConfig, source: Source, output: Output, sources: dict[str, str], config_hash: str, threads: int
-) -> dict[str, Any]:
-    """What `work` needs, JSON-able; the checkpoint is added per attempt."""
-    return {
-        "config": {**config.model_dump(mode="json"), "data": filesystem.absolute(config.data)},
-        "source": source.to_json(),
-        "run": output.folder,
-        "output": output.path,
-        "owner": output.owner,
-        "sources": sources,
-        "config_hash": config_hash,
-        "threads": threads,
-        "checkpoint": None,
-        "seconds_before": 0.0,
-    }

@@ -16,19 +16,19 @@ from sparksplit.rows.chunks import Transform
 from sparksplit.rows.feed import RowSource
 from sparksplit.strategies import Strategy, find
 from sparksplit.training.config import TrainConfig
+from sparksplit.training.messages import Payload
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
     from sparksplit.handoff.receiver import Receiver
-    from sparksplit.training.step import Step
+    from sparksplit.training.node.step import Step
 
 
 class Process:
     """One TensorFlow process of a run. Raises ConfigError for what is wrong with the model and its training."""
 
-    def __init__(self, member: Member, config: TrainConfig) -> None:
-        self.member, self.config = member, config
-        self.run = str(member.payload["run"])
+    def __init__(self, member: Member, payload: Payload, config: TrainConfig) -> None:
+        self.member, self.payload, self.config = member, payload, config
         self.data = PreparedDataSet.open(config.data, verify=False)
         self.way: Strategy = find(config.strategy, self._source_text("strategy"))
         self.nodes = config.node_count
@@ -52,7 +52,7 @@ class Process:
 
     def step(self, sync: Any, collective: Any) -> Step:
         """The compiled updates with that sync."""
-        from sparksplit.training.step import Step
+        from sparksplit.training.node.step import Step
 
         return Step(self.model, self.optimizer, self.loss, self.metrics, self.inputs, sync, collective)
 
@@ -116,8 +116,7 @@ class Process:
             self.receiver.close()
 
     def _source_text(self, key: str) -> str | None:
-        text: str | None = self.member.payload["sources"].get(key)
-        return text
+        return self.payload.sources.get(key)
 
     def _receive(self) -> Receiver:
         """Open the port that Spark's tasks send this process's rows to."""

@@ -19,13 +19,15 @@ from sparksplit.strategies.splits import SharedLanes, Split
 from sparksplit.strategies.syncs import Sync
 from sparksplit.training import checkpoints
 from sparksplit.training.checkpoints import Progress
-from sparksplit.training.process import Process
+from sparksplit.training.messages import NodeResult
+from sparksplit.training.node.process import Process
+from sparksplit.training.record import EpochRecord, Resumed
 from sparksplit.training.report import finite
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
     from sparksplit.handoff.arrival import ArrivingFeed
-    from sparksplit.training.step import Evaluation, Step
+    from sparksplit.training.node.step import Step
 
 
 @dataclass
@@ -53,13 +55,12 @@ class Worker:
 
     def __init__(self, process: Process, member: Member, collective: Collective, like: Step | None = None) -> None:
         self._process, self._member, self._collective = process, member, collective
-        self._config, self._run = process.config, process.run
+        self._config, self._run = process.config, process.payload.run
         self._model, self._optimizer = process.model, process.optimizer
         collective.reset()
         self._sync = process.way.sync(collective, self._config.sync)
         self.step = like.with_sync(self._sync, collective) if like else process.step(self._sync, collective)
         self._feeds: list[Feed] = []
-        self._record_only = bool(process.member.payload.get("record_only"))
         self._cache = 0 if self._config.virtual else self._config.cache_mb << 20
 
     @property
@@ -76,13 +77,13 @@ class Worker:
         self._progress = self._restore()
         self._refuse_unequal("before training")
 
-    def train(self, rows: RowSource | None, held: dict[str, RowSource], began: float) -> dict[str, Any]:
+    def train(self, rows: RowSource | None, held: dict[str, RowSource], began: float) -> NodeResult:
         """Train to the end; the result, for the driver. rows: None where training begins while they arrive.
 
         held: the sources of validation and test where they are not read from the prepared data set.
         began: when the process did (time.perf_counter).
         """
-        from sparksplit.training.loop import Hooks, Loop, evaluate_once
+        from sparksplit.training.node.loop import Hooks, Loop, evaluate_once
 
         member, config = self._member, self._config
         validation, test = (self._held_out(name, held) for name in ("validation", "test"))
@@ -110,7 +111,7 @@ class Worker:
                 to_come=None if rows is None else self._to_come(stretch, rows),
                 progress=self._progress,
                 began=began,
-                seconds_before=self._member.payload["seconds_before"],
+                seconds_before=self._process.payload.seconds_before,
             )
             loop.own_rows = own_rows
             stretch.sync.begin(self._model)
@@ -126,35 +127,23 @@ class Worker:
         with member.phase("validation"):
             tested = evaluate_once(stretch.step, test)
         digest = self._refuse_unequal("after training")
-        if member.rank == 0 and not self._record_only:
+        if member.rank == 0 and not self._process.payload.record_only:
             with member.phase("export"):
                 from sparksplit.model.export import export
 
                 self._process.data.description.write(self._run)
                 export(self._model, self._process.inputs, self._run, member.local_dir)
         self.close()
-        return self._result(stretch, tested) | {
-            "start_seconds": round(started, 4),
-            "seconds": seconds,
-            "own_rows": own_rows,
-            "passes": max(own[-1] + 1 for own in epochs) if epochs[0] else len(self._progress.ledger),
-            "weights": digest,
-        }
-
-    def _result(self, last: Stretch, tested: Evaluation | None) -> dict[str, Any]:
-        progress, apart = self._progress, not last.sync.every_step
-        return {
-            "ledger": progress.ledger,
-            "history": progress.history,
-            "updates": progress.update,
-            "steps": progress.step,
-            "syncs": progress.syncs,
-            "sync_every": (last.sync.every or "epoch") if apart else "step",
-            "sync_bytes": progress.sync_bytes,
-            "test": None if tested is None else finite({"loss": tested.loss, **tested.metrics}),
-            "resumed": progress.resumed,
-            "host": self._member.host,
-        }
+        return NodeResult(
+            progress=self._progress,
+            passes=max(own[-1] + 1 for own in epochs) if epochs[0] else len(self._progress.ledger),
+            sync_every="step" if stretch.sync.every_step else stretch.sync.every or "epoch",
+            test=None if tested is None else finite({"loss": tested.loss, **tested.metrics}),
+            weights=digest,
+            host=member.host,
+            start_seconds=round(started, 4),
+            seconds=seconds,
+        )
 
     def close(self) -> None:
         """End reading."""
@@ -168,7 +157,7 @@ class Worker:
         config, way = self._config, self._process.way
         per_epoch = order.updates_per_epoch(rows, config.batch_size)
         before = min(config.epochs, -(-config.sync.after // per_epoch)) if config.sync.after else 0
-        if self._epochs_done() < before or before == config.epochs:
+        if self._progress.epochs < before or before == config.epochs:
             batch = STRATEGIES["batch"]
             sync = batch.sync(self._collective, config.sync)
             # A node that was handed its rows has those of the way's own lanes alone.
@@ -176,10 +165,6 @@ class Worker:
             yield Stretch(split, sync, self.step.with_sync(sync, self._collective), before)
         if before < config.epochs:
             yield Stretch(way.split, self._sync, self.step, config.epochs, before, before * per_epoch)
-
-    def _epochs_done(self) -> int:
-        history = self._progress.history
-        return int(history[-1]["epoch"]) if history else 0
 
     def _feed_of(self, rows: RowSource, stretch: Stretch) -> Feed:
         size, lanes = self._member.size, self._process.data.manifest.lanes
@@ -287,7 +272,7 @@ class Worker:
     def _schedule(self, stretch: Stretch, feed: Feed | ArrivingFeed) -> list[range]:
         """By rank, the epochs of the rounds that are left; ConfigError for other nodes within a round."""
         progress, size = self._progress, self._member.size
-        before = progress.resumed[-1]["nodes_before"] if progress.resumed else size
+        before = progress.resumed[-1].nodes_before if progress.resumed else size
         if stretch.split.dealt_apart:
             # A round has as many steps as the longest node: with other nodes another number.
             rounds = len(progress.history) - stretch.begins
@@ -299,7 +284,7 @@ class Worker:
             )
         if self._process.warmed_up is not None:
             self._process.warmed_up.updates.assign(feed.updates)
-        return [stretch.split.epochs(self._epochs_done(), stretch.until, rank, size) for rank in range(size)]
+        return [stretch.split.epochs(self._progress.epochs, stretch.until, rank, size) for rank in range(size)]
 
     # Checkpoints.
 
@@ -313,11 +298,11 @@ class Worker:
         return [*self._process.random_states(), *([] if self._sync.every_step else self._optimizer.variables)]
 
     def _save(self, progress: Progress) -> None:
-        if self._record_only:
+        if self._process.payload.record_only:
             return
         metrics = self.step.metric_sums()
         if self._member.rank == 0:
-            check_owner(self._member.payload["output"], self._member.payload["owner"])
+            check_owner(self._process.payload.output, self._process.payload.owner)
         checkpoints.write(
             self._run,
             progress,
@@ -329,10 +314,10 @@ class Worker:
         )
 
     def _restore(self) -> Progress:
-        payload, member = self._member.payload, self._member
-        if payload["checkpoint"] is None:
-            return Progress(payload["config_hash"], member.size)
-        path = str(payload["checkpoint"])
+        payload, member = self._process.payload, self._member
+        path = payload.checkpoint
+        if path is None:
+            return Progress(payload.config_hash, member.size)
         checkpoint = checkpoints.read(path, member.rank, member.size)
         checkpoints.assign("v", self._common(), checkpoint.state, path)
         self._sync.restore(checkpoint.state)
@@ -345,15 +330,14 @@ class Worker:
         if member.rank == 0:
             self.step.restore_metrics(checkpoint.state)
         progress = checkpoint.progress
-        resumed: dict[str, Any] = {"update": progress.update, "nodes_before": progress.nodes, "nodes": member.size}
-        if not self._sync.every_step and progress.nodes != member.size:
-            resumed["optimizer"] = "reset"
+        afresh = not self._sync.every_step and progress.nodes != member.size
+        resumed = Resumed(progress.update, progress.nodes, member.size, "reset" if afresh else None)
         return replace(progress, nodes=member.size, resumed=[*progress.resumed, resumed])
 
-    def _epoch_done(self, history: list[dict[str, Any]]) -> None:
+    def _epoch_done(self, history: list[EpochRecord]) -> None:
         # Several epochs may end between two heartbeats.
-        self._member.state(history=history[-20:])
-        if self._member.rank == 0 and not self._record_only:
+        self._member.state(history=[record.to_json() for record in history[-20:]])
+        if self._member.rank == 0 and not self._process.payload.record_only:
             with self._member.phase("checkpoint"):
                 from sparksplit.training import report
 

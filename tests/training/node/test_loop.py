@@ -1,8 +1,8 @@
 """The loop's states without Spark or TensorFlow: what counts as what, where it saves, and how it goes on and ends."""
 
-import json
 import sys
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from sparksplit.base.errors import RunError
 from sparksplit.collectives import Alone
 from sparksplit.rows.feed import Feed
-from sparksplit.training import loop as loops
 from sparksplit.training import report
 from sparksplit.training.checkpoints import Progress
-from sparksplit.training.loop import Hooks, Loop
+from sparksplit.training.node import loop as loops
+from sparksplit.training.node.loop import Hooks, Loop
 from tests.nodes import in_threads
-from tests.training.stand_ins import Counting, Member, Rows, Together
+from tests.training.node.stand_ins import Counting, Member, Rows, Together
 
 LANES = (9, 3, 0, 12, 7, 6)
 BATCH = 5
@@ -61,9 +61,7 @@ class Node:
 
 
 def without_times(progress):
-    history = [
-        {key: record[key] for key in record if key not in ("seconds", "rows_per_second")} for record in progress.history
-    ]
+    history = [replace(record, seconds=None, rows_per_second=None) for record in progress.history]
     return {**vars(progress), "history": history, "seconds": None, "sync_bytes": None}
 
 
@@ -72,7 +70,7 @@ def test_it_needs_no_tensorflow():
     import subprocess
 
     code = (
-        "import sys, sparksplit.training.loop, sparksplit.training.worker;"
+        "import sys, sparksplit.training.node.loop, sparksplit.training.node.worker;"
         "print('tensorflow' in sys.modules, 'pyspark' in sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -83,11 +81,11 @@ def test_an_epoch_is_recorded_once_and_saved_at_its_end():
     node = Node()
     end = node.run()
     assert (end.update, end.step, end.syncs) == (2 * PER_EPOCH, 2 * PER_EPOCH, 0)
-    assert [(record["epoch"], record["updates"], record["steps"], record["rows"]) for record in end.history] == [
+    assert [(record.epoch, record.updates, record.steps, record.rows) for record in end.history] == [
         (1, 8, 8, 37), (2, 16, 16, 37),
     ]  # fmt: skip
-    assert end.history[0]["train"] == {"loss": 1.0, "accuracy": 0.5}
-    assert end.history[0]["validation"] == {"loss": 2.0, "accuracy": 0.25}
+    assert end.history[0].train == {"loss": 1.0, "accuracy": 0.5}
+    assert end.history[0].validation == {"loss": 2.0, "accuracy": 0.25}
     assert [progress.step for progress in node.saved] == [8, 16]
     assert [len(history) for history in node.histories] == [1, 2]
     assert node.member.phases == ["validation", "checkpoint"] * 2
@@ -103,7 +101,7 @@ def test_from_each_of_its_checkpoints_a_run_ends_alike(every):
     end = straight.run()
     assert [progress.step for progress in straight.saved] == list(range(every, 3 * PER_EPOCH + 1, every))
     for saved in straight.saved:
-        again = Node(every=every, epochs=3, progress=Progress(**json.loads(json.dumps(vars(saved)))))
+        again = Node(every=every, epochs=3, progress=Progress.from_json(saved.to_json(), "a test"))
         assert without_times(again.run()) == without_times(end)
         assert [progress.step for progress in again.saved] == [
             progress.step for progress in straight.saved if progress.step > saved.step
@@ -116,11 +114,11 @@ def test_an_epoch_within_which_a_run_has_gone_on_has_the_seconds_of_both_parts()
     straight.run()
     saved = straight.saved[1]
     assert (saved.step, saved.loss_rows) == (6, 30) and 0 < saved.round_train <= saved.round_total
-    earlier = {**vars(saved), "round_train": 1000.0, "round_total": 2000.0}
-    end = Node(every=3, epochs=2, progress=Progress(**json.loads(json.dumps(earlier)))).run()
+    earlier = replace(saved, round_train=1000.0, round_total=2000.0)
+    end = Node(every=3, epochs=2, progress=earlier).run()
     first, second = end.history
-    assert 1000 < first["seconds"]["train"] < 1001 and 2000 < first["seconds"]["total"] < 2001
-    assert first["rows_per_second"] == 0.0 and second["seconds"]["total"] < 100
+    assert 1000 < first.seconds.train < 1001 and 2000 < first.seconds.total < 2001
+    assert first.rows_per_second == 0.0 and second.seconds.total < 100
     assert (end.round_train, end.round_total) == (0, 0)
 
 
@@ -138,12 +136,12 @@ def test_an_update_is_a_change_that_all_nodes_share(size, sync_every):
     syncs = {None: PER_EPOCH, 3: 3, 8: 1, 100: 1}[sync_every]
     updates = PER_EPOCH if size == 1 else syncs
     for end, step in nodes:
-        assert [(record["updates"], record["steps"]) for record in end.history] == [(updates, 8), (2 * updates, 16)]
+        assert [(record.updates, record.steps) for record in end.history] == [(updates, 8), (2 * updates, 16)]
         assert (end.update, end.step, end.syncs) == (2 * updates, 16, 0 if size == 1 else 2 * syncs)
         if sync_every:
             assert len(step.weighed) == 2 * syncs
             curve = report.learning_curve(end.history)
-            assert [(point["updates"], point["steps"]) for point in curve] == [(updates, 8), (2 * updates, 16)]
+            assert [(point.updates, point.steps) for point in curve] == [(updates, 8), (2 * updates, 16)]
     assert sum(sum(step.weighed) for _, step in nodes) == 2 * sum(LANES)
 
 
@@ -204,9 +202,9 @@ def test_a_feed_ends_chunks_where_every_node_does(lane_rows, size, batch_size, c
 def test_a_metric_that_is_no_finite_number_is_null_and_ends_nothing(value):
     evaluation = SimpleNamespace(loss=value, metrics={"recall": value, "accuracy": 0.5}, rows=3)
     end = Node(step=Counting(metrics={"accuracy": value}, evaluation=evaluation)).run()
-    for record in json.loads(json.dumps(end.history, allow_nan=False)):
-        assert record["train"] == {"loss": 1.0, "accuracy": None}
-        assert record["validation"] == {"loss": None, "recall": None, "accuracy": 0.5}
+    for record in end.history:
+        assert record.train == {"loss": 1.0, "accuracy": None}
+        assert record.validation == {"loss": None, "recall": None, "accuracy": 0.5}
     assert Node(progress=end, epochs=3).run().history[:2] == end.history
 
 

@@ -1,0 +1,153 @@
+"""What crosses between a comparison's driver and its nodes, and what its folder keeps until results.json is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hdfs_io import filesystem
+from sparksplit.base.records import Record
+from sparksplit.training.messages import Payload
+from sparksplit.training.record import CurvePoint, RunRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPayload(Payload):
+    """One run of a cluster's list. record: the path of the file that is to tell of it. restarts: tries before."""
+
+    key: str
+    way: str
+    record: str
+    restarts: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterPayload(Record):
+    """What a comparison's nodes are given: runs of as many processes, one after the other, and what to measure.
+
+    output, owner: of the comparison. probe: whether to measure training alone; sweep: sums over the nodes.
+    """
+
+    runs: list[RunPayload]
+    owner: str
+    output: str
+    threads: int
+    application_id: str
+    probe: bool
+    sweep: bool
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Training alone, on one node, for so many seconds."""
+
+    rows_per_second: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """The median seconds of a sum of so many bytes over the nodes."""
+
+    nodes: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class NodeMeasured(Record):
+    """What a cluster's first node has measured before its runs. gpus: the names of its GPUs."""
+
+    gpus: list[str]
+    probe: Probe | None = None
+    sweep: list[SweepPoint] | None = None
+
+
+@dataclass
+class Measured(Record):
+    """measured.json: the same of all clusters together. sweeps: by the number of nodes."""
+
+    WHAT: ClassVar[str] = "what compare has measured"
+    REMEDY: ClassVar[str] = "remove it, and it is measured again"
+    FILE: ClassVar[str] = "measured.json"
+
+    gpus: list[str] | None = None
+    probe: Probe | None = None
+    sweeps: dict[str, list[SweepPoint]] | None = None
+
+    @classmethod
+    def read(cls, folder: str) -> Measured:
+        """What has been kept in `folder`; nothing where there is no file. Raises InputError where it is damaged."""
+        path = filesystem.join(folder, cls.FILE)
+        return cls.parse(filesystem.read_bytes(path), path) if filesystem.exists(path) else cls()
+
+    def write(self, folder: str) -> None:
+        """Keep it in `folder`."""
+        filesystem.write_json(filesystem.join(folder, self.FILE), self.to_json())
+
+    def add(self, new: NodeMeasured) -> bool:
+        """Take in what is not there yet; whether there was such."""
+        nodes = str(new.sweep[0].nodes) if new.sweep else None
+        if self.gpus is None:
+            self.gpus = new.gpus
+        if new.probe is not None and self.probe is None:
+            self.probe = new.probe
+        elif new.sweep and nodes not in (self.sweeps or {}):
+            self.sweeps = {**(self.sweeps or {}), str(nodes): new.sweep}
+        else:
+            return False
+        return True
+
+
+_RUN = "the record of a run of compare"
+_REMEDY = "remove it, and the run is made again"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedRun(RunRecord):
+    """A run that finished: as run.json, with the curve of what was learnt. way: how reports call its strategy."""
+
+    WHAT: ClassVar[str] = _RUN
+    REMEDY: ClassVar[str] = _REMEDY
+
+    key: str
+    way: str
+    seed: int
+    history: list[CurvePoint]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DivergedRun(Record):
+    """A run that ended because its loss was no number any more. diverged: the error."""
+
+    WHAT: ClassVar[str] = _RUN
+    REMEDY: ClassVar[str] = _REMEDY
+
+    key: str
+    way: str
+    config_hash: str
+    diverged: str
+    nodes: int
+    virtual: bool
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Stamp(Record):
+    """What tells whose record it is, and of which kind."""
+
+    WHAT: ClassVar[str] = _RUN
+    REMEDY: ClassVar[str] = _REMEDY
+
+    config_hash: str
+    diverged: str | None = None
+
+
+def read_run(path: str, config_hash: str) -> ComparedRun | DivergedRun | None:
+    """The record in the file `path`; None where it is of another configuration. Raises InputError for a damaged one."""
+    content = filesystem.read_bytes(path)
+    stamp = _Stamp.parse(content, path)
+    if stamp.config_hash != config_hash:
+        return None
+    kind = ComparedRun if stamp.diverged is None else DivergedRun
+    return kind.parse(content, path)

@@ -1,0 +1,74 @@
+"""What crosses between the driver and a training node: what the node is given, and its result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hdfs_io import filesystem
+from hdfs_io.publish import Output
+from sparksplit.base.config import Source, parse
+from sparksplit.base.records import JsonObject, Record
+from sparksplit.training.checkpoints import Progress
+from sparksplit.training.config import TrainConfig
+from sparksplit.training.record import Values
+
+
+@dataclass(frozen=True, kw_only=True)
+class Payload(Record):
+    """What a node needs for a run.
+
+    config: of TrainConfig. places: where its keys were written down (Source.to_json). run: the folder to fill; output:
+    what it is to become; owner: of that. sources: the text of users' files, by the key that names them. checkpoint: the
+    path of the one to go on from. seconds_before: of the run's earlier attempts. record_only: leave no model, no
+    checkpoints and no metrics.jsonl.
+    """
+
+    config: JsonObject
+    places: JsonObject
+    run: str
+    output: str
+    owner: str
+    sources: dict[str, str]
+    config_hash: str
+    threads: int
+    checkpoint: str | None = None
+    seconds_before: float = 0.0
+    record_only: bool = False
+
+    @classmethod
+    def of(
+        cls, config: TrainConfig, output: Output, sources: dict[str, str], config_hash: str, threads: int
+    ) -> Payload:
+        """For the first attempt of a run that fills `output`."""
+        return cls(
+            config={**config.model_dump(mode="json"), "data": filesystem.absolute(config.data)},
+            places=config.source.to_json(),
+            run=output.folder,
+            output=output.path,
+            owner=output.owner,
+            sources=sources,
+            config_hash=config_hash,
+            threads=threads,
+        )
+
+    def train_config(self) -> TrainConfig:
+        """The configuration, whose errors name the places."""
+        return parse(TrainConfig, self.config, Source.from_json(self.places))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeResult(Record):
+    """What one node says of a finished run; all say the same, but for host, start_seconds and seconds.
+
+    sync_every: as RunSync.every. test: None without test rows. start_seconds: until training began. seconds: by what
+    they were spent on, as in RunSeconds. weights: the digest of the trained ones.
+    """
+
+    progress: Progress
+    passes: int
+    sync_every: int | str
+    test: Values | None
+    weights: str
+    host: str
+    start_seconds: float
+    seconds: dict[str, float]
