@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "comparison": {"base", "hdfs_io", "rows", "collectives", "cluster", "model", "strategies", "training"},
     "inference": {"base", "hdfs_io", "training"},
     "operations": {"base", "hdfs_io", "cluster"},
+    "api": {"base", "hdfs_io", "model", "training", "comparison", "inference"},
     "commands": {"base", "hdfs_io", "training", "comparison", "inference", "operations"},
 }
 """A room (a folder of sparksplit, or hdfs_io) to the rooms that its modules import, also inside functions; what is
