@@ -121,7 +121,7 @@ def test_models_know_keras_and_the_data_alone() -> None:
     for file in (ROOT / "models").glob("*.py"):
         assert libraries(file) <= {"__future__", "collections", "typing", "keras", "sparksplit"}, file
         ours = {name for name in imports(file) if name.startswith("sparksplit")}
-        assert ours <= {"sparksplit.model.description.DataDescription"}, file
+        assert ours <= {"sparksplit.DataDescription"}, file
 
 
 def test_jobs_are_their_command_and_nothing_else() -> None:

@@ -1,11 +1,9 @@
-"""A way that sparksplit does not have, as a user would add it; the README shows it."""
+"""A way that sparksplit does not have, as a user would add it; docs/own.md shows it."""
 
 import numpy as np
 import tensorflow as tf
 
-from sparksplit.strategies import Strategy
-from sparksplit.strategies.splits import BatchSplit, LaneSplit
-from sparksplit.strategies.syncs import LocalSync, StepSync
+from sparksplit import BatchSplit, LaneSplit, LocalSync, StepSync, Strategy
 
 
 class MajorityVote(StepSync):
