@@ -154,7 +154,8 @@ def _values(config: CompareConfig, place: int) -> dict[str, Any]:
     for key in ("data", "output", "nodes", "seed", "epochs", "input_mode"):
         if key in values:
             raise config.error(f"strategies.{place}.{key}", "is the same for all ways; give it beside `strategies`")
-    _config(config, place, {**values, "nodes": 1 if values["strategy"] == SINGLE else 2})  # is it right?
+    way = STRATEGIES.get(values["strategy"])
+    _config(config, place, {**values, "nodes": 1 if way is not None and way.alone else 2})  # is it right?
     return values
 
 

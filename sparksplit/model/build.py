@@ -197,7 +197,7 @@ def _deserialize(config: TrainConfig, key: str, module: Any, base: type, name: s
     }
     found = known.get(name.lower().replace("_", "")) or (name if keras.saving.get_registered_object(name) else None)
     if found is None:
-        raise config.error(key, unknown(name, known))
+        raise config.error(key, unknown(name, known.values()))
     try:
         return module.deserialize({"class_name": found, "config": arguments})
     except Exception as error:
@@ -214,7 +214,7 @@ def _known(config: TrainConfig, key: str, module: Any, name: str) -> Any:
     try:
         return module.get(name)
     except ValueError:
-        known = {attribute: attribute for attribute in dir(module) if not attribute.startswith("_")}
+        known = [attribute for attribute in dir(module) if not attribute.startswith("_")]
         raise config.error(key, unknown(name, known)) from None
 
 

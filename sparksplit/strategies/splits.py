@@ -68,9 +68,10 @@ def check_epochs(split: Split, epochs: int, nodes: int) -> None:
     for rank, own in enumerate([found] if split.every_row else by_rank):
         if own != wanted:
             every, whose = ("every_row", "all nodes") if split.every_row else ("not every_row", f"rank {rank}")
+            shown = ", ".join(map(str, own[:9])) + (", ..." if len(own) > 9 else "")
             raise ValueError(
                 f"{every}, so the epochs(0, {epochs}, rank, {nodes}) of {whose} must be 0 to {len(wanted) - 1}, each "
-                f"once (is {own})"
+                f"once (are {shown})"
             )
 
 

@@ -71,12 +71,12 @@ class Runs(BatchSplit):
     [
         (Runs(range(3), range(2)), "epochs(0, 3, 1, 2) must be as many as those of rank 0"),
         (Runs(range(2), range(2)), "not every_row, so the epochs(0, 3, rank, 2) of rank 0 must be 0 to 2, each once"),
-        (Runs(range(3), range(1, 4)), "of rank 1 must be 0 to 2, each once (is [1, 2, 3])"),
+        (Runs(range(3), range(1, 4)), "of rank 1 must be 0 to 2, each once (are 1, 2, 3)"),
         (
             Runs(range(3), range(3), every_row=True),
             "every_row, so the epochs(0, 3, rank, 2) of all nodes must be 0 to 5",
         ),
-        (Runs(range(1), range(1, 2), every_row=True), "of all nodes must be 0 to 2, each once (is [0, 1])"),
+        (Runs(range(1), range(1, 2), every_row=True), "of all nodes must be 0 to 2, each once (are 0, 1)"),
     ],
 )
 def test_epochs_that_are_left_out_or_run_twice_are_refused(split, problem):

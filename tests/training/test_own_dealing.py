@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparksplit.base.command import Options
-from sparksplit.base.config import parse
-from sparksplit.comparison.config import CompareConfig
-from sparksplit.comparison.run import compare
+from tests.comparison.comparisons import compared
 from tests.forked import nodes_of
 from tests.training.references import EPOCHS, LINEAR, ROWS, check, longest_round, neighbouring, prepared, rows_split
 from tests.training.runs import run, without_end
@@ -79,8 +77,8 @@ def test_resume(forked, read, data, tmp_path, done):
 
 def test_compare(forked, read, data, tmp_path):
     """Beside one of the same dealing whose nodes share every mini-batch: that is `batch`, whoever owns the rows."""
-    ways = {"strategies": [APART, f"{OWN}:neighbours", "batch"], "nodes": [2], "seeds": 1, **LINEAR}
-    results = compare(parse(CompareConfig, {"data": data.path, "output": str(tmp_path / "out"), **ways}), Options())
+    ways = [APART, f"{OWN}:neighbours", "batch"]
+    results = compared(data.path, tmp_path / "out", strategies=ways, nodes=[2], seeds=1, **LINEAR)
     apart, shared, batch = results["runs"]
     assert [apart[name] for name in SAME] == [read[1][name] for name in SAME]
     assert shared["metrics"]["train"]["loss"] == pytest.approx(batch["metrics"]["train"]["loss"], abs=1e-9)
