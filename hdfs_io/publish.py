@@ -127,7 +127,8 @@ class Output:
             if resume and found.config_hash in mine:
                 return "resume"
             if resume and not overwrite:
-                raise UsageError(f"{self.path}: cannot be resumed: it was begun with another configuration")
+                other = "it was begun with another configuration; without --resume it is begun anew"
+                raise UsageError(f"{self.path}: cannot be resumed: {other}")
             return "fresh"
         begun = self._look(self._next) if resume else None
         if begun is not None and begun.config_hash in mine:
