@@ -19,8 +19,7 @@ from hdfs_io import filesystem, lane_files
 from hdfs_io.arrays import from_arrays
 from hdfs_io.config import InputConfig, PreprocessConfig
 from hdfs_io.lane_files import LABEL, ROW_ID, FileFacts, LaneFile, Layout
-from hdfs_io.manifest import SPLITS, Manifest, Split
-from hdfs_io.manifest import Source as SourceFacts
+from hdfs_io.manifest import SPLITS, Manifest, SourceFacts, SplitFacts
 from hdfs_io.preprocessing import TOKENS, FittedPreprocessing, LabelSpec
 from hdfs_io.sources.base import BadRow, Source
 from hdfs_io.sources.identify import Cut, rows_digest, with_row_ids
@@ -293,7 +292,7 @@ def write_bad_rows(folder: str, bad: list[BadRow]) -> None:
 
 
 def _manifest(facts: list[FileFacts], layout: Layout, config: PreprocessConfig, source: Source) -> Manifest:
-    splits: dict[str, Split] = {}
+    splits: dict[str, SplitFacts] = {}
     fitted = FittedPreprocessing()
     for name in SPLITS:
         of_split = [fact for fact in facts if fact.split == name]

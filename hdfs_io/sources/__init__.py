@@ -13,11 +13,11 @@ from hdfs_io import filesystem
 from hdfs_io.config import InputConfig
 from hdfs_io.formats import format_of
 from hdfs_io.preprocessing import Description
-from hdfs_io.sources.base import BadRow, FileSource, Rows, Source, Task
+from hdfs_io.sources.base import BadRow, FileSource, ParsedRows, Source, Task
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError
 
-__all__ = ["BadRow", "FileSource", "Rows", "Source", "Task", "check_like", "open_source", "raw_digest"]
+__all__ = ["BadRow", "FileSource", "ParsedRows", "Source", "Task", "check_like", "open_source", "raw_digest"]
 
 
 def raw_digest(config: InputConfig) -> str | None:

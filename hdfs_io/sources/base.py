@@ -46,7 +46,7 @@ class Task:
 
 
 @dataclass
-class Rows:
+class ParsedRows:
     """Parsed rows: tensors [n, *shape] of the declared dtypes; labels int64 or float32 [n], texts, or of a text's
     tokens [n, length]; kept texts."""
 
@@ -79,7 +79,7 @@ class BadRow:
         return f"{self.path}: row {self.row}: {self.reason}"
 
 
-Reader = Callable[[Iterable[pa.RecordBatch]], Iterator[tuple[str, Rows | BadRow]]]
+Reader = Callable[[Iterable[pa.RecordBatch]], Iterator[tuple[str, ParsedRows | BadRow]]]
 """What a Spark task makes of its record batches: (part, rows or a bad row); picklable."""
 
 
@@ -124,7 +124,7 @@ class FileSource(Source):
         """The numbers of the tasks, one Spark task for each."""
         tasks = self.tasks()
 
-        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Rows | BadRow]]:
+        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRow]]:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     yield from ((tasks[number].part, item) for item in self.read(tasks[number]))
@@ -148,7 +148,7 @@ class FileSource(Source):
         """The tasks that together read every row once."""
 
     @abc.abstractmethod
-    def read(self, task: Task) -> Iterator[Rows | BadRow]:
+    def read(self, task: Task) -> Iterator[ParsedRows | BadRow]:
         """The rows of a task, in bounded batches; called in executors."""
 
 

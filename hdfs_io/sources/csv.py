@@ -27,7 +27,7 @@ from hdfs_io.sources.base import (
     RANGE_BYTES,
     BadRow,
     FileSource,
-    Rows,
+    ParsedRows,
     Task,
     check_kept,
     gzip_problem,
@@ -114,7 +114,7 @@ class CsvSource(FileSource):
                 ]
         return tasks
 
-    def read(self, task: Task) -> Iterator[Rows | BadRow]:
+    def read(self, task: Task) -> Iterator[ParsedRows | BadRow]:
         """The task's rows; ends early once more rows are bad than the configuration allows."""
         bad = 0
         try:
@@ -161,7 +161,7 @@ class CsvSource(FileSource):
         if rest:
             yield line, rest if line > 1 or task.start else rest.removeprefix(_BOM)
 
-    def _parse(self, task: Task, first_line: int, content: bytes) -> Iterator[Rows | BadRow]:
+    def _parse(self, task: Task, first_line: int, content: bytes) -> Iterator[ParsedRows | BadRow]:
         """As many rows and bad rows as `content` has lines that are not blank, in their order."""
         expected = csv_lines.count(content)
         if not expected:
@@ -183,7 +183,7 @@ class CsvSource(FileSource):
     def _looked_at(self, lines: Iterable[tuple[int, bytes]]) -> list[_Line]:
         return [_Line(number, line, csv_lines.problem(line, self._delimiter)) for number, line in lines]
 
-    def _halve(self, task: Task, lines: list[_Line]) -> Iterator[Rows | BadRow]:
+    def _halve(self, task: Task, lines: list[_Line]) -> Iterator[ParsedRows | BadRow]:
         """One row or bad row for each of the lines, none of them blank."""
         problem: str | Exception | None = next((line.problem for line in lines if line.problem), None)
         if problem is None and lines:
@@ -201,7 +201,7 @@ class CsvSource(FileSource):
             yield from self._halve(task, lines[: len(lines) // 2])
             yield from self._halve(task, lines[len(lines) // 2 :])
 
-    def _rows(self, content: bytes, expected: int) -> Rows:
+    def _rows(self, content: bytes, expected: int) -> ParsedRows:
         """As `Columns.convert`; ValueError where it is not as many rows as were expected."""
         # A byte order mark means nothing within a file; pyarrow drops one where a block happens to begin.
         rows = self._columns.convert(b"\n" + content)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from hdfs_io.config import InputConfig, check_input
 from hdfs_io.preprocessing import Description, TensorSpec
-from hdfs_io.sources.base import BadRow, Reader, Rows, Source, check_kept, labelled_like
+from hdfs_io.sources.base import BadRow, ParsedRows, Reader, Source, check_kept, labelled_like
 from hdfs_io.sources.identify import quoted
 from sparksplit.base.errors import ConfigError, InputError, did_you_mean
 
@@ -163,12 +163,12 @@ class _Reader:
     gaps: bool
     rounds: bool
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Rows | BadRow]]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRow]]:
         for batch in batches:
             if batch.num_rows:
                 yield from (("train", item) for item in self.read(batch))
 
-    def read(self, batch: pa.RecordBatch) -> Iterator[Rows | BadRow]:
+    def read(self, batch: pa.RecordBatch) -> Iterator[ParsedRows | BadRow]:
         """The good rows together, and each bad one."""
         values, wrong = self._features(batch)
         label, bad_label = self._labels(batch)
@@ -177,7 +177,7 @@ class _Reader:
         keep = batch.columns[len(batch.columns) - self.kept :] if self.kept else []
         if good.any():
             chosen = np.flatnonzero(good)
-            yield Rows(
+            yield ParsedRows(
                 [np.ascontiguousarray(values[good]).reshape(-1, *self.tensor.shape)],
                 [label[row] for row in chosen] if isinstance(label, list) else None if label is None else label[good],
                 [column.take(pa.array(chosen)).to_pylist() for column in keep],

@@ -15,7 +15,7 @@ from hdfs_io import row_ids
 from hdfs_io.lane_files import LABEL, ROW_ID, label_of, tensor_of
 from hdfs_io.manifest import SPLITS
 from hdfs_io.preprocessing import TOKENS, Description, LabelSpec
-from hdfs_io.sources.base import Rows, Source
+from hdfs_io.sources.base import ParsedRows, Source
 from hdfs_io.sources.parse import BAD, CONTENT, LANE, PART, SPLIT, content_of, keep_names, parse, tensor_names
 from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 from sparksplit.base.config import digest
@@ -104,7 +104,7 @@ def identified(frame: DataFrame, description: Description) -> DataFrame:
     def hashed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             table = pa.Table.from_batches([batch])
-            rows = Rows(
+            rows = ParsedRows(
                 [tensor_of(table.column(name), tensor) for name, tensor in zip(own, tensors, strict=False)],
                 None if label is None else _raw_label(table.column(LABEL), label),
             )

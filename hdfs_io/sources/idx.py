@@ -21,7 +21,7 @@ from hdfs_io.sources.base import (
     RANGE_BYTES,
     BadRow,
     FileSource,
-    Rows,
+    ParsedRows,
     Task,
     gzip_problem,
     labelled_like,
@@ -177,7 +177,7 @@ class IdxSource(FileSource):
             ]
         return tasks
 
-    def read(self, task: Task) -> Iterator[Rows | BadRow]:
+    def read(self, task: Task) -> Iterator[ParsedRows | BadRow]:
         """The task's rows; a damaged file is a fatal BadRow."""
         images, labels = self._pairs[task.part]
         assert task.stop is not None
@@ -204,7 +204,7 @@ class IdxSource(FileSource):
                 label = None
                 if labels is not None:
                     label = arrays[1].astype("<f4" if self.label_kind == "number" else "<i8")
-                yield Rows([tensor], label)
+                yield ParsedRows([tensor], label)
             if any(file.compressed and _ends_badly(stream) for file, stream in streams):
                 yield BadRow(images.path, task.stop, "its gzip stream or its labels' is damaged at the end", fatal=True)
 

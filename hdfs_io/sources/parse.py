@@ -12,7 +12,7 @@ from hdfs_io import row_ids
 from hdfs_io.lane_files import LABEL, binary_column
 from hdfs_io.manifest import SPLITS
 from hdfs_io.preprocessing import TOKENS, TensorSpec
-from hdfs_io.sources.base import BadRow, Rows, Source
+from hdfs_io.sources.base import BadRow, ParsedRows, Source
 from hdfs_io.sources.csv import lines_before
 from sparksplit.base.errors import InputError
 
@@ -77,7 +77,7 @@ def parse(spark: SparkSession, source: Source, wanted: Sequence[str] = SPLITS) -
     return frame.mapInArrow(run, _spark_schema(schema))
 
 
-def to_batch(item: Rows | BadRow, name: str, schema: pa.Schema, wanted: bool = True) -> pa.RecordBatch:
+def to_batch(item: ParsedRows | BadRow, name: str, schema: pa.Schema, wanted: bool = True) -> pa.RecordBatch:
     """What a source read of the part `name` as a record batch of `schema`; without the tensors where they are not
     wanted."""
     part = SPLITS.index(name)
@@ -103,7 +103,7 @@ def to_batch(item: Rows | BadRow, name: str, schema: pa.Schema, wanted: bool = T
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def content_of(rows: Rows) -> row_ids.U64:
+def content_of(rows: ParsedRows) -> row_ids.U64:
     """The content hash of each row: uint64 [rows, 2]."""
     fixed = [_bytes(tensor) for tensor in rows.tensors]
     text = None

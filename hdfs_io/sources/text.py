@@ -23,7 +23,7 @@ from hdfs_io.sources.base import (
     RANGE_BYTES,
     BadRow,
     FileSource,
-    Rows,
+    ParsedRows,
     Task,
     gzip_problem,
     input_files,
@@ -125,7 +125,7 @@ class TextSource(FileSource):
             ]
         return tasks
 
-    def read(self, task: Task) -> Iterator[Rows | BadRow]:
+    def read(self, task: Task) -> Iterator[ParsedRows | BadRow]:
         """The task's sequences; none of them can be bad."""
         assert task.stop is not None
         windows = np.lib.stride_tricks.sliding_window_view(self._parts[task.part], self._span)[:: self._stride]
@@ -133,7 +133,7 @@ class TextSource(FileSource):
         for start in range(task.start, task.stop, step):
             found = windows[start : min(start + step, task.stop)]
             label = None if self.label_kind is None else np.ascontiguousarray(found[:, 1:])
-            yield Rows([np.ascontiguousarray(found[:, : self._length])], label)
+            yield ParsedRows([np.ascontiguousarray(found[:, : self._length])], label)
 
 
 def stretches(tokens: int, validation: float, test: float) -> dict[str, range]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hdfs_io.functions import FunctionError, is_own, source_of
-from sparksplit.base.config import Source, digest, merged, parse
+from sparksplit.base.config import Origin, digest, merged, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.strategies import STRATEGIES, Strategy, find
@@ -180,13 +180,13 @@ def _config(config: CompareConfig, place: int, values: dict[str, Any]) -> TrainC
     }  # fmt: skip
     try:
         both = merged(common, {**values, "output": config.output})
-        return parse(TrainConfig, both, Source(config.source.file))
+        return parse(TrainConfig, both, Origin(config.origin.file))
     except ConfigError as error:
         raise config.error(f"strategies.{place}", _without_file(str(error), config)) from error
 
 
 def _without_file(text: str, config: CompareConfig) -> str:
-    return text.removeprefix(f"{config.source.file}: ")
+    return text.removeprefix(f"{config.origin.file}: ")
 
 
 def _slug(name: str) -> str:

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from hdfs_io import prepare, preprocess, row_ids
 from hdfs_io.arrays import from_arrays
 from hdfs_io.config import InputConfig, PreprocessConfig
-from hdfs_io.manifest import SPLITS, Manifest, Source
+from hdfs_io.manifest import SPLITS, Manifest, SourceFacts
 from hdfs_io.prepared import BlockReader, PreparedDataSet
 from hdfs_io.preprocessing import FittedPreprocessing
 from hdfs_io.publish import Output
@@ -113,7 +113,7 @@ def test_raw_files_that_changed_are_other_input(
     settings = ("input.format=csv", f"input.path={raw}", "input.header=false")
     config = load(PreprocessConfig, None, [f"output={tmp_path}/out", *settings])
     output = Output(config.output, config.config_hash(), "preprocess", None, raw_digest(config.input))
-    source = Source(format="csv", files=[])
+    source = SourceFacts(format="csv", files=[])
     manifest = Manifest(
         config_hash="",
         created_by="",

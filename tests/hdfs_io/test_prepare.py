@@ -15,7 +15,7 @@ from hdfs_io.lane_files import Layout, merge_split
 from hdfs_io.manifest import SourceFile
 from hdfs_io.prepare import Counts, Plan, _classes, _without_rows, write_sorted
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
-from hdfs_io.sources import BadRow, FileSource, Rows, Task
+from hdfs_io.sources import BadRow, FileSource, ParsedRows, Task
 from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError, RunError
 from tests.disks import small_disk
@@ -104,7 +104,7 @@ class Labelled(FileSource):
     def tasks(self) -> list[Task]:
         return []
 
-    def read(self, task: Task) -> Iterator[Rows | BadRow]:
+    def read(self, task: Task) -> Iterator[ParsedRows | BadRow]:
         yield from ()
 
 

@@ -52,7 +52,7 @@ class Trained(Protocol):
         """Loss and metrics over `chunks`, over all nodes."""
 
 
-class Rows(Protocol):
+class RowFeed(Protocol):
     """Where the loop's rows come from: a `rows.feed.Feed`, or a `handoff.arrival.ArrivingFeed`."""
 
     max_updates: int
@@ -110,7 +110,7 @@ class Loop:
     def __init__(
         self,
         step: Trained,
-        feed: Rows,
+        feed: RowFeed,
         validation: Feed | None,
         collective: Collective,
         member: Member,

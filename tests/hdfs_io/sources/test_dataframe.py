@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfs_io.preprocessing import TensorSpec
-from hdfs_io.sources import BadRow, Rows
+from hdfs_io.sources import BadRow, ParsedRows
 from hdfs_io.sources.dataframe import _Reader, numbers
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
@@ -88,10 +88,10 @@ def reader(**keys: Any) -> _Reader:
     return _Reader(**{**values, **keys})
 
 
-def read(batch: pa.RecordBatch, **keys: Any) -> tuple[Rows | None, list[str]]:
+def read(batch: pa.RecordBatch, **keys: Any) -> tuple[ParsedRows | None, list[str]]:
     items = list(reader(**keys).read(batch))
     bad = [str(item) for item in items if isinstance(item, BadRow)]
-    good = [item for item in items if isinstance(item, Rows)]
+    good = [item for item in items if isinstance(item, ParsedRows)]
     assert len(good) <= 1
     assert sum(map(len, good)) + len(bad) == batch.num_rows
     return (good[0] if good else None), bad
