@@ -1,4 +1,4 @@
-"""The nodes of a run: started by TensorFlowOnSpark, watched by their heartbeats, ended whatever happens.
+"""The nodes of a run: started by TensorFlowOnSpark, watched through their heartbeats, ended whatever happens.
 
 Read first `cluster.py` (the driver's side), then `member.py` (the node's side); `faults.py` decides who is to blame.
 """

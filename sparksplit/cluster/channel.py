@@ -1,4 +1,4 @@
-"""The driver's end of the channel: a small server that keeps what nodes and launchers say, one NodeRecord a rank."""
+"""The driver's end of the channel: a small server that keeps what nodes and launchers say, one NodeRecord per rank."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KINDS = ("node", "launcher", "task")
 
 @dataclass(frozen=True)
 class Hello:
-    """The first line of one of this run's processes."""
+    """The first line sent by one of this run's processes."""
 
     kind: str
     rank: int
@@ -35,7 +35,7 @@ class Hello:
 
     @classmethod
     def of(cls, message: dict[str, Any] | None, secret: str, ranks: int) -> Hello | None:
-        """`message` as a hello; None where it is not one of this run. Without the secret nothing else is looked at."""
+        """`message` as a hello; None where it is not one of this run. Without the secret, nothing else is looked at."""
         values = message or {}
         given = values.get("secret")
         if not isinstance(given, str) or not hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode()):
@@ -50,8 +50,8 @@ class Channel:
     """Serves `nodes` ranks on `host`, the driver's own address, at a free port.
 
     records: what is known, by rank; read and written under `lock`.
-    changed: set whenever a record has changed in a way that a waiting driver wants to see.
-    Raises ConfigError when `host` is not an address of this machine.
+    changed: set whenever a record changes in a way that a waiting driver wants to see.
+    Raises ConfigError where `host` is not an address of this machine.
     """
 
     def __init__(self, host: str, nodes: int) -> None:
@@ -78,7 +78,7 @@ class Channel:
         self._accepting.start()
 
     def tell(self, kind: str, ranks: Collection[int] | None = None, **message: Any) -> None:
-        """Send to every live node, or launcher, or those of `ranks`; who has gone does not hear it."""
+        """Send to every live node or launcher, or to those of `ranks`; whoever has gone does not hear it."""
         with self.lock:
             wires = [
                 wire for (of, rank), wire in self._wires.items() if of == kind and (ranks is None or rank in ranks)
@@ -87,7 +87,7 @@ class Channel:
             _send(wire, message)
 
     def alive(self) -> list[str]:
-        """The connections that have not ended, such as `node 1`."""
+        """The connections that have not ended, by names such as `node 1`."""
         with self.lock:
             return [f"{kind} {rank}" for kind, rank in self._wires]
 
@@ -99,7 +99,7 @@ class Channel:
         return [rank for rank, link in links if link and link.gone is None and now - link.heard > SILENT]
 
     def forgive(self) -> None:
-        """Count every live peer as heard just now: after the driver itself stood still."""
+        """Count every live peer as heard from just now, after the driver itself stood still."""
         now = time.monotonic()
         with self.lock:
             for record in self.records:
@@ -179,7 +179,7 @@ class Channel:
             self.changed.set()
 
     def _take(self, record: NodeRecord, kind: str, link: Link, message: dict[str, Any]) -> dict[str, Any] | None:
-        """Note what a message says; returns the answer to all nodes when it completes a rendezvous."""
+        """Note what a message says; returns the answer for all nodes if it completes a rendezvous."""
         now = time.monotonic()
         with self.lock:
             link.heard = now

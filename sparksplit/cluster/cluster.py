@@ -29,23 +29,23 @@ POLL = 0.1
 ORDERLY = 3.0
 """Seconds that nodes have for an orderly end when the driver is interrupted."""
 ENDING = 20.0
-"""Seconds in which everything must have ended at the close."""
+"""Seconds within which everything must have ended when the cluster is closed."""
 EXPLAIN = 1.0
 """Seconds between the end of the nodes' Spark job and the verdict: time for a node that knows why to say so."""
 
 
 class NodeCluster:
-    """N nodes in the executors of a Spark application, from their start to their end. A context manager.
+    """N nodes in the executors of a Spark application, from start to end. A context manager.
 
     work: `package.module:function`, called on each node as `function(member)`; returns a JSON-able dict.
     payload: JSON-able; every node finds it as `member.payload`.
     start_timeout: seconds for executors, reservations and the start of all nodes.
-    stall_timeout: seconds without a change of the state's `update`, outside declared phases, that make a hang; counts
-        from the node's start. None: the larger of 60 s and 20 median steps, from the first `update` on.
+    stall_timeout: seconds without a change of the state's `update`, outside declared phases, that count as a hang, from
+        the node's start on. None: the larger of 60 s and 20 median steps, from the first `update` on.
     on_state: called in the driver's main thread with rank and state whenever a node's beat has arrived.
-    spare: executors beyond the nodes' that the run needs, for tasks beside them.
+    spare: executors that the run needs beyond the nodes', for tasks alongside them.
 
-    Raises ConfigError at once for settings under which nodes cannot run, more nodes than executors among them.
+    Raises ConfigError at once for settings that nodes cannot run under, such as fewer executors than nodes.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class NodeCluster:
         self._fault: Fault | None = None
         self._looked = time.monotonic()
         self.seconds: dict[str, float] = {}
-        """Where the start's seconds went: executors, reserve, nodes."""
+        """Where the seconds of the start went: executors, reserve, nodes."""
 
     def __enter__(self) -> NodeCluster:
         return self
@@ -83,27 +83,27 @@ class NodeCluster:
 
     @property
     def secret(self) -> str:
-        """What the driver and the nodes of this run share."""
+        """The secret that the driver and the nodes of this run share."""
         return self._open_channel().secret
 
     def tell(self, rank: int, name: str, value: Any) -> None:
-        """Give node `rank` a JSON-able value, which it finds by `Member.heard(name)`."""
+        """Give node `rank` a JSON-able value, which it gets from `Member.heard(name)`."""
         self._open_channel().tell("node", ranks=[rank], told=name, value=value)
 
     def look_again(self) -> None:
-        """Let `run` call its `meanwhile` now; from any thread."""
+        """Have `run` call its `meanwhile` now; from any thread."""
         if self._channel is not None:
             self._channel.changed.set()
 
     def run(self, meanwhile: Callable[[], None] = lambda: None) -> list[dict[str, Any]]:
-        """Start the nodes, wait until each has returned its result, and give the results by rank.
+        """Start the nodes, wait until each has returned its result, and return the results by rank.
 
-        meanwhile: called several times a second; what it raises ends the run.
+        meanwhile: called several times a second; whatever it raises ends the run.
 
         Raises NodeFailed, which names the rank, the host and the first cause, when a node or its executor fails or
-        hangs; UsageError with the node's own text when a node's work raised one; RunError when there are too few
-        executors. KeyboardInterrupt, Interrupted among them, asks the nodes for an orderly end first. Nothing runs
-        afterwards.
+        hangs; UsageError, with the node's own text, when a node's work raised one; RunError when there are too few
+        executors. KeyboardInterrupt, and so Interrupted, first asks the nodes for an orderly end. Nothing is left
+        running.
         """
         try:
             if self._channel is None:
@@ -123,12 +123,12 @@ class NodeCluster:
             self.close()
 
     def start(self) -> None:
-        """Return when every node's interpreter runs and has called; `run` does it where it has not been done."""
+        """Return when every node's interpreter is running and has called; `run` does this if nobody has yet."""
         begin = time.monotonic()
         deadline = begin + self._start_timeout
         requirements.await_executors(self._sc, self._nodes, self._start_timeout, self._spare)
         executors = time.monotonic()
-        # Pulls in pyspark's and TensorFlowOnSpark's modules, which a node imports this package without.
+        # This pulls in pyspark's and TensorFlowOnSpark's modules, which a node that imports this package does without.
         from sparksplit.cluster.tensorflowonspark import Job
 
         host = _own_address(self._sc.getConf().get("spark.driver.host") or "")
@@ -159,7 +159,7 @@ class NodeCluster:
         self.seconds = {"executors": executors - begin, "reserve": reserved - executors, "nodes": ready - reserved}
 
     def close(self) -> None:
-        """End the nodes, their launchers, the job and the ports; idempotent, and quick where all have ended."""
+        """End the nodes, their launchers, the job and the ports; idempotent, and quick if all have ended already."""
         channel, job = self._channel, self._job
         self._channel = self._job = None
         if channel is None:
@@ -190,10 +190,10 @@ class NodeCluster:
             channel.changed.clear()
 
     def _look(self) -> None:
-        """Raise what has gone wrong; hand new states on."""
+        """Raise whatever has gone wrong; pass new states on."""
         channel, now = self._open_channel(), time.monotonic()
         if now - self._looked > BEAT:
-            # This process itself stood still: its peers' beats wait unread.
+            # This process itself stood still, and its peers' beats are waiting unread.
             channel.forgive()
         self._looked = now
         with channel.lock:
@@ -218,7 +218,7 @@ class NodeCluster:
                 self._on_state(record.rank, state)
 
     def _job_fault(self, channel: Channel, reason: str) -> Fault | None:
-        """The Spark job ended though not every node has."""
+        """The fault where the Spark job has ended but not every node has."""
         end = time.monotonic() + EXPLAIN
         while time.monotonic() < end:
             with channel.lock:
@@ -229,7 +229,7 @@ class NodeCluster:
         return Fault(Cause.JOB, end, None, "", f"Spark ended the nodes' job: {reason}")
 
     def _log_last_words(self, channel: Channel) -> None:
-        """Log what the culprit last wrote; at the debug level where the mistake was the user's and is explained."""
+        """Log what the culprit wrote last; at the debug level if it was the user's mistake and is explained."""
         fault, self._fault = self._fault, None
         if fault is None or fault.rank is None:
             return
@@ -246,7 +246,7 @@ class NodeCluster:
             time.sleep(0.02)
 
     def _end(self, channel: Channel, job: Job, gently: bool) -> None:
-        """Wait for the end of processes and job; help with cancel and kill, at once or when they take too long."""
+        """Wait for processes and job to end; cancel and kill, at once or once they take too long."""
         begin = time.monotonic()
         patience = ORDERLY if gently else 0.0
         forced = False
@@ -257,11 +257,11 @@ class NodeCluster:
                 return
             if elapsed >= patience and not forced:
                 forced = True
-                # In this order: the tasks of a cancelled job may fail as they like, Spark does not retry them.
+                # In this order: once its job is cancelled, Spark does not retry tasks, however they fail.
                 job.cancel()
                 hung = self._fault.rank if self._fault and self._fault.cause is Cause.STALLED else None
                 channel.tell("launcher", kill=True, hung=hung)
-                # A stopped launcher does not hear it; its node does, and the node can end both.
+                # A stopped launcher does not hear this; its node does, and can end both.
                 channel.tell("node", ranks=channel.silent_launchers(), end_launcher=True)
             time.sleep(0.02)
 
@@ -269,7 +269,7 @@ class NodeCluster:
 def _own_address(host: str) -> str:
     """The address of `host`, the driver's name for itself."""
     try:
-        # An empty name would be all interfaces.
+        # An empty name would mean all interfaces.
         return socket.gethostbyname(host or "unknown.invalid")
     except OSError as error:
         raise ConfigError(f"spark.driver.host: {host!r} is not known as a host's name ({error})") from None

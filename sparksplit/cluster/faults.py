@@ -1,7 +1,7 @@
 """Who is to blame when a run fails: pure functions of what the driver knows, tested without Spark or processes.
 
-Failures come in crowds: one node dies and all the others fail because of it, some of them sooner than the news of the
-first arrives. First come, first named blames the wrong one; so evidence is ranked by how likely it is a cause.
+Failures come in crowds: one node dies and all the others fail because of it, some of them before the news of the first
+one arrives. Blaming whoever is heard of first blames the wrong one, so evidence is ranked by how likely it is a cause.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from sparksplit.cluster.wire import BEAT, DEAD, ORPHANED, SILENT
 SETTLE = 0.5
 """Seconds between the first evidence and the verdict: the time for better evidence to arrive."""
 SETTLE_ECHO = 2.0
-"""The same, where all evidence so far echoes another node's failure."""
+"""The same, while all evidence so far echoes another node's failure."""
 LOST_NODE = 2.0
-"""Seconds after which a node whose connection ended must have been reported by its launcher."""
+"""Seconds within which a node's launcher must have reported the end of a node whose connection ended."""
 SHORTEST_STALL = 60.0
 STALL_STEPS = 20
-"""The automatic stall_timeout: the larger of so many seconds and so many median steps."""
+"""For the automatic stall_timeout: the larger of SHORTEST_STALL seconds and this many median steps."""
 
 _ECHOES = {"UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError"}
 """TensorFlow's errors for a collective whose other end has gone; by name, since nothing here imports TensorFlow."""
@@ -48,7 +48,7 @@ class Cause(IntEnum):
 
 @dataclass(frozen=True)
 class Fault:
-    """A piece of evidence, and after `culprit` the verdict. at: monotonic seconds. usage: the user's own mistake."""
+    """A piece of evidence; what `culprit` returns is the verdict. at: monotonic seconds. usage: a user's mistake."""
 
     cause: Cause
     at: float
@@ -77,7 +77,7 @@ class Link:
 
 @dataclass
 class NodeRecord:
-    """All that the driver knows of one rank."""
+    """All that the driver knows about one rank."""
 
     rank: int
     host: str = "unknown host"
@@ -88,12 +88,12 @@ class NodeRecord:
     progressed: float | None = None
     """Monotonic seconds of the last change that counts as progress."""
     steps: deque[float] = field(default_factory=lambda: deque(maxlen=50))
-    """Seconds per update, as far as beats show them."""
+    """Seconds per update, as far as beats show it."""
     result: dict[str, Any] | None = None
     error: tuple[float, str, str] | None = None
-    """When, kind (usage, own, echo), text: the first that was reported."""
+    """When, kind (usage, own, echo) and text of the first error that was reported."""
     ended: tuple[float, int] | None = None
-    """When, and the exit status or minus the signal's number."""
+    """When it ended, and the exit status or minus the signal's number."""
     output: list[str] = field(default_factory=list)
 
     @property
@@ -134,9 +134,9 @@ def kind_and_text(error: BaseException) -> tuple[str, str]:
 
 
 def culprit(nodes: Sequence[NodeRecord], now: float, stall_timeout: float | None = None) -> Fault | None:
-    """The one to name, or None while there is no failure or the evidence is too fresh to judge.
+    """The fault to name; None while there is no failure, or the evidence is too fresh to judge.
 
-    stall_timeout: seconds without progress that are a hang; None for the automatic limit.
+    stall_timeout: seconds without progress that count as a hang; None for the automatic limit.
     """
     evidence = [fault for node in nodes if node.result is None for fault in _evidence(node, now)]
     quiet = [fault for node in nodes if node.result is None for fault in _silence(node, now)]
@@ -147,7 +147,7 @@ def culprit(nodes: Sequence[NodeRecord], now: float, stall_timeout: float | None
     best = min([*evidence, *(fault for fault in quiet if now - fault.at > SILENT)], key=_order)
     if best.cause < Cause.ABORTED:
         return best if now - first > SETTLE else None
-    # An echo has a source: a node that has missed a beat may be it, and is soon known to live or not.
+    # An echo has a source: a node that has missed a beat may be it, and will soon be known to be alive or not.
     suspected = any(now - fault.at > 1.5 * BEAT and fault.rank != best.rank for fault in quiet)
     patience = DEAD if suspected else SETTLE_ECHO
     return best if now - first > patience else None
@@ -167,7 +167,7 @@ def _evidence(node: NodeRecord, now: float) -> Iterator[Fault]:
     if node.ended:
         at, status = node.ended
         if status == -signal.SIGHUP:
-            # Spark's Python daemon hangs up on its whole group when its executor has gone.
+            # Spark's Python daemon sends SIGHUP to its whole group when its executor has gone.
             yield fault(Cause.LAUNCHER_LOST, at, "its executor was lost")
         elif status < 0:
             yield fault(Cause.ABORTED if status == -signal.SIGABRT else Cause.SIGNAL, at, _signal_text(-status))
@@ -197,9 +197,9 @@ def _signal_text(number: int) -> str:
 
 
 def _stalled(nodes: Sequence[NodeRecord], now: float, stall_timeout: float | None) -> Fault | None:
-    """The hanging node among those without progress.
+    """Of the nodes without progress, the one that hangs.
 
-    The others wait for it, so they stand still for as long: the one that does not wait, or is furthest behind, it is.
+    The others wait for it, so they stand still for as long: it is the one that is not waiting, or is furthest behind.
     """
     limit = stall_timeout
     if limit is None:
@@ -210,7 +210,7 @@ def _stalled(nodes: Sequence[NodeRecord], now: float, stall_timeout: float | Non
         if node.result is not None or node.progressed is None:
             continue
         if stall_timeout is None and node.state.get("update") is None and not node.in_phase:
-            # A work function that reports no updates at all has no step to compare with.
+            # A work function that reports no updates at all has no steps to compare with.
             continue
         busy = any(other.in_phase and not other.state.get("waiting") for other in nodes if other is not node)
         if node.state.get("waiting") and busy:
@@ -220,7 +220,7 @@ def _stalled(nodes: Sequence[NodeRecord], now: float, stall_timeout: float | Non
             found.append((now - node.progressed, allowed, node))
     if not any(still > allowed for still, allowed, _ in found):
         return None
-    # Beats show progress to within one beat: whoever is that close to its limit is as suspect.
+    # Beats show progress to within one beat: whoever is that close to its limit is just as suspect.
     close = [(still, node) for still, allowed, node in found if still > allowed - 1.5 * BEAT]
     still, worst = min(close, key=lambda it: (bool(it[1].state.get("waiting")), it[1].state.get("update") or 0, -it[0]))
     what = f"in {worst.state['phase']}" if worst.in_phase else f"at update {worst.state.get('update')}"

@@ -1,6 +1,6 @@
 """TensorFlowOnSpark's map_fun: starts the node in a fresh interpreter on this executor, watches it, cleans up after it.
 
-A fork of Spark's Python worker would hold Arrow's and gRPC's threads in an unknown state; hence exec. The node stays in
+A fork of Spark's Python worker would hold Arrow's and gRPC's threads in an unknown state, hence exec. The node stays in
 the process group of Spark's Python daemon, whose SIGHUP ends both when the executor goes.
 """
 
@@ -31,7 +31,7 @@ OUTPUT_LINES = 30
 STACK_SECONDS = 0.2
 PREFIX = "sparksplit-node-"
 TEMPORARY = "tmp"
-"""Beside a node's own folder: its folder for temporary files."""
+"""A folder beside the node's own: for temporary files."""
 
 
 class NodeEnded(Exception):
@@ -43,9 +43,9 @@ class ExecutorEnded(NodeEnded):
 
 
 def map_fun(arguments: dict[str, Any], context: Any) -> None:
-    """Run one node to its end. Raises NodeEnded (after telling the driver) when it was not a good one.
+    """Run one node to its end. Raises NodeEnded, after telling the driver, if it did not end well.
 
-    arguments: post (without the rank), size, work and payload as in `Start`.
+    arguments: post (without the rank), size, work and payload, as in `Start`.
     context: TensorFlowOnSpark's TFNodeContext.
     """
     post = replace(Post(**arguments["post"]), rank=context.executor_id, kind="launcher")
@@ -80,10 +80,10 @@ def map_fun(arguments: dict[str, Any], context: Any) -> None:
                 launcher=os.getpid(),
             )
             status, output = node.run(start)
-        # A driver that was only stopped may read this: it must not take our SIGKILL for the node's end.
+        # A driver that was only suspended may read this: it must not take our SIGKILL for the node's own end.
         line.deliver(ended=ORPHANED if orphaned.is_set() else status, output=output)
         if status:
-            # Spark would retry a failing task at once, with a log of its own; the driver cancels the job first.
+            # Spark would retry a failed task at once, with a log of its own; the driver should cancel the job first.
             over.wait(ORPHAN)
             raise NodeEnded(f"node {post.rank} ended with status {status}: {output[-1] if output else 'no output'}")
     except ExecutorEnded:
@@ -94,7 +94,7 @@ def map_fun(arguments: dict[str, Any], context: Any) -> None:
 
 
 class _Node:
-    """The node's process. `kill` may come from any thread, also before the process is there."""
+    """The node's process. `kill` may be called from any thread, even before the process exists."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -102,17 +102,16 @@ class _Node:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, start: Start) -> tuple[int, list[str]]:
-        """Start the process and wait for its end: the exit status (minus the signal's number), the last lines."""
-        # What libraries leave behind (TensorFlow's AutoGraph does) goes with the node's folder.
+        """Start the process and wait for its end: (exit status or minus the signal's number, last lines of output)."""
+        # Whatever libraries leave behind (TensorFlow's AutoGraph does) goes with the node's folder.
         temporary = str(Path(start.local_dir).with_name(TEMPORARY))
         environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, "PYTHONPATH": _python_path(), "TMPDIR": temporary}
         with self._lock:
             if self._killed:
                 return -signal.SIGKILL, []
             process = self._process = subprocess.Popen(
-                # -P: the working directory holds what users ship with their application, not our modules.
-                # The rank is for people who look at a list of processes.
-                # The rank is for whoever looks at the list of processes.
+                # -P: the working directory holds what users ship with their application, not our modules. The rank is
+                # for whoever looks at the list of processes.
                 [sys.executable, "-P", "-u", "-m", "sparksplit.cluster.node_main", f"rank={start.post.rank}"],
                 env=environment,
                 stdin=subprocess.PIPE,
@@ -126,7 +125,7 @@ class _Node:
         with suppress(BrokenPipeError), process.stdin as stdin:
             stdin.write(json.dumps(asdict(start)).encode() + b"\n")
         status = process.wait()
-        # A process that the node started may hold the pipe open: the lines so far must do.
+        # A process that the node started may hold the pipe open: the lines so far have to do.
         reader.join(1)
         return status, list(output)
 
@@ -138,14 +137,14 @@ class _Node:
                 self._process.kill()
 
     def write_stack(self) -> None:
-        """Have the node write where its main thread is, for the last lines of its output."""
+        """Have the node write where its main thread is, among the last lines of its output."""
         with self._lock:
             if self._process is not None and self._process.poll() is None:
                 self._process.send_signal(signal.SIGUSR1)
         time.sleep(STACK_SECONDS)
 
     def end(self) -> None:
-        """Kill, and wait until the process is gone: only then is its folder free."""
+        """Kill it, and wait until the process is gone: only then is its folder free."""
         self.kill()
         if self._process is not None:
             self._process.wait()
@@ -155,7 +154,7 @@ def _copy(source: IO[bytes], output: collections.deque[str]) -> None:
     for raw in source:
         text = raw.decode(errors="replace").rstrip()
         output.append(text[:500])
-        # The executor's own stderr is what `yarn logs` shows.
+        # `yarn logs` shows the executor's own stderr.
         print(text, file=sys.stderr, flush=True)
 
 
@@ -183,11 +182,11 @@ def _hang_up_raises() -> Iterator[None]:
 
 @contextmanager
 def _scratch_folder(rank: int) -> Iterator[str]:
-    """A new folder on Spark's local disks, removed at the end; and those that killed predecessors left are removed.
+    """A new folder on Spark's local disks, removed at the end; also removes those that killed predecessors left.
 
-    The predecessor's lock tells whether it lives, also across containers that share the disk.
+    A predecessor's lock tells whether it is alive, even across containers that share the disk.
     """
-    # Spark gives its Python workers the directories of its own block manager here.
+    # Here Spark gives its Python workers its own block manager's directories.
     local_dirs = (os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()).split(",")
     parent = Path(local_dirs[rank % len(local_dirs)])
     parent.mkdir(parents=True, exist_ok=True)
@@ -195,7 +194,7 @@ def _scratch_folder(rank: int) -> Iterator[str]:
         with suppress(OSError), (left / ".lock").open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(left, ignore_errors=True)
-    # Under a name that nobody sweeps until it is locked: executors of one host share their disks, and begin together.
+    # Under a name that nobody sweeps until it is locked: executors of one host share their disks and start together.
     folder = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=parent))
     try:
         with (folder / ".lock").open("wb") as lock:

@@ -1,4 +1,4 @@
-"""A node's or a launcher's connection to the driver: beats from a thread, messages both ways, the orphan watch."""
+"""A node's or a launcher's connection to the driver: beats from a thread, messages both ways, a watch for orphans."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any, Literal
 from sparksplit.cluster.wire import BEAT, ORPHAN, Wire
 
 DELIVERY = 5.0
-"""Seconds in which the driver must have acknowledged a report, before the process that sent it ends."""
+"""Seconds within which the driver must acknowledge a report before the process that sent it ends."""
 
 
 @dataclass(frozen=True)
 class Post:
-    """Where to call and as whom. Holds the run's secret: travels in Spark's closures and over stdin, never in argv."""
+    """Where to call, and as whom. It holds the run's secret: sent in Spark's closures and over stdin, never in argv."""
 
     driver: tuple[str, int]
     secret: str
@@ -29,9 +29,9 @@ class Post:
 class Line:
     """The line to the driver.
 
-    state: called for each beat; its result, a JSON-able dict, travels with it.
-    on_message: called with every message that is not an answer, from the receiving thread.
-    on_silence: called once with a reason, from the receiving thread, when the driver is gone or has been silent.
+    state: called for each beat; its result, a JSON-able dict, goes with the beat.
+    on_message: called from the receiving thread with every message that is not an answer.
+    on_silence: called once from the receiving thread, with a reason, when the driver is gone or has been silent.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class Line:
         threading.Thread(target=self._beat, name="driver-beat", daemon=True).start()
 
     def send(self, **message: Any) -> None:
-        """Send without waiting; OSError when the driver is gone."""
+        """Send without waiting; raises OSError if the driver is gone."""
         self._wire.send({"id": next(self._ids), **message})
 
     def deliver(self, **message: Any) -> bool:
-        """Send, and wait until the driver has acknowledged: whether it did. For the last words of a process.
+        """Send, and wait for the driver's acknowledgement; returns whether it came. For a process's last words.
 
         Closing a socket that holds unread answers would throw away what the driver has not read yet.
         """
@@ -87,7 +87,7 @@ class Line:
                     self._on_message(message)
         except TimeoutError:
             reason = f"no sign of the driver for {ORPHAN:g} s"
-        except Exception as error:  # whatever it is, nobody listens to the driver any more
+        except Exception as error:  # whatever it is, nobody is listening to the driver any more
             reason = f"lost the driver ({type(error).__name__}: {error})"
         if not self._closing.is_set():
             self._on_silence(reason)

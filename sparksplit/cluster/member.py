@@ -18,7 +18,7 @@ from sparksplit.cluster.line import Line, Post
 from sparksplit.cluster.wire import ORPHANED
 
 GATHER_LIMIT = 600.0
-"""Seconds: the backstop of every rendezvous; nodes that fail are noticed by the driver long before."""
+"""Seconds: the last resort of every rendezvous; the driver notices failed nodes long before."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Member(Protocol):
     rank, size: this node's number, 0 to size - 1, and N.
     payload: the dict given to NodeCluster.
     secret: shared by the nodes of this run and the driver, to authenticate connections between nodes.
-    host: the address of this node that the other nodes reach; bind it rather than all interfaces.
+    host: this node's address, as the other nodes reach it; bind it rather than all interfaces.
     tf_config: TF_CONFIG as TensorFlowOnSpark made it, with a `chief` and N - 1 `worker` entries.
     local_dir: an empty folder on Spark's local disks, removed when the node ends.
     stopping: set when the driver asks for an orderly end; return from the work function soon after.
@@ -59,30 +59,30 @@ class Member(Protocol):
         """Set fields of the state that the next beat carries; JSON-able or NumPy scalars.
 
         Costs well under a microsecond and may be called from any thread. `update` is what counts as progress;
-        `waiting` (true while this node waits for other nodes) keeps it from being blamed for a hang of theirs.
+        `waiting` (true while this node waits for other nodes) keeps it from being blamed when another one hangs.
         """
 
     def announce(self, **fields: Any) -> None:
-        """As `state`, and tell the driver at once."""
+        """Like `state`, and tells the driver at once."""
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Declare that no update is expected: start, validation, checkpoint, feeding, export. Phases may be nested."""
 
     def gather(self, name: str, value: Any) -> list[Any]:
-        """The JSON-able `value` of every node, by rank: a rendezvous, also a barrier.
+        """The JSON-able `value` of every node, by rank: a rendezvous, and so a barrier too.
 
-        Every node must call it with the same `name`. Raises PeerLost where not every node does in time.
+        Every node must call it with the same `name`. Raises PeerLost if some node does not in time.
         """
 
     def heard(self, name: str) -> Any:
-        """What the driver has told this node under `name`; None before."""
+        """What the driver has told this node under `name`; None if nothing yet."""
 
     def await_news(self, seconds: float) -> None:
-        """Wait until the driver says something, at most `seconds`."""
+        """Wait until the driver says something, for at most `seconds`."""
 
 
 class NodeMember(Member):
-    """The member of a node in a process of its own, with a line to the driver."""
+    """The member of a node that is a process of its own, with a line to the driver."""
 
     def __init__(self, start: Start) -> None:
         self.rank, self.size = start.post.rank, start.size
@@ -119,7 +119,7 @@ class NodeMember(Member):
             self._state.update(before, phases=self._state["phases"] + 1)
 
     def gather(self, name: str, value: Any, timeout: float = GATHER_LIMIT) -> list[Any]:
-        """As Member.gather, through the driver, within `timeout` seconds."""
+        """Like Member.gather, through the driver, within `timeout` seconds."""
         waiting = self._state.get("waiting")
         self.state(waiting=True)
         self._line.send(gather=name, value=value)
@@ -140,11 +140,11 @@ class NodeMember(Member):
             self._arrived.wait(seconds)
 
     def report_result(self, result: dict[str, Any]) -> bool:
-        """Tell the driver that the work is done; whether it heard."""
+        """Tell the driver that the work is done; returns whether it heard."""
         return self._line.deliver(result=result, state=dict(self._state))
 
     def report_error(self, kind: str, text: str) -> bool:
-        """Tell the driver what went wrong; whether it heard."""
+        """Tell the driver what went wrong; returns whether it heard."""
         return self._line.deliver(error=text, kind=kind)
 
     def _message(self, message: dict[str, Any]) -> None:
@@ -159,12 +159,13 @@ class NodeMember(Member):
         elif "stop" in message:
             self.stopping.set()
         elif "end_launcher" in message and os.getppid() == self._launcher:
-            # It is stopped, and cannot remove the folder after this node; the kernel ends this process with it.
+            # The launcher is stopped and cannot remove the folder after this node, with which the kernel ends this
+            # process too.
             shutil.rmtree(Path(self.local_dir).parent, ignore_errors=True)
             os.kill(self._launcher, signal.SIGKILL)
 
 
 def _end_as_orphan(reason: str) -> None:
     print(f"sparksplit node ends: {reason}", file=sys.stderr, flush=True)
-    # The work function may be anywhere, a collective of TensorFlow included: no exception would reach it.
+    # The work function may be anywhere, even in one of TensorFlow's collectives: no exception would reach it.
     os._exit(ORPHANED)

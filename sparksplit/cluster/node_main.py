@@ -1,6 +1,6 @@
 """The node's own interpreter: `python -m sparksplit.cluster.node_main`, with its Start as JSON on stdin.
 
-It imports neither Spark nor TensorFlow; what the work function needs, that imports.
+It imports neither Spark nor TensorFlow: the work function imports what it needs.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from sparksplit.cluster.wire import ORPHANED, die_with_parent
 
 
 def main() -> int:
-    """Run the work function; the exit status is 0 where the driver has its result."""
+    """Run the work function; the exit status is 0 if the driver has its result."""
     die_with_parent()
     faulthandler.enable()
-    # The launcher asks a hanging node where it is; this answers also while TensorFlow or a system call holds it.
+    # The launcher asks a hanging node where it is; this answers even while TensorFlow or a system call holds it.
     faulthandler.register(signal.SIGUSR1, all_threads=False)
-    # Ctrl-C reaches the whole foreground group; ending the nodes is the driver's decision.
+    # Ctrl-C reaches the whole foreground group, but ending the nodes is the driver's decision.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     values = json.loads(sys.stdin.readline())
     post = values.pop("post")
@@ -42,7 +42,7 @@ def main() -> int:
         result = _function(start.work)(member)
         if not isinstance(result, dict):
             raise TypeError(f"{start.work} must return a dict (returned {type(result).__name__})")
-        # Before it is sent, so that a result that is no JSON is this node's error.
+        # Checked before it is sent, so that a result that is not JSON is this node's error.
         json.dumps(result)
     except BaseException as error:
         if not isinstance(error, UsageError):
@@ -62,5 +62,5 @@ if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Threads that TensorFlow or the work function left behind must not hold the node.
+    # Threads that TensorFlow or the work function left behind must not keep the node alive.
     os._exit(status)

@@ -1,4 +1,4 @@
-"""What Spark must be like before nodes are started: its settings, and enough executors within a time limit."""
+"""What Spark must be like before nodes are started: the right settings, and enough executors within a time limit."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 
 def check_settings(settings: dict[str, str], nodes: int, spare: int = 0) -> None:
-    """ConfigError for the first of Spark's settings that would break the run, with the key and what to set."""
+    """Raise ConfigError for the first of Spark's settings that would break the run, with the key and what to set."""
     raise_first(run_problems(settings, nodes, spare))
 
 
 def await_executors(sc: SparkContext, nodes: int, timeout: float, spare: int = 0) -> None:
     """Wait until `nodes + spare` executors have registered.
 
-    RunError after `timeout` seconds, naming the executors that were lost since Spark began, and the numbers.
+    Raises RunError after `timeout` seconds, with the numbers and the executors lost since Spark began.
     """
     end = time.monotonic() + timeout
     while True:
         executors, slots = executors_of(sc), slots_of(sc)
-        # The slots are of these executors only where none came or went while they were counted.
+        # The slots belong to these executors only if none came or went while they were counted.
         if executors >= nodes + spare and executors == executors_of(sc):
             return raise_first(slot_problems(-(-slots // executors)))
         if time.monotonic() > end:
@@ -36,7 +36,7 @@ def await_executors(sc: SparkContext, nodes: int, timeout: float, spare: int = 0
 
 
 def too_few(needed: str, executors: int, timeout: float, lost: Sequence[str]) -> str:
-    """What to say of too few executors. lost: as `lost_executors` tells them."""
+    """What to say about too few executors. lost: as `lost_executors` returns them."""
     if lost:
         return f"nodes: {lost[-1]}, and no other came within {timeout:g} s; {needed}, and Spark has {executors}"
     return (
@@ -46,7 +46,7 @@ def too_few(needed: str, executors: int, timeout: float, lost: Sequence[str]) ->
 
 
 def lost_executors(sc: SparkContext) -> list[str]:
-    """The executors that Spark had and has no more, in the order in which they went: `executor 1 on HOST was lost`."""
+    """The executors that Spark has lost, in the order in which they went: `executor 1 on HOST was lost`."""
     found = []
     for place in range((executors := sc._jsc.sc().statusStore().executorList(False)).size()):
         one = executors.apply(place)

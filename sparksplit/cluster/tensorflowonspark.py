@@ -3,7 +3,7 @@
 TensorFlowOnSpark ends the whole Spark application when a cluster fails (`sc.stop`, `sys.exit`), leaves state in module
 globals, listens on all interfaces, unpickles what anyone sends, and polls once a second. So that a failed run leaves a
 driver that can start the next one, it gets stand-ins for the few things it uses: the SparkContext, its reservation
-server, its feed's manager (we have a feed of our own), and `time.sleep`. Written against version 2.2.5.
+server, its feed's manager (we have our own feed), and `time.sleep`. Written against version 2.2.5.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ POLL = 0.02
 """Seconds between two looks at the reservations, here and in TensorFlowOnSpark's client."""
 LONGEST_RESERVATION = 1 << 20
 RESERVATION_SECONDS = 5.0
-"""For one message: TensorFlowOnSpark's server hears one after the other."""
+"""Limit for one message: TensorFlowOnSpark's server reads them one after the other."""
 
 _NOT_RETRIED = "the tasks that hold nodes are not retried"
 
@@ -48,9 +48,9 @@ _one_start = threading.Lock()
 
 
 class Job:
-    """The Spark job whose tasks hold the nodes, one task a node.
+    """The Spark job whose tasks hold the nodes, one task per node.
 
-    arguments: as map_fun wants them, JSON-able but for the tuple in `post`.
+    arguments: as map_fun wants them, JSON-able except for the tuple in `post`.
     """
 
     def __init__(self, sc: SparkContext, name: str, nodes: int, arguments: dict[str, Any]) -> None:
@@ -60,13 +60,13 @@ class Job:
         self._cancelled = False
 
     def start(self, host: str, watch: Callable[[int], None]) -> None:
-        """Return when all nodes have reserved their place; then TensorFlowOnSpark calls the launchers.
+        """Return when all nodes have reserved their places; TensorFlowOnSpark then calls the launchers.
 
         host: the driver's own address. watch: called every few milliseconds with the number of nodes that have
-        registered; raises to end the start.
+        registered; it ends the start by raising.
         """
         modules = import_tensorflowonspark()
-        # Registered nodes learn of the last one only when they ask again: `close_reservations` comes later.
+        # Registered nodes learn of the last one only when they ask again, so `close_reservations` comes later.
         self._server = _reservation_server(modules, self._nodes, host, watch)
         with _one_start, _replaced(modules.cluster, tf_status=self._status, reservation=_Reservation(self._server)):
             modules.cluster.run(
@@ -91,7 +91,7 @@ class Job:
         return (self._lost_executor() if _NOT_RETRIED in reason else None) or reason + hint
 
     def _lost_executor(self) -> str | None:
-        """The executor that Spark lost last: what made it try the tasks again, where no task said why."""
+        """The executor that Spark lost last: the reason for trying the tasks again, where no task gave one."""
         try:
             lost = lost_executors(self._sc)
         except Exception as error:
@@ -100,12 +100,12 @@ class Job:
         return lost[-1] if lost else None
 
     def close_reservations(self) -> None:
-        """Close the reservation server's port; every launcher must have been called before, or the run be over."""
+        """Close the reservation server's port; by then every launcher must have been called, or the run be over."""
         if self._server is not None:
             self._server.close()
 
     def active(self) -> bool:
-        """Whether Spark still runs it."""
+        """Whether Spark is still running it."""
         try:
             tracker = self._sc.statusTracker()
             active = set(tracker.getActiveJobsIds())
@@ -115,7 +115,7 @@ class Job:
             return False
 
     def cancel(self) -> None:
-        """Have Spark end its tasks; where their Python does not end, Spark kills it after two seconds."""
+        """Have Spark end its tasks; a task whose Python does not end is killed by Spark after two seconds."""
         if not self._cancelled:
             self._cancelled = True
             try:
@@ -137,7 +137,7 @@ def import_tensorflowonspark() -> types.SimpleNamespace:
     handlers, level = list(root.handlers), root.level
     try:
         with warnings.catch_warnings():
-            # Its use of pkg_resources is deprecated, which is not our user's concern.
+            # Its use of pkg_resources is deprecated, but that does not concern our users.
             warnings.simplefilter("ignore")
             from tensorflowonspark import TFCluster, TFManager, TFSparkNode, reservation, util
     finally:
@@ -148,17 +148,17 @@ def import_tensorflowonspark() -> types.SimpleNamespace:
         root.setLevel(level)
     reservation.time = types.SimpleNamespace(sleep=lambda seconds: time.sleep(POLL), time=time.time)
     TFManager.start = lambda authkey, queues, mode="local": _Manager()
-    # The file tells its feed tasks which node is theirs; ours do not need it, and it would stay behind.
+    # The file tells its feed tasks which node is theirs; ours do not need it, and it would be left behind.
     util.write_executor_id = lambda number: None
-    # It logs Spark's whole stack trace as an error, after the driver has said what happened.
+    # It logs Spark's whole stack trace as an error after the driver has said what happened.
     logging.getLogger(TFCluster.__name__).setLevel(logging.CRITICAL)
     return types.SimpleNamespace(cluster=TFCluster, node=TFSparkNode, reservation=reservation, util=util)
 
 
 class NodeTask:
-    """What Spark runs for each node: TensorFlowOnSpark's own function, made fit for a Python worker that is used again.
+    """What Spark runs for each node: TensorFlowOnSpark's own function, made fit for a Python worker that is reused.
 
-    pickled: that function; unpickled only where TensorFlow's stand-in is in place.
+    pickled: that function; it is unpickled only while TensorFlow's stand-in is in place.
     """
 
     def __init__(self, pickled: bytes, post: Post) -> None:
@@ -181,7 +181,7 @@ class NodeTask:
         except NodeEnded:
             raise
         except Exception as error:
-            # Spark shows the last attempt's error only.
+            # Spark shows only the last attempt's error.
             line = Line(Post(self.post.driver, self.post.secret, task.partitionId(), "task"))
             line.deliver(error=f"before its start: {kind_and_text(error)[1]}", kind="own")
             line.close()
@@ -195,7 +195,7 @@ class NodeTask:
 
 
 class _Manager:
-    """In place of TensorFlowOnSpark's manager process, which only its own feed needs."""
+    """Stands in for TensorFlowOnSpark's manager process, which only its own feed needs."""
 
     address = ""
 
@@ -218,7 +218,7 @@ class _SparkContext:
 
 
 class _Rdd:
-    """An RDD whose job has a group of its own. TFCluster calls it in a thread, which does not inherit job groups."""
+    """An RDD whose job has its own group. TFCluster calls it in a thread, which does not inherit job groups."""
 
     def __init__(self, sc: SparkContext, rdd: Any, group: str, arguments: dict[str, Any]) -> None:
         self._sc, self._rdd, self._group, self._arguments = sc, rdd, group, arguments
@@ -232,7 +232,7 @@ class _Rdd:
 
 
 class _Reservation:
-    """In place of the module `reservation` within TFCluster: gives out a server that was made before."""
+    """Stands in for the module `reservation` within TFCluster: hands out a server that was made before."""
 
     def __init__(self, server: Any) -> None:
         self._server = server
@@ -243,9 +243,9 @@ class _Reservation:
 
 
 def _reservation_server(modules: types.SimpleNamespace, nodes: int, host: str, watch: Callable[[int], None]) -> Any:
-    """A reservation server on the driver's own address that unpickles plain values only and ends when it should.
+    """A reservation server on the driver's own address that unpickles only plain values, and ends when it should.
 
-    A class within a function, because its base must not be imported before it is needed.
+    A class inside a function, because its base class must not be imported before it is needed.
     """
 
     class Server(modules.reservation.Server):  # type: ignore[misc, name-defined]
@@ -277,7 +277,7 @@ def _reservation_server(modules: types.SimpleNamespace, nodes: int, host: str, w
         def close(self) -> None:
             if not self.done and hasattr(self, "listening"):
                 self.done = True
-                # Its thread waits in select for up to 60 s: a connection wakes it, unless it is ending by itself.
+                # Its thread waits in select for up to 60 s; a connection wakes it, unless it is ending by itself.
                 with suppress(ConnectionError), socket.create_connection(self.listening, 2):
                     pass
 
@@ -292,7 +292,7 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 class _Listening(socket.socket):
-    """TensorFlowOnSpark's thread would end, and nobody could register any more, where `accept` fails."""
+    """Keeps going where `accept` fails: TensorFlowOnSpark's thread would end, and nobody could register any more."""
 
     def accept(self) -> tuple[socket.socket, Any]:
         accepted = accept(super().accept)

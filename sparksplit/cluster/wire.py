@@ -1,7 +1,7 @@
 """What both ends of the driver's channel share: limits in seconds, messages, a process's ties to its parent.
 
-The wire is TCP with one JSON object a line. A client's first line carries the run's secret; every line of a client has
-an `id` and is answered by `{"received": id}`, so each end knows that the other one lives. Nothing is unpickled.
+The wire is TCP with one JSON object per line. A client's first line carries the run's secret; every line of a client's
+has an `id` and is answered by `{"received": id}`, so each end knows that the other one is alive. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 BEAT = 2.0
-"""A node and its launcher each send their state this often."""
+"""How often a node and its launcher each send their state."""
 SILENT = 5.0
-"""Silence that makes a node the culprit where another node has failed."""
+"""Silence that makes a node the culprit when another node has failed."""
 DEAD = 10.0
-"""Silence that is a failure of its own."""
+"""Silence that is a failure in itself."""
 ORPHAN = 20.0
-"""A node ends itself after this much silence of the driver."""
+"""A node ends itself after hearing nothing from the driver for this long."""
 
 ORPHANED = 113
 """Exit status of a node that ended itself because the driver or its launcher was gone."""
@@ -49,7 +49,7 @@ class Wire:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send one message; OSError when the other end is gone."""
+        """Send one message; raises OSError if the other end is gone."""
         line = json.dumps(message, default=_plain).encode() + b"\n"
         with self._lock:
             self._socket.sendall(line)
@@ -57,7 +57,8 @@ class Wire:
     def line(self, longest: int = LONGEST_LINE, within: float | None = None) -> dict[str, Any] | None:
         """The next message; None at the end. OSError and ValueError (not a JSON object, too long) end the wire.
 
-        within: seconds for the whole line, however its bytes come; afterwards it is also the limit of each.
+        within: seconds for the whole line, however its bytes arrive; afterwards it is also the limit for each further
+        one.
         """
         deadline = None if within is None else time.monotonic() + within
         searched = 0
@@ -85,23 +86,23 @@ class Wire:
             yield message
 
     def limit(self, seconds: float) -> None:
-        """Let every further send or receive fail after so many seconds."""
+        """Let every further send or receive fail after this many seconds."""
         self._socket.settimeout(seconds)
 
     def own_address(self) -> str:
-        """This end's address: on a node, the one that the driver's network reaches."""
+        """This end's address: on a node, the one that the driver's network can reach."""
         return str(self._socket.getsockname()[0])
 
     def close(self) -> None:
-        """End both directions; a thread that waits in `lines` comes back."""
-        # Fails where the other end was faster.
+        """End both directions; a thread that is waiting in `lines` returns."""
+        # Fails if the other end was faster.
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
 
 def limit_until(connection: socket.socket, deadline: float) -> None:
-    """Let the next receive fail at `deadline` (monotonic seconds); TimeoutError where it has passed."""
+    """Let the next receive fail at `deadline` (monotonic seconds); raises TimeoutError if that has passed."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError("it took too long")
@@ -109,7 +110,7 @@ def limit_until(connection: socket.socket, deadline: float) -> None:
 
 
 def parsed(text: bytes) -> dict[str, Any]:
-    """The message in a line; ValueError for whatever is none, also one that is nested too deeply for Python."""
+    """The message in a line; raises ValueError for anything else, and for one nested too deeply for Python."""
     try:
         message = json.loads(text)
     except RecursionError:
@@ -124,14 +125,15 @@ def accept(
 ) -> tuple[socket.socket, Any] | None:
     """The next connection and its address from `take`, a listening socket's `accept`; None once `ended`.
 
-    What keeps the kernel from giving one out (no descriptors, no memory) passes: it is logged once, and waited for.
+    Whatever keeps the kernel from handing one out (no descriptors, no memory) will pass: it is logged once and waited
+    out.
     """
     said = False
     while not ended():
         try:
             return take()
         except ConnectionAbortedError:
-            continue  # gone before it was looked at
+            continue  # gone before anyone looked at it
         except OSError as error:
             if ended():
                 break
@@ -150,9 +152,9 @@ def own_address_towards(driver: tuple[str, int]) -> str:
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when the thread that started it ends: also where this one is stopped.
+    """Have the kernel kill this process when the thread that started it ends, even if this process is stopped.
 
-    Linux only (prctl PR_SET_PDEATHSIG); a program that was started before its parent's end must compare getppid().
+    Linux only (prctl PR_SET_PDEATHSIG); a program that starts after its parent's end must compare getppid().
     """
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 

@@ -20,18 +20,18 @@ from sparksplit.rows.chunks import Assembler, Chunk, Piece, Rows
 from sparksplit.rows.feed import Feed, Stops, never
 
 _WAIT = 0.02
-"""Seconds between two looks for rows while all nodes together lack a mini-batch."""
+"""Seconds between two looks for rows while all nodes together have too few for a mini-batch."""
 
 
 class ArrivingFeed:
     """A feed like `sparksplit.rows.feed.Feed`, for all of a run's epochs.
 
-    Before each chunk the nodes tell each other how many rows they have; a node that has none contributes none, so no
+    Before each chunk the nodes tell one another how many rows they have; a node that has none contributes none, so no
     node waits for another's rows while there are enough for a mini-batch. Each mini-batch has `batch_size` rows, the
-    epoch's last one the rest.
+    epoch's last one whatever is left.
 
-    told: what the driver said when all had been fed; None before. exact: makes the feed of the later epochs from it.
-    idle: a context for the time without enough rows.
+    told: what the driver said once all rows had been fed; None until then. exact: makes the later epochs' feed from
+    that. idle: the context to be in while there are not enough rows.
     """
 
     def __init__(
@@ -51,16 +51,16 @@ class ArrivingFeed:
         self._maps: list[Any] = []
         self._waiting: deque[tuple[Rows, int]] = deque()
         self.max_updates = 1
-        """Mini-batches in the chunks to come; may be changed at any time."""
+        """The most mini-batches in each chunk from now on; may be changed at any time."""
 
     @property
     def exact(self) -> bool:
-        """Whether the chunks to come follow the order of rows: only then can one go on within an epoch."""
+        """Whether the coming chunks follow the order of rows: only then can a run be resumed within an epoch."""
         return self._later is not None
 
     @property
     def updates(self) -> int:
-        """Mini-batches in one epoch; known when the first one has ended."""
+        """Mini-batches in one epoch; known once the first has ended."""
         if self._later is None:
             raise RuntimeError("how many rows there are is not known before all have arrived")
         return self._later.updates
@@ -84,12 +84,12 @@ class ArrivingFeed:
         self._later = self._make(self._told())
 
     def _next_shares(self) -> tuple[order.Ints, order.Ints] | None:
-        """(rows that each node contributes to the next chunk, rows of its mini-batches); None at the epoch's end."""
+        """(rows that each node contributes to the next chunk, rows of its mini-batches); None when the epoch ends."""
         size, rank = self._collective.size, self._collective.rank
         idle: AbstractContextManager[None] | None = None
         try:
             while True:
-                # In this order: what has been told of is complete.
+                # In this order: once the driver has said that all are fed, what has arrived is complete.
                 ended = self._told() is not None
                 self._open_arrived()
                 facts = np.zeros((2, size), np.int64)

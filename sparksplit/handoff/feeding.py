@@ -1,4 +1,4 @@
-"""A run's feeding, step by step between two looks at its nodes: wait for their ports, feed, tell them what counts."""
+"""The feeding of a run, one step per look at its nodes: wait for their ports, feed, tell them what to expect."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Feeding:
     """Feeds `frame`, or the training split of `data`, to the nodes of a started cluster. A context manager.
 
-    owned: by rank, the lanes whose rows the node gets. states: of the nodes, by rank, as their beats bring them; each
-    holds `receiver` once its port is open.
+    owned: by rank, the lanes whose rows the node gets. states: the nodes' states, by rank, as their beats bring them;
+    each holds `receiver` once its port is open.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Feeding:
         self._job.close()
 
     def go_on(self) -> None:
-        """Take the next step, if it is time. RunError where feeding has failed."""
+        """Take the next step, if it is time. Raises RunError where feeding has failed."""
         if self._fed is not None:
             return
         if not self._job.started:
@@ -85,7 +85,7 @@ class Feeding:
 
 
 def check_columns(frame: DataFrame, data: PreparedDataSet) -> None:
-    """Raise ConfigError for a frame whose columns are not the data set's; it may lack row_id."""
+    """Raise ConfigError for a frame whose columns are not the data set's; only row_id may be missing."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     found = {field.name: field.dataType for field in frame.schema.fields}

@@ -1,4 +1,4 @@
-"""The driver's side of the hand-off: the Spark job that feeds the nodes, in a thread of its own."""
+"""The driver's side of the hand-off: the Spark job that feeds the nodes, in its own thread."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BATCH_BYTES = 512 * 1024
-"""Of a record batch between Spark and Python: small enough to stay in a core's cache on its way to the node."""
+"""Size of a record batch between Spark and Python: small enough to stay in a core's cache on its way to the node."""
 
 EXPLAIN = 3.0
-"""Seconds between the failure of a feeding task and the verdict: time to hear of a node that failed first."""
+"""Seconds between the failure of a feeding task and the verdict: time to hear of a node that failed before it."""
 
 
 @dataclass(frozen=True)
 class Fed:
     """What has been handed over.
 
-    partitions: by node, (partition, rows, checksum). rows, checksum: the ledger's, of what was read.
+    partitions: by node, (partition, rows, checksum). rows, checksum: the ledger's entry for all rows that were read.
     """
 
     partitions: list[list[tuple[int, int, int]]]
@@ -47,7 +47,7 @@ class Fed:
     def of(cls, partitions: Sequence[Partition], owned: Sequence[Sequence[int]], lanes: int) -> Fed:
         """All partitions together. owned: by rank, the lanes whose rows the node was to get.
 
-        Raises RunError where a node has not acknowledged as many rows as were read of its lanes.
+        Raises RunError where a node has not acknowledged as many rows as were read for its lanes.
         """
         lane_rows = np.zeros(lanes, np.int64)
         for partition in partitions:
@@ -73,7 +73,7 @@ class Fed:
 class FeedJob:
     """Feeds the rows of `frame` (row_id, tensors, label) to nodes, once `start` has been called.
 
-    schema: of what travels. token: of the nodes' receivers. row_bytes: of one row.
+    schema: of the record batches that are sent. token: the nodes' receivers ask for it. row_bytes: bytes of one row.
     owned: by rank, the lanes whose rows the node gets. ended: called when `result` has something to say.
     """
 
@@ -100,12 +100,12 @@ class FeedJob:
         return self._thread is not None
 
     def start(self, addresses: Sequence[Address]) -> None:
-        """Begin to feed the receivers at `addresses`, by rank."""
+        """Begin to feed the receivers at `addresses`, which are by rank."""
         self._thread = threading.Thread(target=self._run, args=(list(addresses),), name="feed", daemon=True)
         self._thread.start()
 
     def result(self) -> Fed | None:
-        """What has been fed; None while it lasts. RunError, with the first cause, where it has failed."""
+        """What has been fed; None while feeding goes on. Raises RunError, with the first cause, if it has failed."""
         if self._failure is not None:
             since, error = self._failure
             if time.monotonic() - since < EXPLAIN:
@@ -116,7 +116,7 @@ class FeedJob:
         return Fed.of(self._partitions, self._owned, self._lanes)
 
     def close(self) -> None:
-        """End the Spark job where it still runs."""
+        """End the Spark job if it is still running."""
         if self._thread is None:
             return
         if self._thread.is_alive():

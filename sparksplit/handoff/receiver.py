@@ -1,4 +1,4 @@
-"""On a node: takes in what Spark's tasks send, and spools it to the local disk. Arrow Flight (DoPut, bearer token)."""
+"""On a node: receives what Spark's tasks send and spools it to the local disk. Arrow Flight (DoPut, bearer token)."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from sparksplit.handoff.certificate import for_host
 from sparksplit.handoff.sender import Address, Sent
 
 SPOOL_BATCH = 4 * 1024 * 1024
-"""Bytes of a record batch in a spool file: few large ones are read faster than the many small ones that arrive."""
+"""Bytes of a record batch in a spool file: a few large ones are read faster than the many small ones that arrive."""
 
 
 def token_of(secret: bytes) -> str:
-    """The bearer token of a run's hand-off: of the run's secret, but not the secret itself."""
+    """The bearer token of a run's hand-off: made from the run's secret, but not the secret itself."""
     return hmac.digest(secret, b"hand-off", "sha256").hex()
 
 
 _END_LIMIT = 2.0
-"""Seconds for what is still being received when a receiver is closed; the process's end does the rest."""
+"""Seconds to wait, when a receiver is closed, for what is still being received; the process's end does the rest."""
 
 
 class Receiver:
     """A Flight server on `host`, this node's own address, that spools the rows of each partition to a file in `folder`.
 
-    The first complete copy of a partition counts; what a repeated task sends again is compared with it and dropped. Of
-    each sender at most `SPOOL_BATCH` bytes and one batch wait for the disk, so memory is bounded.
-    tls: whether what is sent is encrypted. address: for senders. rows: received so far, repeated ones too.
-    failure: what the disk did first, a full one for example; None while all is well.
+    The first complete copy of a partition counts; whatever a repeated task sends again is compared with it and dropped.
+    At most `SPOOL_BATCH` bytes and one batch from each sender wait for the disk, so memory is bounded.
+    tls: whether what is sent is encrypted. address: where senders find it. rows: how many have been received, repeated
+    ones included. failure: the first error of the disk, such as its being full; None while all is well.
     """
 
     def __init__(self, host: str, token: str, folder: str, schema: pa.Schema, tls: bool = False) -> None:
@@ -51,20 +51,20 @@ class Receiver:
         with using(folder, "cannot be made"):
             self._folder.mkdir(parents=True, exist_ok=True)
         pair = for_host(host) if tls else None
-        # It serves from here on. Its serve() would only wait for signals, whose handlers it takes from this process;
-        # and where it ends while another server's begins, it may shut that one down.
+        # It serves from here on. Its serve() would only wait for signals, and would take this process's signal handlers
+        # for that; and if it ended while another server's began, it might shut that one down.
         self._server = _server(self, host, token, pair)
         self.address = Address(host, self._server.port, None if pair is None else pair[0].decode())
 
     def arrived(self) -> list[Path]:
-        """The files of the partitions that are complete, in the order in which they became so."""
+        """The files of the partitions that are complete, in the order in which they were completed."""
         with self._lock:
             return [path for _, path in self._complete.values()]
 
     def finish(self, partitions: Sequence[tuple[int, int, int]]) -> list[Path]:
-        """Free the port; the files of all partitions, given as (partition, rows, checksum).
+        """Free the port; returns the files of all partitions, which are given as (partition, rows, checksum).
 
-        Raises RunError where the rows that are here are not these.
+        Raises RunError where the rows that have arrived are not those.
         """
         self.close()
         for number, rows, checksum in partitions:
@@ -74,15 +74,15 @@ class Receiver:
         return self.arrived()
 
     def close(self) -> None:
-        """Free the port, and end what is still being received at its next batch; may be called twice."""
+        """Free the port, and stop whatever is still being received at its next batch; may be called twice."""
         self._closing = True
-        # It waits for those who are sending, and their Spark tasks may take long over the next batch.
+        # It waits for whoever is sending, and a Spark task may take long over its next batch.
         ending = threading.Thread(target=self._server.shutdown, name="hand-off-end", daemon=True)
         ending.start()
         ending.join(_END_LIMIT)
 
     def take(self, number: int, attempt: int, reader: Any) -> Sent:
-        """Write what `reader` brings of partition `number` to a file; what counts of the partition."""
+        """Write what `reader` brings of partition `number` to a file; returns what is to be acknowledged."""
         if reader.schema != self._schema:
             raise flight.FlightServerError(f"unexpected columns: {reader.schema.names}, not {self._schema.names}")
         path = self._folder / f"{number}-{attempt}.arrow"
@@ -104,7 +104,7 @@ class Receiver:
             file.abort()
             if isinstance(error, SparksplitError):
                 self.failure = self.failure or error
-                # Of another error Flight would send the traceback.
+                # For any other error Flight would send the traceback.
                 raise flight.FlightServerError(str(error)) from None
             raise
         with self._lock:
@@ -115,7 +115,7 @@ class Receiver:
 
 
 class _SpoolFile:
-    """An Arrow file that is written batch by batch. Each step raises `file_error`'s exceptions, for its folder."""
+    """An Arrow file written batch by batch. Each step raises `file_error`'s exceptions, naming its folder."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._path = path
@@ -138,7 +138,7 @@ class _SpoolFile:
     def abort(self) -> None:
         """Drop the file."""
         for part in (self._writer, self._file):
-            with suppress(OSError):  # its end may not fit onto a full disk either
+            with suppress(OSError):  # a full disk may not have room for its end either
                 part.close()
         self._path.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""In Spark's tasks: the rows of a partition as Arrow record batches to the nodes that own their lanes."""
+"""In Spark's tasks: sends the rows of a partition, as Arrow record batches, to the nodes that own their lanes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Address:
-    """Where a node's receiver is. certificate: PEM, what to trust where the hand-off is encrypted; else None."""
+    """Where a node's receiver is. certificate: what to trust (PEM) if the hand-off is encrypted; otherwise None."""
 
     host: str
     port: int
@@ -47,7 +47,7 @@ class Sent:
 class Partition:
     """What the tasks of one partition have handed over.
 
-    number: the partition's. sent: by node. lane_rows, checksum: of the rows that were read, by lane and of all.
+    number: the partition's. sent: by node. lane_rows: how many rows of each lane were read. checksum: of all of them.
     """
 
     number: int
@@ -57,18 +57,18 @@ class Partition:
 
 
 class Sender:
-    """A task for `facts_of`: sends the rows of its partition, and gives back one `Partition`.
+    """A task for `facts_of`: sends the rows of its partition and yields one `Partition`.
 
-    addresses: of the nodes' receivers, by rank. token: what they ask for. schema: of what travels; row_id first.
-    owned: by rank, the lanes whose rows the node gets, as the run's split gives them; a lane may be of several nodes.
-    lanes: of the data set.
+    addresses: of the nodes' receivers, by rank. token: what they ask for. schema: of what is sent, row_id first. owned:
+    by rank, the lanes whose rows the node gets, as the run's split gives them; several nodes may own a lane. lanes: how
+    many the data set has.
     """
 
     def __init__(
         self, addresses: Sequence[Address], token: str, schema: pa.Schema, lanes: int, owned: Sequence[Sequence[int]]
     ) -> None:
         self._addresses, self._token, self._schema, self._lanes = list(addresses), token, schema, lanes
-        # Plain lists: what travels to the tasks is data, not a user's own class that they could not import.
+        # Plain lists: what goes to the tasks must be data, not a user's own class, which they could not import.
         self._owned = [list(map(int, own)) for own in owned]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Partition]:
@@ -79,10 +79,10 @@ class Sender:
         yield self.send(batches, task.partitionId(), task.taskAttemptId())
 
     def send(self, batches: Iterable[pa.RecordBatch], number: int, attempt: int) -> Partition:
-        """Send all of `batches`; what the nodes have acknowledged.
+        """Send all of `batches`; returns what the nodes have acknowledged.
 
-        attempt: unique within the Spark application. RunError where a node cannot be reached, or has other rows of
-        this partition from an earlier attempt.
+        attempt: unique within the Spark application. Raises RunError where a node cannot be reached, or has other rows
+        of this partition from an earlier attempt.
         """
         name = f"{number} {attempt}"
         streams = [_Stream(rank, address, self._token, name) for rank, address in enumerate(self._addresses)]
@@ -116,7 +116,7 @@ class Sender:
 
 
 class _Stream:
-    """One partition's rows for one node; opened with the first of them."""
+    """One partition's rows for one node; opened when the first of them is sent."""
 
     def __init__(self, rank: int, address: Address, token: str, name: str) -> None:
         self._rank, self._address, self._name = rank, address, name
@@ -138,7 +138,7 @@ class _Stream:
         self._checksum = (self._checksum + row_ids.row_checksum(ids)) % 2**64
 
     def finish(self) -> Sent:
-        """Say that this was all, and wait for the node's acknowledgement."""
+        """Say that that was all, and wait for the node's acknowledgement."""
         sent = Sent(self._rows, self._checksum)
         if self._writer is not None:
             try:
@@ -159,7 +159,7 @@ class _Stream:
         return sent
 
     def close(self) -> None:
-        """End the connection; the node drops what was not finished."""
+        """End the connection; the node drops whatever was not finished."""
         try:
             if self._writer is not None:
                 self._writer.close()
@@ -175,6 +175,6 @@ class _Stream:
 
     def _failed(self, error: BaseException) -> RunError:
         place = f"{self._address.host}:{self._address.port}"
-        # Behind the node's own words gRPC says what it is made of.
+        # After the node's own words, gRPC adds what the error is made of.
         words = re.split(r"\. (?:Detail: Failed|gRPC client debug context)", " ".join(str(error).split()))[0]
         return RunError(f"hand-off to node {self._rank} at {place}: {words[:300]}")

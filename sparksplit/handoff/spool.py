@@ -1,4 +1,4 @@
-"""A node's rows on its local disk: Arrow files, memory-mapped, read by lanes and blocks like a prepared data set."""
+"""A node's rows on its local disk: memory-mapped Arrow files, read by lanes and blocks like a prepared data set."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ Ints = npt.NDArray[np.int64]
 class Spool:
     """The rows of the lanes `own` in the files `paths`, each lane in the order of row_id, as in a prepared data set.
 
-    lane_rows: int64 [lanes], of the whole set. In memory are 16 bytes for each row; the rows stay on the disk.
-    It is its own reader, for any number of threads.
+    lane_rows: int64 [lanes], rows of each lane of the whole set. 16 bytes per row are in memory; the rows stay on the
+    disk. It is its own reader, for any number of threads.
 
-    Raises InputError where a row_id occurs twice, RunError where the own lanes' rows are not those of `lane_rows`.
+    Raises InputError where a row_id occurs twice, RunError where the rows of this node's lanes do not match
+    `lane_rows`.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Spool:
         self._index(ids, own)
 
     def _index(self, ids: list[row_ids.U64], own: Ints) -> None:
-        """Where each lane's rows are, in the order of row_id."""
+        """Where each lane's rows are, in order of row_id."""
         joined = np.concatenate([np.zeros(0, np.uint64), *ids])
         batch = np.repeat(np.arange(len(ids), dtype=np.int32), [len(part) for part in ids])
         row = np.concatenate([np.zeros(0, np.int32), *(np.arange(len(part), dtype=np.int32) for part in ids)])
@@ -71,11 +72,11 @@ class Spool:
         self._starts = np.concatenate(([0], np.cumsum(counts)))
 
     def reader(self) -> Spool:
-        """What reads blocks."""
+        """A reader of blocks."""
         return self
 
     def read(self, lane: int, block: int) -> Block:
-        """Block `block` of `lane`; IndexError for one that the lane does not have."""
+        """Block `block` of `lane`; raises IndexError for one that the lane does not have."""
         start = int(self._starts[lane]) + block * self.block_rows
         stop = min(start + self.block_rows, int(self._starts[lane + 1]))
         if block < 0 or start >= stop:
@@ -87,11 +88,11 @@ class Spool:
         return Block(self._ids[start:stop], tensors, label)
 
     def at_hand(self) -> AtHand:
-        """All rows: they are where they arrived, so that no order is better than another."""
+        """All rows: they lie as they arrived, so reading them in one order costs as much as in another."""
         return AtHand(self, self._starts[:-1])
 
     def take(self, index: Ints, target: Rows, start: int) -> None:
-        """Copy the rows `index` to `target`, from its row `start` on."""
+        """Copy the rows `index` into `target`, starting at its row `start`."""
         stop = start + len(index)
         target.row_ids[start:stop] = self._ids[index]
         label = None if target.label is None else target.label[start:stop]
@@ -102,7 +103,7 @@ class Spool:
         if label is not None and self._labels is not None:
             columns.append((label, self._labels))
         batch, row = self._batch[index], self._row[index]
-        # One gather for each record batch.
+        # One gather per record batch.
         by_batch = np.argsort(batch, kind="stable")
         numbers, firsts = np.unique(batch[by_batch], return_index=True)
         for number, places in zip(numbers.tolist(), np.split(by_batch, firsts[1:]), strict=True):
@@ -111,10 +112,10 @@ class Spool:
                 to[places] = parts[number][rows]
 
     def close(self) -> None:
-        """Nothing to close for one thread; `end` closes the files."""
+        """Does nothing, since the files serve all threads; `end` closes them."""
 
     def end(self) -> None:
-        """Close the files; nothing may be read afterwards."""
+        """Close the files; nothing can be read after that."""
         self._tensors, self._labels = [], None
         for source in self._maps:
             source.close()

@@ -1,1 +1,1 @@
-"""The model: what its builder is told of the data, how it is built, fed and exported; users' own functions."""
+"""The model: what its builder is told about the data, how it is built, fed and exported; the user's own functions."""

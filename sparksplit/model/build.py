@@ -1,7 +1,7 @@
 """Model, optimizer, loss and metrics from the configuration, by Keras's own names and registries.
 
-Misspelt names are told before (`model.keras_names`); what is known only once Keras is imported, a value out of
-range for example, comes from the nodes, and names the configuration's line all the same.
+Misspelt names are reported earlier (`model.keras_names`). What shows only once Keras is imported, such as a value out
+of range, is reported by the nodes, and still names the configuration's line.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def build_model(config: TrainConfig, source: str | None, data: DataDescription, 
 def build_optimizer(config: TrainConfig, warmed_up: WarmedUp | None = None) -> Any:
     """The Keras optimizer. Raises ConfigError for an unknown name or argument.
 
-    warmed_up: takes the learning rate's place, and the rate itself, where the way changes it.
+    warmed_up: replaces the learning rate, and is given the rate itself, where the strategy changes it.
     """
     optimizer: OptimizerConfig = config.optimizer
     arguments = dict(optimizer.model_extra or {})
@@ -84,7 +84,7 @@ def build_optimizer(config: TrainConfig, warmed_up: WarmedUp | None = None) -> A
 
 
 def build_loss(config: TrainConfig, data: DataDescription, model: Any, inputs: Inputs) -> Callable[[Any, Any], Any]:
-    """A function (labels, outputs) to one loss per row. Raises ConfigError where labels and outputs do not fit it."""
+    """A function of (labels, outputs) that gives one loss per row. Raises ConfigError where they do not fit it."""
     wanted = config.loss
     if wanted is None:
         wanted = "mean_squared_error" if data.classes is None else "sparse_categorical_crossentropy"
@@ -115,7 +115,7 @@ def build_loss(config: TrainConfig, data: DataDescription, model: Any, inputs: I
 def build_metrics(config: TrainConfig, data: DataDescription, model: Any, inputs: Inputs) -> dict[str, Any]:
     """Fresh Keras metrics by name, in the configuration's order.
 
-    Raises ConfigError for an unknown name, and for a metric that labels and outputs do not fit.
+    Raises ConfigError for an unknown name, and for a metric that does not fit the labels and outputs.
     """
     names = config.metrics
     if names is None:
@@ -162,9 +162,9 @@ class _Fitted:
 
 
 def fitted_labels(labels: Any, outputs: Any, data: DataDescription) -> Any:
-    """Labels [rows] as [rows, 1] of the outputs' dtype where there is one output per row.
+    """Labels [rows] as [rows, 1], in the outputs' dtype, where there is one output per row.
 
-    Keras would otherwise squeeze both and average over rows, where one value per row is wanted.
+    Keras would otherwise squeeze both and average over rows, but one value per row is wanted.
     """
     if labels.shape.rank == outputs.shape.rank - 1 and (data.classes is None or outputs.shape[-1] == 1):
         return keras.ops.cast(keras.ops.expand_dims(labels, -1), outputs.dtype)

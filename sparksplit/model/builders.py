@@ -1,4 +1,4 @@
-"""The builders of models: those of models/ by the short names of their files, or a user's own."""
+"""The builders of models: those in models/, by the short names of their files, or the user's own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def models() -> list[str]:
 
 
 def builder_source(name: str) -> str | None:
-    """As `source_of`, for a model's builder, which may be a short name. Raises FunctionError."""
+    """Like `source_of`, for a model's builder, which may be a short name. Raises FunctionError."""
     if ":" in name:
         if (match := re.fullmatch(r"models\.(\w+):build", name)) and match[1] in models():
             own = spec_of(f"models.{match[1]}")
@@ -33,7 +33,7 @@ def builder_source(name: str) -> str | None:
 
 
 def check_short_name(name: str) -> None:
-    """Raise FunctionError where `name` is none of the models that come with sparksplit."""
+    """Raise FunctionError where `name` is not one of the models that come with sparksplit."""
     if name in models():
         return
     known, hint = ", ".join(models()), did_you_mean(name, models())
@@ -41,7 +41,7 @@ def check_short_name(name: str) -> None:
 
 
 def load_builder(name: str, source: str | None) -> Callable[..., Any]:
-    """As `load`, for a model's builder; `source` is what `builder_source` gave."""
+    """Like `load`, for a model's builder; `source` is what `builder_source` returned."""
     if ":" in name:
         return load(name, source)
     file = f"models/{name}.py"

@@ -1,10 +1,10 @@
-"""What a model's builder is told about the data; the contract for a user's own model.
+"""What a model's builder is told about the data: the contract for a user's own model.
 
     def build(data: DataDescription, **params) -> keras.Model
 
-The model is uncompiled, takes `data.inputs` (one tensor, or a mapping by name where there are several; floats, with the
-fitted preprocessing applied) and gives one output: for `data.classes` classes, a probability each, in their order, at
-each place of a label where `data.label_shape` has some.
+The model is uncompiled. It takes `data.inputs` (one tensor, or a mapping by name where there are several; floats, with
+the fitted preprocessing applied) and gives one output: for `data.classes` classes, one probability each, in their
+order; where `data.label_shape` is not (), that for each place of the label.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DataDescription:
-    """inputs: shape of one row by tensor name. classes: names of the classes; None for numbers.
+    """inputs: shape of one row, by tensor name. classes: names of the classes; None for numbers.
 
-    label_shape: shape of one row's label, () for one class or number. rows: of the training split.
+    label_shape: shape of one row's label, () for a single class or number. rows: how many the training split has.
     """
 
     inputs: dict[str, tuple[int, ...]]
@@ -34,10 +34,10 @@ class DataDescription:
 
     @property
     def outputs(self) -> int:
-        """Units of the last layer: the classes, or the numbers of one label."""
+        """Units of the last layer: one for each class, or for each number of one label."""
         return len(self.classes) if self.classes is not None else math.prod(self.label_shape)
 
     @property
     def activation(self) -> str:
-        """Of the last layer: softmax for classes, linear for numbers."""
+        """The last layer's: softmax for classes, linear for numbers."""
         return "softmax" if self.classes is not None else "linear"

@@ -15,11 +15,11 @@ from sparksplit.model.inputs import Inputs
 KERAS, SAVED_MODEL = "model.keras", "saved_model"
 SIGNATURE = "serving_default"
 _VERSION = "1"
-"""TensorFlow Serving wants numbered versions below a model's folder."""
+"""TensorFlow Serving wants numbered versions inside a model's folder."""
 
 
 def export(model: Any, inputs: Inputs, run: str, scratch: str) -> None:
-    """Write both forms of `model` into the folder of `run`, by way of the local folder `scratch`.
+    """Write both forms of `model` into the folder of `run`, using the local folder `scratch`.
 
     model.keras takes preprocessed floats, as the builder made it. The SavedModel takes stored values (raw pixels,
     say) under the tensors' names and applies the fitted preprocessing itself, so that a server cannot forget it.
@@ -41,7 +41,7 @@ def export(model: Any, inputs: Inputs, run: str, scratch: str) -> None:
 
 
 def upload(local: Path, target: str) -> None:
-    """Copy the local folder to `target`, in place of what is there, appearing by rename."""
+    """Copy the local folder to `target`, replacing what is there; it appears by rename."""
     from hdfs_io.publish import publish_folder
 
     temporary = filesystem.join(filesystem.parent(target), f".{filesystem.name(target)}.writing")

@@ -12,10 +12,10 @@ from hdfs_io.preprocessing import Description, TensorSpec, arithmetic, high_and_
 
 
 class Inputs:
-    """The tensors and the label of a data set, as a model wants them.
+    """The tensors and the label of a data set, in the form that a model wants.
 
-    A model with one input gets a tensor [rows, *shape], one with several a mapping by the tensors' names; always of
-    Keras's float type, with the fitted preprocessing applied, by the arithmetic of hdfs_io.preprocessing.
+    A model with one input gets a tensor [rows, *shape], one with several a mapping by the tensors' names; always in
+    Keras's float type, with the fitted preprocessing applied as hdfs_io.preprocessing computes it.
     """
 
     def __init__(self, description: Description) -> None:
@@ -32,18 +32,18 @@ class Inputs:
         ]
 
     def signature(self) -> list[Any]:
-        """`tensor_signature`, and the label's where there is one."""
+        """`tensor_signature`, and the label's, if there is one."""
         label = self._description.label
         labels = [] if label is None else [tf.TensorSpec((None, *label.shape), tf.as_dtype(label.dtype))]
         return [*self.tensor_signature(), *labels]
 
     def decode(self, columns: Sequence[Any]) -> tuple[Any, Any]:
-        """(model's input, label) from stored columns: the tensors in order, then the label (None without one)."""
+        """(the model's input, label) from stored columns: the tensors in order, then the label (None without one)."""
         specs = self._description.tensors
         tensors = {spec.name: self._decode(spec, column) for spec, column in zip(specs, columns, strict=False)}
         label = columns[len(specs)] if len(columns) > len(specs) else None
         if label is not None and label.dtype.is_integer:
-            # Keras takes no small unsigned integers for classes.
+            # Keras does not take small unsigned integers for classes.
             label = tf.cast(label, tf.int64)
         return (next(iter(tensors.values())) if len(tensors) == 1 else tensors), label
 

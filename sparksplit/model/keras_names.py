@@ -1,8 +1,8 @@
-"""What Keras knows, read from its source without importing it: a misspelt name is told before Spark starts.
+"""What Keras knows, read from its source without importing it: so a misspelt name is reported before Spark starts.
 
-Importing Keras brings TensorFlow and takes three seconds; reading the few files that matter takes some tenths of one.
-Values (a momentum above 1) are Keras's own business: `model.build` has them checked on the nodes. Where another
-version of Keras is not written as expected, or there is none beside the driver, nothing is refused here.
+Importing Keras brings in TensorFlow and takes three seconds; reading the few files that matter takes a few tenths of
+one. Values (a momentum above 1) are Keras's own business: `model.build` has them checked on the nodes. If another
+version of Keras is not written as expected, or there is none on the driver, nothing is refused here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BASE = "keras.src.optimizers.base_optimizer", "BaseOptimizer"
 
 @dataclass(frozen=True)
 class Signature:
-    """The arguments of a class of Keras. needed: those without a default."""
+    """The arguments of one of Keras's classes. needed: those without a default."""
 
     name: str
     known: frozenset[str]
@@ -35,9 +35,10 @@ class Signature:
 
 
 def check(config: TrainConfig, sources: Mapping[str, str]) -> None:
-    """Raise ConfigError for the first optimizer, schedule, loss, metric, or argument of one, that Keras does not know.
+    """Raise ConfigError for the first optimizer, schedule, loss or metric, or argument of one, that Keras does not
+    know.
 
-    sources: the texts of users' files; what they may register with Keras is left to the nodes.
+    sources: the texts of the user's files; whatever these may register with Keras is left to the nodes.
     """
     optimizer, rate, loss = config.optimizer, config.optimizer.learning_rate, config.loss
     own = _registers(config.model.build, sources.get("model.build"))
@@ -55,12 +56,12 @@ def check(config: TrainConfig, sources: Mapping[str, str]) -> None:
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
-    """What to say of a name that is none of those that are known, which come in a fixed order."""
+    """What to say about a name that is not among the known ones, which come in a fixed order."""
     return f"Keras knows no {name!r}{did_you_mean(name, known, cutoff=0.5)}"
 
 
 def _registers(build: str, text: str | None) -> bool:
-    """Whether the model's own code may bring classes under names that are not Keras's."""
+    """Whether the model's own code may register classes under names that are not Keras's."""
     return ":" in build if text is None else "custom_objects" in text
 
 
@@ -76,7 +77,7 @@ def _check_class(
     found = classes(module)
     known = {name.lower(): name for name in found}
     wanted = known.get(name.lower().replace("_", ""))
-    if not known or ">" in name:  # a name that is registered with Keras has a package
+    if not known or ">" in name:  # a name registered with Keras has a package
         return
     if wanted is None:
         if not own:
@@ -103,7 +104,7 @@ def _check_name(config: TrainConfig, key: str, name: str, known: Collection[str]
 
 @cache
 def classes(module: str) -> dict[str, str]:
-    """The classes that a public module of Keras offers, each with the module that defines it; {} where unreadable."""
+    """The classes that a public module of Keras offers, each with its defining module; {} if it cannot be read."""
     return {
         alias.asname or alias.name: node.module
         for node in _statements(module)
@@ -115,7 +116,7 @@ def classes(module: str) -> dict[str, str]:
 
 @cache
 def strings(kind: str) -> frozenset[str]:
-    """The names that keras.losses.get or keras.metrics.get takes (`kind`); none where unreadable."""
+    """The names that keras.losses.get or keras.metrics.get (`kind`) takes; empty if they cannot be read."""
     objects: set[str] = set()
     aliases: set[str] = set()
     for node in _statements(f"keras.src.{kind}"):
@@ -131,7 +132,7 @@ def strings(kind: str) -> frozenset[str]:
 
 @cache
 def signature_of(module: str, name: str) -> Signature | None:
-    """The arguments that class `name` of `module` can be made with from a configuration; None where it is not plain."""
+    """The arguments that a configuration can give class `name` of `module`; None if they cannot be read off plainly."""
     for node in _statements(module):
         if isinstance(node, ast.ClassDef) and node.name == name:
             own = {part.name: part for part in node.body if isinstance(part, ast.FunctionDef)}
@@ -152,7 +153,7 @@ def signature_of(module: str, name: str) -> Signature | None:
 
 
 def _snake(name: str) -> str:
-    """As Keras derives the names of metrics."""
+    """The name of a metric, derived from its class as Keras does it."""
     name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
 
@@ -170,7 +171,7 @@ def _parsed(file: Path) -> tuple[ast.stmt, ...]:
 
 
 def _statements(module: str) -> Iterator[ast.stmt]:
-    spec = importlib.util.find_spec("keras")  # of a package at the top: runs nothing of it
+    spec = importlib.util.find_spec("keras")  # of a top-level package: runs nothing of it
     if spec is None or not spec.submodule_search_locations:
         return
     path = Path(spec.submodule_search_locations[0], *module.split(".")[1:])

@@ -1,4 +1,4 @@
-"""Learning rates of the ways that change them."""
+"""Learning rates for the strategies that change them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import tensorflow as tf
 
 
 class WarmedUp(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]
-    """`factor` times a learning rate, reached in equal steps from the rate itself over the first `updates`.
+    """`factor` times a learning rate, reached in equal steps from the rate itself over the first `updates` updates.
 
     The linear scaling rule with gradual warm-up of Goyal et al., "Accurate, Large Minibatch SGD: Training ImageNet in
     1 Hour" (2017), sections 2.1 and 2.2; Horovod's recipe for Keras. rate: a number, or a schedule of updates.
-    updates: a variable, set once it is known how many an epoch has.
+    updates: a variable, set once it is known how many updates an epoch has.
     """
 
     def __init__(self, factor: int, rate: Any = None) -> None:
@@ -28,5 +28,5 @@ class WarmedUp(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore
         return rate * (1 + (self._factor - 1) * part)
 
     def get_config(self) -> dict[str, Any]:
-        """What it was made of."""
+        """The arguments that it was made with."""
         return {"factor": self._factor, "rate": self.rate}
