@@ -1,7 +1,7 @@
 """The commands as functions: keyword arguments are the configuration's keys, which `sparksplit COMMAND --help` lists.
 
-They do what the commands do. Where a Spark session runs, it is used as it is and stays; else one is started for the
-call. What is said while they work goes to stderr.
+They do what the commands do. If a Spark session is running, it is used as it is and left running; otherwise one is
+started for the call. Whatever they report while they work goes to stderr.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ def preprocess(
     overwrite: bool = False,
     **keys: Any,
 ) -> PreparedDataSet:
-    """Raw rows to a prepared data set.
+    """Turn raw rows into a prepared data set.
 
     rows: a path (`input.path`), or a DataFrame whose columns are numbers, or one array of numbers, and the label.
-    output: the folder to be made.
+    output: the folder to make.
     input: the other keys of the configuration's section `input`, such as {"format": "csv"} or {"label": "species"}.
-    overwrite: replace a complete data set that was made otherwise.
-    keys: the configuration's, such as test=0.2 or scaling="standard".
+    overwrite: replace a complete data set that was made differently.
+    keys: the configuration's keys, such as test=0.2 or scaling="standard".
 
-    A complete data set that was made of the same rows in the same way is returned as it is.
+    A complete data set that was made from the same rows in the same way is returned as it is.
 
-    Raises UsageError for what was given, before anything is written; RunError where Spark fails.
+    Raises UsageError for wrong arguments, before anything is written; RunError where Spark fails.
     """
     section = dict(input or {})
     frame = None if isinstance(rows, str) else _frame(rows, "rows")
@@ -69,11 +69,12 @@ def train(
 
     data: a prepared data set, or its folder.
     output: the run's folder.
-    frame: rows to train on in place of the data set's training split, as `training.run.train` takes them.
-    overwrite: replace a complete run that was made otherwise. resume: go on from the last whole checkpoint.
-    keys: the configuration's, such as nodes=2, strategy="batch", epochs=20 or model={"build": "mine.py:build"}.
+    frame: rows to train on instead of the data set's training split, as for `training.run.train`.
+    overwrite: replace a complete run that was made differently. resume: go on from the last whole checkpoint.
+    keys: the configuration's keys, such as nodes=2, strategy="batch", epochs=20 or model={"build": "mine.py:build"}.
 
-    Raises UsageError for what was given; RunError and NodeFailed where the run fails: resume=True goes on then.
+    Raises UsageError for wrong arguments; RunError and NodeFailed where the run fails: then resume=True goes on from
+    there.
     """
     values = {**keys, "data": _path(data), "output": output}
     if frame is not None:
@@ -88,10 +89,10 @@ def compare(data: str | PreparedDataSet, output: str, *, overwrite: bool = False
 
     data: a prepared data set, or its folder.
     output: the comparison's folder; runs that it has finished are not repeated.
-    overwrite: replace a complete comparison that was made otherwise.
-    keys: the configuration's, such as strategies=["single", "batch"], nodes=[1, 2], seeds=5.
+    overwrite: replace a complete comparison that was made differently.
+    keys: the configuration's keys, such as strategies=["single", "batch"], nodes=[1, 2], seeds=5.
 
-    Raises UsageError for what was given; RunError where a run fails otherwise than by its loss.
+    Raises UsageError for wrong arguments; RunError where a run fails for any reason other than its loss.
     """
     config = parse(CompareConfig, {**keys, "data": _path(data), "output": output})
     comparison.compare(config, Options(overwrite))
@@ -110,14 +111,14 @@ def predict(
     """Batch inference on Spark, with metrics where the rows have labels.
 
     model: a run of `train`, or its folder.
-    rows: a prepared data set, or its folder; a DataFrame like the one that the data set was made of; or, with `input`,
-        the path of raw rows.
-    output: the folder to be made.
-    input: how raw rows read: the configuration's section `input`, without the path; of a DataFrame {"label": ...}.
-    overwrite: replace complete predictions that were made otherwise.
-    keys: the configuration's, such as split="test" or keep=["customer"].
+    rows: a prepared data set, or its folder; a DataFrame like the one that the data set was made from; or, with
+        `input`, the path of raw rows.
+    output: the folder to make.
+    input: how to read raw rows: the configuration's section `input`, without the path; for a DataFrame {"label": ...}.
+    overwrite: replace complete predictions that were made differently.
+    keys: the configuration's keys, such as split="test" or keep=["customer"].
 
-    Raises UsageError for what was given, before anything is written; RunError where Spark fails.
+    Raises UsageError for wrong arguments, before anything is written; RunError where Spark fails.
     """
     frame = None if isinstance(rows, str | PreparedDataSet) else _frame(rows, "rows")
     place: Any = _path(rows) if isinstance(rows, str | PreparedDataSet) else None
@@ -138,7 +139,7 @@ def _path(data: str | PreparedDataSet) -> str:
 
 
 def _frame(rows: Any, key: str) -> DataFrame:
-    """`rows` itself. Raises ConfigError where it is no DataFrame of Spark."""
+    """`rows` itself. Raises ConfigError if it is not a Spark DataFrame."""
     from pyspark.sql import DataFrame
 
     if not isinstance(rows, DataFrame):

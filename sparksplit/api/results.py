@@ -34,16 +34,16 @@ class TrainedRun:
 
     @classmethod
     def open(cls, path: str) -> TrainedRun:
-        """The run in the folder `path`. Raises InputError where there is none, or it is not complete."""
+        """The run in the folder `path`. Raises InputError if there is none, or it is not complete."""
         _check_complete(path, "run of train")
         return cls(filesystem.absolute(path), RunRecord.read(path))
 
     @property
     def history(self) -> pd.DataFrame:
-        """A row for each round, which is an epoch where the nodes do not split epochs; the index is `epoch`, from 1.
+        """A row for each round, which is an epoch unless the nodes split the epochs; the index is `epoch`, from 1.
 
         Columns: train_loss, train_accuracy and so on for each metric, the same with validation_, then updates (since
-        the beginning), rows, seconds (of training), rows_per_second.
+        the start of the run), rows, seconds (of training), rows_per_second.
         """
         records = read_history(self.path)
         rows = [
@@ -62,7 +62,7 @@ class TrainedRun:
 
     @property
     def test(self) -> Values:
-        """The loss and the metrics on the test rows, by name; empty where the data set has none."""
+        """The loss and the metrics on the test rows, by name; empty if the data set has none."""
         return self.record.metrics.test
 
     def model(self) -> keras.Model:
@@ -91,7 +91,7 @@ class Comparison:
 
     @classmethod
     def open(cls, path: str) -> Comparison:
-        """The comparison in the folder `path`. Raises InputError where there is none, or it is not complete."""
+        """The comparison in the folder `path`. Raises InputError if there is none, or it is not complete."""
         _check_complete(path, "comparison")
         return cls(filesystem.absolute(path), dict(filesystem.read_json(filesystem.join(path, RESULTS))))
 
@@ -114,9 +114,9 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Predictions:
-    """What `predict` has left.
+    """What `predict` has left behind.
 
-    path: its folder. metrics: the content of metrics.json; None where the rows had no labels.
+    path: its folder. metrics: the content of metrics.json; None if the rows had no labels.
     """
 
     path: str
@@ -124,14 +124,14 @@ class Predictions:
 
     @classmethod
     def open(cls, path: str) -> Predictions:
-        """The predictions in the folder `path`. Raises InputError where there are none, or they are not complete."""
+        """The predictions in the folder `path`. Raises InputError if there are none, or they are not complete."""
         _check_complete(path, "predictions")
         file = filesystem.join(path, METRICS)
         metrics = dict(filesystem.read_json(file)) if filesystem.exists(file) else None
         return cls(filesystem.absolute(path), metrics)
 
     def frame(self) -> DataFrame:
-        """The predictions as a DataFrame of the running Spark session. Raises RuntimeError where none runs."""
+        """The predictions as a DataFrame of the running Spark session. Raises RuntimeError if none is running."""
         from pyspark.sql import SparkSession
 
         spark = SparkSession.getActiveSession()
@@ -140,7 +140,7 @@ class Predictions:
         return spark.read.parquet(filesystem.for_spark(filesystem.join(self.path, FOLDER)))
 
     def pandas(self) -> pd.DataFrame:
-        """The predictions as a pandas frame, all of them in memory; no Spark is needed."""
+        """The predictions as a pandas frame, all of them in memory; needs no Spark."""
         import pyarrow.dataset as ds
 
         source, inner = filesystem.resolve(filesystem.join(self.path, FOLDER))

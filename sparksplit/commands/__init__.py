@@ -1,1 +1,1 @@
-"""The commands, a module each: `cli` finds them by name, and the files of jobs/ give them to spark-submit."""
+"""The commands, one module each: `cli` finds them by name, and the files in jobs/ give them to spark-submit."""

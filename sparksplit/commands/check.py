@@ -12,7 +12,7 @@ from sparksplit.operations.config import CheckConfig
 
 
 def run(config: CheckConfig, options: Options) -> None:
-    """Print what was found; UsageError, which is exit status 2, where something must be put right."""
+    """Print what was found; raises UsageError, which is exit status 2, if something must be put right."""
     report = check(config)
     show(report, config.path)
     if report.problems:

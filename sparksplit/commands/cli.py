@@ -24,13 +24,13 @@ COMMANDS = {
     "check": "is this cluster ready: folders, versions, memory, GPUs, ports, settings",
     "package": "the archives that spark-submit needs",
 }
-"""Name and summary; each is the module of the same name in this folder, imported only when it is called."""
+"""Name and summary of each; its module in this folder has the same name, and is imported only when it is called."""
 
 STATUSES = (
     "exit status: 0 done, or nothing to do; 1 the run failed; 2 the command line, the configuration or the input is",
     "wrong; 3 another command that still runs fills the output; 128 + its number after a signal (Ctrl-C: 130)",
 )
-"""The contract with schedulers, as --help says it."""
+"""The contract with schedulers, as --help prints it."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

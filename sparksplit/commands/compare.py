@@ -29,12 +29,12 @@ def run(config: CompareConfig, options: Options) -> None:
 
 
 def table_of(results: dict[str, Any]) -> Table:
-    """The ways, a line for each number of nodes."""
+    """The ways, with one line for each number of nodes."""
     quantity, split = Quantity(results["metric"]["name"]), results["metric"]["split"]
     table = Table(box=None, pad_edge=False)
     metric = f"{split}\n{quantity.label}"
     for name in ("way", "N", "runs", "passes", "syncs", "MB/node", "time", "efficiency", metric, "to target"):
-        # A long name of a way takes several lines, before a number is cut.
+        # A way's long name is broken into several lines before a number is cut.
         words = name in ("way", metric)
         table.add_column(name, justify="left" if name == "way" else "right", no_wrap=not words, vertical="bottom")
     for row in results["table"]:
@@ -54,7 +54,7 @@ def table_of(results: dict[str, Any]) -> Table:
 
 
 def _to_target(to: dict[str, Any] | None) -> str:
-    """How long it took to the target, in passes where time was not measured; of how many, where some runs missed it."""
+    """How long it took to reach the target (in passes, if time was not measured), and how many runs did if not all."""
     if to is None or to["passes"] is None:
         return "" if to is None else "not reached"
     text = f"{compact(to['passes'])} passes" if to["seconds"] is None else duration(to["seconds"])
@@ -70,5 +70,5 @@ COMMAND = Command(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run with the command line's arguments; the exit status."""
+    """Run the command; returns its exit status."""
     return COMMAND.main(argv)

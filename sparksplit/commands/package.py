@@ -10,7 +10,7 @@ from sparksplit.operations.package import package
 
 
 def run(config: PackageConfig, options: Options) -> None:
-    """Make the archives; say what was made on standard output, the command to copy last."""
+    """Make the archives; print on standard output what was made, and finally the command to copy."""
     for line in package(config):
         print(line, flush=True)
 

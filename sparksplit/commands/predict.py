@@ -18,7 +18,7 @@ def run(config: PredictConfig, options: Options) -> None:
 
 
 def summary(result: Result) -> Iterator[str]:
-    """What was predicted, how good it is, and where it lies, for people."""
+    """What was predicted, how good it is and where it is, for people."""
     if result.done:
         yield f"{result.path}: is complete, made with the same configuration; nothing was done"
     else:

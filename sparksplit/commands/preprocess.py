@@ -1,4 +1,4 @@
-"""`preprocess`: raw data (IDX, CSV, text) to a prepared data set, on Spark."""
+"""`preprocess`: turns raw data (IDX, CSV, text) into a prepared data set, on Spark."""
 
 from __future__ import annotations
 

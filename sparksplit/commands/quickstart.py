@@ -35,7 +35,7 @@ class QuickstartConfig(Config):
     """The four commands' configurations, in one file; the paths between them are filled in."""
 
     output: str = "quickstart-output"
-    """The folder in which prepared/, run/, predictions/ and comparison/ appear."""
+    """The folder that prepared/, run/, predictions/ and comparison/ go into."""
     preprocess: PreprocessConfig
     """As for `sparksplit preprocess`; input.path is scikit-learn's digits, output is prepared/."""
     train: TrainConfig
@@ -64,7 +64,7 @@ class QuickstartConfig(Config):
 
 
 def digits() -> str:
-    """The path of the handwritten digits that scikit-learn brings: rows of 64 pixels (0 to 16) and the digit, as CSV.
+    """The path of the handwritten digits in scikit-learn: rows of 64 pixels (0 to 16) and the digit, as CSV.
 
     Source: E. Alpaydin, C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998.
     Raises InputError where scikit-learn is not installed.
@@ -79,7 +79,7 @@ def digits() -> str:
 
 def run(config: QuickstartConfig, options: Options) -> None:
     """Run the commands one after the other, in one Spark session, and print where everything is."""
-    plan(config.compare)  # what is wrong with a strategy is told before anything runs
+    plan(config.compare)  # a mistake in a strategy is reported before anything runs
     nodes, last = config.train.processes, filesystem.join(config.compare.output, SUCCESS)
     steps: tuple[tuple[str, Callable[[], None]], ...] = (
         ("preprocess: the digits to a prepared data set", lambda: preprocess.run(config.preprocess, options)),
@@ -88,7 +88,7 @@ def run(config: QuickstartConfig, options: Options) -> None:
         ("compare: the ways to split the work", lambda: compare.run(config.compare, options)),
     )
     executors = max(nodes, *config.compare.nodes, config.preprocess.executors, config.predict.executors)
-    # Where everything is there already, no command will ask for Spark.
+    # If everything is there already, no command will ask for Spark.
     with (
         nullcontext()
         if filesystem.exists(last) and not options.overwrite
@@ -124,7 +124,7 @@ def _summary(config: QuickstartConfig) -> Iterator[str]:
 
 
 def _program(name: str) -> str:
-    """How to call an installed program: by its path where its folder is not on the PATH."""
+    """How to call an installed program: by its path if its folder is not on the PATH."""
     beside = Path(sys.executable).parent / name
     return str(beside) if beside.is_file() else name
 

@@ -27,5 +27,5 @@ COMMAND = Command(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run with the command line's arguments; the exit status."""
+    """Run the command; returns its exit status."""
     return COMMAND.main(argv)

@@ -1,4 +1,4 @@
-"""The rows to be predicted: of a prepared data set, or raw; what the driver checks, and how executors get them."""
+"""The rows to be predicted, from a prepared data set or raw: what the driver checks, and how executors get them."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TASK_ROWS = 4096
-"""A task has at least so many rows where there are so many: starting one, and opening its file, costs too."""
+"""Rows that a task has at least, if there are as many: starting a task, and opening its file, has its price."""
 _TASK_BYTES = 128 * 1024 * 1024
-"""And about so many bytes at most."""
+"""Bytes that a task has at most, roughly."""
 _TASKS_PER_SLOT = 2
 
 
 class InputRows(abc.ABC):
     """The rows to be predicted. Making one checks what can be checked without Spark.
 
-    splits: those wanted. label: of the rows, None without. kept: columns that the input keeps. identity: how the rows
-    are read, and content: what they are, where a change means other predictions. place: what to call the rows in an
-    error. bad: rows left out; rows_hash: what they are, where there are no files to look at: both known after `run`.
+    splits: those that are wanted. label: the rows' label; None without one. kept: columns that the input keeps.
+    identity: how the rows are read; content: what they are; a change in either means other predictions. place: what
+    errors call the rows. bad: rows that were left out; rows_hash: a hash of the rows, where there are no files to look
+    at. These two are known after `run`.
     """
 
     splits: list[str]
@@ -53,11 +54,11 @@ class InputRows(abc.ABC):
         self.bad: list[BadRow] = []
         self.rows_hash: str | None = None
         self.expected: dict[str, tuple[int, int | None]] = {}
-        """By split: rows, and where that is known, the sum modulo 2^64 of mix64(row_id); known after `run`."""
+        """By split: the number of rows and, where known, the sum modulo 2^64 of mix64(row_id); known after `run`."""
 
     @abc.abstractmethod
     def run(self, spark: SparkSession, job: Job) -> list[Facts]:
-        """Predict all of them in executors; the facts of every task, in the order of the rows."""
+        """Predict all of them in executors; returns the facts of every task, in the order of the rows."""
 
 
 class PreparedRows(InputRows):
@@ -77,7 +78,7 @@ class PreparedRows(InputRows):
                 counts = ", ".join(f"{split.rows} {other}" for other, split in manifest.splits.items())
                 raise config.error("split", f"{self.place}: has no rows of the {name} split; it has {counts} rows")
         self.identity = "prepared"
-        # Kept columns are no part of the data set's digest, nor of its checksums.
+        # Kept columns are part neither of the data set's digest nor of its checksums.
         keeps = any(name in self.kept for name in (self.kept if config.keep is None else config.keep))
         self.content = [self._data.digest, made_from(self._data.path) if keeps else None]
         self.expected = {name: (manifest.splits[name].rows, manifest.splits[name].checksum) for name in self.splits}
@@ -98,12 +99,12 @@ class PreparedRows(InputRows):
 
 
 class RawRows(InputRows):
-    """Raw rows, parsed in executors as preprocess parses them."""
+    """Raw rows, parsed in executors the way `preprocess` parses them."""
 
     def __init__(
         self, config: PredictConfig, raw: InputConfig, trained: TrainedModel, frame: DataFrame | None = None
     ) -> None:
-        """frame: the rows, where `raw` names no files."""
+        """frame: the rows, if `raw` names no files."""
         super().__init__()
         self._description = trained.description
         tensors = trained.description.tensors
@@ -111,8 +112,8 @@ class RawRows(InputRows):
             names = ", ".join(tensor.name for tensor in tensors)
             raise InputError(f"{trained.path}: the model takes {len(tensors)} tensors ({names}); raw rows have one")
         if format_of(raw.format).shapeless:
-            # The default dtype is left to the format: it rounds nothing that `preprocess`, of the same configuration,
-            # takes for a bad row.
+            # The default dtype is left to the format: then nothing is rounded that `preprocess`, with the same
+            # configuration, takes for a bad row.
             dtype = raw.dtype or (tensors[0].dtype if tensors[0].dtype != "float32" else None)
             own = {"dtype": dtype, "shape": raw.shape or tensors[0].shape}
             raw = raw.model_copy(update=own)
@@ -153,7 +154,7 @@ class RawRows(InputRows):
         return facts
 
     def hash_now(self, spark: SparkSession) -> str:
-        """As `rows_hash`; reads all rows."""
+        """`rows_hash` as it is now; reads all rows."""
         return digest_now(spark, self._source)
 
 
@@ -165,7 +166,7 @@ def _raw_task(job: Job, split: str) -> Callable[[Iterable[pa.RecordBatch]], Iter
 
 
 def tasks_for(rows: int, size: int, slots: int) -> int:
-    """How many tasks, and so files, `rows` of `size` bytes make on `slots` task slots; at least one."""
+    """How many tasks, and so files, `rows` rows of `size` bytes make on `slots` task slots; at least one."""
     wanted = max(_TASKS_PER_SLOT * slots, -(-size // _TASK_BYTES))
     return max(1, min(wanted, rows // _TASK_ROWS))
 

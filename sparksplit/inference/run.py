@@ -35,7 +35,7 @@ METRICS = "metrics.json"
 
 @dataclass(frozen=True)
 class Result:
-    """rows by split; files; metrics as in metrics.json, None without labels. done: it was all there already."""
+    """rows: by split. metrics: as in metrics.json; None without labels. done: whether all of it was there already."""
 
     path: str
     rows: dict[str, int]
@@ -50,7 +50,7 @@ def predict(config: PredictConfig, options: Options, frame: DataFrame | None = N
 
     frame: the rows, where `config` is a DataFramePredict.
 
-    Raises UsageError for what the user gave, before Spark starts where it can be known by then, and RunError.
+    Raises UsageError for the user's mistakes, before Spark starts if they can be known by then, and RunError.
     """
     trained = TrainedModel.open(config.model)
     function = None if config.raw is None else own_source(config.raw)
@@ -83,7 +83,7 @@ def _predict(
     with output.claimed(options.overwrite) as decision:
         if decision == "done":
             return Result(output.path, {}, 0, 0, _metrics_of(output.path), done=True)
-        # Published or removed only when Spark has stopped: until then, tasks of an ended job may still write.
+        # Published or removed only when Spark has stopped: until then, tasks of a job that has ended may still write.
         with output.staging() as folder:
             result = _fill(folder, output, config, trained, rows, columns)
             if rows.rows_hash is not None:
@@ -102,7 +102,7 @@ def _fill(
         spark_progress(spark, "predict"),
     ):
         output.lease.tell(spark.sparkContext.applicationId)
-        # A Python worker has one task at a time, so its share of the executor's cores is a task's.
+        # A Python worker has one task at a time, so its share of the executor's cores is that task's.
         threads = int(spark.conf.get("spark.task.cpus", "1") or "1")
         facts = rows.run(spark, Job(trained, job_folder, columns, rows.label is not None, config.batch_size, threads))
     counted = _checked(facts, rows)
@@ -129,7 +129,7 @@ def _columns(config: PredictConfig, rows: InputRows, trained: TrainedModel) -> C
 
 
 def _checked(facts: Sequence[Facts], rows: InputRows) -> dict[str, int]:
-    """Rows by split. Raises where a task gave up, a row was lost or came twice, or has a label of no known class."""
+    """Rows by split. Raises if a task gave up, a row was lost or came twice, or has a label of no known class."""
     for fact in facts:
         if fact.error is not None:
             raise (InputError if fact.usage else RunError)(fact.error)
@@ -155,7 +155,7 @@ def _checked(facts: Sequence[Facts], rows: InputRows) -> dict[str, int]:
 
 
 def _take(folder: str, facts: Sequence[Facts]) -> int:
-    """Give the files of the tasks' successful attempts their names, and remove the others; how many there are."""
+    """Give the files of the tasks' successful attempts their names, and remove the others; returns their number."""
     names = [fact.file for fact in facts if fact.file is not None]
     for number, name in enumerate(names):
         filesystem.rename(filesystem.join(folder, name), filesystem.join(folder, writer.final_name(number)))

@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 _EPSILON = 1e-7
-"""Keras's: a probability of 0 costs -log(1e-7)."""
+"""Keras's own: a probability of 0 costs -log(1e-7)."""
 
 
 @dataclass
 class ClassScores:
-    """Of a classifier. confusion counts are kept by class only: what is there, what was predicted, what was right.
+    """A classifier's. Instead of a confusion matrix, counts by class: what is there, what was predicted, what was
+    right.
 
     Where a row has several labels, everything but `rows` counts labels.
     """
@@ -58,14 +59,14 @@ class ClassScores:
         return {"rows": self.rows, "accuracy": sum(self.right) / labels, "log_loss": self.log_loss / labels}
 
     def by_class(self, names: Sequence[str]) -> list[dict[str, Any]]:
-        """For each class: its name, rows that have it, rows that were said to have it, and rows where both are so."""
+        """For each class: its name, how many rows have it, how many were predicted to, and how many both."""
         columns = zip(names, self.labelled, self.predicted, self.right, strict=True)
         return [dict(zip(("class", "rows", "predicted", "correct"), column, strict=True)) for column in columns]
 
 
 @dataclass
 class NumberScores:
-    """Of a regression."""
+    """A regression's."""
 
     rows: int = 0
     absolute: float = 0.0

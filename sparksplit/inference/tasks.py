@@ -26,8 +26,8 @@ from sparksplit.inference.writer import Columns, PartFile, Predictions, attempt_
 class Facts:
     """What a task tells the driver, by split.
 
-    error: why it gave up, and usage: whether the user's input is to blame. Not raised, because Spark would repeat the
-    task three times and then show everything but the reason.
+    error: why it gave up. usage: whether the user's input is to blame. Not raised, because Spark would repeat the task
+    three times and then show everything except the reason.
     """
 
     file: str | None = None
@@ -35,14 +35,14 @@ class Facts:
     checksums: dict[str, int] = field(default_factory=dict)
     scores: dict[str, Any] = field(default_factory=dict)
     unknown: int = 0
-    """Rows whose label is no class of the model's"""
+    """Rows whose label is not one of the model's classes"""
     error: str | None = None
     usage: bool = False
 
 
 @dataclass(frozen=True)
 class Job:
-    """The same for every task. folder: where the files go. labelled: whether the rows have labels."""
+    """What is the same for every task. folder: where the files go. labelled: whether the rows have labels."""
 
     trained: TrainedModel
     folder: str
@@ -90,7 +90,7 @@ def run_task(job: Job, rows: Iterable[SplitRows], part: int, attempt: int) -> Fa
 
 
 def predict(trained: TrainedModel, model: Model, rows: SplitRows) -> Predictions:
-    """The model's predictions. Raises RunError where they are not finite or not of the model's own shape."""
+    """The model's predictions. Raises RunError if they are not finite, or do not have the model's own shape."""
     outputs = model(rows.tensors)
     if len(outputs) != len(rows.row_ids):
         raise RunError(f"{trained.path}: gives {len(outputs)} outputs for {len(rows.row_ids)} rows")
@@ -157,7 +157,7 @@ def blocks(manifest: Manifest, splits: Sequence[str]) -> list[tuple[str, int, in
 
 
 def share(count: int, task: int, tasks: int) -> range:
-    """Which of `count` things are those of `task`: consecutive, each exactly one task's, as even as can be."""
+    """Which of `count` things belong to `task`: consecutive ones, each in exactly one task, as evenly as possible."""
     return range(task * count // tasks, (task + 1) * count // tasks)
 
 

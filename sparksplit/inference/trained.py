@@ -24,9 +24,9 @@ from sparksplit.training.record import RUN, RunRecord
 
 Array = npt.NDArray[Any]
 Model = Callable[[Mapping[str, Array]], Array]
-"""Stored values by tensor name, each [rows, *shape], to the model's outputs, [rows, ...]."""
+"""From stored values by tensor name, each [rows, *shape], to the model's outputs, [rows, ...]."""
 
-# As sparksplit.model.export has them; that module needs Keras, and a driver that predicts does not.
+# As in sparksplit.model.export; that module needs Keras, which a driver that predicts does not.
 SAVED_MODEL = ("saved_model", "1")
 SIGNATURE = "serving_default"
 
@@ -36,7 +36,7 @@ class TrainedModel:
     """A completed run's model; small and picklable.
 
     path: the run's folder. description: of the data that it was trained on. logits: whether its outputs are logits
-    instead of probabilities. identity: what tells it from every other model.
+    rather than probabilities. identity: what tells it apart from every other model.
     """
 
     path: str
@@ -66,19 +66,19 @@ class TrainedModel:
 
     @property
     def digest(self) -> str:
-        """A short hash of what the predictions depend on, wherever the folder lies and whenever it was made."""
+        """A short hash of what the predictions depend on, wherever the folder is and whenever it was made."""
         content = {name: self.identity[name] for name in ("config_hash", "weights")}
         return digest({**content, "description": self.description.model_dump(), "logits": self.logits})
 
 
 _loaded: dict[tuple[str, str], Model] = {}
-"""The last model of this Python worker, by path and run: Spark reuses workers, and loading costs seconds."""
+"""The last model of this Python worker, by path and run: Spark reuses workers, and loading a model takes seconds."""
 
 
 def load(trained: TrainedModel, threads: int) -> Model:
     """The model, ready to be called; loaded once per process and kept for the tasks to come.
 
-    threads: TensorFlow's, per operation; set only before its first use in this process.
+    threads: how many TensorFlow uses per operation; set only before its first use in this process.
 
     Raises RunError where it cannot be loaded.
     """
@@ -105,7 +105,7 @@ def _load(trained: TrainedModel, threads: int) -> Model:
         outputs: Array = function(**{name: tf.constant(tensors[name]) for name in names})["outputs"].numpy()
         return outputs
 
-    # The signature alone does not keep its variables alive.
+    # The signature alone would not keep its variables alive.
     call.__dict__["model"] = loaded
     return call
 
@@ -119,14 +119,14 @@ def _tensorflow(threads: int) -> Any:
         tf.config.threading.set_inter_op_parallelism_threads(1)
         for device in tf.config.list_physical_devices("GPU"):
             tf.config.experimental.set_memory_growth(device, True)
-    except RuntimeError as error:  # it has been used already, with other settings
+    except RuntimeError as error:  # it has already been used, with other settings
         logging.getLogger(__name__).debug("TensorFlow keeps its settings: %s", error)
     return tf
 
 
 @contextmanager
 def _local(folder: str) -> Iterator[str]:
-    """A local path of `folder`: its own, or a copy's that is gone afterwards."""
+    """A local path of `folder`: its own, or that of a copy that is removed afterwards."""
     source, inner = filesystem.resolve(folder)
     if isinstance(source, fs.LocalFileSystem):
         yield inner
@@ -140,12 +140,12 @@ def _local(folder: str) -> Iterator[str]:
 
 
 def probabilities(outputs: Array, classes: int, logits: bool, places: Sequence[int] = ()) -> npt.NDArray[np.float64]:
-    """The outputs of a classifier as float64 [rows, *places, classes] that are not rounded further.
+    """A classifier's outputs as float64 probabilities [rows, *places, classes], which are not rounded again.
 
-    outputs: [rows, *places, classes], or for two classes [rows, *places, 1]: of the second. logits: they are not
-    probabilities yet. places: the shape of one row's label.
+    outputs: [rows, *places, classes]; for two classes also [rows, *places, 1], the second one's. logits: whether they
+    still have to be made probabilities. places: the shape of one row's label.
 
-    Raises ValueError where the outputs are of another shape.
+    Raises ValueError if the outputs have another shape.
     """
     values = outputs.astype(np.float64)
     if values.shape[1:] == (*places, 1) and classes == 2:

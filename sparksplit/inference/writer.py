@@ -18,7 +18,7 @@ from sparksplit.base.errors import using
 from sparksplit.inference.trained import Array
 
 FOLDER = "predictions"
-"""Of the output: Parquet and nothing else, so that readers can be pointed at the folder."""
+"""The output's folder of Parquet files and nothing else, so that readers can be pointed at it."""
 SPLIT, PREDICTION, NAME, PROBABILITIES = "split", "prediction", "prediction_name", "probabilities"
 _GROUP_BYTES = 16 * 1024 * 1024
 
@@ -37,10 +37,11 @@ class Predictions:
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns the predictions have, beside row_id, prediction and a classifier's probabilities (left out where
-    it predicts a class at each of several places: they would be as many numbers as places times classes).
+    """Which columns the predictions have, beside row_id, prediction and a classifier's probabilities (left out where it
+    predicts a class for each of several places: there would be places times classes of them).
 
-    label: what the model predicts. split: whether the rows' split is one. keep: of the input, `label` among them.
+    label: what the model predicts. split: whether the rows' split is a column. keep: columns of the input, perhaps
+    `label`.
     """
 
     label: LabelSpec | None
@@ -49,13 +50,13 @@ class Columns:
 
     @property
     def named(self) -> bool:
-        """Whether a class has a name that tells more than its index."""
+        """Whether classes have names that say more than their indices."""
         classes = self.label.classes if self.label is not None else None
         return classes is not None and classes != [str(index) for index in range(len(classes))]
 
     @property
     def own(self) -> list[str]:
-        """The columns that are not kept ones; a kept one cannot be called so."""
+        """The columns that are not kept ones; a kept one cannot have such a name."""
         listed = [(ROW_ID, True), (SPLIT, self.split), (PREDICTION, True), (NAME, self.named)]
         classes = self.label is not None and self.label.classes is not None and not self.label.shape
         return [name for name, there in [*listed, (PROBABILITIES, classes)] if there]
@@ -63,7 +64,7 @@ class Columns:
     def table(
         self, row_ids: npt.NDArray[np.int64], split: str, kept: Mapping[str, pa.Array], found: Predictions
     ) -> pa.Table:
-        """The rows of a batch as they are written. row_ids: the bits as int64 [rows]"""
+        """The rows of a batch as they are written. row_ids: as int64 of the same bits [rows]"""
         rows = len(row_ids)
         columns = {ROW_ID: pa.array(row_ids)}
         if self.split:
@@ -83,28 +84,28 @@ class Columns:
 
 
 def nested(values: Array) -> pa.Array:
-    """Numbers [rows] as they are; [rows, ...] as a list for each row."""
+    """Numbers [rows] unchanged; [rows, ...] as one list per row."""
     return pa.array(values) if values.ndim == 1 else _lists(pa.array(values.ravel()), len(values))
 
 
 def _lists(flat: pa.Array, rows: int) -> pa.Array:
-    """`flat`, as many values for each of `rows`, as lists."""
+    """`flat` as lists, equally long, one for each of `rows`."""
     each = len(flat) // max(rows, 1)
     return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32) * np.int32(each)), flat)
 
 
 def attempt_name(part: int, attempt: int) -> str:
-    """What a task calls its file: hidden, and unlike that of the task's other attempts."""
+    """What a task calls its file: hidden, and different for each attempt at the task."""
     return f".{final_name(part)}.{attempt}"
 
 
 def final_name(part: int) -> str:
-    """What the driver calls a file that it takes."""
+    """What the driver calls a file that it accepts."""
     return f"part-{part:05d}.parquet"
 
 
 class PartFile:
-    """Writes one Parquet file into `folder`, made with the first rows; without rows there is none."""
+    """Writes one Parquet file into `folder`, made when the first rows come; without rows there is none."""
 
     def __init__(self, folder: str, name: str) -> None:
         self.name, self._path = name, filesystem.join(folder, name)
@@ -114,7 +115,7 @@ class PartFile:
         self._pending_bytes = 0
 
     def write(self, rows: pa.Table) -> None:
-        """Append rows; at most a row group of them stays in memory."""
+        """Append rows; at most one row group of them stays in memory."""
         if rows.num_rows == 0:
             return
         self.rows += rows.num_rows
@@ -134,7 +135,7 @@ class PartFile:
         """Drop the file."""
         self._pending = []
         if self._writer is not None:
-            with suppress(OSError):  # its end may not fit onto a full disk either
+            with suppress(OSError):  # a full disk may not have room for its end either
                 self._writer.close()
         if self.rows:
             filesystem.remove(self._path)
@@ -145,7 +146,7 @@ class PartFile:
         group = pa.concat_tables(self._pending).combine_chunks()
         if self._writer is None:
             target, inner = filesystem.resolve(self._path)
-            # Hashes and floats repeat nothing that a dictionary could name.
+            # Hashes and floats have no repetitions that a dictionary could use.
             repeating = [field.name for field in group.schema if field.name in (SPLIT, PREDICTION, NAME, LABEL)]
             with using(self._path, "cannot be written"):
                 self._writer = pq.ParquetWriter(inner, group.schema, filesystem=target, use_dictionary=repeating)

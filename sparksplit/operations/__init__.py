@@ -1,1 +1,1 @@
-"""What operators of a cluster need beside the jobs: archives for spark-submit, and the check of a cluster."""
+"""What operators of a cluster need besides the jobs: archives for spark-submit, and a check of the cluster."""

@@ -1,7 +1,7 @@
 """The archives that spark-submit takes: this package as a .zip, and a Python environment as a .tar.gz.
 
-The environment's archive is the environment as it is: its interpreter is a link to the base installation's, its
-pyvenv.cfg stands beside it, so it works wherever it is unpacked on a host with that base installation. venv-pack would
+The environment's archive is the environment as it is: its interpreter is a link to the base installation's, with
+pyvenv.cfg beside it, so it works wherever it is unpacked on a host that has that base installation. venv-pack would
 also rewrite the paths in the environment's scripts, which nothing here calls; it has had no release since 2018.
 """
 
@@ -28,7 +28,7 @@ PACKAGES = ("sparksplit", "hdfs_io")
 ZIP = "sparksplit.zip"
 ENVIRONMENT = "environment.tar.gz"
 STAMP = "environment.txt"
-"""What the environment's archive was made from: written after it."""
+"""Says what the environment's archive was made from; written after it."""
 
 _DATE = (1980, 1, 1, 0, 0, 0)  # the first that a .zip can hold
 _LEVEL = 1  # of gzip: TensorFlow's libraries shrink by 24 %; level 4 makes it 26 % in 1.7 times the time
@@ -58,7 +58,7 @@ def _modules() -> Iterator[tuple[str, Path]]:
         for pattern in ("*.py", "*.jinja"):
             for file in (root / package).rglob(pattern):
                 name = str(file.relative_to(root))
-                if not name.startswith(f"{FOLDER}/"):  # of an installed package; those that are needed come below
+                if not name.startswith(f"{FOLDER}/"):  # in an installed package; the files that are needed come below
                     yield name, file
     for folder in ("conf", "models"):
         for file in beside(folder):
@@ -66,7 +66,7 @@ def _modules() -> Iterator[tuple[str, Path]]:
 
 
 def beside(folder: str) -> list[Path]:
-    """The files of conf, jobs or models, sorted. Raises UsageError where they are in a .zip themselves."""
+    """The files of conf, jobs or models, sorted. Raises UsageError if they are inside a .zip themselves."""
     files = [Path(shipped(f"{folder}/{name}")) for name in shipped_names(folder)]
     if not all(file.is_file() for file in files):
         raise UsageError("package: sparksplit was imported from a .zip; call the one of an environment or a checkout")
@@ -74,7 +74,7 @@ def beside(folder: str) -> list[Path]:
 
 
 def publish(path: Path, content: bytes, executable: bool = False) -> bool:
-    """Make `path` hold `content`, by rename; False where it did already."""
+    """Make `path` hold `content`, by rename; False if it already did."""
     if path.is_file() and path.read_bytes() == content:
         return False
     with _appearing(path) as file:
@@ -85,9 +85,9 @@ def publish(path: Path, content: bytes, executable: bool = False) -> bool:
 
 
 def environment_digest(prefix: Path) -> str:
-    """A hash of the environment's files: their names, sizes and times, without reading them.
+    """A hash of the environment's files: of their names, sizes and times, without reading them.
 
-    Compiled files do not count: Python adds them while the environment is used.
+    Compiled files do not count, since Python adds them while the environment is in use.
     """
     digest = hashlib.sha256()
     for name, file in _environment_files(prefix):
@@ -101,7 +101,7 @@ def environment_digest(prefix: Path) -> str:
 def pack_environment(prefix: Path, target: Path, progress: Callable[[int, int], None]) -> None:
     """Write the virtual environment `prefix` to `target` (.tar.gz), which appears by rename.
 
-    progress: called with the bytes packed so far and those of all files.
+    progress: called with the bytes packed so far and the bytes of all files.
     """
     files = list(_environment_files(prefix))
     total = sum(file.lstat().st_size for _, file in files)
@@ -112,14 +112,14 @@ def pack_environment(prefix: Path, target: Path, progress: Callable[[int, int], 
         tarfile.TarFile(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT, copybufsize=_BUFFER) as archive,
     ):
         for name, file in files:
-            # Times stay, for Python compares them with those in its compiled files.
+            # Times are kept, because Python compares them with those in its compiled files.
             archive.add(file, name, recursive=False, filter=_nobodys)
             packed += file.lstat().st_size
             progress(packed, total)
 
 
 def base_interpreter() -> str:
-    """The interpreter that an unpacked environment needs on every host, at this path."""
+    """The interpreter that an unpacked environment needs, at this path on every host."""
     return str(Path(sys.base_prefix) / "bin")
 
 
@@ -130,7 +130,7 @@ def _nobodys(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _environment_files(prefix: Path) -> Iterator[tuple[str, Path]]:
-    """(name in the archive, file or link) in a fixed order. Raises UsageError where `prefix` is no environment."""
+    """(name in the archive, file or link) in a fixed order. Raises UsageError if `prefix` is no virtual environment."""
     if not (prefix / "pyvenv.cfg").is_file():
         raise UsageError(
             f"environment: {prefix} is no virtual environment, and only one can be packed: install sparksplit in one"
@@ -146,7 +146,7 @@ def _environment_files(prefix: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _is_loop(file: Path) -> bool:
-    """Whether `file` is a link to a folder that it is in: YARN starts no container over such a one."""
+    """Whether `file` is a link to a folder that contains it: YARN starts no container over such a link."""
     return file.is_symlink() and file.parent.resolve().is_relative_to(file.resolve())
 
 

@@ -8,7 +8,7 @@ from sparksplit.base.config import Config
 
 
 class PackageConfig(Config):
-    """What to make."""
+    """What to package, and where to."""
 
     output: str
     """The local folder for sparksplit.zip, the jobs and the configurations."""
@@ -17,11 +17,11 @@ class PackageConfig(Config):
 
 
 class CheckConfig(Config):
-    """What to look at."""
+    """What to check."""
 
     path: str | None = None
     """A folder, such as hdfs:///tmp: a small file is written there and read back, by the driver and every executor."""
     nodes: pydantic.PositiveInt | None = None
     """How many nodes a run is to have; null: as many as there are executors."""
     timeout: pydantic.PositiveFloat = 120
-    """Seconds that executors may take to be granted."""
+    """Seconds to wait for executors to be granted."""

@@ -1,4 +1,4 @@
-"""`package`: a folder from which spark-submit can be called on a cluster that has never seen sparksplit."""
+"""`package`: a folder from which spark-submit works on a cluster that has never seen sparksplit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINE = " \\\n    "
 
 
 def package(config: PackageConfig) -> Iterator[str]:
-    """Fill the folder; one line for each of its parts as soon as it is there, and the command to copy at the end."""
+    """Fill the folder; yields a line for each part as soon as it is there, and finally the command to copy."""
     folder = Path(config.output).expanduser().absolute()
     with using(str(folder), "cannot be made"):
         for part in (folder, folder / "jobs", folder / "conf"):

@@ -1,1 +1,1 @@
-"""`check`: facts from the driver and every executor, a judgement, a table. Only `run` and `probe` have side effects."""
+"""`check`: facts from the driver and every executor, a verdict, a table. Only `run` and `probe` have side effects."""

@@ -1,4 +1,4 @@
-"""From facts to findings: pure, tested without Spark."""
+"""From facts to findings: pure, and tested without Spark."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from sparksplit.base.requirements import TENSORFLOW_MEBIBYTES, Problem, comfort_
 from sparksplit.operations.check.facts import Facts
 
 CLOCK_SECONDS = 5.0
-"""Hosts whose clocks differ by more are named: their logs cannot be read together, and tickets and tokens expire early
-or late. No result of a run depends on a clock."""
+"""Hosts whose clocks differ by more than this are named: their logs cannot be read together, and tickets and tokens
+expire early or late. No result of a run depends on a clock."""
 
 
 def setting_findings(settings: Mapping[str, str], nodes: int) -> list[Problem]:
-    """What Spark's settings alone tell. settings: `spark.master` included."""
+    """What Spark's settings alone tell. settings: including `spark.master`."""
     return [*run_problems(settings, nodes), *comfort_problems(settings)]
 
 
@@ -54,7 +54,7 @@ def _minor(python: str) -> list[str]:
 
 
 def _memory(settings: Mapping[str, str], executors: Sequence[Facts]) -> Iterator[Problem]:
-    """Of hosts without containers, whose settings limit nothing."""
+    """For hosts without containers, where no setting limits anything."""
     if settings.get("spark.master") == "yarn":
         return
     for host, on_host in _by_host(executors).items():

@@ -1,4 +1,4 @@
-"""How a process learns the facts about itself and its way to the others; runs on the driver and in every executor."""
+"""How a process learns about itself and about its way to the others; runs on the driver and in every executor."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True)
 class Probe:
-    """What every executor is asked. driver: where its port is. folder: to try; file: the driver has left there."""
+    """What every executor is asked. driver: where its port is. folder: to be tried; file: left there by the driver."""
 
     driver: Address
     folder: str | None
@@ -75,7 +75,7 @@ class Probe:
                     unreachable=unreachable,
                     clock=None if clock is None else round(-clock, 3),
                     gpus=list(gpu.addresses) if gpu is not None else [],
-                    # Spark's Python daemon, one in each executor.
+                    # Spark's Python daemon: there is one in each executor.
                     slot_of=f"{address} {os.getppid()}",
                     **own_facts(address),
                 )
@@ -84,7 +84,7 @@ class Probe:
 
 
 def own_facts(address: str) -> dict[str, Any]:
-    """The fields of Facts that a process knows by itself."""
+    """The fields of Facts that a process can know by itself."""
     import pyspark
 
     versions: dict[str, str | None] = {"sparksplit": __version__, "pyspark": pyspark.__version__}
@@ -103,9 +103,9 @@ def own_facts(address: str) -> dict[str, Any]:
 
 
 def try_folder(folder: str, file: str | None = None) -> str | None:
-    """Write a small file into `folder`, read it back, remove it; what went wrong, None where nothing did.
+    """Write a small file into `folder`, read it back, remove it; returns what went wrong, None if nothing did.
 
-    file: one of another process's, which must be there: or the folder is not the same one here.
+    file: another process's file, which must be there; if not, this is not the same folder here.
     """
     content = uuid.uuid4().hex.encode()
     own = filesystem.join(folder, f".sparksplit-check-{content.decode()[:8]}")
@@ -152,7 +152,7 @@ def port(address: str) -> Iterator[Address]:
 
 
 def reach(address: Address) -> float:
-    """Seconds that the clock behind `address` is ahead of this one. OSError where it cannot be reached in time."""
+    """Seconds that the clock behind `address` is ahead of this one. Raises OSError if it cannot be reached in time."""
     before = time.time()
     with socket.create_connection(address, REACH_SECONDS) as connection, connection.makefile("rb") as file:
         text = file.readline(64)

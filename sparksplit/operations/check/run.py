@@ -1,4 +1,4 @@
-"""Gathers facts on a Spark cluster within time limits, and has them judged."""
+"""Gathers facts on a Spark cluster within time limits, and passes them to the judge."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL_EXECUTORS = 2
-"""Of the local cluster that is started where no master is set and no number of nodes is given."""
+"""Executors of the local cluster that is started if neither a master nor a number of nodes is given."""
 JOB_SECONDS = 120.0
-"""In which the executors must have answered."""
+"""Seconds within which the executors must answer."""
 
-_HARMLESS_HERE = ("spark.speculation", "spark.task.cpus")  # to a look at the executors, unlike to a run
+_HARMLESS_HERE = ("spark.speculation", "spark.task.cpus")  # harmless to a look at the executors, unlike to a run
 
 
 @dataclass
@@ -49,7 +49,7 @@ def check(config: CheckConfig) -> Report:
     known = known_settings()
     fatal = [problem for problem in start_problems(known) if problem.key not in _HARMLESS_HERE]
     if fatal:
-        # Spark would not start with some of them, and with others no barrier stage runs.
+        # Under some of them Spark would not start, and under others no barrier stage would run.
         own = probe.own_facts(_address(known))
         folder = None if config.path is None else probe.try_folder(config.path)
         driver = Facts("driver", folder=folder, clock=0.0, **own)
@@ -67,7 +67,7 @@ def _look(spark: SparkSession, config: CheckConfig, report: Report) -> None:
     sc = spark.sparkContext
     wanted = config.nodes or _configured_executors(report.settings)
     if any(problem.key == "nodes" for problem in report.problems):
-        # More than Spark was asked for will never come.
+        # There will never be more than Spark was asked for.
         wanted = _configured_executors(report.settings)
     with Progress("waiting for executors", wanted, "executors") as progress:
         try:
@@ -91,7 +91,7 @@ def _look(spark: SparkSession, config: CheckConfig, report: Report) -> None:
 
 
 def _executors(spark: SparkSession, slots: int, ask: probe.Probe) -> tuple[list[Facts], Problem | None]:
-    """The facts of each executor; or what kept them from telling."""
+    """The facts of each executor, or what kept the executors from telling them."""
     sc = spark.sparkContext
     group = f"sparksplit-check-{uuid.uuid4().hex[:8]}"
     texts: list[str] = []
@@ -104,7 +104,7 @@ def _executors(spark: SparkSession, slots: int, ask: probe.Probe) -> tuple[list[
         except Exception as error:
             reasons.append(spark_reason(str(error)))
 
-    # In a thread: for a time limit, and because the job's group stays with the thread.
+    # In a thread, because of the time limit, and because the job's group stays with the thread.
     collecting = threading.Thread(target=collect, name="check", daemon=True)
     collecting.start()
     collecting.join(JOB_SECONDS)
@@ -131,7 +131,7 @@ def _configured_executors(settings: dict[str, str]) -> int:
 
 
 def _address(settings: dict[str, str]) -> str:
-    """The driver's, as executors know it."""
+    """The driver's address as executors know it."""
     host = settings.get("spark.driver.host") or socket.gethostname()
     try:
         return socket.gethostbyname(host)
@@ -141,7 +141,7 @@ def _address(settings: dict[str, str]) -> str:
 
 @contextmanager
 def _left(folder: str | None) -> Iterator[str | None]:
-    """A file in `folder` that the executors look for."""
+    """A file in `folder` for the executors to look for."""
     if folder is None:
         yield None
         return
