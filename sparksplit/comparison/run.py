@@ -32,10 +32,10 @@ from sparksplit.comparison.record import (
     read_run,
 )
 from sparksplit.comparison.report import render
-from sparksplit.model import keras_names
+from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import Payload
 from sparksplit.training.report import DIVERGED
-from sparksplit.training.run import inputs_of, open_data, run_hash, threads, user_sources, way_of
+from sparksplit.training.run import threads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +59,7 @@ def compare(config: CompareConfig, options: Options) -> dict[str, Any]:
         {"command": "compare", "runs": [one.hash for one in work], "margin": config.margin, "metric": config.metric,
          "metric_better": config.metric_better, "target": config.target}
     )  # fmt: skip
-    inputs = {key: path for one in work for key, path in inputs_of(one.run.config, one.sources).items()}
+    inputs = {key: path for one in work for key, path in one.inputs.paths.items()}
     output = Output(config.output, config_hash, "compare", {**inputs, **config.own_file})
     with output.claimed(options.overwrite) as decision:
         if decision == "done":
@@ -127,17 +127,14 @@ class _Work:
     """A run and what belongs to it on the way to the nodes."""
 
     run: Run
-    sources: dict[str, str]
+    inputs: RunInputs
     hash: str
     tries: int = 0
 
     @classmethod
     def of(cls, run: Run, data: PreparedDataSet) -> _Work:
-        sources = user_sources(run.config)
-        keras_names.check(run.config, sources)
-        way = way_of(run.config, sources, data)
-        values = {"run": run_hash(run.config, way, data, sources), "format_version": analysis.FORMAT_VERSION}
-        return cls(run, sources, digest(values))
+        inputs = RunInputs.of(run.config, data)
+        return cls(run, inputs, digest({"run": inputs.hash(), "format_version": analysis.FORMAT_VERSION}))
 
 
 @dataclass
@@ -219,7 +216,9 @@ class _Comparison:
         self.measured.write(self.output.folder)
 
     def _payload(self, one: _Work) -> RunPayload:
-        common = replace(Payload.of(one.run.config, self.output, one.sources, one.hash, 0), record_only=True)
+        common = replace(
+            Payload.of(one.run.config, self.output, dict(one.inputs.sources), one.hash, 0), record_only=True
+        )
         path = self._path(one)
         return RunPayload(**vars(common), key=one.run.key, way=one.run.way, record=path, restarts=one.tries)
 
