@@ -135,8 +135,8 @@ def _clock(keras: Any) -> Any:
 def _model(name: str, x: Any) -> Any:
     """The product's own model, so that every contender has the same layers."""
 
+    from sparksplit.model.builders import load_builder
     from sparksplit.model.description import DataDescription
-    from sparksplit.model.functions import load_builder
 
     description = DataDescription({"x": x.shape[1:]}, CLASSES, (), len(x))
     return load_builder(name, None)(description)

@@ -12,19 +12,19 @@ import pyarrow as pa
 
 from hdfs_io import filesystem, lane_files, row_ids
 from hdfs_io.lane_files import LABEL, ROW_ID, FileFacts, LaneFile, Layout
-from hdfs_io.manifest import SPLITS, Manifest, Source, Split
+from hdfs_io.manifest import SPLITS, Manifest, SourceFacts, SplitFacts
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.preprocessing import FittedPreprocessing, LabelSpec, TensorSpec
 from hdfs_io.publish import Output
 from sparksplit import __version__
 
 Array = npt.NDArray[Any]
-Rows = tuple[Array | Mapping[str, Array], Array | Sequence[str] | None]
+SplitArrays = tuple[Array | Mapping[str, Array], Array | Sequence[str] | None]
 
 
 def from_arrays(
     path: str,
-    splits: Mapping[str, Rows],
+    splits: Mapping[str, SplitArrays],
     *,
     lanes: int = 96,
     classes: int | Sequence[str] | None = None,
@@ -52,7 +52,7 @@ def from_arrays(
     layout = Layout(tensors, label, (), lane_files.block_rows(probe.row_bytes, block_size), scaling_by == "feature")
     output = Output(path, config_hash, "preprocess")
     with output.claimed(overwrite=True), output.staging() as folder:
-        written: dict[str, Split] = {}
+        written: dict[str, SplitFacts] = {}
         fitted = FittedPreprocessing()
         given = {name: _check(name, splits[name], layout) for name in SPLITS if name in splits}
         every = row_ids.duplicate_numbers(np.concatenate([split.content for split in given.values()]))
@@ -71,7 +71,7 @@ def from_arrays(
         manifest = Manifest(
             config_hash=config_hash,
             created_by=f"sparksplit {__version__}",
-            source=Source(format="arrays", files=[]),
+            source=SourceFacts(format="arrays", files=[]),
             lanes=lanes,
             block_rows=layout.block_rows,
             tensors=tensors,
@@ -90,7 +90,7 @@ def _inputs(x: Array | Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _specs(
-    splits: Mapping[str, Rows], classes: int | Sequence[str] | None
+    splits: Mapping[str, SplitArrays], classes: int | Sequence[str] | None
 ) -> tuple[list[TensorSpec], LabelSpec | None]:
     unknown = set(splits) - set(SPLITS)
     if unknown or "train" not in splits:
@@ -130,7 +130,7 @@ class _Split:
         return len(self.content)
 
 
-def _check(name: str, rows: Rows, layout: Layout) -> _Split:
+def _check(name: str, rows: SplitArrays, layout: Layout) -> _Split:
     inputs = _inputs(rows[0])
     parts = []
     count = len(next(iter(inputs.values())))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
 from hdfs_io import filesystem
+from hdfs_io.formats import DATAFRAME, FORMATS, format_of, known_format, users
+from hdfs_io.functions import is_own
 from sparksplit.base.config import Config, digest
 from sparksplit.base.errors import ConfigError
 
@@ -44,31 +46,35 @@ def _delimiter(text: str) -> str:
 class InputConfig(Config):
     """Raw rows: where they are and how they read."""
 
-    format: Literal["idx", "csv", "text"] = "idx"
+    format: Annotated[str, AfterValidator(known_format)] = "idx"
     """idx: a folder with MNIST's four standard file names; csv: a file or a folder of them; text: UTF-8, a file or a
-    folder of them, which are one text in the order of their names. All may be .gz."""
+    folder of them, which are one text in the order of their names. All may be .gz. Or a function of your own,
+    `package.module:function` or `path/to/file.py:function`: f(spark, path) returns a DataFrame of numbers."""
     path: Annotated[str, Field(min_length=1)]
-    """The IDX folder; the CSV or text file, or the folder of them, to train on."""
+    """The IDX folder; the CSV or text file, or the folder of them, to train on; what a function of your own is
+    given."""
     test: str | None = None
     """csv, text: the file or folder that stays the test split. An IDX folder brings its own, the t10k files."""
     label: int | str | None = -1
-    """csv: the label's column by name (with a header) or position (0 is the first, -1 the last). null, with any format:
-    no labels. The label of a text is the next token at each position."""
+    """csv, and a function of your own: the label's column by name (of csv with a header) or position (0 is the first,
+    -1 the last). null, with any format: no labels. The label of a text is the next token at each position."""
     label_type: Literal["auto", "integer", "text", "number"] = "auto"
-    """idx, csv: integer and text labels are classes, a number is predicted as such; auto looks at the first rows."""
+    """All but text: integer and text labels are classes, a number is predicted as such; auto looks at the first
+    rows, or a DataFrame's type."""
     header: bool = True
     """csv: whether the first line of each file names the columns."""
     delimiter: Annotated[str, AfterValidator(_delimiter)] = ","
     """csv: what separates the columns: one ASCII character, or its name: tab, space, comma, semicolon, pipe; also as
     \\t, \\x01, \\001 or ^A."""
     dtype: Dtype | None = None
-    """idx, csv: the type that values are stored in, exactly; null: the IDX file's own, float32 for csv."""
+    """All but text: the type that values are stored in, exactly; null: the IDX file's own, else float32."""
     shape: list[Annotated[int, Field(gt=0)]] | None = None
-    """idx, csv: the shape of one row's tensor; null: the IDX file's own, one dimension for csv."""
+    """All but text: the shape of one row's tensor; null: the IDX file's own, else one dimension."""
     keep: list[int | str] = Field(default_factory=list)
-    """csv: columns to carry along as text, by name or position; they are no features."""
+    """csv, and a function of your own: columns to carry along as text, by name or position; they are no features."""
     missing: Literal["error", "mean"] = "error"
-    """csv: an empty cell makes a bad row, or (float dtypes only) gets its column's mean over the training split."""
+    """csv, and a function of your own: an empty cell makes a bad row, or (float dtypes only) gets its
+    column's mean over the training split."""
     unit: Literal["characters", "words"] = "characters"
     """text: what a token is. Words are runs of letters, digits and _, every other mark but white space is one too."""
     length: Annotated[int, Field(ge=1)] = 40
@@ -82,16 +88,32 @@ class InputConfig(Config):
     """text: keep this many tokens, the most frequent of the training split (ties: the first by code point), and read
     all others as unknown; null: all tokens of the training split."""
     max_bad_rows: Annotated[int, Field(ge=0)] = 0
-    """csv: bad rows to leave out and keep in bad_rows/ with the reason; one more ends the job."""
+    """csv, and a function of your own: bad rows to leave out and keep in bad_rows/ with the reason; one more
+    ends the job."""
 
     def located(self) -> dict[str, Any]:
         """The values, with paths that do not depend on the working folder."""
+        if is_own(self.format):  # what its function is given may be anything, a table's name say
+            return self.model_dump()
         test = None if self.test is None else filesystem.absolute(self.test)
         return {**self.model_dump(), "path": filesystem.absolute(self.path), "test": test}
 
     def paths(self) -> dict[str, str]:
         """Where the rows are, by the key that names it."""
         return {"input.path": self.path, **({} if self.test is None else {"input.test": self.test})}
+
+
+class DataFrameInput(InputConfig):
+    """The rows of a DataFrame, which a program gives."""
+
+    format: Literal["dataframe"] = "dataframe"
+    path: Literal["the DataFrame"] = "the DataFrame"
+
+    def located(self) -> dict[str, Any]:
+        return self.model_dump()
+
+    def paths(self) -> dict[str, str]:
+        return {}
 
 
 class PreprocessConfig(Config):
@@ -106,7 +128,7 @@ class PreprocessConfig(Config):
     test: Fraction = 0.0
     """The same for the test split, where the source brings none; of a text, its end."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
-    """idx, csv: of the hash of each row that cuts validation and test."""
+    """All but text: of the hash of each row that cuts validation and test."""
     scaling: Literal["none", "unit", "standard"] = "none"
     """unit: the training split's minimum to 0 and maximum to 1; standard: its mean to 0 and standard deviation to 1."""
     scaling_by: Literal["tensor", "feature"] = "tensor"
@@ -121,10 +143,12 @@ class PreprocessConfig(Config):
     executors: Annotated[int, Field(ge=1)] = 2
     """Executors of the local cluster that is started where spark-submit names no master."""
 
-    def config_hash(self) -> str:
-        """The hash of everything that can change the result."""
+    def config_hash(self, function: str | None = None) -> str:
+        """The hash of everything that can change the result. function: the text of a user's own, where the rows come
+        from one."""
         own = self.model_dump(exclude={"input", "output", "executors"})
-        return digest({**own, "input": self.input.located(), "rules": RULES})
+        values = {**own, "input": self.input.located(), "rules": RULES}
+        return digest(values if function is None else {**values, "function": function})
 
     def check(self) -> None:
         """Raise ConfigError for values that contradict each other."""
@@ -134,8 +158,9 @@ class PreprocessConfig(Config):
             raise self.error("test", f"must be 0 where input.test brings the test split (is {self.test})")
         if "scaling_by" in self.model_fields_set and self.scaling == "none":
             raise self.error("scaling_by", "means nothing with scaling: none")
-        check_used(self, {"seed": ("idx", "csv")}, self.input.format)
-        if self.input.format == "text":
+        cut_by_hash = [name for name, each in FORMATS.items() if not each.tokens]
+        check_used(self, "seed", cut_by_hash, self.input.format)
+        if format_of(self.input.format).tokens:
             if self.scaling != "none":
                 raise self.error(
                     "scaling", f"must be none for a text: its tokens are no quantities (is {self.scaling})"
@@ -145,45 +170,35 @@ class PreprocessConfig(Config):
         check_input(self.input)
 
 
-USED_BY: Mapping[str, tuple[str, ...]] = {
-    "format": ("idx", "csv", "text"),
-    "path": ("idx", "csv", "text"),
-    "test": ("csv", "text"),
-    "label": ("idx", "csv", "text"),
-    "label_type": ("idx", "csv"),
-    "header": ("csv",),
-    "delimiter": ("csv",),
-    "dtype": ("idx", "csv"),
-    "shape": ("idx", "csv"),
-    "keep": ("csv",),
-    "missing": ("csv",),
-    "unit": ("text",),
-    "length": ("text",),
-    "stride": ("text",),
-    "max_sequences": ("text",),
-    "vocabulary": ("text",),
-    "max_bad_rows": ("csv",),
-}
-"""The formats that each key of an input section means something to."""
+class DataFramePreprocess(PreprocessConfig):
+    """The same for the rows of a DataFrame."""
+
+    input: DataFrameInput
 
 
-def check_used(config: Config, used_by: Mapping[str, tuple[str, ...]], format_name: str) -> None:
-    """Raise ConfigError for a key of `used_by` that was set, be it to its default, though the format ignores it."""
-    for key, formats in used_by.items():
-        if key in config.model_fields_set and format_name not in formats:
-            error: ConfigError = config.error(key, f"is for {' and '.join(formats)}; the format is {format_name}")
-            raise error
+def check_used(config: Config, key: str, formats: Collection[str], format_name: str) -> None:
+    """Raise ConfigError for a `key` that was set, be it to its default, though only other `formats` use it."""
+    name = DATAFRAME if is_own(format_name) else format_name
+    if key in config.model_fields_set and name not in formats:
+        error: ConfigError = config.error(key, f"is for {_listed(formats)}; the format is {format_name}")
+        raise error
+
+
+def _listed(formats: Collection[str]) -> str:
+    return " and ".join("DataFrames" if name == DATAFRAME else name for name in formats)
 
 
 def check_input(config: InputConfig) -> None:
     """Raise ConfigError for keys of an input section that its format does not use, or that contradict each other."""
-    check_used(config, USED_BY, config.format)
+    for key in InputConfig.model_fields:
+        check_used(config, key, users(key), config.format)
     is_float = (config.dtype or "float32").startswith("float")
     is_csv = config.format == "csv"
+    has_columns = "keep" in format_of(config.format).keys
     problems: list[tuple[bool, str, str]] = [
         (config.missing == "mean" and not is_float, "missing", f"mean needs a float dtype (is {config.dtype})"),
         (
-            not is_csv and "label" in config.model_fields_set and config.label is not None,
+            not has_columns and "label" in config.model_fields_set and config.label is not None,
             "label",
             f"names a column, which csv has; for {config.format} it is left out, or null (is {config.label!r})",
         ),

@@ -15,7 +15,8 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow import fs
@@ -23,7 +24,8 @@ from pyarrow import fs
 from hdfs_io import hadoop_conf, hdfs
 from sparksplit.base.errors import InputError, using
 
-_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", re.DOTALL)
+"""(scheme, authority, path): `file:///x`, `hdfs://host`, and `file:/x`, which is the same as with three slashes."""
 
 
 def resolve(path: str) -> tuple[fs.FileSystem, str]:
@@ -34,34 +36,39 @@ def resolve(path: str) -> tuple[fs.FileSystem, str]:
 
     Raises InputError for an empty path, for a scheme that is not known, and where HADOOP_CONF_DIR is needed.
     """
-    scheme = _SCHEME.match(path)
-    if not path:
-        raise InputError("an empty path")
-    if scheme is None:
-        return fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
-    if scheme[1].lower() == "file":
-        return cast("tuple[fs.FileSystem, str]", fs.FileSystem.from_uri(path))
-    if scheme[1].lower() == "hdfs":
-        authority, inner = _hdfs_parts(path)
-        return hdfs.file_system(authority), inner
-    raise InputError(f"{path}: the scheme {scheme[1]}:// is not known; use a path, file:// or hdfs://")
-
-
-def _hdfs_parts(uri: str) -> tuple[str, str]:
-    """(authority, path) of an hdfs:// URI; its characters stand for themselves, as in Hadoop."""
-    authority, _, inner = uri.partition("://")[2].partition("/")
-    try:
-        authority = hadoop_conf.with_port(authority) if authority else hadoop_conf.default_authority()
-    except InputError as error:
-        raise InputError(f"{uri}: {error}") from None
-    return authority, posixpath.normpath(f"/{inner.lstrip('/')}")
+    authority, inner = _parts(path)
+    return fs.LocalFileSystem() if authority is None else hdfs.file_system(authority), inner
 
 
 def absolute(path: str) -> str:
     """`path` in a form that means the same on the driver and on every executor, without `..` and doubled slashes."""
-    if path[:7].lower() == "hdfs://":
-        return "hdfs://" + "".join(_hdfs_parts(path))
-    return resolve(path)[1]
+    authority, inner = _parts(path)
+    return inner if authority is None else f"hdfs://{authority}{inner}"
+
+
+def _parts(path: str) -> tuple[str | None, str]:
+    """(authority on HDFS, None where `path` is local; absolute path there)."""
+    if not path:
+        raise InputError("an empty path")
+    uri = _URI.fullmatch(path)
+    if uri is None or uri[2] is uri[3] is None:
+        return None, _normal(os.path.abspath(os.path.expanduser(path)))  # noqa: PTH100, PTH111
+    scheme, authority, inner = uri[1].lower(), uri[2] or "", uri[3] or "/"
+    if scheme == "file":
+        if authority not in ("", "localhost"):
+            raise InputError(f"{path}: names the host {authority}; file:// is for files of this one: file:///...")
+        return None, _normal(unquote(inner))
+    if scheme == "hdfs":  # its characters stand for themselves, as in Hadoop
+        try:
+            authority = hadoop_conf.with_port(authority) if authority else hadoop_conf.default_authority()
+            return authority, _normal(inner)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+    raise InputError(f"{path}: the scheme {uri[1]}:// is not known; use a path, file:// or hdfs://")
+
+
+def _normal(path: str) -> str:
+    return posixpath.normpath(f"/{path.lstrip('/')}")  # two slashes at its beginning would stay
 
 
 def followed(path: str) -> str:
@@ -90,7 +97,7 @@ def for_spark(path: str) -> str:
     """`path` as Spark's readers and writers take it: a local one as file://, which is not their default on a Hadoop
     cluster, and without a meaning for the characters of their patterns."""
     path = absolute(path)
-    uri = path if _SCHEME.match(path) else f"file://{path}"
+    uri = path if path.startswith("hdfs://") else f"file://{path}"
     return re.sub(r"([{}\[\]*?\\])", r"\\\1", uri)
 
 

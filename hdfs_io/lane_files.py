@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from isal import isal_zlib
 
 from hdfs_io import filesystem, row_ids
-from hdfs_io.manifest import File, FileLane, Manifest, Split
+from hdfs_io.manifest import File, FileLane, Manifest, SplitFacts
 from hdfs_io.preprocessing import FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
 from hdfs_io.statistics import Moments
 from sparksplit.base.errors import InputError, using
@@ -252,7 +252,7 @@ def label_column(labels: npt.NDArray[Any], label: LabelSpec) -> pa.Array:
     return binary_column(labels, label) if label.shape else pa.array(labels)
 
 
-def merge_split(facts: Iterable[FileFacts], layout: Layout, lanes: int) -> tuple[Split, dict[str, Moments]]:
+def merge_split(facts: Iterable[FileFacts], layout: Layout, lanes: int) -> tuple[SplitFacts, dict[str, Moments]]:
     """The manifest's entry of a split from its files' facts, and the statistics to fit on, merged in lane order.
 
     Raises InputError for a tensor whose statistics are not finite.
@@ -276,7 +276,7 @@ def merge_split(facts: Iterable[FileFacts], layout: Layout, lanes: int) -> tuple
             raise InputError(
                 f"tensor {name}: values from {whole.min:g} to {whole.max:g} have no standard deviation in float64"
             )
-    split = Split(
+    split = SplitFacts(
         rows=sum(lane_rows),
         checksum=checksum,
         lane_rows=lane_rows,

@@ -305,11 +305,12 @@ def _machine() -> str:
 
 
 def _started(pid: int) -> int | None:
-    """When the process `pid` began, in the kernel's ticks; None where there is none, or a zombie."""
+    """When the process `pid` began, in the kernel's ticks; None where there is none, or a zombie without threads."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
         return None
     # The second field, the name, may hold anything.
     fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
+    state, threads, started = fields[0], int(fields[17]), int(fields[19])
+    return None if state == "X" or (state == "Z" and threads <= 1) else started

@@ -24,7 +24,7 @@ class SourceFile(Frozen):
     bytes: int
 
 
-class Source(Frozen):
+class SourceFacts(Frozen):
     """Where the rows came from."""
 
     format: str
@@ -60,7 +60,7 @@ class File(Frozen):
     """By row group: CRC-32 of the value buffers of row_id, the tensors in order, and the label."""
 
 
-class Split(Frozen):
+class SplitFacts(Frozen):
     """The rows of train, validation or test; may have none, and then no files."""
 
     rows: int
@@ -80,14 +80,14 @@ class Manifest(Frozen):
     format_version: int = FORMAT_VERSION
     config_hash: str
     created_by: str
-    source: Source
+    source: SourceFacts
     lanes: int
     block_rows: int
     tensors: list[TensorSpec]
     label: LabelSpec | None
     keep: list[str]
     preprocessing: FittedPreprocessing
-    splits: dict[str, Split]
+    splits: dict[str, SplitFacts]
 
     @property
     def description(self) -> Description:

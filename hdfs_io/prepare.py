@@ -6,9 +6,8 @@ lanes
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,26 +19,15 @@ from hdfs_io import filesystem, lane_files
 from hdfs_io.arrays import from_arrays
 from hdfs_io.config import InputConfig, PreprocessConfig
 from hdfs_io.lane_files import LABEL, ROW_ID, FileFacts, LaneFile, Layout
-from hdfs_io.manifest import SPLITS, Manifest, Split
-from hdfs_io.manifest import Source as SourceFacts
+from hdfs_io.manifest import SPLITS, Manifest, SourceFacts, SplitFacts
 from hdfs_io.preprocessing import TOKENS, FittedPreprocessing, LabelSpec
 from hdfs_io.sources.base import BadRow, Source
-from hdfs_io.sources.frame import (
-    BAD,
-    CONTENT,
-    LANE,
-    SPLIT,
-    Cut,
-    bad_rows,
-    batch_rows,
-    batch_size,
-    keep_names,
-    parse,
-    tensor_names,
-    with_row_ids,
-)
+from hdfs_io.sources.identify import Cut, rows_digest, with_row_ids
+from hdfs_io.sources.parse import BAD, CONTENT, LANE, SPLIT, bad_rows, keep_names, parse, tensor_names
+from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 from sparksplit import __version__
 from sparksplit.base.errors import InputError
+from sparksplit.base.task_facts import facts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,8 +40,10 @@ _MANY_CLASSES, _ROWS_PER_CLASS = 100, 2
 """So many whole numbers, with fewer rows than this for each, are a quantity."""
 
 
-def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folder: str) -> Manifest:
+def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folder: str) -> tuple[Manifest, str | None]:
     """Write the prepared data set of `source` into `folder`, which the caller publishes.
+
+    Gives its manifest, and where the source has no files by which a change could be seen the `rows_digest`.
 
     Raises InputError for rows or files that are bad, labels that the training split does not have, and a source
     without rows.
@@ -62,7 +52,7 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
 
     cut = Cut() if source.deals else Cut(config.seed, config.validation, config.test)
     probe = Layout(source.tensors, _label_spec(source, None), source.keep, 1)
-    with batch_size(spark, batch_rows(probe.row_bytes)):
+    with bounded_batches(spark, rows_per_batch(probe.row_bytes)):
         # Numbered once: the cut needs the numbers, and labels are counted by what it gives.
         rows = with_row_ids(parse(spark, source), len(source.keep), config.lanes, cut)
         rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
@@ -71,7 +61,7 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
             # Looked for only where there are some: it sorts, and most data has none.
             bad = bad_rows(spark, rows, config.input.max_bad_rows) if counts.bad else []
             if counts.rows["train"] == 0:
-                raise InputError(f"{config.input.path}: {_without_rows(counts.rows)}")
+                raise InputError(f"{config.input.path}: {_without_rows(counts.rows, source.has_test)}")
             layout = Layout(
                 source.tensors,
                 _label_spec(source, _classes(counts, source, config.input)),
@@ -81,13 +71,14 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
             )
             plan = _plan(counts.rows, layout, config)
             facts = _write(rows.where(f"{BAD} is null"), folder, layout, plan)
+            rows_hash = None if source.files else rows_digest(rows, len(source.keep))
         finally:
             rows.unpersist()
     write_bad_rows(folder, bad)
     manifest = _manifest(facts, layout, config, source)
     manifest.write(folder)
     manifest.description.write(folder)
-    return manifest
+    return manifest, rows_hash
 
 
 def _label_spec(source: Source, classes: list[str] | None) -> LabelSpec | None:
@@ -101,12 +92,13 @@ def _label_spec(source: Source, classes: list[str] | None) -> LabelSpec | None:
     return LabelSpec(dtype="int64", classes=classes, kind=source.label_kind)
 
 
-def _without_rows(rows: dict[str, int]) -> str:
-    """Why there is nothing to train on."""
-    if total := sum(rows.values()):
-        found = ", ".join(f"{rows[name]} for {name}" for name in SPLITS[1:] if rows[name])
-        return f"none of its {total} rows fell to the training split ({found}); lower validation and test"
-    return "has no rows to train on"
+def _without_rows(rows: dict[str, int], has_test: bool) -> str:
+    """Why there is nothing to train on. has_test: the test rows are not of these files."""
+    dealt = {name: rows[name] for name in SPLITS[1:] if rows[name] and not (has_test and name == "test")}
+    if not dealt:
+        return "has no rows to train on"
+    found = ", ".join(f"{count} for {name}" for name, count in dealt.items())
+    return f"none of its {sum(dealt.values())} rows fell to the training split ({found}); lower {' and '.join(dealt)}"
 
 
 @dataclass
@@ -128,7 +120,7 @@ def _count(rows: DataFrame, source: Source) -> Counts:
     found = rows.groupBy(good, *keys).count().limit(2 * len(SPLITS) * _MAX_CLASSES + 1).collect()
     if classified and len({row[LABEL] for row in found if row["good"]}) > _MAX_CLASSES:
         raise InputError(
-            f"{source.files[0].path}: more than {_MAX_CLASSES} different labels; is the label a number to predict"
+            f"{source.place}: more than {_MAX_CLASSES} different labels; is the label a number to predict"
             " (input.label_type: number)?"
         )
     counts = Counts(dict.fromkeys(SPLITS, 0), {name: {} for name in SPLITS})
@@ -157,14 +149,14 @@ def _classes(counts: Counts, source: Source, config: InputConfig) -> list[str] |
     different, rows = len(set().union(*counts.labels.values())), sum(counts.rows.values())
     if taken_for_classes and different >= _MANY_CLASSES and rows < _ROWS_PER_CLASS * different:
         raise InputError(
-            f"{source.files[0].path}: {different} different labels in {rows} rows{hint} (input.label_type: integer"
+            f"{source.place}: {different} different labels in {rows} rows{hint} (input.label_type: integer"
             " takes them for classes)"
         )
     for name in SPLITS[1:]:
         unknown = sorted(label for label in counts.labels[name] if known and label not in known)
         if unknown:
             raise InputError(
-                f"{source.files[0].path}: label {unknown[0]!r} ({counts.labels[name][unknown[0]]} rows of the {name}"
+                f"{source.place}: label {unknown[0]!r} ({counts.labels[name][unknown[0]]} rows of the {name}"
                 f" split) does not occur in the training split{hint}"
             )
     return [str(label) for label in sorted(known)]
@@ -208,15 +200,14 @@ def _write(rows: DataFrame, folder: str, layout: Layout, plan: Plan) -> list[Fil
     columns = [*tensor_names(len(layout.tensors)), *label, *keep_names(len(layout.keep))]
     ordered = placed.sortWithinPartitions("file", LANE, unsigned, CONTENT[1]).select("file", LANE, ROW_ID, *columns)
 
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[FileFacts]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         attempt = 0 if context is None else context.taskAttemptId()
-        for facts in write_sorted(batches, folder, layout, plan, attempt):
-            yield pa.RecordBatch.from_pydict({"facts": [json.dumps(asdict(facts))]})
+        return write_sorted(batches, folder, layout, plan, attempt)
 
-    facts = [FileFacts(**json.loads(row[0])) for row in ordered.mapInArrow(run, "facts string").collect()]
+    facts = facts_of(ordered, write, FileFacts)
     kept: dict[str, set[str]] = {}
     for fact in facts:
         temporary, fact.path = fact.path, _final_name(fact.path)
@@ -301,7 +292,7 @@ def write_bad_rows(folder: str, bad: list[BadRow]) -> None:
 
 
 def _manifest(facts: list[FileFacts], layout: Layout, config: PreprocessConfig, source: Source) -> Manifest:
-    splits: dict[str, Split] = {}
+    splits: dict[str, SplitFacts] = {}
     fitted = FittedPreprocessing()
     for name in SPLITS:
         of_split = [fact for fact in facts if fact.split == name]

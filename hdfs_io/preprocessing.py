@@ -154,7 +154,8 @@ def read_model(kind: type[Model], path: str) -> Model:
     values = filesystem.read_json(path)
     version = values.get("format_version") if isinstance(values, dict) else None
     if version != FORMAT_VERSION:
-        raise InputError(f"{path}: format version {version!r} is not known; this sparksplit reads {FORMAT_VERSION}")
+        known = f"this sparksplit reads {FORMAT_VERSION}: make it anew, or use the sparksplit that made it"
+        raise InputError(f"{path}: format version {version!r} is not known; {known}")
     try:
         return kind.model_validate(values)
     except pydantic.ValidationError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -56,9 +56,13 @@ class Output:
     config_hash: of all that can change the result; leaves out the output's own path
     command: which one's it is, of COMMANDS; nothing else is ever replaced
     inputs: what the command reads, by the key that names it: none of it lies in the output, or the other way round
-    input_hash: of what the input is now, where the configuration alone does not tell; None: not to be compared
+    input_hash: of what the input is now, where the configuration alone does not tell; None: not to be compared. A
+        function, where it takes long: called only where there is something to compare it with; what fills the output
+        says it with `made_of`
     folder: where an output that fills up in place does so: `path`, or beside it where a complete one has to stay until
         the new one is, too
+
+    Raises UsageError for the root of a file system.
     """
 
     def __init__(
@@ -67,9 +71,11 @@ class Output:
         config_hash: str,
         command: str,
         inputs: Mapping[str, str] | None = None,
-        input_hash: str | None = None,
+        input_hash: str | Callable[[], str] | None = None,
     ) -> None:
         self.path = filesystem.followed(path).rstrip("/")
+        if not filesystem.name(self.path or "/"):
+            raise UsageError(f"{path}: is the root of a file system; choose a folder in it")
         self.config_hash, self.command, self.inputs = config_hash, command, inputs or {}
         self.input_hash = input_hash
         self.folder = self.path
@@ -121,7 +127,8 @@ class Output:
             if resume and found.config_hash in mine:
                 return "resume"
             if resume and not overwrite:
-                raise UsageError(f"{self.path}: cannot be resumed: it was begun with another configuration")
+                other = "it was begun with another configuration; without --resume it is begun anew"
+                raise UsageError(f"{self.path}: cannot be resumed: {other}")
             return "fresh"
         begun = self._look(self._next) if resume else None
         if begun is not None and begun.config_hash in mine:
@@ -133,7 +140,7 @@ class Output:
             self.folder = self._next
             return "fresh"
         same = found.config_hash == self.config_hash
-        if same and self.input_hash in (None, found.input_hash):
+        if same and (self.input_hash is None or self._input_hash_now() == found.input_hash):
             return "done"
         other = "made from other input: it has changed since" if same else "made with another configuration"
         raise UsageError(f"{self.path}: exists, {other}; --overwrite replaces it")
@@ -181,6 +188,11 @@ class Output:
                 log.debug("%s: could not be removed: %s", folder, error)
             raise
 
+    def made_of(self, folder: str, input_hash: str) -> None:
+        """Say in `folder`, of `staging`, what the output is made of, where that was not known before."""
+        self.input_hash = input_hash
+        self._mark(folder)
+
     def begin(self) -> None:
         """Make `folder`, empty but for its mark, for an output that fills up in place. Within `claimed`."""
         check_owner(self.path, self.owner)
@@ -219,9 +231,14 @@ class Output:
 
     def _mark(self, folder: str) -> None:
         mark = {"command": self.command, "config_hash": self.config_hash, "created_by": f"sparksplit {__version__}"}
-        if self.input_hash is not None:
+        if isinstance(self.input_hash, str):
             mark["input_hash"] = self.input_hash
         filesystem.write_bytes(filesystem.join(folder, CONFIG), json.dumps(mark).encode() + b"\n")
+
+    def _input_hash_now(self) -> str | None:
+        if callable(self.input_hash):
+            self.input_hash = self.input_hash()
+        return self.input_hash
 
     def _mend(self) -> None:
         """Bring to its end what a killed predecessor was about to publish, and remove what else it left."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import keras
 
-from sparksplit.model.description import DataDescription
+from sparksplit import DataDescription
 
 
 def build(data: DataDescription, filters: Sequence[int] = (20, 50), kernel: int = 5, dense: int = 512) -> keras.Model:

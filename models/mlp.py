@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import keras
 
-from sparksplit.model.description import DataDescription
+from sparksplit import DataDescription
 
 
 def build(data: DataDescription, hidden: Sequence[int] = (128,), activation: str = "relu") -> keras.Model:

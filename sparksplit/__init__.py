@@ -1,3 +1,103 @@
-"""Trains one Keras model on the nodes of a Spark cluster, and tells which way to split the work."""
+"""Trains one Keras model on the nodes of a Spark cluster, and tells which way to split the work.
+
+    import sparksplit
+
+    data = sparksplit.preprocess(frame, "prepared/irises", input={"label": "species"}, test=0.2)
+    run = sparksplit.train(data, "runs/irises", nodes=2, strategy="batch", epochs=20)
+
+Exceptions:
+
+    SparksplitError
+     |- UsageError      what was given is wrong; nothing was done
+     |   |- ConfigError     a key, or its value
+     |   |- InputError      a file, a folder or a DataFrame that was to be read or written
+     |- RunError        the run failed; it may succeed the next time
+     |   |- NodeFailed      a node, or the executor that held it, ended or hung
+     |- OutputInUse     another call, or a command, that still runs fills the output
+
+Names are imported when they are first used, so that `import sparksplit` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hdfs_io.prepared import PreparedDataSet
+    from sparksplit.api.functions import compare, predict, preprocess, train
+    from sparksplit.api.results import Comparison, Predictions, TrainedRun
+    from sparksplit.base.errors import (
+        ConfigError,
+        InputError,
+        NodeFailed,
+        OutputInUse,
+        RunError,
+        SparksplitError,
+        UsageError,
+    )
+    from sparksplit.model.description import DataDescription
+    from sparksplit.strategies import Strategy
+    from sparksplit.strategies.splits import BatchSplit, EpochSplit, LaneSplit, Split
+    from sparksplit.strategies.syncs import LocalSync, RoundSync, StepSync, Sync
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "BatchSplit",
+    "Comparison",
+    "ConfigError",
+    "DataDescription",
+    "EpochSplit",
+    "InputError",
+    "LaneSplit",
+    "LocalSync",
+    "NodeFailed",
+    "OutputInUse",
+    "Predictions",
+    "PreparedDataSet",
+    "RoundSync",
+    "RunError",
+    "SparksplitError",
+    "Split",
+    "StepSync",
+    "Strategy",
+    "Sync",
+    "TrainedRun",
+    "UsageError",
+    "compare",
+    "predict",
+    "preprocess",
+    "train",
+]
+
+_PLACES = {
+    "hdfs_io.prepared": ("PreparedDataSet",),
+    "sparksplit.api.functions": ("compare", "predict", "preprocess", "train"),
+    "sparksplit.api.results": ("Comparison", "Predictions", "TrainedRun"),
+    "sparksplit.base.errors": (
+        "ConfigError",
+        "InputError",
+        "NodeFailed",
+        "OutputInUse",
+        "RunError",
+        "SparksplitError",
+        "UsageError",
+    ),
+    "sparksplit.model.description": ("DataDescription",),
+    "sparksplit.strategies": ("Strategy",),
+    "sparksplit.strategies.splits": ("BatchSplit", "EpochSplit", "LaneSplit", "Split"),
+    "sparksplit.strategies.syncs": ("LocalSync", "RoundSync", "StepSync", "Sync"),
+}
+_PLACE = {name: place for place, names in _PLACES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACE:
+        raise AttributeError(f"module 'sparksplit' has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(_PLACE[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

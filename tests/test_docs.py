@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparksplit.base.config import describe
+from sparksplit.base.config import documented_keys
 
 ROOT = Path(__file__).parent.parent
 
@@ -15,7 +15,9 @@ ROOT = Path(__file__).parent.parent
 def table(command: str) -> str:
     """The page's table of keys."""
     rows = ["| key | type | default | |", "| --- | --- | --- | --- |"]
-    for key, kind, default, text in describe(importlib.import_module(f"sparksplit.commands.{command}").COMMAND.config):
+    for key, kind, default, text in documented_keys(
+        importlib.import_module(f"sparksplit.commands.{command}").COMMAND.config
+    ):
         cells = (f"`{key}`", kind.replace("|", "or"), f"`{default}`" if default else "", text.replace("|", "\\|"))
         rows.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
     return "\n".join(rows)

@@ -6,18 +6,23 @@ import abc
 import gzip
 import io
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy.typing as npt
+import pyarrow as pa
 
 from hdfs_io import filesystem
+from hdfs_io.config import InputConfig, check_input
 from hdfs_io.filesystem import FileFacts
 from hdfs_io.manifest import SourceFile
-from hdfs_io.preprocessing import TensorSpec
-from sparksplit.base.errors import InputError
+from hdfs_io.preprocessing import TOKENS, Description, TensorSpec
+from sparksplit.base.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 GZIP_MAGIC = b"\x1f\x8b"
 BATCH_BYTES = 4 * 1024 * 1024
@@ -41,7 +46,7 @@ class Task:
 
 
 @dataclass
-class Rows:
+class ParsedRows:
     """Parsed rows: tensors [n, *shape] of the declared dtypes; labels int64 or float32 [n], texts, or of a text's
     tokens [n, length]; kept texts."""
 
@@ -59,19 +64,30 @@ class BadRow:
 
     path: str
     row: int
-    """Line of the file, from 1 (a header counts), where `offset` is 0; else lines since the byte `offset`."""
+    """Line of the file, from 1 (a header counts), where `offset` is 0; else lines since the byte `offset`. 0 where rows
+    have no number."""
     reason: str
     text: str = ""
     offset: int = 0
     fatal: bool = False
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.reason}" if self.fatal else f"{self.path}: row {self.row}: {self.reason}"
+        if self.fatal:
+            return f"{self.path}: {self.reason}"
+        if self.row == 0:
+            return f"{self.path}: a row: {self.reason} ({self.text})"
+        return f"{self.path}: row {self.row}: {self.reason}"
+
+
+Reader = Callable[[Iterable[pa.RecordBatch]], Iterator[tuple[str, ParsedRows | BadRow]]]
+"""What a Spark task makes of its record batches: (part, rows or a bad row); picklable."""
 
 
 class Source(abc.ABC):
-    """Raw rows of one format; picklable. Making one checks on the driver whatever is cheap to check."""
+    """Raw rows of one format. Making one checks on the driver whatever is cheap to check."""
 
+    place: str
+    """What to call it in an error."""
     tensors: Sequence[TensorSpec]
     label_kind: str | None
     """integer, text or number; characters or words for a token at each position; None without labels"""
@@ -85,12 +101,82 @@ class Source(abc.ABC):
     """The classes of labels that are tokens."""
 
     @abc.abstractmethod
+    def parts(self) -> list[str]:
+        """train and test; of a source that deals its rows itself, the splits: those that it has rows for."""
+
+    @abc.abstractmethod
+    def raw(self, spark: SparkSession) -> tuple[DataFrame, Reader]:
+        """A DataFrame, and what makes each of its rows, once, a row of the source's."""
+
+
+class FileSource(Source):
+    """Files that tasks of ours read, each a part of them; picklable."""
+
+    @property
+    def place(self) -> str:  # type: ignore[override]
+        """The first file."""
+        return self.files[0].path
+
+    def parts(self) -> list[str]:
+        return list(dict.fromkeys(task.part for task in self.tasks()))
+
+    def raw(self, spark: SparkSession) -> tuple[DataFrame, Reader]:
+        """The numbers of the tasks, one Spark task for each."""
+        tasks = self.tasks()
+
+        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRow]]:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield from ((tasks[number].part, item) for item in self.read(tasks[number]))
+
+        return spark.range(0, len(tasks), 1, max(1, len(tasks))), read
+
+    @staticmethod
+    def facts(folder: str, config: InputConfig) -> list[tuple[str, FileFacts]]:
+        """(path, what is known without opening it) of each file in `folder`, one of the paths of `config`."""
+        return input_facts(folder)
+
+    @classmethod
+    def of(cls, config: InputConfig, description: Description | None, validation: float, test: float) -> Self:
+        """The source that `config` names; see `open_source`."""
+        config = labelled_like(config, description)
+        check_input(config)
+        return cls(config)  # type: ignore[call-arg]
+
+    @abc.abstractmethod
     def tasks(self) -> list[Task]:
         """The tasks that together read every row once."""
 
     @abc.abstractmethod
-    def read(self, task: Task) -> Iterator[Rows | BadRow]:
+    def read(self, task: Task) -> Iterator[ParsedRows | BadRow]:
         """The rows of a task, in bounded batches; called in executors."""
+
+
+def labelled_like(config: InputConfig, description: Description | None) -> InputConfig:
+    """`config` for rows whose labels read as those of `description`, where there is one.
+
+    Raises ConfigError where they are tokens: of a text alone.
+    """
+    label = None if description is None else description.label
+    if label is None:
+        return config
+    if config.label is not None and label.kind in TOKENS:
+        raise config.error("format", f"must be text: the model predicts the next of a text's {label.kind}")
+    if config.label_type == "auto" and label.kind not in TOKENS:
+        return config.model_copy(update={"label_type": label.kind})
+    return config
+
+
+def check_kept(config: InputConfig, names: Sequence[str]) -> None:
+    """Raise ConfigError for a kept column whose name is taken."""
+    taken = {name: name for name in ("row_id", "label", "x", "prediction", "probabilities")}
+    for name in names:
+        # Spark, which may read what comes of them, does not tell small letters from capital ones.
+        if other := taken.get(name.lower()):
+            like = "" if other == name else f" ({other!r}, and Spark takes no notice of case)"
+            error: ConfigError = config.error("keep", f"the column name {name!r} is taken{like}; rename it in the file")
+            raise error
+        taken[name.lower()] = name
 
 
 def input_files(path: str) -> list[tuple[str, int]]:
@@ -144,15 +230,3 @@ def gzip_problem(error: Exception) -> str:
     if isinstance(error, EOFError):
         return "is truncated: the gzip stream has no end"
     return f"is not a readable gzip file: {' '.join(str(error).split())}"
-
-
-def read_exactly(stream: Any, count: int) -> bytes:
-    """`count` bytes, or fewer where the stream ends."""
-    parts, missing = [], count
-    while missing > 0:
-        part = stream.read(missing)
-        if not part:
-            break
-        parts.append(part)
-        missing -= len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -26,9 +26,10 @@ from hdfs_io.sources.base import (
     GZIP_ERRORS,
     RANGE_BYTES,
     BadRow,
-    Rows,
-    Source,
+    FileSource,
+    ParsedRows,
     Task,
+    check_kept,
     gzip_problem,
     input_files,
     open_raw,
@@ -50,7 +51,7 @@ class _Line:
     """Why it cannot be a row, found without parsing its columns"""
 
 
-class CsvSource(Source):
+class CsvSource(FileSource):
     """A CSV file, or a folder of them with the same columns. The first rows are parsed on the driver to check them."""
 
     def __init__(self, config: InputConfig) -> None:
@@ -72,13 +73,7 @@ class CsvSource(Source):
         features = [column for column in range(columns) if column != self._label and column not in kept]
         if self._label in kept or len(set(kept)) < len(kept):
             raise config.error("keep", "names the label, or a column twice")
-        taken = {name: name for name in ("row_id", "label", "x", "prediction", "probabilities")}
-        for name in self.keep:
-            # Spark, which may read what comes of them, does not tell small letters from capital ones.
-            if other := taken.get(name.lower()):
-                like = "" if other == name else f" ({other!r}, and Spark takes no notice of case)"
-                raise config.error("keep", f"the column name {name!r} is taken{like}; rename it in the file")
-            taken[name.lower()] = name
+        check_kept(config, self.keep)
         if not features:
             raise InputError(f"{self.files[0].path}: has no columns left for features ({columns} in all)")
         shape = config.shape or [len(features)]
@@ -119,7 +114,7 @@ class CsvSource(Source):
                 ]
         return tasks
 
-    def read(self, task: Task) -> Iterator[Rows | BadRow]:
+    def read(self, task: Task) -> Iterator[ParsedRows | BadRow]:
         """The task's rows; ends early once more rows are bad than the configuration allows."""
         bad = 0
         try:
@@ -166,7 +161,7 @@ class CsvSource(Source):
         if rest:
             yield line, rest if line > 1 or task.start else rest.removeprefix(_BOM)
 
-    def _parse(self, task: Task, first_line: int, content: bytes) -> Iterator[Rows | BadRow]:
+    def _parse(self, task: Task, first_line: int, content: bytes) -> Iterator[ParsedRows | BadRow]:
         """As many rows and bad rows as `content` has lines that are not blank, in their order."""
         expected = csv_lines.count(content)
         if not expected:
@@ -188,7 +183,7 @@ class CsvSource(Source):
     def _looked_at(self, lines: Iterable[tuple[int, bytes]]) -> list[_Line]:
         return [_Line(number, line, csv_lines.problem(line, self._delimiter)) for number, line in lines]
 
-    def _halve(self, task: Task, lines: list[_Line]) -> Iterator[Rows | BadRow]:
+    def _halve(self, task: Task, lines: list[_Line]) -> Iterator[ParsedRows | BadRow]:
         """One row or bad row for each of the lines, none of them blank."""
         problem: str | Exception | None = next((line.problem for line in lines if line.problem), None)
         if problem is None and lines:
@@ -206,7 +201,7 @@ class CsvSource(Source):
             yield from self._halve(task, lines[: len(lines) // 2])
             yield from self._halve(task, lines[len(lines) // 2 :])
 
-    def _rows(self, content: bytes, expected: int) -> Rows:
+    def _rows(self, content: bytes, expected: int) -> ParsedRows:
         """As `Columns.convert`; ValueError where it is not as many rows as were expected."""
         # A byte order mark means nothing within a file; pyarrow drops one where a block happens to begin.
         rows = self._columns.convert(b"\n" + content)

@@ -17,7 +17,7 @@ from pyarrow import csv as arrow_csv
 
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.sources import csv_lines
-from hdfs_io.sources.base import Rows
+from hdfs_io.sources.base import ParsedRows
 from sparksplit.base.errors import InputError
 
 _REASON = 200
@@ -47,7 +47,7 @@ class Columns:
     gaps: bool
     rounds: bool
 
-    def convert(self, content: bytes) -> Rows:
+    def convert(self, content: bytes) -> ParsedRows:
         """All rows of a block; pa.ArrowInvalid or ValueError where one of them is bad."""
         tensor = self.tensor
         names = self._places()
@@ -80,7 +80,7 @@ class Columns:
                 if label.dtype.kind == "f" and not np.isfinite(label).all():
                     raise ValueError("a label is not finite")
         keep = [table.column(column).to_pylist() for column in self.kept]
-        return Rows([np.ascontiguousarray(values.T).reshape(-1, *tensor.shape)], label, keep)
+        return ParsedRows([np.ascontiguousarray(values.T).reshape(-1, *tensor.shape)], label, keep)
 
     def reason(self, line: bytes, error: Exception | None) -> str:
         """What is wrong with a row that could not be converted. error: what `convert` raised for it alone."""

@@ -11,23 +11,24 @@ from typing import Any
 import numpy as np
 
 from hdfs_io import filesystem
-from hdfs_io.config import InputConfig
+from hdfs_io.config import InputConfig, check_input
 from hdfs_io.filesystem import FileFacts
 from hdfs_io.manifest import SourceFile
-from hdfs_io.preprocessing import TensorSpec
+from hdfs_io.preprocessing import Description, TensorSpec
 from hdfs_io.sources.base import (
     BATCH_BYTES,
     GZIP_ERRORS,
     RANGE_BYTES,
     BadRow,
-    Rows,
-    Source,
+    FileSource,
+    ParsedRows,
     Task,
     gzip_problem,
+    labelled_like,
     open_raw,
-    read_exactly,
 )
 from sparksplit.base.errors import InputError
+from sparksplit.base.reading import read_exactly
 
 _DTYPES = {0x08: "uint8", 0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
 _PREFIXES = {"train": "train", "test": "t10k"}
@@ -75,10 +76,10 @@ def open_idx(path: str) -> IdxFile:
     """
     try:
         with open_raw(path) as (stream, compressed):
-            start = read_exactly(stream, 4)
+            start = read_exactly(stream.read, 4)
             if len(start) == 4 and (start[:2] != b"\0\0" or start[2] not in _DTYPES or start[3] == 0):
                 raise InputError(f"{path}: is not an IDX file: it begins with the bytes {start.hex(' ')}")
-            sizes = read_exactly(stream, 4 * start[3]) if len(start) == 4 else b""
+            sizes = read_exactly(stream.read, 4 * start[3]) if len(start) == 4 else b""
             if len(start) < 4 or len(sizes) < 4 * start[3]:
                 raise InputError(f"{path}: is truncated: it ends within the header")
             shape = struct.unpack(f">{start[3]}I", sizes)
@@ -111,20 +112,26 @@ def _count(stream: Any) -> int:
     return count
 
 
-def idx_facts(folder: str, labelled: bool) -> list[tuple[str, FileFacts]]:
-    """(path, facts) of those of the four files that are there."""
-    if not filesystem.is_folder(folder):
-        return []
-    kinds = [("images", "idx3-ubyte"), *([("labels", "idx1-ubyte")] if labelled else [])]
-    found = [_find(folder, f"{prefix}-{name}", kind) for prefix in _PREFIXES.values() for name, kind in kinds]
-    return [(path, filesystem.facts(path)) for path in found if path is not None]
-
-
-class IdxSource(Source):
+class IdxSource(FileSource):
     """An IDX folder. The labels' files are not looked at where the configuration says `label: null`.
 
     need_train: whether the training files must be there; to predict, t10k alone will do.
     """
+
+    @classmethod
+    def of(cls, config: InputConfig, description: Description | None, validation: float, test: float) -> IdxSource:
+        config = labelled_like(config, description)
+        check_input(config)
+        return cls(config, description is None)
+
+    @staticmethod
+    def facts(folder: str, config: InputConfig) -> list[tuple[str, FileFacts]]:
+        """Of those of the four files that are there and read."""
+        if not filesystem.is_folder(folder):
+            return []
+        kinds = [("images", "idx3-ubyte"), *([("labels", "idx1-ubyte")] if config.label is not None else [])]
+        found = [_find(folder, f"{prefix}-{name}", kind) for prefix in _PREFIXES.values() for name, kind in kinds]
+        return [(path, filesystem.facts(path)) for path in found if path is not None]
 
     def __init__(self, config: InputConfig, need_train: bool = True) -> None:
         folder = filesystem.absolute(config.path)
@@ -170,7 +177,7 @@ class IdxSource(Source):
             ]
         return tasks
 
-    def read(self, task: Task) -> Iterator[Rows | BadRow]:
+    def read(self, task: Task) -> Iterator[ParsedRows | BadRow]:
         """The task's rows; a damaged file is a fatal BadRow."""
         images, labels = self._pairs[task.part]
         assert task.stop is not None
@@ -185,7 +192,7 @@ class IdxSource(Source):
                 arrays = []
                 for file, stream in streams:
                     try:
-                        content = read_exactly(stream, count * file.row_bytes)
+                        content = read_exactly(stream.read, count * file.row_bytes)
                     except GZIP_ERRORS as error:
                         yield BadRow(file.path, start, gzip_problem(error), fatal=True)
                         return
@@ -197,7 +204,7 @@ class IdxSource(Source):
                 label = None
                 if labels is not None:
                     label = arrays[1].astype("<f4" if self.label_kind == "number" else "<i8")
-                yield Rows([tensor], label)
+                yield ParsedRows([tensor], label)
             if any(file.compressed and _ends_badly(stream) for file, stream in streams):
                 yield BadRow(images.path, task.stop, "its gzip stream or its labels' is damaged at the end", fatal=True)
 

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hdfs_io.config import InputConfig
+from hdfs_io.config import InputConfig, check_input
 from hdfs_io.manifest import SPLITS, SourceFile
-from hdfs_io.preprocessing import UNKNOWN, TensorSpec
+from hdfs_io.preprocessing import TOKENS, UNKNOWN, Description, TensorSpec
 from hdfs_io.sources.base import (
     BATCH_BYTES,
     GZIP_ERRORS,
     RANGE_BYTES,
     BadRow,
-    Rows,
-    Source,
+    FileSource,
+    ParsedRows,
     Task,
     gzip_problem,
     input_files,
@@ -40,7 +40,7 @@ _PIECE = 1024 * 1024
 _MAX_TOKENS = 100_000
 
 
-class TextSource(Source):
+class TextSource(FileSource):
     """A text file, or a folder of them as one text; its tokens as indices of the vocabulary, 0 for unknown ones.
 
     validation, test: the shares of the tokens that these stretches have
@@ -48,6 +48,25 @@ class TextSource(Source):
     """
 
     deals = True
+
+    @classmethod
+    def of(cls, config: InputConfig, description: Description | None, validation: float, test: float) -> TextSource:
+        """To predict, in sequences of the tokens that the model was trained on."""
+        check_input(config)
+        if description is None:
+            return cls(config, validation, test)
+        label = description.label
+        if label is None or label.kind not in TOKENS or label.classes is None:
+            raise config.error("format", "is text, but the model was not trained on one")
+        known = len(label.classes) - 1
+        if config.vocabulary is not None and config.vocabulary < known:
+            message = f"must be at least {known}, the tokens of the model (is {config.vocabulary})"
+            raise config.error("vocabulary", message)
+        own = {"unit": label.kind, "length": description.tensors[0].shape[0]}
+        for key, value in own.items():
+            if key in config.model_fields_set and getattr(config, key) != value:
+                raise config.error(key, f"must be {value}, as the model was trained (is {getattr(config, key)})")
+        return cls(config.model_copy(update=own), vocabulary=label.classes)
 
     def __init__(
         self,
@@ -106,7 +125,7 @@ class TextSource(Source):
             ]
         return tasks
 
-    def read(self, task: Task) -> Iterator[Rows | BadRow]:
+    def read(self, task: Task) -> Iterator[ParsedRows | BadRow]:
         """The task's sequences; none of them can be bad."""
         assert task.stop is not None
         windows = np.lib.stride_tricks.sliding_window_view(self._parts[task.part], self._span)[:: self._stride]
@@ -114,7 +133,7 @@ class TextSource(Source):
         for start in range(task.start, task.stop, step):
             found = windows[start : min(start + step, task.stop)]
             label = None if self.label_kind is None else np.ascontiguousarray(found[:, 1:])
-            yield Rows([np.ascontiguousarray(found[:, : self._length])], label)
+            yield ParsedRows([np.ascontiguousarray(found[:, : self._length])], label)
 
 
 def stretches(tokens: int, validation: float, test: float) -> dict[str, range]:

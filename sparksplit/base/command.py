@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, get_args
 
 from sparksplit.base.complaints import all_required, missing_keys
-from sparksplit.base.config import Config, describe, load
+from sparksplit.base.config import Config, documented_keys, load
 from sparksplit.base.errors import ConfigError, Interrupted, SparksplitError
+from sparksplit.base.interrupts import insistent
 from sparksplit.base.progress import LogHandler
 from sparksplit.base.session import satisfy_yarn
 
@@ -66,7 +67,7 @@ class Command:
             logging.getLogger(noisy).setLevel(logging.INFO if arguments.debug else logging.ERROR)
         options = Options(getattr(arguments, "overwrite", False), getattr(arguments, "resume", False), arguments.debug)
         try:
-            with _stopping_signals():
+            with _stopping_signals(), insistent():
                 file = arguments.config or (self.default_config() if self.default_config else None)
                 overrides = [*arguments.set, *self._flags_set(arguments)]
                 required = missing_keys(self.config, {})
@@ -147,7 +148,7 @@ class Command:
 
     def _keys(self) -> str:
         lines = ["configuration keys (key: type, default):"]
-        for key, kind, default, text in describe(self.config):
+        for key, kind, default, text in documented_keys(self.config):
             lines.append(f"  {key}: {kind}{', ' + default if default else ''}")
             if text:
                 lines.append(f"      {text}")

@@ -23,7 +23,7 @@ Key = tuple[str, ...]
 """The path of a key; an entry of a list is named by its position."""
 
 
-class Source:
+class Origin:
     """Where each key of a configuration, or of its section `prefix`, came from: a line of the file, or a --set."""
 
     def __init__(self, file: str | None, prefix: Key = ()) -> None:
@@ -37,9 +37,9 @@ class Source:
                 return self.places[key[:length]]
         return self.file or ""
 
-    def section(self, prefix: Key) -> Source:
+    def section(self, prefix: Key) -> Origin:
         """The same for the section `prefix` of this one: its keys are relative to it."""
-        part = Source(self.file, self.prefix + prefix)
+        part = Origin(self.file, self.prefix + prefix)
         part.places = {key[len(prefix) :]: place for key, place in self.places.items() if key[: len(prefix)] == prefix}
         part.places[()] = self.place(prefix)
         return part
@@ -55,15 +55,15 @@ class Source:
         return {"file": self.file, "prefix": list(self.prefix), "places": places}
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Source:
+    def from_json(cls, values: dict[str, Any]) -> Origin:
         """The inverse of `to_json`."""
-        source = cls(values["file"], tuple(values["prefix"]))
-        source.places = {tuple(key): place for key, place in values["places"]}
-        return source
+        origin = cls(values["file"], tuple(values["prefix"]))
+        origin.places = {tuple(key): place for key, place in values["places"]}
+        return origin
 
     def __eq__(self, other: object) -> bool:
         # Equal values make equal configurations, wherever they came from; pydantic compares private attributes too.
-        return isinstance(other, Source)
+        return isinstance(other, Origin)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -86,21 +86,21 @@ class Config(pydantic.BaseModel):
     renamed: ClassVar[Mapping[str, str]] = {}
     """Keys of before to what they are called now."""
 
-    _source: Source = pydantic.PrivateAttr(default_factory=lambda: Source(None))
+    _origin: Origin = pydantic.PrivateAttr(default_factory=lambda: Origin(None))
 
     @property
-    def source(self) -> Source:
+    def origin(self) -> Origin:
         """Where the keys came from; `parse` takes it again in another process."""
-        return self._source
+        return self._origin
 
     @property
     def own_file(self) -> dict[str, str]:
         """The file that it was read from, by the argument that names it; empty without one."""
-        return {} if self._source.file is None else {"--config": self._source.file}
+        return {} if self._origin.file is None else {"--config": self._origin.file}
 
     def error(self, key: str, message: str) -> ConfigError:
         """A ConfigError about the dotted `key`, with the file and the line where it was set."""
-        return self._source.error(tuple(key.split(".")), message)
+        return self._origin.error(tuple(key.split(".")), message)
 
 
 ConfigT = TypeVar("ConfigT", bound=Config)
@@ -112,28 +112,28 @@ def load(model: type[ConfigT], file: str | None, overrides: Sequence[str] = ()) 
     Raises ConfigError for an unreadable file, a syntax error, an unknown key (naming the nearest known one), a
     wrong type or a value out of range: the first in the file's order; for required keys that nobody gives, all of them.
     """
-    source = Source(file)
+    origin = Origin(file)
     values: dict[str, Any] = {}
     if file is not None:
-        values = _read(file, source)
+        values = _read(file, origin)
     for override in overrides:
-        _override(values, override, source)
-    return parse(model, values, source)
+        _override(values, override, origin)
+    return parse(model, values, origin)
 
 
-def parse(model: type[ConfigT], values: dict[str, Any], source: Source | None = None) -> ConfigT:
+def parse(model: type[ConfigT], values: dict[str, Any], origin: Origin | None = None) -> ConfigT:
     """Check plain `values` against `model`; as `load`, for values that are already in memory."""
-    source = source or Source(None)
+    origin = origin or Origin(None)
     try:
         config = model.model_validate(values)
     except pydantic.ValidationError as error:
-        key, message = first_complaint(model, values, error, list(source.places))
+        key, message = first_complaint(model, values, error, list(origin.places))
         missing = missing_keys(model, values)
         if any(name[: len(key)] == key for name in missing):
-            raise source.error((), all_required(missing)) from None
-        raise source.error(key, message) from None
+            raise origin.error((), all_required(missing)) from None
+        raise origin.error(key, message) from None
     for section, prefix in _sections(config, ()):
-        section._source = source.section(prefix) if prefix else source
+        section._origin = origin.section(prefix) if prefix else origin
     return config
 
 
@@ -152,7 +152,7 @@ def digest(values: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def describe(model: type[Config], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
+def documented_keys(model: type[Config], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
     """(dotted key, type, default, explanation) of every key of `model`, in the order of declaration."""
     for name, field in model.model_fields.items():
         key = prefix + name
@@ -163,10 +163,10 @@ def describe(model: type[Config], prefix: str = "") -> Iterator[tuple[str, str, 
         if inner and (field.is_required() or value is None or isinstance(value, Config)):
             if text:
                 yield key, _type_name(field.annotation), "", text
-            yield from describe(inner[0], key + ".")
+            yield from documented_keys(inner[0], key + ".")
             continue
         yield key, _type_name(field.annotation), "required" if field.is_required() else json.dumps(value), text
-        for part, kind, default, explanation in describe(inner[0], key + ".") if inner else ():
+        for part, kind, default, explanation in documented_keys(inner[0], key + ".") if inner else ():
             # Another form of the same key: whoever does not use it need not give its parts.
             yield part, kind, default.replace("required", ""), explanation
 
@@ -187,7 +187,7 @@ _Loader.add_implicit_resolver(
 )
 
 
-def _read(file: str, source: Source) -> dict[str, Any]:
+def _read(file: str, origin: Origin) -> dict[str, Any]:
     try:
         text = Path(file).read_text(encoding="utf-8")
     except OSError as error:
@@ -207,7 +207,7 @@ def _read(file: str, source: Source) -> dict[str, Any]:
         return {}
     if not isinstance(values, dict):
         raise ConfigError(f"{file}:1: must be a mapping of keys to values")
-    _places(root, (), lambda node: f"{file}:{node.start_mark.line + 1}", source)
+    _places(root, (), lambda node: f"{file}:{node.start_mark.line + 1}", origin)
     return values
 
 
@@ -233,7 +233,7 @@ def _refuse_cycles(node: yaml.Node | None, above: tuple[yaml.Node, ...]) -> None
             _refuse_cycles(part, (*above, node))
 
 
-def _places(node: yaml.Node | None, key: Key, place_of: Callable[[yaml.Node], str], source: Source) -> None:
+def _places(node: yaml.Node | None, key: Key, place_of: Callable[[yaml.Node], str], origin: Origin) -> None:
     children: Iterable[tuple[str, yaml.Node, yaml.Node]] = ()
     if isinstance(node, yaml.MappingNode):
         children = ((str(name.value), name, value) for name, value in node.value)
@@ -245,11 +245,11 @@ def _places(node: yaml.Node | None, key: Key, place_of: Callable[[yaml.Node], st
         if name in seen:
             raise ConfigError(f"{place}: {'.'.join((*key, name))}: is given twice")
         seen.add(name)
-        source.places[(*key, name)] = place
-        _places(value, (*key, name), place_of, source)
+        origin.places[(*key, name)] = place
+        _places(value, (*key, name), place_of, origin)
 
 
-def _override(values: dict[str, Any], override: str, source: Source) -> None:
+def _override(values: dict[str, Any], override: str, origin: Origin) -> None:
     dotted, equals, text = override.partition("=")
     place = f"--set {override}"
     key = tuple(dotted.split("."))
@@ -261,7 +261,7 @@ def _override(values: dict[str, Any], override: str, source: Source) -> None:
         root, value = (None, text) if is_mark else _parse_yaml(text)
     except (yaml.YAMLError, ValueError, RecursionError):
         raise ConfigError(f"{place}: the value is not valid YAML") from None
-    _places(root, key, lambda node: place, Source(None))  # refuses what is given twice
+    _places(root, key, lambda node: place, Origin(None))  # refuses what is given twice
     target: Any = values
     for depth, part in enumerate(key):
         position: Any = part
@@ -276,11 +276,11 @@ def _override(values: dict[str, Any], override: str, source: Source) -> None:
         # A scalar gives way to a mapping: `--set nodes.virtual=8` over `nodes: 2`.
         if not isinstance(inner, dict | list):
             inner = target[position] = {}
-            source.places[key[: depth + 1]] = place
+            origin.places[key[: depth + 1]] = place
         target = inner
-    for known in [known for known in source.places if known[: len(key)] == key]:
-        del source.places[known]
-    source.places[key] = place
+    for known in [known for known in origin.places if known[: len(key)] == key]:
+        del origin.places[known]
+    origin.places[key] = place
 
 
 def _sections(value: Any, prefix: Key) -> Iterator[tuple[Config, Key]]:

@@ -156,4 +156,5 @@ class Interrupted(KeyboardInterrupt):
 
     def __init__(self, signum: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name}")
+        self.signum = signum
         self.exit_status = 128 + signum

@@ -1,19 +1,66 @@
-"""SIGINT and SIGTERM while Spark runs: they end a call into the JVM, and what cleans up afterwards can still use it."""
+"""SIGINT and SIGTERM: none is lost, they end a call into the JVM, and what cleans up afterwards can still use it."""
 
 from __future__ import annotations
 
 import logging
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from queue import SimpleQueue
 from types import FrameType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
+
+from sparksplit.base.errors import Interrupted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _Handler = Callable[[int, FrameType | None], Any]
+
+_AGAIN_SECONDS = 0.02
+
+
+@contextmanager
+def insistent() -> Iterator[None]:
+    """Send a signal again where Python drops what its handler raised, and let the block end by it in any case.
+
+    Python prints and drops what is raised in a `__del__`, or in a callback of a weak reference or of the garbage
+    collection: every import runs one. The command would go on, and a scheduler that stops it wait for ever. For the
+    main thread alone, where handlers run.
+    """
+    main, before = threading.get_ident(), sys.unraisablehook
+    dropped: list[int] = []
+    again: SimpleQueue[int] = SimpleQueue()  # may be filled from anywhere, also from within its own get()
+    over = threading.Event()
+
+    def hook(unraisable: sys.UnraisableHookArgs) -> None:
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            dropped.append(getattr(unraisable.exc_value, "signum", signal.SIGINT))
+            again.put(dropped[-1])
+        else:
+            before(unraisable)
+
+    def send() -> None:
+        # Not at once: it would meet what runs that callback.
+        while (signum := again.get()) and not over.wait(_AGAIN_SECONDS):
+            signal.pthread_kill(main, signum)
+
+    sender = threading.Thread(target=send, name="dropped signals", daemon=True)
+    sender.start()
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        try:
+            over.set()
+            again.put(0)
+            sender.join()
+        finally:
+            sys.unraisablehook = before
+        if dropped:  # what it has led to may be another error, or none
+            raise Interrupted(dropped[0])
 
 
 @contextmanager

@@ -114,7 +114,7 @@ class NodeRecord:
         self.progressed = now
 
 
-def describe(error: BaseException) -> tuple[str, str]:
+def kind_and_text(error: BaseException) -> tuple[str, str]:
     """The kind (usage, own or echo) and the one-line text of an exception that ended a node's work."""
     text = " ".join(str(error).split())
     if isinstance(error, UsageError):

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sparksplit.base.errors import UsageError
-from sparksplit.cluster.faults import describe
+from sparksplit.cluster.faults import kind_and_text
 from sparksplit.cluster.line import Post
 from sparksplit.cluster.member import Member, NodeMember, Start
 from sparksplit.cluster.wire import ORPHANED, die_with_parent
@@ -47,7 +47,7 @@ def main() -> int:
     except BaseException as error:
         if not isinstance(error, UsageError):
             traceback.print_exc()
-        member.report_error(*describe(error))
+        member.report_error(*kind_and_text(error))
         return 1
     return 0 if member.report_result(result) else 1
 

@@ -23,8 +23,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from sparksplit.base.reading import read_exactly
 from sparksplit.base.reasons import spark_reason
-from sparksplit.cluster.faults import describe
+from sparksplit.cluster.faults import kind_and_text
 from sparksplit.cluster.launcher import NodeEnded, map_fun
 from sparksplit.cluster.line import Line, Post
 from sparksplit.cluster.requirements import lost_executors
@@ -182,7 +183,7 @@ class NodeTask:
         except Exception as error:
             # Spark shows the last attempt's error only.
             line = Line(Post(self.post.driver, self.post.secret, task.partitionId(), "task"))
-            line.deliver(error=f"before its start: {describe(error)[1]}", kind="own")
+            line.deliver(error=f"before its start: {kind_and_text(error)[1]}", kind="own")
             line.close()
             raise
         finally:
@@ -300,13 +301,13 @@ class _Listening(socket.socket):
 
 
 def _exactly(connection: socket.socket, size: int, deadline: float) -> bytes:
-    data = b""
-    while len(data) < size:
+    def receive(most: int) -> bytes:
         limit_until(connection, deadline)
-        part = connection.recv(size - len(data))
-        if not part:
-            raise EOFError("a reservation was cut")
-        data += part
+        return connection.recv(most)
+
+    data = read_exactly(receive, size)
+    if len(data) < size:
+        raise EOFError("a reservation was cut")
     return data
 
 

@@ -1,9 +1,44 @@
-"""Summing arrays over the nodes: one small interface, and the parts behind it.
+"""Collectives: what sums arrays over the nodes. One small interface, the parts behind it, and the table of their names.
 
-`ring` is the default between CPU nodes; `tensorflow` is MultiWorkerMirroredStrategy's, for NCCL on
-GPUs. A single node needs neither.
+A new one is a file beside this one and a line in the table. A user's own needs neither: `collective:
+path/to/file.py:function` names a function that takes the node's `Member` and returns a `Collective`.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hdfs_io.functions import FunctionError, load
+from sparksplit.base.errors import RunError, SparksplitError
 from sparksplit.collectives.base import Alone, Collective, PeerTimeout
 
-__all__ = ["Alone", "Collective", "PeerTimeout"]
+if TYPE_CHECKING:
+    from sparksplit.cluster import Member
+
+__all__ = ["COLLECTIVES", "Alone", "Collective", "PeerTimeout", "join"]
+
+COLLECTIVES = {
+    "ring": "sparksplit.collectives.ring:join",
+    "tensorflow": "sparksplit.collectives.tensorflow:join",
+}
+"""By name, the function that makes it on a node; imported there only, since one of them must be TensorFlow's first."""
+
+
+def join(name: str, source: str | None, member: Member) -> Collective:
+    """The collective of that name, between `member` and all other nodes; of a node that is alone, `Alone`.
+
+    source: of a user's own, what hdfs_io.functions.source_of gave. Raises FunctionError where it cannot be
+    had, RunError and its kinds where the nodes do not come together.
+    """
+    if member.size == 1:
+        return Alone()
+    make = load(COLLECTIVES.get(name, name), source)
+    try:
+        made = make(member)
+    except SparksplitError:
+        raise
+    except Exception as error:
+        raise RunError(f"collective: {name} failed: {type(error).__name__}: {error}") from error
+    if not isinstance(made, Collective):
+        raise FunctionError(f"{name} returned {type(made).__name__}, not a sparksplit.collectives.Collective")
+    return made

@@ -11,7 +11,7 @@ import select
 import socket
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,9 +20,21 @@ from sparksplit.base.memory import ALIGNMENT, aligned
 from sparksplit.collectives.base import Array, Collective, PeerTimeout
 from sparksplit.collectives.handshake import neighbours
 
+if TYPE_CHECKING:
+    from sparksplit.cluster import Member
+
 _PIECE = 256 << 10  # bytes given to the kernel at once: less than caches hold
 _MOST_BUFFERS = 64  # given to the kernel at once; it takes 1024
 _SPIN = 200e-6  # seconds of asking before sleeping: to be woken takes longer than most waits
+
+
+def join(member: Member) -> Ring:
+    """The ring of `member`'s cluster; the driver is told when a peer keeps this node waiting."""
+
+    def waiting(is_waiting: bool) -> None:
+        member.state(waiting=is_waiting)
+
+    return Ring.connect(member.rank, member.size, member.host, member.secret, member.gather, waiting=waiting)
 
 
 class Ring(Collective):

@@ -11,13 +11,21 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
 from sparksplit.base.errors import PeerLost, RunError
 from sparksplit.collectives.base import Array, Collective, PeerTimeout
+
+if TYPE_CHECKING:
+    from sparksplit.cluster import Member
+
+
+def join(member: Member) -> TensorFlowCollective:
+    """TensorFlow's collectives between the nodes of `member`'s cluster."""
+    return TensorFlowCollective(member.rank, member.size, member.tf_config)
 
 
 class TensorFlowCollective(Collective):

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sparksplit import __version__
-from sparksplit.base.errors import did_you_mean
+from sparksplit.base.errors import Interrupted, did_you_mean
+from sparksplit.base.interrupts import insistent
+
+if TYPE_CHECKING:
+    from sparksplit.base.command import Command
 
 COMMANDS = {
     "quickstart": "everything below on a small real data set, on this machine, without any service",
@@ -41,8 +47,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         hint = did_you_mean(name, COMMANDS) or f"; the commands are {', '.join(COMMANDS)}"
         print(f"sparksplit: {name}: unknown command{hint}", file=sys.stderr)
         return 2
-    status: int = importlib.import_module(f"sparksplit.commands.{name}").COMMAND.main(arguments[1:])
-    return status
+    try:
+        with insistent():
+            command: Command = importlib.import_module(f"sparksplit.commands.{name}").COMMAND
+    except KeyboardInterrupt:
+        stopped = Interrupted(signal.SIGINT)
+        print(f"sparksplit {name}: {stopped}", file=sys.stderr)
+        return stopped.exit_status
+    return command.main(arguments[1:])
 
 
 def _help() -> str:

@@ -5,45 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hdfs_io.config import PreprocessConfig
-from hdfs_io.prepare import prepare
 from hdfs_io.prepared import PreparedDataSet
+from hdfs_io.preprocess import preprocess
 from hdfs_io.preprocessing import TOKENS
-from hdfs_io.publish import Output
-from hdfs_io.sources import Source, open_source, raw_digest
 from sparksplit.base.command import Command, Options
-from sparksplit.base.progress import spark_progress
-from sparksplit.base.session import spark_session
 
 
 def run(config: PreprocessConfig, options: Options) -> None:
-    """Prepare the data set, unless it is there already; print what it holds."""
-    config.check()
-    inputs = {**config.input.paths(), **config.own_file}
-    output = Output(config.output, config.config_hash(), "preprocess", inputs, raw_digest(config.input))
-    # What is wrong with the input is told before anything is written, the claim on the output included.
-    source = None if output.decide(options.overwrite) == "done" else _open(config)
-    with output.claimed(options.overwrite) as decision:
-        if decision == "done":
-            print(f"{output.path}: is complete, made with the same configuration; nothing was done")
-            return
-        source = source or _open(config)
-        # Published, or removed, when Spark has stopped and nothing writes any more.
-        with (
-            output.staging() as folder,
-            spark_session("sparksplit preprocess", config.executors, nodes=False) as spark,
-            spark_progress(spark, "preprocess"),
-        ):
-            output.lease.tell(spark.sparkContext.applicationId)
-            manifest = prepare(spark, config, source, folder)
-    print(summary(PreparedDataSet(output.path, manifest)))
-
-
-def _open(config: PreprocessConfig) -> Source:
-    """The source of raw rows. Raises ConfigError and InputError for what is wrong with it as far as the driver sees."""
-    source = open_source(config.input, validation=config.validation, test=config.test)
-    if source.has_test and config.test > 0:
-        raise config.error("test", f"must be 0: the source brings a test split (is {config.test})")
-    return source
+    """Prepare the data set, unless it is there already, and print what it holds on standard output."""
+    print(summary(preprocess(config, options)))
 
 
 def summary(data: PreparedDataSet) -> str:

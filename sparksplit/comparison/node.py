@@ -72,7 +72,7 @@ def work(member: Member) -> JsonObject:
         with member.phase("start"):
             if collective is None:
                 configure(config, payload.threads)
-                collective = connect(member, config)
+                collective = connect(member, config, run.sources)
                 member.announce(measured=_measure(payload, own, config, collective).to_json())
             else:
                 _forget(config)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sparksplit.base.config import Source, digest, merged, parse
+from hdfs_io.functions import FunctionError, is_own, source_of
+from sparksplit.base.config import Origin, digest, merged, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.comparison.config import CompareConfig
-from sparksplit.model.functions import FunctionError, source_of
-from sparksplit.strategies import STRATEGIES, Strategy, find, is_own
+from sparksplit.strategies import STRATEGIES, Strategy, find
 from sparksplit.training.config import SyncConfig, TrainConfig, Training, misfit
 
 SINGLE = "single"
@@ -32,12 +32,17 @@ class Run:
         """TensorFlow processes that it takes."""
         return self.config.processes
 
+    @property
+    def cluster(self) -> tuple[int, str | None]:
+        """Runs of the same can take turns on one cluster of nodes: its processes, and the collective between them."""
+        return self.processes, self.config.collective if self.processes > 1 else None
 
-def label(values: dict[str, Any], whole: bool = False) -> str:
+
+def label(values: dict[str, Any], way: Strategy, whole: bool = False) -> str:
     """What a way is called: its name, and whatever is said beside it, such as `local, H = 32, nesterov`.
 
-    One of a user's own is called by its function; by its file, too, if `whole`, or if the function's name is one of the
-    product's ways.
+    values: what is said of the way. One of a user's own is called by its function; by its file, too, if `whole`, or if
+    the function's name is one of the product's ways.
     """
     more = {key: value for key, value in values.items() if key != "strategy"}
     name = str(values["strategy"])
@@ -46,7 +51,7 @@ def label(values: dict[str, Any], whole: bool = False) -> str:
     sync = dict(more.pop("sync", None) or {})
     if "every" in sync:
         parts.append(f"H = {sync.pop('every')}")
-    elif values["strategy"] == "local":
+    elif way.settings:
         parts.append(f"H = {SyncConfig().every}")
     if sync.get("outer", "none") != "none":
         parts.append(str(sync["outer"]))
@@ -64,47 +69,54 @@ def epochs(asked: int, numbers: Sequence[int]) -> int:
 
 
 def plan(config: CompareConfig) -> list[Run]:
-    """All runs, in the order in which they are best run: by processes, the real ones before the virtual ones.
+    """All runs, in the order in which they are best run: by clusters, the real ones before the virtual ones.
 
     Reads the files of users' own ways. Raises ConfigError that names the way that is wrong.
     """
     values = [_values(config, place) for place in range(len(config.strategies))]
     ways = [_way(config, place, own) for place, own in enumerate(values)]
+    by_name = {SINGLE: STRATEGIES[SINGLE], **{own["strategy"]: way for own, way in zip(values, ways, strict=True)}}
     splits_epochs = any(way.split.every_row for way in ways)
     total = epochs(config.epochs, [*config.nodes, *config.virtual]) if splits_epochs else config.epochs
     found: dict[str, tuple[dict[str, Any], TrainConfig]] = {}
+
+    def length(said: dict[str, Any]) -> int:
+        return len(label(said, by_name[said["strategy"]]))
+
     for nodes, seed, place in _points(config):
         number = nodes["virtual"] if isinstance(nodes, dict) else nodes
         if ways[place].alone and number > 1:
             continue
-        if isinstance(nodes, dict) and values[place]["strategy"] == "batch":
-            continue  # is `single`, whatever the number of nodes
+        if isinstance(nodes, dict) and ways[place].any_nodes:
+            continue  # is what it is on one node, whatever the number of nodes
         given = values[place] if ways[place].alone or number > 1 else _alone(values[place])
         # What is the same configuration is one run, called by the least that is said of it.
         for said in (given, {"strategy": SINGLE}) if number == 1 else (given,):
             run = _config(config, place, {**said, "nodes": nodes, "seed": seed, "epochs": total})
             identity = digest(run.model_dump(mode="json"))
             same = said is given or identity in found
-            if same and (identity not in found or len(label(said)) < len(label(found[identity][0]))):
+            if same and (identity not in found or length(said) < length(found[identity][0])):
                 found[identity] = said, run
     if not found:
         raise config.error("nodes", f"no way of {', '.join(own['strategy'] for own in values)} runs on so many: add 1")
-    names = _names([said for said, _ in found.values()])
+    names = _names([said for said, _ in found.values()], by_name)
     runs = []
     for said, run in found.values():
         name, slug = names[digest(said)]
         runs.append(Run(_key(slug, run.node_count, run.virtual, run.seed), name, run))
-    return sorted(runs, key=lambda run: (run.config.virtual, run.config.node_count))
+    return sorted(runs, key=lambda run: (run.config.virtual, run.config.node_count, run.cluster[1] or ""))
 
 
-def _names(ways: Sequence[dict[str, Any]]) -> dict[str, tuple[str, str]]:
+def _names(ways: Sequence[dict[str, Any]], by_name: Mapping[str, Strategy]) -> dict[str, tuple[str, str]]:
     """By the digest of what is said of a way: (what it is called, its part of a record's name), neither given twice.
 
     Two functions of one name in two files are told apart by their files; what even so reads alike, by a digest.
     """
     different = {digest(way): way for way in ways}
     shared = _alike({way["strategy"]: way["strategy"].rpartition(":")[2] for way in ways})
-    names = {key: label(way, whole=way["strategy"] in shared) for key, way in different.items()}
+    names = {
+        key: label(way, by_name[way["strategy"]], whole=way["strategy"] in shared) for key, way in different.items()
+    }
     names |= {key: f"{names[key]} ({key[:8]})" for key in _alike(names)}
     slugs = {key: _slug(name) for key, name in names.items()}
     slugs |= {key: f"{slugs[key]}-{key[:8]}" for key in _alike(slugs)}
@@ -119,8 +131,8 @@ def _alike(names: dict[str, str]) -> list[str]:
 
 def _alone(values: dict[str, Any]) -> dict[str, Any]:
     """What a way is on one node: `single`, with what is said of other things than the nodes' agreement."""
-    rest = {key: value for key, value in values.items() if key not in ("strategy", "sync", "local_batch_size")}
-    return {"strategy": SINGLE, **rest}
+    together = ("strategy", "sync", "local_batch_size", "collective")
+    return {"strategy": SINGLE, **{key: value for key, value in values.items() if key not in together}}
 
 
 def _points(config: CompareConfig) -> Iterator[tuple[int | dict[str, int], int, int]]:
@@ -142,7 +154,8 @@ def _values(config: CompareConfig, place: int) -> dict[str, Any]:
     for key in ("data", "output", "nodes", "seed", "epochs", "input_mode"):
         if key in values:
             raise config.error(f"strategies.{place}.{key}", "is the same for all ways; give it beside `strategies`")
-    _config(config, place, {**values, "nodes": 1 if values["strategy"] == SINGLE else 2})  # is it right?
+    way = STRATEGIES.get(values["strategy"])
+    _config(config, place, {**values, "nodes": 1 if way is not None and way.alone else 2})  # is it right?
     return values
 
 
@@ -167,13 +180,13 @@ def _config(config: CompareConfig, place: int, values: dict[str, Any]) -> TrainC
     }  # fmt: skip
     try:
         both = merged(common, {**values, "output": config.output})
-        return parse(TrainConfig, both, Source(config.source.file))
+        return parse(TrainConfig, both, Origin(config.origin.file))
     except ConfigError as error:
         raise config.error(f"strategies.{place}", _without_file(str(error), config)) from error
 
 
 def _without_file(text: str, config: CompareConfig) -> str:
-    return text.removeprefix(f"{config.source.file}: ")
+    return text.removeprefix(f"{config.origin.file}: ")
 
 
 def _slug(name: str) -> str:

@@ -32,10 +32,10 @@ def estimate(runs: Sequence[Run], rows: int, rows_per_second: float) -> float:
     return found
 
 
-def say_estimate(watch: Watch, rows_per_second: float) -> None:
+def say_estimate(display: ComparisonDisplay, rows_per_second: float) -> None:
     """Tell how long all will take."""
-    seconds = estimate(watch.runs, watch.rows, rows_per_second)
-    say(f"one node trains {rows_per_second:,.0f} rows/s: {len(watch.runs)} runs will take about {duration(seconds)}")
+    seconds = estimate(display.runs, display.rows, rows_per_second)
+    say(f"one node trains {rows_per_second:,.0f} rows/s: {len(display.runs)} runs will take about {duration(seconds)}")
 
 
 def duration(seconds: float) -> str:
@@ -45,7 +45,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-class Watch:
+class ComparisonDisplay:
     """Progress over all runs, counted in passes, from the nodes' heartbeats. A context manager."""
 
     def __init__(self, runs: Sequence[Run], rows: int) -> None:
@@ -58,7 +58,7 @@ class Watch:
         self._began = time.monotonic()
         self._progress = Progress("comparing", float(sum(map(passes, runs))), "passes")
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> ComparisonDisplay:
         self._progress.__enter__()
         return self
 

@@ -21,7 +21,7 @@ from sparksplit.comparison import metrics
 from sparksplit.comparison import results as analysis
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.plan import Run, plan
-from sparksplit.comparison.progress import Watch, say_estimate
+from sparksplit.comparison.progress import ComparisonDisplay, say_estimate
 from sparksplit.comparison.record import (
     ClusterPayload,
     ComparedRun,
@@ -162,14 +162,14 @@ class _Comparison:
         return found
 
     def run(self, spark: SparkSession) -> None:
-        """Do what is pending: one cluster for each number of processes, and another after a failure."""
-        with Watch([one.run for one in self.pending()], self.data.manifest.splits["train"].rows) as watch:
+        """Do what is pending: a cluster for all runs that can share one, and another after a failure."""
+        with ComparisonDisplay([one.run for one in self.pending()], self.data.manifest.splits["train"].rows) as display:
             while pending := self.pending():
-                _, first = next(itertools.groupby(pending, lambda one: one.run.processes))
+                _, first = next(itertools.groupby(pending, lambda one: one.run.cluster))
                 together = list(first)
-                watch.begin([one.run for one in together])
+                display.begin([one.run for one in together])
                 try:
-                    self._cluster(spark, together, watch)
+                    self._cluster(spark, together, display)
                 except NodeFailed as error:
                     # The first without a record: the last heartbeat may be older than the failure.
                     self.pending()
@@ -178,7 +178,7 @@ class _Comparison:
                             self._failed(one, error)
                             break
 
-    def _cluster(self, spark: SparkSession, work: list[_Work], watch: Watch) -> None:
+    def _cluster(self, spark: SparkSession, work: list[_Work], display: ComparisonDisplay) -> None:
         from sparksplit.cluster import NodeCluster
 
         first = work[0].run.config
@@ -198,21 +198,21 @@ class _Comparison:
             payload.to_json(),
             start_timeout=first.start_timeout,
             stall_timeout=first.stall_timeout,
-            on_state=lambda rank, state: self._heard(rank, state, watch),
+            on_state=lambda rank, state: self._heard(rank, state, display),
         ) as cluster:
             cluster.run()
 
-    def _heard(self, rank: int, state: dict[str, Any], watch: Watch) -> None:
+    def _heard(self, rank: int, state: dict[str, Any], display: ComparisonDisplay) -> None:
         if rank == 0 and state.get("measured"):
-            self._keep(NodeMeasured.from_json(state["measured"], "node 0"), watch)
-        watch.state(rank, state)
+            self._keep(NodeMeasured.from_json(state["measured"], "node 0"), display)
+        display.state(rank, state)
 
-    def _keep(self, new: NodeMeasured, watch: Watch) -> None:
+    def _keep(self, new: NodeMeasured, display: ComparisonDisplay) -> None:
         probed = self.measured.probe
         if not self.measured.add(new):
             return
         if probed is None and self.measured.probe is not None:
-            say_estimate(watch, self.measured.probe.rows_per_second)
+            say_estimate(display, self.measured.probe.rows_per_second)
         self.measured.write(self.output.folder)
 
     def _payload(self, one: _Work) -> RunPayload:

@@ -74,8 +74,8 @@ class ArrivingFeed:
                 self._later.max_updates = self.max_updates
             return
         done = 0
-        while (agreed := self._agree()) is not None:
-            taken, totals = agreed
+        while (shares := self._next_shares()) is not None:
+            taken, totals = shares
             yield self._chunk(epoch, done, taken, totals)
             done += len(totals)
         self._waiting.clear()
@@ -83,7 +83,7 @@ class ArrivingFeed:
             source.close()
         self._later = self._make(self._told())
 
-    def _agree(self) -> tuple[order.Ints, order.Ints] | None:
+    def _next_shares(self) -> tuple[order.Ints, order.Ints] | None:
         """(rows that each node contributes to the next chunk, rows of its mini-batches); None at the epoch's end."""
         size, rank = self._collective.size, self._collective.rank
         idle: AbstractContextManager[None] | None = None

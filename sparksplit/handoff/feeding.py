@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hdfs_io import filesystem
 from hdfs_io.lane_files import ROW_ID, Layout
 from hdfs_io.prepared import PreparedDataSet
-from hdfs_io.sources.frame import identified
+from hdfs_io.sources.identify import identified
 from sparksplit.base.errors import ConfigError, RunError
 from sparksplit.cluster import NodeCluster
 from sparksplit.handoff.job import Fed, FeedJob

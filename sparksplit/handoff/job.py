@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from hdfs_io.sources.frame import batch_rows, batch_size
+from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 from sparksplit.base.errors import RunError
 from sparksplit.base.reasons import spark_reason
-from sparksplit.handoff.sender import FACTS, Address, Partition, Sender
+from sparksplit.base.task_facts import facts_of
+from sparksplit.handoff.sender import Address, Partition, Sender
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -131,9 +132,8 @@ class FeedJob:
             spark.sparkContext.setJobGroup(self._group, "sparksplit hand-off", interruptOnCancel=True)
             sender = Sender(addresses, self._token, self._schema, self._lanes, self._owned)
             rows = self._frame.select(*(f"`{name}`" for name in self._schema.names))
-            with batch_size(spark, batch_rows(self._row_bytes, BATCH_BYTES)):
-                found = rows.mapInArrow(sender, "facts string").collect()
-            self._partitions = [Partition.from_json(row[FACTS.names[0]]) for row in found]
+            with bounded_batches(spark, rows_per_batch(self._row_bytes, BATCH_BYTES)):
+                self._partitions = facts_of(rows, sender, Partition)
         except BaseException as error:
             self._failure = time.monotonic(), error
         self._ended()

@@ -6,7 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,6 @@ from hdfs_io.lane_files import ROW_ID
 from sparksplit.base.errors import RunError
 
 log = logging.getLogger(__name__)
-
-FACTS = pa.schema([("facts", pa.string())])
-"""What a task gives back: one row with the JSON of `Partition`."""
 
 
 @dataclass(frozen=True)
@@ -58,19 +55,9 @@ class Partition:
     lane_rows: list[int]
     checksum: int
 
-    def to_json(self) -> str:
-        """As text, for the way to the driver."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Partition:
-        """The reverse of `to_json`."""
-        values = json.loads(text)
-        return cls(**{**values, "sent": [Sent(**sent) for sent in values["sent"]]})
-
 
 class Sender:
-    """A function for `mapInArrow`: sends the rows of its partition, gives back one row of `FACTS`.
+    """A task for `facts_of`: sends the rows of its partition, and gives back one `Partition`.
 
     addresses: of the nodes' receivers, by rank. token: what they ask for. schema: of what travels; row_id first.
     owned: by rank, the lanes whose rows the node gets, as the run's split gives them; a lane may be of several nodes.
@@ -84,13 +71,12 @@ class Sender:
         # Plain lists: what travels to the tasks is data, not a user's own class that they could not import.
         self._owned = [list(map(int, own)) for own in owned]
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Partition]:
         from pyspark import TaskContext
 
         task = TaskContext.get()
         assert task is not None
-        partition = self.send(batches, task.partitionId(), task.taskAttemptId())
-        yield pa.RecordBatch.from_pylist([{"facts": partition.to_json()}], schema=FACTS)
+        yield self.send(batches, task.partitionId(), task.taskAttemptId())
 
     def send(self, batches: Iterable[pa.RecordBatch], number: int, attempt: int) -> Partition:
         """Send all of `batches`; what the nodes have acknowledged.

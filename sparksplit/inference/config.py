@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hdfs_io.config import InputConfig
+from hdfs_io.config import DataFrameInput, InputConfig
 from sparksplit.base.config import Config
 
 SplitName = Literal["train", "validation", "test"]
@@ -33,8 +33,19 @@ class PredictConfig(Config):
     """Executors of the local cluster that is started where spark-submit names no master."""
 
     @property
+    def raw(self) -> InputConfig | None:
+        """The section that says how raw rows read; None for a prepared data set."""
+        return None if isinstance(self.input, str) else self.input
+
+    @property
     def splits(self) -> list[str] | None:
         """The splits that the user named, each once; None where none was."""
         if self.split is None:
             return None
         return list(dict.fromkeys([self.split] if isinstance(self.split, str) else self.split))
+
+
+class DataFramePredict(PredictConfig):
+    """The same for the rows of a DataFrame."""
+
+    input: DataFrameInput

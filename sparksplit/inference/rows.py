@@ -10,11 +10,15 @@ import pyarrow as pa
 
 from hdfs_io import filesystem, sources
 from hdfs_io.config import RULES, InputConfig
+from hdfs_io.formats import format_of
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
 from hdfs_io.publish import made_from
-from hdfs_io.sources import BadRow
+from hdfs_io.sources import BadRow, Source
+from hdfs_io.sources.dataframe import DataFrameSource
+from hdfs_io.sources.identify import digest_now
 from sparksplit.base.errors import InputError
+from sparksplit.base.task_facts import facts_of
 from sparksplit.inference import tasks
 from sparksplit.inference.config import PredictConfig
 from sparksplit.inference.tasks import Facts, Job
@@ -35,7 +39,7 @@ class InputRows(abc.ABC):
 
     splits: those wanted. label: of the rows, None without. kept: columns that the input keeps. identity: how the rows
     are read, and content: what they are, where a change means other predictions. place: what to call the rows in an
-    error. bad: rows left out; known after `run`.
+    error. bad: rows left out; rows_hash: what they are, where there are no files to look at: both known after `run`.
     """
 
     splits: list[str]
@@ -47,6 +51,7 @@ class InputRows(abc.ABC):
 
     def __init__(self) -> None:
         self.bad: list[BadRow] = []
+        self.rows_hash: str | None = None
         self.expected: dict[str, tuple[int, int | None]] = {}
         """By split: rows, and where that is known, the sum modulo 2^64 of mix64(row_id); known after `run`."""
 
@@ -84,27 +89,30 @@ class PreparedRows(InputRows):
         size = rows * sum(tensor.row_bytes for tensor in manifest.tensors)
         count = tasks_for(rows, size, spark.sparkContext.defaultParallelism)
 
-        def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def run(batches: Iterable[pa.RecordBatch]) -> Iterator[Facts]:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    yield tasks.encode(tasks.predict_prepared(job, path, splits, number, count))
+                    yield tasks.predict_prepared(job, path, splits, number, count)
 
-        return _facts_of(spark.range(0, count, 1, count), run)
+        return facts_of(spark.range(0, count, 1, count), run, Facts)
 
 
 class RawRows(InputRows):
     """Raw rows, parsed in executors as preprocess parses them."""
 
-    def __init__(self, config: PredictConfig, raw: InputConfig, trained: TrainedModel) -> None:
+    def __init__(
+        self, config: PredictConfig, raw: InputConfig, trained: TrainedModel, frame: DataFrame | None = None
+    ) -> None:
+        """frame: the rows, where `raw` names no files."""
         super().__init__()
         self._description = trained.description
         tensors = trained.description.tensors
         if len(tensors) != 1:
             names = ", ".join(tensor.name for tensor in tensors)
             raise InputError(f"{trained.path}: the model takes {len(tensors)} tensors ({names}); raw rows have one")
-        if raw.format == "csv":
-            # A CSV file has neither a dtype nor a shape of its own. Its default dtype is left to it: it rounds nothing
-            # that `preprocess`, of the same configuration, takes for a bad row.
+        if format_of(raw.format).shapeless:
+            # The default dtype is left to the format: it rounds nothing that `preprocess`, of the same configuration,
+            # takes for a bad row.
             dtype = raw.dtype or (tensors[0].dtype if tensors[0].dtype != "float32" else None)
             own = {"dtype": dtype, "shape": raw.shape or tensors[0].shape}
             raw = raw.model_copy(update=own)
@@ -112,13 +120,20 @@ class RawRows(InputRows):
         if raw.missing == "mean" and (fitted is None or fitted.impute is None):
             message = f"must be error: the model {trained.path} was trained on data without gaps, and has no means"
             raise raw.error("missing", message)
-        self._config, self.place = raw, filesystem.absolute(raw.path)
+        self._max_bad_rows = raw.max_bad_rows
+        self.place = filesystem.absolute(raw.path) if frame is None else raw.path
         self.identity, self.content = {**raw.located(), "rules": RULES}, sources.raw_digest(raw)
-        source = sources.open_source(raw, trained.description)
+        source: Source
+        if frame is None:
+            source = sources.open_source(raw, trained.description)
+        else:
+            source = DataFrameSource(raw, frame, trained.description)
+            sources.check_like(source, trained.description, self.place)
+        self._source = source
         _check_tensors(self.place, source.tensors, trained)
         self.kept = source.keep
         self.label = trained.description.label if source.label_kind is not None else None
-        there = list(dict.fromkeys(task.part for task in source.tasks()))
+        there = source.parts()
         self.splits = config.splits or there
         for name in self.splits:
             if name not in there:
@@ -126,29 +141,27 @@ class RawRows(InputRows):
 
     def run(self, spark: SparkSession, job: Job) -> list[Facts]:
         """One Spark job for each split."""
-        from hdfs_io.sources.frame import raw_rows
+        from hdfs_io.sources.raw import raw_rows
 
         facts: list[Facts] = []
-        with raw_rows(spark, self._config, self._description, self.splits) as (frames, bad):
+        with raw_rows(spark, self._source, self._description, self._max_bad_rows, self.splits) as (frames, bad, hashed):
             self.bad += bad
+            self.rows_hash = hashed
             for split, frame in frames.items():
                 self.expected[split] = (frame.count(), None)
-                facts += _facts_of(frame, _raw_task(job, split))
+                facts += facts_of(frame, _raw_task(job, split), Facts)
         return facts
 
+    def hash_now(self, spark: SparkSession) -> str:
+        """As `rows_hash`; reads all rows."""
+        return digest_now(spark, self._source)
 
-Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-
-def _raw_task(job: Job, split: str) -> Task:
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield tasks.encode(tasks.predict_raw(job, batches, split))
+def _raw_task(job: Job, split: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[Facts]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[Facts]:
+        yield tasks.predict_raw(job, batches, split)
 
     return run
-
-
-def _facts_of(frame: DataFrame, task: Task) -> list[Facts]:
-    return [tasks.decode(row[0]) for row in frame.mapInArrow(task, "facts string").collect()]
 
 
 def tasks_for(rows: int, size: int, slots: int) -> int:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
 from hdfs_io.lane_files import LABEL
 from hdfs_io.prepare import write_bad_rows
+from hdfs_io.preprocess import own_frame, own_source
 from hdfs_io.publish import Output
 from sparksplit.base.command import Options
 from sparksplit.base.config import digest
@@ -23,6 +26,9 @@ from sparksplit.inference.tasks import Facts, Job
 from sparksplit.inference.trained import TrainedModel
 from sparksplit.inference.writer import Columns
 from sparksplit.training.report import finite
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 METRICS = "metrics.json"
 
@@ -39,25 +45,50 @@ class Result:
     done: bool = False
 
 
-def predict(config: PredictConfig, options: Options) -> Result:
+def predict(config: PredictConfig, options: Options, frame: DataFrame | None = None) -> Result:
     """Predict what `config` names; the output appears whole or not at all.
+
+    frame: the rows, where `config` is a DataFramePredict.
 
     Raises UsageError for what the user gave, before Spark starts where it can be known by then, and RunError.
     """
     trained = TrainedModel.open(config.model)
-    rows = PreparedRows(config, trained) if isinstance(config.input, str) else RawRows(config, config.input, trained)
+    function = None if config.raw is None else own_source(config.raw)
+    with ExitStack() as stack:
+        if config.raw is not None and function is not None:
+            spark = stack.enter_context(spark_session("sparksplit predict", config.executors, nodes=False))
+            frame = own_frame(spark, config.raw)
+        return _predict(config, options, trained, frame, function)
+
+
+def _predict(
+    config: PredictConfig, options: Options, trained: TrainedModel, frame: DataFrame | None, function: str | None
+) -> Result:
+    rows: InputRows
+    input_hash: str | Callable[[], str]
+    if config.raw is None:
+        rows = PreparedRows(config, trained)
+        input_hash = digest(rows.content)
+    else:
+        rows = raw = RawRows(config, config.raw, trained, frame)
+        input_hash = digest(rows.content) if frame is None else partial(raw.hash_now, frame.sparkSession)
     columns = _columns(config, rows, trained)
     values = {"command": "predict", "model": trained.digest, "input": rows.identity, "splits": rows.splits}
+    if function is not None:
+        values["function"] = function
     paths = {"input": config.input} if isinstance(config.input, str) else config.input.paths()
     inputs = {"model": config.model, **paths, **config.own_file}
     config_hash = digest({**values, "keep": list(columns.keep)})
-    output = Output(config.output, config_hash, "predict", inputs, digest(rows.content))
+    output = Output(config.output, config_hash, "predict", inputs, input_hash)
     with output.claimed(options.overwrite) as decision:
         if decision == "done":
             return Result(output.path, {}, 0, 0, _metrics_of(output.path), done=True)
         # Published or removed only when Spark has stopped: until then, tasks of an ended job may still write.
         with output.staging() as folder:
-            return _fill(folder, output, config, trained, rows, columns)
+            result = _fill(folder, output, config, trained, rows, columns)
+            if rows.rows_hash is not None:
+                output.made_of(folder, rows.rows_hash)
+            return result
 
 
 def _fill(

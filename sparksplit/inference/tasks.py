@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -54,7 +53,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Rows:
+class SplitRows:
     """Some rows of one split. label: class indices, -1 for an unknown one, or float32 numbers [rows, ...]."""
 
     split: str
@@ -64,7 +63,7 @@ class Rows:
     kept: dict[str, pa.Array]
 
 
-def run_task(job: Job, rows: Iterable[Rows], part: int, attempt: int) -> Facts:
+def run_task(job: Job, rows: Iterable[SplitRows], part: int, attempt: int) -> Facts:
     """Predict `rows`, write them, count."""
     facts = Facts()
     file = PartFile(job.folder, attempt_name(part, attempt))
@@ -90,7 +89,7 @@ def run_task(job: Job, rows: Iterable[Rows], part: int, attempt: int) -> Facts:
     return facts
 
 
-def predict(trained: TrainedModel, model: Model, rows: Rows) -> Predictions:
+def predict(trained: TrainedModel, model: Model, rows: SplitRows) -> Predictions:
     """The model's predictions. Raises RunError where they are not finite or not of the model's own shape."""
     outputs = model(rows.tensors)
     if len(outputs) != len(rows.row_ids):
@@ -110,11 +109,11 @@ def predict(trained: TrainedModel, model: Model, rows: Rows) -> Predictions:
     return Predictions(of_classes.argmax(axis=-1), of_classes)
 
 
-def _batches(rows: Rows, size: int) -> Iterator[Rows]:
+def _batches(rows: SplitRows, size: int) -> Iterator[SplitRows]:
     count = len(rows.row_ids)
     for start in range(0, count, size):
         chosen = slice(start, start + size)
-        yield Rows(
+        yield SplitRows(
             rows.split,
             rows.row_ids[chosen],
             {name: tensor[chosen] for name, tensor in rows.tensors.items()},
@@ -123,7 +122,9 @@ def _batches(rows: Rows, size: int) -> Iterator[Rows]:
         )
 
 
-def _count(facts: Facts, found: dict[str, ClassScores | NumberScores], rows: Rows, predictions: Predictions) -> None:
+def _count(
+    facts: Facts, found: dict[str, ClassScores | NumberScores], rows: SplitRows, predictions: Predictions
+) -> None:
     split = rows.split
     facts.rows[split] = facts.rows.get(split, 0) + len(rows.row_ids)
     checksum = row_ids.row_checksum(row_ids.unsigned(rows.row_ids))
@@ -160,7 +161,7 @@ def share(count: int, task: int, tasks: int) -> range:
     return range(task * count // tasks, (task + 1) * count // tasks)
 
 
-def read_prepared(path: str, splits: Sequence[str], keep: Sequence[str], task: int, tasks: int) -> Iterator[Rows]:
+def read_prepared(path: str, splits: Sequence[str], keep: Sequence[str], task: int, tasks: int) -> Iterator[SplitRows]:
     """The rows of one of `tasks` tasks over the prepared data set `path`, block by block."""
     data = PreparedDataSet.open(path, verify=False)
     manifest = data.manifest
@@ -175,7 +176,7 @@ def read_prepared(path: str, splits: Sequence[str], keep: Sequence[str], task: i
                 kept = dict(block.keep)
                 if block.label is not None and LABEL in keep:
                     kept[LABEL] = nested(block.label)
-                yield Rows(split, row_ids.signed(block.row_ids), block.tensors, block.label, kept)
+                yield SplitRows(split, row_ids.signed(block.row_ids), block.tensors, block.label, kept)
 
 
 def predict_prepared(job: Job, path: str, splits: Sequence[str], task: int, tasks: int) -> Facts:
@@ -186,8 +187,8 @@ def predict_prepared(job: Job, path: str, splits: Sequence[str], task: int, task
 # Raw rows.
 
 
-def read_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str, keep: Sequence[str]) -> Iterator[Rows]:
-    """Rows of record batches as hdfs_io.sources.frame.raw_rows gives them."""
+def read_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str, keep: Sequence[str]) -> Iterator[SplitRows]:
+    """Rows of record batches as hdfs_io.sources.raw.raw_rows gives them."""
     spec = job.trained.description.label
     for batch in batches:
         if batch.num_rows == 0:
@@ -197,7 +198,7 @@ def read_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str, keep: Sequ
         kept = {name: batch.column(name) for name in keep}
         if labels is not None and LABEL in keep:
             kept[LABEL] = nested(labels) if labels.ndim > 1 else batch.column(LABEL)
-        yield Rows(
+        yield SplitRows(
             split,
             values_of(table.column(ROW_ID), np.dtype(np.int64)),
             {tensor.name: tensor_of(table.column(tensor.name), tensor) for tensor in job.trained.description.tensors},
@@ -216,16 +217,6 @@ def _labels(column: pa.ChunkedArray, spec: LabelSpec) -> Array:
 def predict_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str) -> Facts:
     """One task over raw rows."""
     return run_task(job, read_raw(job, batches, split, job.columns.keep), _partition(), _attempt())
-
-
-def encode(facts: Facts) -> pa.RecordBatch:
-    """The facts as Spark takes them from a task: one row of text."""
-    return pa.RecordBatch.from_pydict({"facts": [json.dumps(asdict(facts))]})
-
-
-def decode(text: str) -> Facts:
-    """The inverse of `encode`'s text."""
-    return Facts(**json.loads(text))
 
 
 def _attempt() -> int:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
+from hdfs_io.functions import FunctionError
 from hdfs_io.preprocessing import Description
+from sparksplit.model.builders import load_builder
 from sparksplit.model.description import DataDescription
-from sparksplit.model.functions import FunctionError, load_builder
 from sparksplit.model.inputs import Inputs
 from sparksplit.model.keras_names import unknown
 from sparksplit.model.rates import WarmedUp
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from sparksplit.training.config import OptimizerConfig, TrainConfig
 
 
-def describe(description: Description, rows: int) -> DataDescription:
+def data_description(description: Description, rows: int) -> DataDescription:
     """What a model's builder is told."""
     label = description.label
     return DataDescription(
@@ -196,7 +197,7 @@ def _deserialize(config: TrainConfig, key: str, module: Any, base: type, name: s
     }
     found = known.get(name.lower().replace("_", "")) or (name if keras.saving.get_registered_object(name) else None)
     if found is None:
-        raise config.error(key, unknown(name, known))
+        raise config.error(key, unknown(name, known.values()))
     try:
         return module.deserialize({"class_name": found, "config": arguments})
     except Exception as error:
@@ -213,7 +214,7 @@ def _known(config: TrainConfig, key: str, module: Any, name: str) -> Any:
     try:
         return module.get(name)
     except ValueError:
-        known = {attribute: attribute for attribute in dir(module) if not attribute.startswith("_")}
+        known = [attribute for attribute in dir(module) if not attribute.startswith("_")]
         raise config.error(key, unknown(name, known)) from None
 
 

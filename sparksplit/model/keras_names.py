@@ -8,10 +8,9 @@ version of Keras is not written as expected, or there is none beside the driver,
 from __future__ import annotations
 
 import ast
-import difflib
 import importlib.util
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -55,10 +54,9 @@ def check(config: TrainConfig, sources: Mapping[str, str]) -> None:
             _check_name(config, f"metrics.{place}", metric, strings("metrics"))
 
 
-def unknown(name: str, known: Mapping[str, str]) -> str:
-    """What to say of a name. known: the names by their forms in lower case."""
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-    return f"Keras knows no {name!r}" + (f"; did you mean {known[near[0]]!r}?" if near else "")
+def unknown(name: str, known: Iterable[str]) -> str:
+    """What to say of a name that is none of those that are known, which come in a fixed order."""
+    return f"Keras knows no {name!r}{did_you_mean(name, known, cutoff=0.5)}"
 
 
 def _registers(build: str, text: str | None) -> bool:
@@ -84,7 +82,7 @@ def _check_class(
         if not own:
             if name in strings(module.rpartition(".")[2]):
                 raise config.error(name_key, f"{name!r} is short for a loss without arguments; name Keras's class")
-            raise config.error(name_key, unknown(name, known))
+            raise config.error(name_key, unknown(name, found))
         return
     signature = signature_of(found[wanted], wanted)
     if signature is None:
@@ -100,7 +98,7 @@ def _check_class(
 
 def _check_name(config: TrainConfig, key: str, name: str, known: Collection[str]) -> None:
     if known and name not in known:
-        raise config.error(key, unknown(name, {each.lower(): each for each in sorted(known)}))
+        raise config.error(key, unknown(name, sorted(known)))
 
 
 @cache

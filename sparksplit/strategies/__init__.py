@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparksplit.model.functions import FunctionError, load
+from hdfs_io.functions import FunctionError, is_own, load
 from sparksplit.strategies.splits import BatchSplit, EpochSplit, LaneSplit, Split
 from sparksplit.strategies.syncs import LocalSync, RoundSync, StepSync, Sync
 
@@ -33,6 +33,11 @@ class Strategy:
                 "its split is dealt_apart, so its sync must not be every_step: each node has mini-batches, and as "
                 "many of them, of its own"
             )
+        if self.split.shared and not self.sync.every_step:
+            raise ValueError(
+                "its split is shared, so its sync must be every_step: a node's gradients and loss are a part of "
+                "the whole mini-batch's"
+            )
 
 
 STRATEGIES = {
@@ -44,13 +49,8 @@ STRATEGIES = {
 }
 
 
-def is_own(name: str) -> bool:
-    """Whether `name` is one of a user's own ways."""
-    return ":" in name
-
-
 def find(name: str, source: str | None = None) -> Strategy:
-    """The way of that name. source: of a user's own, what sparksplit.model.functions.source_of gave.
+    """The way of that name. source: of a user's own, what hdfs_io.functions.source_of gave.
 
     Raises FunctionError where it cannot be had.
     """

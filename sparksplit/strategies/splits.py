@@ -53,6 +53,28 @@ def owned_by_rank(split: Split, lanes: int, nodes: int) -> list[list[int]]:
     return owned
 
 
+def check_epochs(split: Split, epochs: int, nodes: int) -> None:
+    """Raise ValueError, in the words of what a split must do, where a run's epochs would be left out or run twice."""
+    by_rank = [list(split.epochs(0, epochs, rank, nodes)) for rank in range(nodes)]
+    for rank, own in enumerate(by_rank):
+        if len(own) != len(by_rank[0]):
+            raise ValueError(
+                f"epochs(0, {epochs}, {rank}, {nodes}) must be as many as those of rank 0: each is a round of all "
+                f"nodes (is {len(own)}, rank 0 has {len(by_rank[0])})"
+            )
+    # Who reads all rows runs epochs of its own; whoever shares an epoch's rows runs it with all others.
+    found = sorted(epoch for own in by_rank for epoch in own) if split.every_row else by_rank[0]
+    wanted = list(range(max(epochs, len(found))))
+    for rank, own in enumerate([found] if split.every_row else by_rank):
+        if own != wanted:
+            every, whose = ("every_row", "all nodes") if split.every_row else ("not every_row", f"rank {rank}")
+            shown = ", ".join(map(str, own[:9])) + (", ..." if len(own) > 9 else "")
+            raise ValueError(
+                f"{every}, so the epochs(0, {epochs}, rank, {nodes}) of {whose} must be 0 to {len(wanted) - 1}, each "
+                f"once (are {shown})"
+            )
+
+
 class BatchSplit:
     """The nodes share every mini-batch: each owns lanes, runs all epochs, and contributes its rows of each."""
 

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 import pydantic
 
+from hdfs_io.functions import FunctionError, is_own
 from sparksplit.base.config import Config
 from sparksplit.base.errors import did_you_mean
-from sparksplit.model.functions import FunctionError, check_short_name
-from sparksplit.strategies import STRATEGIES, Strategy, is_own
+from sparksplit.collectives import COLLECTIVES
+from sparksplit.model.builders import check_short_name
+from sparksplit.strategies import STRATEGIES, Strategy
 
 
-def _known_strategy(name: str) -> str:
-    if name not in STRATEGIES and not is_own(name):
-        hint = did_you_mean(name, STRATEGIES)
-        raise ValueError(
-            f"must be one of {', '.join(STRATEGIES)}, or a function that returns a strategy (is {name!r}){hint}"
-        )
-    return name
+def _one_of(table: Collection[str], what: str) -> pydantic.AfterValidator:
+    """Check that a name is one of the table's, or a function's. what: those functions return, such as `a strategy`."""
+
+    def check(name: str) -> str:
+        if name not in table and not is_own(name):
+            known, hint = ", ".join(table), did_you_mean(name, table)
+            raise ValueError(f"must be one of {known}, or a function that returns {what} (is {name!r}){hint}")
+        return name
+
+    return pydantic.AfterValidator(check)
 
 
 def _known_model(name: str) -> str:
@@ -147,7 +153,7 @@ class TrainConfig(Training):
     nodes: pydantic.PositiveInt | VirtualNodes = 1
     """TensorFlow processes, one per Spark executor (N); `single` has one. {virtual: N}: one process that plays N nodes
     one after the other, to see what they would learn; it takes the time of all of them."""
-    strategy: Annotated[str, pydantic.AfterValidator(_known_strategy)] = "single"
+    strategy: Annotated[str, _one_of(STRATEGIES, "a strategy")] = "single"
     """The way: single (one node), batch (the nodes share every mini-batch), epoch (each node runs every N-th epoch over
     all rows; gradients are averaged at every step, and the learning rate is N times the given one, warmed up over the
     first epoch), epoch-delayed (as epoch, each node with its own gradients and the given rate; weights are averaged
@@ -164,8 +170,9 @@ class TrainConfig(Training):
     """exact: training begins when all rows are there; arrival, with input_mode spark: the first epoch trains on rows as
     they arrive, in any order, and cannot be gone on from in its middle."""
     handoff: HandoffConfig = HandoffConfig()
-    collective: Literal["ring", "tensorflow"] = "ring"
-    """What sums gradients over the nodes: the TCP ring, or TensorFlow's collectives (NCCL on GPUs)."""
+    collective: Annotated[str, _one_of(COLLECTIVES, "a collective")] = "ring"
+    """What sums gradients over the nodes: ring (over TCP), or tensorflow (its collectives: NCCL on GPUs). One of your
+    own: `package.module:function` or `path/to/file.py:function` that returns a sparksplit.collectives.Collective."""
 
     @property
     def virtual(self) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hdfs_io.functions import FunctionError, is_own, source_of, split_name
 from hdfs_io.prepared import PreparedDataSet
 from sparksplit.base.config import digest
 from sparksplit.model import keras_names
-from sparksplit.model.functions import FunctionError, builder_source, source_of, split_name
-from sparksplit.strategies import Strategy, find, is_own
-from sparksplit.strategies.splits import owned_by_rank
+from sparksplit.model.builders import builder_source
+from sparksplit.strategies import Strategy, find
+from sparksplit.strategies.splits import check_epochs, owned_by_rank
 from sparksplit.training.config import NOT_IN_HASH, TrainConfig, misfit
 
 
@@ -37,10 +38,9 @@ class RunInputs:
     @property
     def paths(self) -> dict[str, str]:
         """The paths that the run reads, by the key that names them."""
-        config = self.config
-        functions = {"model.build": config.model.build, "transform": config.transform, "strategy": config.strategy}
-        own = {key: split_name(str(functions[key]))[0] for key in self.sources}
-        return {"data": config.data, **own, **config.own_file}
+        functions = _functions(self.config)
+        own = {key: split_name(functions[key])[0] for key in self.sources}
+        return {"data": self.config.data, **own, **self.config.own_file}
 
     def hash(self, nodes: int | dict[str, int] | None = None) -> str:
         """Of all that can change the run's result. nodes: in the configuration's place."""
@@ -74,18 +74,25 @@ def open_data(config: TrainConfig) -> PreparedDataSet:
     return data
 
 
+def _functions(config: TrainConfig) -> dict[str, str]:
+    """The functions that the configuration names, and may be the user's own, by the key that names them."""
+    found = {"model.build": config.model.build}
+    if config.transform is not None:
+        found["transform"] = config.transform
+    tables = {"strategy": config.strategy, "collective": config.collective}
+    return {**found, **{key: name for key, name in tables.items() if is_own(name)}}
+
+
 def _sources(config: TrainConfig) -> dict[str, str]:
     """The text of users' functions that are files, by the key that names them."""
     found = {}
-    own = config.strategy if is_own(config.strategy) else None
-    for key, name in (("model.build", config.model.build), ("transform", config.transform), ("strategy", own)):
-        if name is not None:
-            try:
-                text = builder_source(name) if key == "model.build" else source_of(name)
-            except FunctionError as error:
-                raise config.error(key, str(error)) from error
-            if text is not None:
-                found[key] = text
+    for key, name in _functions(config).items():
+        try:
+            text = builder_source(name) if key == "model.build" else source_of(name)
+        except FunctionError as error:
+            raise config.error(key, str(error)) from error
+        if text is not None:
+            found[key] = text
     return found
 
 
@@ -100,6 +107,7 @@ def _way(config: TrainConfig, sources: Mapping[str, str], data: PreparedDataSet)
         raise config.error("strategy", problem)
     try:
         owned_by_rank(way.split, data.manifest.lanes, config.node_count)
+        check_epochs(way.split, config.epochs, config.node_count)
     except Exception as error:  # a split of a user's own may fail in any way
         raise config.error("strategy", f"its split does not fit the data: {type(error).__name__}: {error}") from error
     return way

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hdfs_io import filesystem
 from hdfs_io.publish import Output
-from sparksplit.base.config import Source, parse
+from sparksplit.base.config import Origin, parse
 from sparksplit.base.records import JsonObject, Record
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.record import Progress, Values
@@ -16,7 +16,7 @@ from sparksplit.training.record import Progress, Values
 class Payload(Record):
     """What a node needs for a run.
 
-    config: of TrainConfig. places: where its keys were written down (Source.to_json). run: the folder to fill; output:
+    config: of TrainConfig. places: where its keys were written down (Origin.to_json). run: the folder to fill; output:
     what it is to become; owner: of that. sources: the text of users' files, by the key that names them. checkpoint: the
     path of the one to go on from. seconds_before: of the run's earlier attempts. record_only: leave no model, no
     checkpoints and no metrics.jsonl.
@@ -41,7 +41,7 @@ class Payload(Record):
         """For the first attempt of a run that fills `output`."""
         return cls(
             config={**config.model_dump(mode="json"), "data": filesystem.absolute(config.data)},
-            places=config.source.to_json(),
+            places=config.origin.to_json(),
             run=output.folder,
             output=output.path,
             owner=output.owner,
@@ -52,7 +52,7 @@ class Payload(Record):
 
     def train_config(self) -> TrainConfig:
         """The configuration, whose errors name the places."""
-        return parse(TrainConfig, self.config, Source.from_json(self.places))
+        return parse(TrainConfig, self.config, Origin.from_json(self.places))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,10 +19,10 @@ from sparksplit.rows.ledger import Entry
 from sparksplit.strategies.splits import BatchSplit, owned_by_rank
 from sparksplit.training import attempts, checkpoints, report
 from sparksplit.training.config import TrainConfig
+from sparksplit.training.display import RunDisplay
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import NodeResult, Payload
 from sparksplit.training.record import RUN, RunRecord
-from sparksplit.training.watch import Watch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -210,10 +210,10 @@ class _Run:
         def said(epoch: int) -> None:
             self.epochs_said = epoch
 
-        with Watch(config.processes, self.epochs_said, said) as watch:
+        with RunDisplay(config.processes, self.epochs_said, said) as display:
             if config.input_mode == "spark" and self.frame is None:
                 copies = config.processes if split.every_row else 1
-                watch.rows_to_feed = copies * data.manifest.splits["train"].rows
+                display.rows_to_feed = copies * data.manifest.splits["train"].rows
             launching = time.monotonic()
             with NodeCluster(
                 self.spark,
@@ -222,7 +222,7 @@ class _Run:
                 payload.to_json(),
                 start_timeout=config.start_timeout,
                 stall_timeout=config.stall_timeout,
-                on_state=watch.state,
+                on_state=display.state,
                 spare=_feeders(config),
             ) as cluster:
                 cluster.start()
@@ -235,7 +235,7 @@ class _Run:
                     # One process that plays all nodes gets the lanes of all.
                     dealt = BatchSplit() if config.virtual else split
                     owned = owned_by_rank(dealt, data.manifest.lanes, config.processes)
-                    with Feeding(self.spark, data, self.frame, cluster, watch.states, owned) as feeding:
+                    with Feeding(self.spark, data, self.frame, cluster, display.states, owned) as feeding:
                         results = cluster.run(feeding.go_on)
                         trained_on = feeding.fed()
                 else:

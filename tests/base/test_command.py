@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -109,6 +111,51 @@ def test_a_signal_stops_in_order(signum: int, name: str, capsys: pytest.CaptureF
     assert cleaned == ["finally"]
     assert capsys.readouterr().err == f"sparksplit try: stopped by {name}\n"
     assert signal.getsignal(signum) is before
+
+
+class Doomed:
+    """Where Python drops what is raised: as this goes."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self.act = act
+
+    def __del__(self) -> None:
+        self.act()
+
+
+def wait() -> None:
+    """For what ends it; as long as a call that hangs, for a test."""
+    threading.Event().wait(60)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("then", ["waits", "loses it again", "fails", "ends"])
+def test_a_signal_that_python_drops_is_not_lost(
+    signum: signal.Signals, then: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(_config: Keys, _options: Options) -> None:
+        Doomed(lambda: signal.raise_signal(signum))
+        if then == "loses it again":
+            Doomed(wait)
+        if then == "fails":
+            raise RunError("a connection that the signal had closed")
+        if then != "ends":
+            wait()
+
+    before = sys.unraisablehook, signal.getsignal(signum), threading.active_count()
+    assert command(run).main([]) == 128 + signum
+    assert capsys.readouterr() == ("", f"sparksplit try: stopped by {signum.name}\n")
+    assert (sys.unraisablehook, signal.getsignal(signum), threading.active_count()) == before
+
+
+def test_other_errors_that_python_drops_are_told_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(_config: Keys, _options: Options) -> None:
+        Doomed(lambda: 1 // 0)
+
+    told: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda dropped: told.append(dropped.exc_type))
+    assert command(run).main([]) == 0
+    assert told == [ZeroDivisionError]
 
 
 def test_the_configuration_is_checked_before_anything_runs(

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparksplit.base.config import Config, Source, describe, digest, load, parse
+from sparksplit.base.config import Config, Origin, digest, documented_keys, load, parse
 from sparksplit.base.errors import ConfigError
 
 
@@ -270,7 +270,7 @@ def test_sections_in_lists_know_their_place(write: Callable[[str], str]) -> None
 
 def test_places_survive_the_way_to_another_process(write: Callable[[str], str]) -> None:
     config = load(Nested, write("output: x\ntrain:\n  ways:\n  - {split: local}\n"), ["train.epochs=3"]).train
-    again = parse(Train, config.model_dump(), Source.from_json(json.loads(json.dumps(config.source.to_json()))))
+    again = parse(Train, config.model_dump(), Origin.from_json(json.loads(json.dumps(config.origin.to_json()))))
     assert str(again.error("ways.0.split", "no")) == "c.yaml:4: train.ways.0.split: no"
     assert str(again.error("epochs", "no")) == "--set train.epochs=3: train.epochs: no"
     assert str(again.error("seed", "no")) == "c.yaml:2: train.seed: no"
@@ -282,7 +282,7 @@ def test_configuration_cannot_be_changed() -> None:
 
 
 def test_describe_lists_every_key() -> None:
-    rows = {key: (kind, default, text) for key, kind, default, text in describe(Nested)}
+    rows = {key: (kind, default, text) for key, kind, default, text in documented_keys(Nested)}
     assert rows["output"] == ("text", "required", "A folder.")
     assert rows["train.epochs"] == ("whole number", "1", "Passes.")
     assert rows["train.nodes"][0] == "whole number | mapping"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparksplit.base.errors import ConfigError, NodeFailed, PeerLost, RunError, UsageError
-from sparksplit.cluster.faults import Cause, Fault, Link, NodeRecord, culprit, describe
+from sparksplit.cluster.faults import Cause, Fault, Link, NodeRecord, culprit, kind_and_text
 from sparksplit.cluster.wire import ORPHANED
 
 NOW = 100.0
@@ -235,17 +235,17 @@ class UnavailableError(Exception):
     ],
 )
 def test_errors_are_described_in_one_line(error: BaseException, kind: str, text: str) -> None:
-    assert describe(error) == (kind, text)
+    assert kind_and_text(error) == (kind, text)
 
 
 def test_an_error_that_an_echo_caused_is_an_echo() -> None:
     error = RuntimeError("the step failed")
     error.__cause__ = BrokenPipeError()
-    assert describe(error)[0] == "echo"
+    assert kind_and_text(error)[0] == "echo"
 
 
 def test_long_texts_are_cut() -> None:
-    assert len(describe(ValueError("x" * 10_000))[1]) < 600
+    assert len(kind_and_text(ValueError("x" * 10_000))[1]) < 600
 
 
 def test_the_verdict_becomes_the_exception_to_raise() -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from sparksplit.commands import preprocess
+from hdfs_io import preprocess
+from sparksplit.inference import run as inference_run
 
 
 @pytest.fixture
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail where Spark would be started."""
+    """Fail where `preprocess` or `predict` would start Spark."""
 
     def refuse(*_: object, **__: object) -> None:
         pytest.fail("Spark was started")
 
-    monkeypatch.setattr(preprocess, "spark_session", refuse)
+    for module in (preprocess, inference_run):
+        monkeypatch.setattr(module, "spark_session", refuse)

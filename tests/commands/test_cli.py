@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import subprocess
 import sys
+import types
+import weakref
+from typing import NoReturn
 
 import pytest
 
@@ -42,6 +46,22 @@ def test_every_command_explains_every_key(name: str, capsys: pytest.CaptureFixtu
     assert len(keys) > 3
     unexplained = [lines[number] for number in keys if not lines[number + 1].startswith("      ")]
     assert unexplained == []
+
+
+def test_ctrl_c_while_a_command_is_imported_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python drops what is raised in a weak reference's callback, and every import ends with one."""
+
+    def imported(name: str) -> NoReturn:
+        module = types.ModuleType(name)
+        going = weakref.ref(module, lambda _: signal.raise_signal(signal.SIGINT))
+        del module
+        pytest.fail(f"the import went on: {going}")
+
+    monkeypatch.setattr(importlib, "import_module", imported)
+    assert cli.main(["train"]) == 130
+    assert capsys.readouterr() == ("", "sparksplit train: stopped by SIGINT\n")
 
 
 def test_a_mistake_is_known_before_spark_and_tensorflow_are_imported() -> None:

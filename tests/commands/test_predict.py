@@ -18,7 +18,6 @@ from hdfs_io.arrays import from_arrays
 from hdfs_io.prepared import BlockReader, PreparedDataSet
 from models import cnn, mlp
 from sparksplit.commands import predict
-from sparksplit.inference import run as inference_run
 from sparksplit.inference.trained import TrainedModel, load
 from tests.hdfs_io.idx_files import digits, write_folder
 from tests.inference.runs import make_run
@@ -72,16 +71,6 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> tuple[PreparedDataSet, P
     keras.utils.set_random_seed(3)
     make_run(folder / "run", data, lambda described: cnn.build(described, (4,), 1, 8), folder)
     return data, raw, folder / "run"
-
-
-@pytest.fixture
-def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail where Spark would be started."""
-
-    def refuse(*_: object, **__: object) -> None:
-        pytest.fail("Spark was started")
-
-    monkeypatch.setattr(inference_run, "spark_session", refuse)
 
 
 @pytest.mark.parametrize("options", [(), ("--overwrite",)])

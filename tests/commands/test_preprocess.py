@@ -17,18 +17,19 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from hdfs_io import prepare, row_ids
+from hdfs_io import prepare, preprocess, row_ids
 from hdfs_io.arrays import from_arrays
 from hdfs_io.config import InputConfig, PreprocessConfig
-from hdfs_io.manifest import SPLITS
+from hdfs_io.manifest import SPLITS, Manifest, SourceFacts
 from hdfs_io.prepared import BlockReader, PreparedDataSet
+from hdfs_io.preprocessing import FittedPreprocessing
 from hdfs_io.publish import Output
-from hdfs_io.sources import raw_digest
-from hdfs_io.sources.frame import Cut, raw_rows
+from hdfs_io.sources import open_source, raw_digest
+from hdfs_io.sources.identify import Cut
+from hdfs_io.sources.raw import raw_rows
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import InputError
 from sparksplit.base.shipped import shipped
-from sparksplit.commands import preprocess
 from tests.commands.preprocessing import CSV, run
 from tests.hdfs_io.idx_files import digits, write_folder
 
@@ -95,7 +96,7 @@ def test_the_same_again_does_nothing_and_another_configuration_is_refused(
     with monkeypatch.context() as patch:
         patch.setattr(preprocess, "spark_session", lambda *_: pytest.fail("Spark was started"))
         assert run(tmp_path, f"input.path={folder}", "executors=3") == 0
-        assert "is complete, made with the same configuration; nothing was done" in capsys.readouterr().out
+        assert "is complete, made with the same configuration; nothing was done" in capsys.readouterr().err
         assert run(tmp_path, f"input.path={folder}", "seed=2") == 2
         assert f"{tmp_path}/out: exists, made with another configuration; --overwrite" in capsys.readouterr().err
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")} == before
@@ -112,10 +113,23 @@ def test_raw_files_that_changed_are_other_input(
     settings = ("input.format=csv", f"input.path={raw}", "input.header=false")
     config = load(PreprocessConfig, None, [f"output={tmp_path}/out", *settings])
     output = Output(config.output, config.config_hash(), "preprocess", None, raw_digest(config.input))
-    with output.claimed(), output.staging():
-        pass
+    source = SourceFacts(format="csv", files=[])
+    manifest = Manifest(
+        config_hash="",
+        created_by="",
+        source=source,
+        lanes=1,
+        block_rows=16,
+        tensors=[],
+        label=None,
+        keep=[],
+        preprocessing=FittedPreprocessing(),
+        splits={},
+    )
+    with output.claimed(), output.staging() as staging:
+        manifest.write(staging)
     assert run(tmp_path, *settings) == 0
-    assert "made with the same configuration; nothing was done" in capsys.readouterr().out
+    assert "made with the same configuration; nothing was done" in capsys.readouterr().err
     with (raw / "a.csv").open("a") as file:
         file.write("3,4,1\n")
     assert run(tmp_path, *settings) == 2
@@ -248,16 +262,20 @@ def test_raw_rows_for_a_model_are_those_of_the_data_set(spark: SparkSession, tmp
         )
     )
     config = parse(InputConfig, {"path": f"{folder}"})
-    with raw_rows(spark, config, data.description) as (rows, bad):
+    with raw_rows(spark, open_source(config, data.description), data.description) as (
+        rows,
+        bad,
+        _,
+    ):
         assert rows["test"].columns == ["row_id", "x", "label"] and bad == []
         found = [row for part in rows.values() for row in part.collect()]
         assert Counter((row.row_id, bytes(row.x), row.label) for row in found) == expected
     (tmp_path / "rows.csv").write_text("".join(",".join(["1"] * 12) + f",{label}\n" for label in ("2", "9")))
     keys = {"format": "csv", "path": f"{tmp_path}/rows.csv", "header": False, "dtype": "uint8", "shape": [4, 3]}
-    with raw_rows(spark, parse(InputConfig, keys), data.description) as (rows, _):
+    with raw_rows(spark, open_source(parse(InputConfig, keys), data.description), data.description) as (rows, _, _):
         assert sorted(str(row.label) for row in rows["train"].collect()) == ["2", "None"]
     unlabelled = parse(InputConfig, {**keys, "label": None, "keep": [12]})
-    with raw_rows(spark, unlabelled, data.description) as (rows, _):
+    with raw_rows(spark, open_source(unlabelled, data.description), data.description) as (rows, _, _):
         assert rows["train"].columns == ["row_id", "x", "column_12"]
         assert sorted(row.column_12 for row in rows["train"].collect()) == ["2", "9"]
 
@@ -311,7 +329,7 @@ def test_rows_are_cut_one_by_one_whatever_their_kept_columns_are_called(spark: S
 
     # Rows to be predicted have the same ids, be it only the test files' that are.
     config = parse(InputConfig, {**keys, "keep": names})
-    with raw_rows(spark, config, data.description, ("test",)) as (frames, _):
+    with raw_rows(spark, open_source(config, data.description), data.description, 0, ("test",)) as (frames, _, _):
         assert frames["test"].columns == ["row_id", "x", "label", *names]
         raw = {row[3]: row.row_id for row in frames["test"].collect()}
     stored = {

@@ -14,8 +14,9 @@ from pyspark.sql import SparkSession
 from hdfs_io.config import InputConfig
 from hdfs_io.prepared import BlockReader, PreparedDataSet
 from hdfs_io.preprocessing import UNKNOWN
-from hdfs_io.sources import text
-from hdfs_io.sources.frame import identified, raw_rows
+from hdfs_io.sources import open_source, text
+from hdfs_io.sources.identify import identified
+from hdfs_io.sources.raw import raw_rows
 from sparksplit.base.config import parse
 from sparksplit.base.shipped import shipped
 from sparksplit.commands import preprocess
@@ -89,7 +90,7 @@ def test_a_text_in_other_files_and_tasks_gives_the_same_files(
 
     # Raw rows for a model, and rows of any DataFrame, get the row_ids of the data set's rows.
     config = parse(InputConfig, {"format": "text", "path": f"{tmp_path}/one.txt", "stride": 5})
-    with raw_rows(spark, config, data.description) as (rows, bad):
+    with raw_rows(spark, open_source(config, data.description), data.description) as (rows, bad, _):
         assert rows["train"].columns == ["row_id", "x", "label"] and bad == []
         raw = {(row.row_id, bytes(row.x), bytes(row.label)) for row in rows["train"].collect()}
     ids, x, y = read(data, "train")
@@ -113,14 +114,13 @@ def test_a_text_in_other_files_and_tasks_gives_the_same_files(
     ],
 )
 def test_a_text_that_will_not_do_ends_before_spark_starts(
+    no_spark: None,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
     content: bytes,
     settings: tuple[str, ...],
     message: str,
 ) -> None:
-    monkeypatch.setattr(preprocess, "spark_session", lambda *_, **__: pytest.fail("Spark was started"))
     (tmp_path / "text.txt").write_bytes(content)
     shares = ("validation=0", "test=0")
     assert run(tmp_path / "out", f"input.path={tmp_path}/text.txt", *shares, *settings) == 2

@@ -10,6 +10,7 @@ from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.plan import epochs, label, plan
+from sparksplit.strategies import STRATEGIES
 
 LOCAL = {"strategy": "local", "sync": {"every": 8, "outer": "nesterov"}}
 
@@ -43,10 +44,29 @@ def test_a_way_with_keys_of_its_own_keeps_them_on_one_node():
     ]  # fmt: skip
 
 
+def test_runs_that_sum_by_another_collective_have_a_cluster_of_their_own():
+    """A process has one collective: the second way's runs took the first one's."""
+    ways = ["batch", {"strategy": "batch", "collective": "tensorflow"}, LOCAL]
+    runs = planned(strategies=ways, nodes=[1, 2], virtual=[3], seeds=2)
+    assert [(run.cluster, run.way) for run in runs if not run.config.virtual] == [
+        *[((1, None), "single")] * 2,
+        *[((2, "ring"), "batch"), ((2, "ring"), "local, H = 8, nesterov")] * 2,
+        *[((2, "tensorflow"), "batch, collective = tensorflow")] * 2,
+    ]
+    assert {run.cluster for run in runs if run.config.virtual} == {(1, None)}
+
+
 def test_virtual_batch_is_single_and_does_not_run():
     runs = planned(strategies=["single", "batch", "epoch"], nodes=[1, 2], virtual=[4], seeds=1)
     assert [run.key for run in runs if run.config.virtual] == ["epoch-n4-virtual-s1"]
     assert runs[-1].config.virtual and runs[-1].processes == 1
+
+
+def test_virtual_runs_are_left_out_where_the_way_says_that_they_are_those_of_one_node(tmp_path):
+    """Not where its name is `batch`: one's own with the same result on any nodes ran on virtual ones for nothing."""
+    same, other = own_way(tmp_path, "same", more=", any_nodes=True"), own_way(tmp_path, "other")
+    runs = planned(strategies=["single", same, other], nodes=[1, 2], virtual=[4], seeds=1)
+    assert [run.config.strategy for run in runs if run.config.virtual] == [other]
 
 
 @pytest.mark.parametrize(("ways", "expected"), [(["batch", LOCAL], 10), (["batch", "epoch-delayed"], 12)])
@@ -68,12 +88,14 @@ def test_every_number_of_nodes_divides_the_epochs(asked, numbers):
         ({"strategy": "batch"}, "batch"),
         ({"strategy": "local"}, "local, H = 32"),
         ({"strategy": "local", "sync": {"every": 4, "after": 9}}, "local, H = 4, after 9 updates"),
+        ({"strategy": "mine.py:apart"}, "apart, H = 32"),
         ({"strategy": "epoch", "batch_size": 128}, "epoch, batch_size = 128"),
         ({"strategy": "folder/mine.py:majority_vote"}, "majority_vote"),
     ],
 )  # fmt: skip
 def test_a_way_is_called_by_what_it_says(values, name):
-    assert label(values) == name
+    mine = {"folder/mine.py:majority_vote": STRATEGIES["batch"], "mine.py:apart": STRATEGIES["local"]}
+    assert label(values, (STRATEGIES | mine)[values["strategy"]]) == name
 
 
 def own_way(folder, name, function="vote", split="BatchSplit()", more=""):

@@ -268,8 +268,3 @@ def test_rows_that_a_node_has_not_acknowledged_are_noticed():
     # Together there are as many rows as were read, and yet both nodes would train on the wrong ones.
     with pytest.raises(RunError, match=r"3 were read for node 0, which has acknowledged 5"):
         Fed.of([partition], [[0], [1, 2]], 3)
-
-
-def test_what_a_task_gives_back_survives_the_way_to_the_driver():
-    partition = Partition(7, [Sent(5, 2**64 - 1)], [3, 2], 11)
-    assert Partition.from_json(partition.to_json()) == partition

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdfs_io.config import USED_BY, InputConfig, PreprocessConfig, check_input
+from hdfs_io.config import DataFrameInput, InputConfig, PreprocessConfig, check_input
+from hdfs_io.formats import FORMATS, users
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError
 
@@ -17,21 +18,44 @@ VALUES: dict[str, Any] = {"path": "x", "label": None, "dtype": "float32", "shape
 """Of keys whose default is no value that can be given, or is none that goes with every format."""
 
 
-def test_every_key_says_which_formats_use_it() -> None:
-    assert list(USED_BY) == list(InputConfig.model_fields)
+def test_every_key_is_of_some_format_and_every_format_names_keys() -> None:
+    for each in FORMATS.values():
+        assert each.keys <= set(InputConfig.model_fields)
+    assert all(users(key) for key in InputConfig.model_fields)
 
 
-@pytest.mark.parametrize("format_name", ["idx", "csv", "text"])
-@pytest.mark.parametrize("key", [key for key in USED_BY if key != "format"])
+@pytest.mark.parametrize("format_name", ["idx", "csv", "text", "mine.py:rows"])
+@pytest.mark.parametrize("key", [key for key in InputConfig.model_fields if key != "format"])
 def test_a_key_that_the_format_does_not_use_is_refused_even_with_its_default(key: str, format_name: str) -> None:
     value = VALUES.get(key, InputConfig.model_fields[key].get_default(call_default_factory=True))
     config = parse(InputConfig, {"path": "x", "format": format_name, key: value})
-    if format_name in USED_BY[key]:
+    if format_name.replace("mine.py:rows", "dataframe") in users(key):
         check_input(config)
         return
     with pytest.raises(ConfigError) as caught:
         check_input(config)
-    assert str(caught.value) == f"{key}: is for {' and '.join(USED_BY[key])}; the format is {format_name}"
+    names = " and ".join(users(key)).replace("dataframe", "DataFrames")
+    assert str(caught.value) == f"{key}: is for {names}; the format is {format_name}"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("cvs", "must be one of idx, csv, text, or a function that gives a DataFrame (is 'cvs'); did you mean 'csv'?"),
+        ("dataframe", "must be one of idx, csv, text, or a function that gives a DataFrame (is 'dataframe')"),
+        ("mine.py:", "must be package.module:function or path/to/file.py:function (is 'mine.py:')"),
+    ],
+)
+def test_a_format_that_there_is_not(name: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(InputConfig, {"path": "x", "format": name})
+    assert str(caught.value) == f"format: {message}"
+
+
+def test_a_dataframe_reads_no_path() -> None:
+    config = parse(DataFrameInput, {"label": "y"})
+    assert config.paths() == {}
+    assert config.located() == {**config.model_dump(), "format": "dataframe", "path": "the DataFrame"}
 
 
 @pytest.mark.parametrize(
@@ -40,7 +64,10 @@ def test_a_key_that_the_format_does_not_use_is_refused_even_with_its_default(key
         ("input:\n  path: x\n  delimiter: ;\n", ":3: input.delimiter: is for csv; the format is idx"),
         ("input:\n  format: csv\n  path: x\n  unit: words\n", ":4: input.unit: is for text; the format is csv"),
         ("input: {format: idx, path: x}\nscaling_by: tensor\n", ":2: scaling_by: means nothing with scaling: none"),
-        ("input: {format: text, path: x}\nseed: 1\n", ":2: seed: is for idx and csv; the format is text"),
+        (
+            "input: {format: text, path: x}\nseed: 1\n",
+            ":2: seed: is for idx and csv and DataFrames; the format",
+        ),
         ("input:\n  path: x\n  label: -1\n", ":3: input.label: names a column, which csv has; for idx it is left out"),
     ],
 )

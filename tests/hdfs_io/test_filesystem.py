@@ -32,6 +32,27 @@ def test_paths_and_file_uris_are_the_same_file(tmp_path: Path) -> None:
     assert filesystem.absolute(Path(path).as_uri()) == path
 
 
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file:///a%20b/c",
+        "file:/a b/c",
+        "file://localhost/a b/c",
+        "FILE:////a b//x/../c/",
+        "//a b/c",
+        "/a b/./c/",
+    ],
+)
+def test_local_paths_mean_the_same_however_they_are_written(uri: str) -> None:
+    assert filesystem.absolute(uri) == filesystem.absolute(f"{uri}/x/..") == "/a b/c"
+
+
+def test_a_colon_alone_makes_no_uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a:b", "a:", "12:/b", "./file:/b", ":/b"):
+        assert filesystem.absolute(name) == f"{tmp_path}/{name.removeprefix('./')}"
+
+
 def test_relative_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert filesystem.absolute("a/b") == f"{tmp_path}/a/b"
@@ -42,7 +63,13 @@ def test_relative_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(
     ("path", "message"),
-    [("ftp://host/x", "the scheme ftp:// is not known"), ("", "an empty path"), ("{tmp}/none", "does not exist")],
+    [
+        ("ftp://host/x", "the scheme ftp:// is not known"),
+        ("s3a:/x", "the scheme s3a:// is not known"),
+        ("file://host/x", r"^file://host/x: names the host host; file:// is for files of this one: file:///\.\.\.$"),
+        ("", "an empty path"),
+        ("{tmp}/none", "does not exist"),
+    ],
 )
 def test_errors_name_the_path(tmp_path: Path, path: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
@@ -141,6 +168,7 @@ def conf_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("uri", "known"),
     [
         ("hdfs:///", "hdfs://cluster/"),
+        ("hdfs:/a/b", "hdfs://cluster/a/b"),
         ("hdfs:///a//b/../c d%20/", "hdfs://cluster/a/c d%20"),
         ("HDFS://cluster/x", "hdfs://cluster/x"),
         ("hdfs://host:9000", "hdfs://host:9000/"),

@@ -15,7 +15,7 @@ from hdfs_io.lane_files import Layout, merge_split
 from hdfs_io.manifest import SourceFile
 from hdfs_io.prepare import Counts, Plan, _classes, _without_rows, write_sorted
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
-from hdfs_io.sources import BadRow, Rows, Source, Task
+from hdfs_io.sources import BadRow, FileSource, ParsedRows, Task
 from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError, RunError
 from tests.disks import small_disk
@@ -95,7 +95,7 @@ def test_an_attempt_does_not_bring_a_removed_folder_back(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-class Labelled(Source):
+class Labelled(FileSource):
     """Rows whose labels were read as whole numbers."""
 
     label_kind = "integer"
@@ -104,7 +104,7 @@ class Labelled(Source):
     def tasks(self) -> list[Task]:
         return []
 
-    def read(self, task: Task) -> Iterator[Rows | BadRow]:
+    def read(self, task: Task) -> Iterator[ParsedRows | BadRow]:
         yield from ()
 
 
@@ -115,11 +115,20 @@ def counted(train: dict[int, int], validation: dict[int, int]) -> Counts:
     )
 
 
-def test_where_no_row_falls_to_the_training_split_the_shares_are_named() -> None:
-    assert _without_rows({"train": 0, "validation": 0, "test": 0}) == "has no rows to train on"
-    assert _without_rows({"train": 0, "validation": 2, "test": 1}) == (
-        "none of its 3 rows fell to the training split (2 for validation, 1 for test); lower validation and test"
-    )
+@pytest.mark.parametrize(
+    ("validation", "test", "has_test", "words"),
+    [
+        (0, 0, False, "has no rows to train on"),
+        (2, 1, False, "(2 for validation, 1 for test); lower validation and test"),
+        (0, 3, False, "(3 for test); lower test"),
+        (3, 7, True, "(3 for validation); lower validation"),
+        (0, 7, True, "has no rows to train on"),
+    ],
+)
+def test_where_no_row_falls_to_the_training_split_the_shares_are_named(validation, test, has_test, words):
+    """Of the training file's own rows; those of a test file are no share of it."""
+    told = _without_rows({"train": 0, "validation": validation, "test": test}, has_test)
+    assert told.removeprefix("none of its 3 rows fell to the training split ") == words
 
 
 def test_whole_numbers_with_about_a_row_each_are_no_classes_unless_the_user_says_so() -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sparksplit.model.build import describe
+from sparksplit.model.build import data_description
 from sparksplit.model.export import export
 from sparksplit.model.inputs import Inputs
 from tests.training.records import run_record
@@ -14,7 +14,7 @@ def make_run(folder, data, build, tmp_path, *, loss=None, run_id="r"):
     folder.mkdir()
     scratch.mkdir()
     description = data.description
-    model = build(describe(description, data.manifest.splits["train"].rows))
+    model = build(data_description(description, data.manifest.splits["train"].rows))
     export(model, Inputs(description), str(folder), str(scratch))
     description.write(str(folder))
     make_complete(folder, loss=loss, run_id=run_id)

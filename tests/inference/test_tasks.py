@@ -152,8 +152,3 @@ def test_raw_rows_and_a_label_that_the_model_does_not_know(data, tmp_path):
     assert table["row_id"].to_pylist() == ids.tolist()
     assert table["name"].to_pylist() == ["a", "b", None]
     assert table["prediction"].to_pylist() == [0, 1, 2]
-
-
-def test_facts_survive_the_way_to_the_driver():
-    facts = Facts("part", {"test": 3}, {"test": 2**64 - 1}, {"test": {"rows": 3}}, 1)
-    assert tasks.decode(tasks.encode(facts).column(0)[0].as_py()) == facts

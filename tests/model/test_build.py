@@ -40,7 +40,7 @@ def parts(label=CLASSES, **keys):
     """(config, what a builder is told, inputs) of a configuration with these keys."""
     config = parse(TrainConfig, {"data": "d", "output": "o", **keys})
     described = description(label)
-    return config, build.describe(described, 10), Inputs(described)
+    return config, build.data_description(described, 10), Inputs(described)
 
 
 def model_of(*layers, shape=(4,)):

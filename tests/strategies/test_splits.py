@@ -5,8 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from sparksplit.strategies import STRATEGIES
-from sparksplit.strategies.splits import BatchSplit, EpochSplit, SharedLanes, owned_by_rank
+from sparksplit.strategies import STRATEGIES, Strategy
+from sparksplit.strategies.splits import BatchSplit, EpochSplit, LaneSplit, SharedLanes, check_epochs, owned_by_rank
+from sparksplit.strategies.syncs import RoundSync, StepSync
 
 
 class Given(BatchSplit):
@@ -46,3 +47,51 @@ def test_a_split_of_ones_own_is_asked():
 def test_a_split_that_loses_or_repeats_rows_is_refused(split, problem):
     with pytest.raises(ValueError, match=re.escape(problem)):
         owned_by_rank(split, 4, 2)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("nodes", [1, 2, 3, 7])
+@pytest.mark.parametrize("epochs", [1, 2, 6, 12])
+def test_the_epochs_of_every_way_are_whole(name, nodes, epochs):
+    check_epochs(STRATEGIES[name].split, epochs, nodes)
+
+
+class Runs(BatchSplit):
+    """A split whose nodes run the epochs that it was told."""
+
+    def __init__(self, *by_rank, every_row=False):
+        self.every_row, self._by_rank = every_row, by_rank
+
+    def epochs(self, done, epochs, rank, nodes):
+        return self._by_rank[rank]
+
+
+@pytest.mark.parametrize(
+    ("split", "problem"),
+    [
+        (Runs(range(3), range(2)), "epochs(0, 3, 1, 2) must be as many as those of rank 0"),
+        (Runs(range(2), range(2)), "not every_row, so the epochs(0, 3, rank, 2) of rank 0 must be 0 to 2, each once"),
+        (Runs(range(3), range(1, 4)), "of rank 1 must be 0 to 2, each once (are 1, 2, 3)"),
+        (
+            Runs(range(3), range(3), every_row=True),
+            "every_row, so the epochs(0, 3, rank, 2) of all nodes must be 0 to 5",
+        ),
+        (Runs(range(1), range(1, 2), every_row=True), "of all nodes must be 0 to 2, each once (are 0, 1)"),
+    ],
+)
+def test_epochs_that_are_left_out_or_run_twice_are_refused(split, problem):
+    """Was told after the whole training, as a defect of ours: the ledger was not exact."""
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        check_epochs(split, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("split", "sync", "problem"),
+    [
+        (LaneSplit(), StepSync, "its split is dealt_apart, so its sync must not be every_step"),
+        (BatchSplit(), RoundSync, "its split is shared, so its sync must be every_step"),
+    ],
+)
+def test_a_pair_whose_parts_do_not_go_together_is_refused(split, sync, problem):
+    with pytest.raises(ValueError, match=problem):
+        Strategy(split, sync)

@@ -40,7 +40,7 @@ def agreed(sync_class, shares):
         models[rank].layers[0].seen.assign(1000 * rank)
         sync.begin(models[rank])
         step.train(chunk_of(x, y, [0, len(x)], totals if sync.every_step else None))
-        step.agree(len(x))
+        step.synchronise(len(x))
         collective.close()
 
     in_threads(len(shares), work)

@@ -1,11 +1,9 @@
-"""A way that sparksplit does not have, as a user would add it; the README shows it."""
+"""A way that sparksplit does not have, as a user would add it; docs/own.md shows it."""
 
 import numpy as np
 import tensorflow as tf
 
-from sparksplit.strategies import Strategy
-from sparksplit.strategies.splits import BatchSplit
-from sparksplit.strategies.syncs import StepSync
+from sparksplit import BatchSplit, LaneSplit, LocalSync, StepSync, Strategy
 
 
 class MajorityVote(StepSync):
@@ -23,10 +21,17 @@ def majority_vote():
 
 
 class Neighbours(BatchSplit):
-    """Nodes that own neighbouring lanes."""
+    """Nodes that own neighbouring lanes, the later ones more of them."""
 
     def lanes(self, lanes, rank, nodes):
-        return np.array_split(np.arange(lanes), nodes)[rank]
+        begin, end = (lanes * place * (place + 1) // (nodes * (nodes + 1)) for place in (rank, rank + 1))
+        return np.arange(begin, end)
+
+
+class NeighboursApart(LaneSplit):
+    """Nodes that own neighbouring lanes, and mini-batches of their own."""
+
+    lanes = Neighbours.lanes
 
 
 class Forgetful(BatchSplit):
@@ -38,6 +43,10 @@ class Forgetful(BatchSplit):
 
 def neighbours():
     return Strategy(Neighbours(), StepSync)
+
+
+def neighbours_apart():
+    return Strategy(NeighboursApart(), LocalSync, settings=True)
 
 
 def forgetful():

@@ -16,7 +16,7 @@ import pytest
 
 from hdfs_io.arrays import from_arrays
 from hdfs_io.prepared import PreparedDataSet
-from hdfs_io.sources.frame import identified
+from hdfs_io.sources.identify import identified
 from sparksplit.base.command import Options
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, RunError, UsageError

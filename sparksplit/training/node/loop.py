@@ -39,7 +39,7 @@ class Trained(Protocol):
     def train(self, chunk: Chunk) -> Any:
         """Run the chunk's mini-batches; the mean loss of each, [chunk.updates]."""
 
-    def agree(self, rows: int) -> None:
+    def synchronise(self, rows: int) -> None:
         """Make the nodes agree. rows: that this node has trained on since they did."""
 
     def is_finite(self) -> bool:
@@ -52,7 +52,7 @@ class Trained(Protocol):
         """Loss and metrics over `chunks`, over all nodes."""
 
 
-class Rows(Protocol):
+class RowFeed(Protocol):
     """Where the loop's rows come from: a `rows.feed.Feed`, or a `handoff.arrival.ArrivingFeed`."""
 
     max_updates: int
@@ -90,7 +90,7 @@ class Loop:
     def __init__(
         self,
         step: Trained,
-        feed: Rows,
+        feed: RowFeed,
         validation: Feed | None,
         collective: Collective,
         member: Member,
@@ -165,7 +165,7 @@ class Loop:
                 raise RunError("stopped by the driver")
             self._feed.max_updates = self._length(chunk.updates, time.perf_counter() - began)
             if sync_every and (tally.step - base) % sync_every == 0:
-                self._agree_within(base, tally.step - base)
+                self._synchronise_within(base, tally.step - base)
             # At a round's end its record belongs into the checkpoint, too.
             if self._feed.exact and self._within_round and every and tally.step % every == 0:
                 self._save()
@@ -173,7 +173,7 @@ class Loop:
         # Those whose rows have ended weigh nothing, and still join in.
         if sync_every:
             for done in syncs_left(tally.step - base, self._steps, sync_every):
-                self._agree_within(base, done)
+                self._synchronise_within(base, done)
         if self._feed.exact:
             tally.step = base + self._steps
 
@@ -187,16 +187,16 @@ class Loop:
             (total,) = self._collective.sum([np.array(length, np.int64)])
         return int(total) // self._collective.size
 
-    def _agree_within(self, base: int, done: int) -> None:
+    def _synchronise_within(self, base: int, done: int) -> None:
         """A sync after `done` steps of the round; the one at its end is `_finish_round`'s."""
         if done < self._steps:
             self._tally.step = base + done
-            self._agree()
+            self._synchronise()
             self._member.state(update=self._tally.step)
 
-    def _agree(self) -> None:
+    def _synchronise(self) -> None:
         with self._clock.training(self._step, self._collective):
-            self._step.agree(self._tally.take_rows())
+            self._step.synchronise(self._tally.take_rows())
         if not self._shares_steps:
             self._tally.shared(1)
 
@@ -218,7 +218,7 @@ class Loop:
 
     def _finish_round(self) -> None:
         tally, clock = self._tally, self._clock
-        self._agree()
+        self._synchronise()
         epoch = max(self._round) + 1
         if not self._step.is_finite():
             # The last loss was computed before the update that spoilt them.

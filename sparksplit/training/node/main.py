@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 
+from hdfs_io.functions import FunctionError
 from sparksplit.base.records import JsonObject
 from sparksplit.cluster import Member
-from sparksplit.collectives import Alone, Collective
+from sparksplit.collectives import Collective, join
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.messages import NodeResult, Payload
 from sparksplit.training.node.process import Process
@@ -21,7 +23,7 @@ def work(member: Member) -> JsonObject:
         payload = Payload.from_json(member.payload, "what the driver gave")
         config = payload.train_config()
         configure(config, payload.threads)
-        collective = connect(member, config)
+        collective = connect(member, config, payload.sources)
     try:
         return train_once(member, payload, config, collective, began).to_json()
     finally:
@@ -70,24 +72,12 @@ def configure(config: TrainConfig, threads: int) -> None:
     keras.utils.set_random_seed(config.seed)
 
 
-def connect(member: Member, config: TrainConfig) -> Collective:
-    """The collective between the real nodes; to be made before Keras is imported, as TensorFlow's must be."""
-    if member.size == 1:
-        return Alone()
-    if config.collective == "tensorflow":
-        from sparksplit.collectives.tensorflow import TensorFlowCollective
+def connect(member: Member, config: TrainConfig, sources: Mapping[str, str]) -> Collective:
+    """The collective between the real nodes; to be made before Keras is imported, as TensorFlow's must be.
 
-        return TensorFlowCollective(member.rank, member.size, member.tf_config)
-    from sparksplit.collectives.ring import Ring
-
-    def waiting(is_waiting: bool) -> None:
-        member.state(waiting=is_waiting)
-
-    return Ring.connect(
-        member.rank,
-        member.size,
-        member.host,
-        member.secret,
-        member.gather,
-        waiting=waiting,
-    )
+    sources: users' files by key. Raises ConfigError where one of the user's own is none.
+    """
+    try:
+        return join(config.collective, sources.get("collective"), member)
+    except FunctionError as error:
+        raise config.error("collective", str(error)) from error

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hdfs_io.functions import FunctionError, load
 from hdfs_io.lane_files import Layout
 from hdfs_io.prepared import PreparedDataSet
 from sparksplit.base.errors import RunError
-from sparksplit.model.functions import FunctionError, load
 from sparksplit.rows.chunks import Transform
 from sparksplit.rows.feed import RowSource
 from sparksplit.strategies import Strategy, find
@@ -43,7 +43,7 @@ class Process:
 
         config, manifest = self.config, self.data.manifest
         self.inputs = Inputs(manifest.description)
-        described = build.describe(manifest.description, manifest.splits["train"].rows)
+        described = build.data_description(manifest.description, manifest.splits["train"].rows)
         self.model = build.build_model(config, self._source_text("model.build"), described, self.inputs)
         self.warmed_up = WarmedUp(self.nodes) if self.way.scaled_rate else None
         self.optimizer = build.build_optimizer(config, self.warmed_up)

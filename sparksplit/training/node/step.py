@@ -103,7 +103,7 @@ class Step:
         model, optimizer = self._model.variables, self._optimizer.variables
         return [*model, *optimizer, *self._metrics.variables(), self._graphs.loss_sum]
 
-    def agree(self, rows: int) -> None:
+    def synchronise(self, rows: int) -> None:
         """Make the nodes agree. rows: that this node has trained on since they did. Every node must call it."""
         self._sync.agree(self._model, rows)
 

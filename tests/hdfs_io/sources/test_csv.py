@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfs_io.config import InputConfig
-from hdfs_io.sources import BadRow, Rows, Source, csv, csv_columns, open_source
+from hdfs_io.sources import BadRow, ParsedRows, Source, csv, csv_columns, open_source
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, InputError
 
@@ -150,7 +150,7 @@ def test_bad_rows_far_into_a_file_are_found_with_their_rows(
     assert [item.reason for item in bad] == [reason, reason]
     assert [item.row + csv.lines_before(item.path, item.offset) for item in bad] == [402, 803]
     assert bad[0].text == row.replace("\xff", "\ufffd")
-    values = np.concatenate([item.tensors[0] for item in found if isinstance(item, Rows)])
+    values = np.concatenate([item.tensors[0] for item in found if isinstance(item, ParsedRows)])
     assert values[:, 0].tolist() == [number % 256 for number in range(400)] * 2 + [5]
 
 
@@ -222,7 +222,7 @@ def test_a_number_whose_whole_part_the_default_dtype_would_change_is_bad(
         source(path)
     found = items(source(path, max_bad_rows=1))
     assert [str(item).startswith(message) for item in found if isinstance(item, BadRow)] == [True]
-    assert sum(len(item) for item in found if isinstance(item, Rows)) == 18
+    assert sum(len(item) for item in found if isinstance(item, ParsedRows)) == 18
     values, _ = read(source(path, dtype="float64"))
     assert values[9] == float(number)
     # Asked for by name, it is rounded.

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hdfs_io.config import InputConfig
-from hdfs_io.sources import Rows, Source, csv, csv_lines, open_source
+from hdfs_io.sources import ParsedRows, Source, csv, csv_lines, open_source
 from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError
 
@@ -30,7 +30,7 @@ def read(opened: Source) -> tuple[list[tuple[str | None, float, int]], list[tupl
     good, bad = [], []
     for task in opened.tasks():
         for item in opened.read(task):
-            if isinstance(item, Rows):
+            if isinstance(item, ParsedRows):
                 assert isinstance(item.label, type(item.tensors[0]))
                 good += list(zip(item.keep[0], item.tensors[0][:, 0].tolist(), item.label.tolist(), strict=True))
             else:
@@ -186,7 +186,7 @@ def test_a_header_of_a_later_file_that_cannot_be_read_is_named(tmp_path: Path) -
         (tmp_path / f"{number}.csv").write_bytes(header + b"\n1,2\n")
     opened = source(tmp_path, keep=[])
     found = [item for task in opened.tasks() for item in opened.read(task)]
-    assert [str(item) for item in found if not isinstance(item, Rows)] == [f"{tmp_path}/1.csv: row 1: {OPEN}"]
+    assert [str(item) for item in found if not isinstance(item, ParsedRows)] == [f"{tmp_path}/1.csv: row 1: {OPEN}"]
 
 
 def test_labels_are_guessed_from_the_rows_that_can_be_read(tmp_path: Path) -> None:
@@ -194,4 +194,4 @@ def test_labels_are_guessed_from_the_rows_that_can_be_read(tmp_path: Path) -> No
     opened = source(path, keep=[], label_type="auto")
     assert opened.label_kind == "integer"
     found = [item for task in opened.tasks() for item in opened.read(task)]
-    assert [len(item) if isinstance(item, Rows) else item.row for item in found] == [1, 3, 4, 5, 1]
+    assert [len(item) if isinstance(item, ParsedRows) else item.row for item in found] == [1, 3, 4, 5, 1]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hdfs_io.config import InputConfig
-from hdfs_io.sources import BadRow, Rows, Source, Task, idx, open_source
+from hdfs_io.sources import BadRow, ParsedRows, Source, Task, idx, open_source
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, InputError
 from tests.hdfs_io.idx_files import CODES, digits, write_folder
@@ -23,7 +23,7 @@ def source(folder: Path, **keys: Any) -> Source:
 
 def read(opened: Source, part: str = "train") -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     items = [item for task in opened.tasks() if task.part == part for item in opened.read(task)]
-    assert all(isinstance(item, Rows) for item in items)
+    assert all(isinstance(item, ParsedRows) for item in items)
     rows: list[Any] = items
     return np.concatenate([item.tensors[0] for item in rows]), np.concatenate([item.label for item in rows])
 
@@ -64,7 +64,7 @@ def test_labels_may_be_absent_or_numbers(tmp_path: Path) -> None:
     opened = source(folder, label=None)
     assert opened.label_kind is None
     item = next(iter(opened.read(opened.tasks()[0])))
-    assert isinstance(item, Rows) and item.label is None
+    assert isinstance(item, ParsedRows) and item.label is None
 
 
 def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:

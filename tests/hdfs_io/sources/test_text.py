@@ -21,7 +21,7 @@ from hdfs_io.preprocessing import (
     LabelSpec,
     TensorSpec,
 )
-from hdfs_io.sources import Rows, open_source, text
+from hdfs_io.sources import ParsedRows, open_source, text
 from hdfs_io.sources.text import TextSource
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, InputError
@@ -50,7 +50,7 @@ def read(opened: TextSource) -> dict[str, list[tuple[str, str]]]:
     found: dict[str, list[tuple[str, str]]] = {}
     for task in opened.tasks():
         for rows in opened.read(task):
-            assert isinstance(rows, Rows)
+            assert isinstance(rows, ParsedRows)
             assert rows.tensors[0].dtype.name == opened.tensors[0].dtype
             labels = [None] * len(rows) if rows.label is None else [names[np.array(label)] for label in rows.label]
             found.setdefault(task.part, []).extend(
@@ -191,7 +191,7 @@ def test_no_sequence_lies_across_a_cut_and_each_is_the_texts(
     rows = {task.part: next(iter(opened.read(task))) for task in opened.tasks()}
     total = 0
     for split, found in rows.items():
-        assert isinstance(found, Rows) and isinstance(found.label, np.ndarray)
+        assert isinstance(found, ParsedRows) and isinstance(found.label, np.ndarray)
         total += len(found)
         assert len(found) == text.sequences(len(cut[split]), length + 1, stride)
         if split == "train":

@@ -98,7 +98,7 @@ class Counting:
         self.chunks.append((chunk.first, chunk.updates))
         return self._losses(chunk)
 
-    def agree(self, rows):
+    def synchronise(self, rows):
         self.weighed.append(rows)
 
     def is_finite(self):

@@ -70,7 +70,7 @@ def trained(way, size, progress=None, **keys):
         worker = Worker(
             process_of(member, way, LANES, **keys), member, Together(rank, size, gather) if size > 1 else Alone()
         )
-        # Without TensorFlow's variables there is nothing to average: Counting.agree stands for it.
+        # Without TensorFlow's variables there is nothing to average: Counting.synchronise stands for it.
         for name in ("begin", "agree"):
             setattr(worker._sync, name, lambda *_: None)
         worker.begin()

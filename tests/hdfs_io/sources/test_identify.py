@@ -7,7 +7,7 @@ import pytest
 
 from hdfs_io import row_ids
 from hdfs_io.manifest import SPLITS
-from hdfs_io.sources.frame import Cut
+from hdfs_io.sources.identify import Cut
 
 ROWS, KNOWN = 200_000, 0.7
 

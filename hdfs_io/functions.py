@@ -1,12 +1,10 @@
-"""Functions by name: a user's own as `package.module:function` or `path/to/file.py:function`, and the builders of the
-models that come with sparksplit by the short names of their files in models/."""
+"""Functions of a user's own by name: `package.module:function` or `path/to/file.py:function`."""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import importlib.util
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import ModuleSpec
@@ -15,11 +13,15 @@ from typing import Any
 
 from hdfs_io import filesystem
 from sparksplit.base.errors import UsageError, did_you_mean
-from sparksplit.base.shipped import shipped, shipped_names, shipped_text
 
 
 class FunctionError(UsageError):
     """The named function cannot be had; the text has neither file nor key of the configuration."""
+
+
+def is_own(name: str) -> bool:
+    """Whether `name` is that of a user's own function, and of nothing that comes with sparksplit."""
+    return ":" in name
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -43,49 +45,12 @@ def source_of(name: str) -> str | None:
             raise FunctionError(str(error)) from None
         _check(text, place, function)
         return text
-    spec = _spec(place)
+    spec = spec_of(place)
     if spec is None:
         raise FunctionError(f"there is no module {place!r}")
     if spec.origin is not None and spec.origin.endswith(".py") and Path(spec.origin).is_file():
         _check(Path(spec.origin).read_text(encoding="utf-8"), place, function)
     return None
-
-
-def models() -> list[str]:
-    """The short names of the models that come with sparksplit."""
-    return [name.removesuffix(".py") for name in shipped_names("models") if name.endswith(".py")]
-
-
-def builder_source(name: str) -> str | None:
-    """As `source_of`, for a model's builder, which may be a short name. Raises FunctionError."""
-    if ":" in name:
-        if (match := re.fullmatch(r"models\.(\w+):build", name)) and match[1] in models():
-            own = _spec(f"models.{match[1]}")
-            if own is None or own.origin == shipped(f"models/{match[1]}.py"):
-                raise FunctionError(f"{name} is called {match[1]} now")
-        place, _ = split_name(name)
-        if not place.endswith(".py") and _spec(place) is None:
-            hint = did_you_mean(place.removeprefix("models."), models())
-            raise FunctionError(f"there is no module {place!r}{hint}")
-        return source_of(name)
-    check_short_name(name)
-    return None
-
-
-def check_short_name(name: str) -> None:
-    """Raise FunctionError where `name` is none of the models that come with sparksplit."""
-    if name in models():
-        return
-    known, hint = ", ".join(models()), did_you_mean(name, models())
-    raise FunctionError(f"must be {known}, package.module:function or path/to/file.py:function (is {name!r}){hint}")
-
-
-def load_builder(name: str, source: str | None) -> Callable[..., Any]:
-    """As `load`, for a model's builder; `source` is what `builder_source` gave."""
-    if ":" in name:
-        return load(name, source)
-    file = f"models/{name}.py"
-    return load(f"{file}:build", shipped_text(file))
 
 
 def load(name: str, source: str | None) -> Callable[..., Any]:
@@ -109,7 +74,8 @@ def load(name: str, source: str | None) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _spec(module: str) -> ModuleSpec | None:
+def spec_of(module: str) -> ModuleSpec | None:
+    """Where a module would be imported from; None where there is none. Raises FunctionError where looking fails."""
     try:
         return importlib.util.find_spec(module)
     except (ImportError, ValueError):

@@ -12,7 +12,7 @@ from sparksplit.training import report
 from sparksplit.training.record import METRICS, RUN, EpochRecord
 
 
-class Watch:
+class RunDisplay:
     """Progress on the terminal or in the log, from the nodes' heartbeats. A context manager.
 
     epochs_said: the last epoch that needs no line any more. said: called with each that gets one.
@@ -27,7 +27,7 @@ class Watch:
         self._feeding: Progress | None = None
         self.rows_to_feed: int | None = None
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> RunDisplay:
         return self
 
     def __exit__(

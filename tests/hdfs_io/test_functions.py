@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparksplit.model.functions import FunctionError, builder_source, load, load_builder, models, source_of, split_name
+from hdfs_io.functions import FunctionError, load, source_of, split_name
 
 names = st.from_regex(r"[a-z_][a-z_0-9]{0,8}", fullmatch=True)
 
@@ -117,42 +117,3 @@ def test_a_file_that_fails_on_the_node(tmp_path, text, message):
 def test_classes_of_a_file_can_be_found_by_their_module(tmp_path):
     found = load(_file(tmp_path, ""), "class build: pass")
     assert getattr(sys.modules[found.__module__], "build") is found  # noqa: B009
-
-
-def test_the_models_that_come_with_it_have_short_names():
-    assert models() == ["cnn", "lstm", "mlp"]
-    for name in models():
-        assert builder_source(name) is None
-        assert load_builder(name, None).__name__ == "build"
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        (
-            "mpl",
-            r"must be cnn, lstm, mlp, package\.module:function or path/to/file\.py:function \(is 'mpl'\); did you mean",
-        ),
-        ("x", r"\(is 'x'\)$"),
-        ("models.mlp:build", "models.mlp:build is called mlp now"),
-        ("MLP", r"\(is 'MLP'\); did you mean 'mlp'\?"),
-        ("mlp:build", r"there is no module 'mlp'; did you mean 'mlp'\?"),
-        ("models.mpl:build", r"there is no module 'models\.mpl'; did you mean 'mlp'\?"),
-        ("nothing.here:build", r"there is no module 'nothing\.here'$"),
-    ],
-)
-def test_a_model_that_is_not_there_is_told_with_those_that_are(name, message):
-    with pytest.raises(FunctionError, match=message):
-        builder_source(name)
-
-
-def test_a_users_own_models_folder_is_the_users(tmp_path, monkeypatch):
-    (tmp_path / "models").mkdir()
-    (tmp_path / "models" / "__init__.py").touch()
-    (tmp_path / "models" / "mlp.py").write_text("def build(data): return 'mine'")
-    for name in [name for name in sys.modules if name.partition(".")[0] == "models"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert builder_source("models.mlp:build") is None
-    assert load_builder("models.mlp:build", None)(None) == "mine"
-    assert "hidden" in load_builder("mlp", None).__code__.co_varnames

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparksplit.training.watch import Watch
+from sparksplit.training.display import RunDisplay
 from tests.training.records import EPOCH
 
 
@@ -31,13 +31,13 @@ def lines(capsys):
 def test_each_epoch_has_one_line_over_all_attempts(capsys):
     """The second attempt begins at an earlier checkpoint, and reports the epochs before it, too."""
     said = []
-    with pytest.raises(OSError), Watch(1, 0, said.append) as watch:
-        watch.state(0, beat(1))
-        watch.state(0, beat(2))
+    with pytest.raises(OSError), RunDisplay(1, 0, said.append) as display:
+        display.state(0, beat(1))
+        display.state(0, beat(2))
         raise OSError
-    with Watch(1, said[-1], said.append) as watch:
-        watch.state(0, beat(1))
-        watch.state(0, beat(3))
+    with RunDisplay(1, said[-1], said.append) as display:
+        display.state(0, beat(1))
+        display.state(0, beat(3))
     assert said == [1, 2, 3]
     assert [line for line in lines(capsys) if line.startswith("epoch")] == [
         "epoch 1/4: train loss 1.0000, 1,000 rows/s",
@@ -48,8 +48,8 @@ def test_each_epoch_has_one_line_over_all_attempts(capsys):
 
 @pytest.mark.parametrize("failing", [OSError, KeyboardInterrupt])
 def test_what_fails_is_not_done(capsys, failing):
-    with pytest.raises(failing), Watch(1) as watch:
-        watch.state(0, beat(2))
+    with pytest.raises(failing), RunDisplay(1) as display:
+        display.state(0, beat(2))
         raise failing
     assert lines(capsys)[-1] == "training: 50 %, 20 of 40 steps, 0 s, stopped"
 
@@ -57,20 +57,20 @@ def test_what_fails_is_not_done(capsys, failing):
 @pytest.mark.parametrize("failing", [OSError, KeyboardInterrupt])
 def test_feeding_that_fails_is_neither_done_nor_whole(capsys, failing):
     """A task that Spark repeats sends its rows again: only training's begin says that all are there."""
-    with pytest.raises(failing), Watch(2) as watch:
-        watch.rows_to_feed = 1000
-        watch.state(0, {"fed": 700})
-        watch.state(1, {"fed": 900})
+    with pytest.raises(failing), RunDisplay(2) as display:
+        display.rows_to_feed = 1000
+        display.state(0, {"fed": 700})
+        display.state(1, {"fed": 900})
         raise failing
     assert lines(capsys) == ["feeding: 99 %, 999 of 1,000 rows, 0 s, stopped"]
 
 
 def test_feeding_ends_where_training_begins(capsys):
-    with Watch(1) as watch:
-        watch.rows_to_feed = 1000
-        watch.state(0, {"fed": 400})
-        watch.state(0, beat(0))
-        watch.state(0, beat(4))
+    with RunDisplay(1) as display:
+        display.rows_to_feed = 1000
+        display.state(0, {"fed": 400})
+        display.state(0, beat(0))
+        display.state(0, beat(4))
     assert [line for line in lines(capsys) if "epoch" not in line.split(":")[0]] == [
         "feeding: 100 %, 1,000 of 1,000 rows, 0 s, done",
         "training: 100 %, 40 of 40 steps, 0 s, done",
@@ -79,8 +79,8 @@ def test_feeding_ends_where_training_begins(capsys):
 
 def test_a_value_that_is_no_finite_number_is_named_with_its_epoch(capsys):
     values = {"train": {"loss": 0.5, "auc": None}, "validation": {"loss": None}, "rows_per_second": None}
-    with Watch(1) as watch:
-        watch.state(0, beat(0, history=[record(1) | values]))
+    with RunDisplay(1) as display:
+        display.state(0, beat(0, history=[record(1) | values]))
     assert lines(capsys)[0] == (
         "epoch 1/4: train loss 0.5000 auc not finite validation loss not finite; "
         "train auc, validation loss: null in metrics.jsonl and run.json"

@@ -1,0 +1,102 @@
+"""`preprocess` as the driver sees it: check, prepare in executors, publish."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hdfs_io.config import InputConfig, PreprocessConfig
+from hdfs_io.functions import FunctionError, is_own, load, source_of
+from hdfs_io.prepare import prepare
+from hdfs_io.prepared import PreparedDataSet
+from hdfs_io.publish import Output
+from hdfs_io.sources import Source, open_source, raw_digest
+from hdfs_io.sources.dataframe import DataFrameSource
+from hdfs_io.sources.identify import digest_now
+from sparksplit.base.command import Options
+from sparksplit.base.progress import say, spark_progress
+from sparksplit.base.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | None = None) -> PreparedDataSet:
+    """Prepare the data set that `config` names, unless it is there already.
+
+    frame: the rows, where `config` is a DataFramePreprocess. A DataFrame, which has no files to look at, is read to
+        find out whether a complete data set was made of the same rows.
+
+    Raises UsageError for what the user gave, before anything is written; RunError where Spark fails.
+    """
+    config.check()
+    function = own_source(config.input)
+    inputs = {**config.input.paths(), **config.own_file}
+    with ExitStack() as stack:
+        if function is not None:
+            spark = stack.enter_context(spark_session("sparksplit preprocess", config.executors, nodes=False))
+            frame = own_frame(spark, config.input)
+        input_hash = raw_digest(config.input) if frame is None else partial(_digest_now, config, frame)
+        output = Output(config.output, config.config_hash(function), "preprocess", inputs, input_hash)
+        # What is wrong with the input is told before anything is written, the claim on the output included.
+        source = None if output.decide(options.overwrite) == "done" else _open(config, frame)
+        with output.claimed(options.overwrite) as decision:
+            if decision == "done":
+                say(f"{output.path}: is complete, made with the same configuration; nothing was done")
+                return PreparedDataSet.open(output.path)
+            source = source or _open(config, frame)
+            # Published, or removed, when Spark has stopped and nothing writes any more.
+            with (
+                output.staging() as folder,
+                spark_session("sparksplit preprocess", config.executors, nodes=False) as spark,
+                spark_progress(spark, "preprocess"),
+            ):
+                output.lease.tell(spark.sparkContext.applicationId)
+                manifest, rows_hash = prepare(spark, config, source, folder)
+                if rows_hash is not None:
+                    output.made_of(folder, rows_hash)
+        return PreparedDataSet(output.path, manifest)
+
+
+def own_source(config: InputConfig) -> str | None:
+    """The text of the user's own function that gives the rows, "" for one in a package; None where none does.
+
+    Raises ConfigError where there is no such function.
+    """
+    if not is_own(config.format):
+        return None
+    try:
+        return source_of(config.format) or ""
+    except FunctionError as error:
+        raise config.error("format", str(error)) from error
+
+
+def own_frame(spark: SparkSession, config: InputConfig) -> DataFrame:
+    """What the user's own function gives. Raises ConfigError where it fails, or gives something else."""
+    from pyspark.sql import DataFrame
+
+    try:
+        frame = load(config.format, source_of(config.format))(spark, config.path)
+    except FunctionError as error:
+        raise config.error("format", str(error)) from error
+    except Exception as error:
+        text = " ".join(str(error).split())[:300]
+        raise config.error("format", f"{config.format} failed: {type(error).__name__}: {text}") from error
+    if not isinstance(frame, DataFrame):
+        raise config.error("format", f"{config.format} returned {type(frame).__name__}, not a DataFrame")
+    return frame
+
+
+def _digest_now(config: PreprocessConfig, frame: DataFrame) -> str:
+    return digest_now(frame.sparkSession, DataFrameSource(config.input, frame))
+
+
+def _open(config: PreprocessConfig, frame: DataFrame | None) -> Source:
+    """The source of raw rows. Raises ConfigError and InputError for what is wrong with it as far as the driver sees."""
+    if frame is not None:
+        return DataFrameSource(config.input, frame)
+    source = open_source(config.input, validation=config.validation, test=config.test)
+    if source.has_test and config.test > 0:
+        raise config.error("test", f"must be 0: the source brings a test split (is {config.test})")
+    return source

@@ -1,0 +1,283 @@
+"""The rows of a Spark DataFrame: numbers, or one array of them, and a label; a program's own, or what a user's function
+gives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hdfs_io.config import InputConfig, check_input
+from hdfs_io.preprocessing import Description, TensorSpec
+from hdfs_io.sources.base import BadRow, ParsedRows, Reader, Source, check_kept, labelled_like
+from hdfs_io.sources.identify import quoted
+from sparksplit.base.errors import ConfigError, InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Bools = npt.NDArray[np.bool_]
+_ROW_TEXT = 200
+_WHOLE_FLOAT32 = 2.0**24
+"""From here on float32 has not every whole number."""
+_NUMBERS = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double")
+_WHOLE = _NUMBERS[:5]
+
+
+class DataFrameSource(Source):
+    """All columns but the label and the kept ones are the features: numbers, or a single array of numbers."""
+
+    has_test = False
+    files = ()
+
+    def __init__(self, config: InputConfig, frame: DataFrame, description: Description | None = None) -> None:
+        config = labelled_like(config, description)
+        check_input(config)
+        self.place = config.path
+        types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+        if len(types) < len(frame.columns):
+            twice = next(name for name in frame.columns if frame.columns.count(name) > 1)
+            raise InputError(f"{self.place}: has two columns {twice!r}")
+        label = self._label(config, frame.columns)
+        kept = [_column(config, "keep", column, frame.columns) for column in config.keep]
+        if label in kept or len(set(kept)) < len(kept):
+            raise config.error("keep", "names the label, or a column twice")
+        check_kept(config, kept)
+        features = [name for name in frame.columns if name != label and name not in kept]
+        if not features:
+            raise InputError(f"{self.place}: has no columns left for features ({len(types)} in all)")
+        self.keep = kept
+        self.label_kind = None if label is None else _label_kind(config, label, types[label])
+        is_array = len(features) == 1 and types[features[0]].startswith("array<")
+        if not is_array:
+            _check_features(config, types, features)
+        values = self._array_length(config, frame, features[0]) if is_array else len(features)
+        shape = config.shape or [values]
+        if math.prod(shape) != values:
+            raise config.error("shape", f"does not fit {values} features (is {shape})")
+        tensor = TensorSpec(name="x", dtype=config.dtype or "float32", shape=shape)
+        self.tensors = [tensor]
+        self._frame = self._selected(frame, types, features, label)
+        self._reader = _Reader(
+            self.place, features, is_array, tensor, label, self.label_kind, len(kept), config.missing == "mean",
+            config.dtype is not None,
+        )  # fmt: skip
+
+    def parts(self) -> list[str]:
+        return ["train"]
+
+    def raw(self, spark: SparkSession) -> tuple[DataFrame, Reader]:
+        return self._frame, self._reader
+
+    def _label(self, config: InputConfig, columns: Sequence[str]) -> str | None:
+        if config.label is None:
+            return None
+        if "label" not in config.model_fields_set:
+            raise config.error("label", f"must be the label's column, or None (there are {', '.join(columns)})")
+        return _column(config, "label", config.label, columns)
+
+    def _array_length(self, config: InputConfig, frame: DataFrame, column: str) -> int:
+        """Of the first row's; the shape's where that is given."""
+        from pyspark.sql import functions as sql
+
+        element = frame.schema[column].dataType.elementType.simpleString()  # type: ignore[attr-defined]
+        if element not in _NUMBERS:
+            raise InputError(f"{self.place}: column {column!r} holds {element}; features must be numbers")
+        if config.shape is not None:
+            return math.prod(config.shape)
+        first = frame.select(sql.size(sql.col(quoted(column))).alias("length")).where("length > 0").first()
+        if first is None:
+            raise InputError(f"{self.place}: column {column!r} has no values")
+        return int(first[0])
+
+    def _selected(
+        self, frame: DataFrame, types: dict[str, str], features: Sequence[str], label: str | None
+    ) -> DataFrame:
+        """The features, the label and the kept columns by their places, of types that Arrow hands over as numbers."""
+        from pyspark.sql import functions as sql
+
+        def number(name: str) -> Any:
+            column = sql.col(quoted(name))
+            if types[name] == "array<boolean>":
+                return column.cast("array<tinyint>")
+            return column.cast("tinyint") if types[name] == "boolean" else column
+
+        columns = [number(name) for name in features]
+        if label is not None:
+            text = sql.col(quoted(label)).cast("string")
+            columns.append(text if self.label_kind == "text" else number(label))
+        columns += [sql.col(quoted(name)).cast("string") for name in self.keep]
+        return frame.select(*columns).toDF(*(f"column_{place}" for place in range(len(columns))))
+
+
+def _column(config: InputConfig, key: str, column: int | str, columns: Sequence[str]) -> str:
+    if isinstance(column, str):
+        if column not in columns:
+            there = f"{config.path} has no column {column!r}; it has {', '.join(columns)}"
+            raise config.error(key, there + did_you_mean(column, columns))
+        return column
+    if not -len(columns) <= column < len(columns):
+        raise config.error(key, f"{config.path} has {len(columns)} columns, 0 to {len(columns) - 1} (is {column})")
+    return columns[column]
+
+
+def _label_kind(config: InputConfig, name: str, found: str) -> str:
+    natural = "integer" if found in _WHOLE else "number" if found in _NUMBERS else "text"
+    wanted = natural if config.label_type == "auto" else config.label_type
+    fits = found in _WHOLE or wanted == natural
+    if found not in (*_NUMBERS, "string") or not fits:
+        error: ConfigError = config.error("label", f"column {name!r} is {found}, which is no {wanted} label: cast it")
+        raise error
+    return wanted
+
+
+def _check_features(config: InputConfig, types: dict[str, str], features: Sequence[str]) -> None:
+    for name in features:
+        if types[name] not in _NUMBERS:
+            vector = "; pyspark.ml.functions.vector_to_array makes an array of it" if types[name] == "vector" else ""
+            raise InputError(
+                f"{config.path}: column {name!r} is {types[name]}; features must be numbers, or one array of numbers: "
+                f"cast it, drop it, or name it in input.keep{vector}"
+            )
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """What makes rows of the record batches; see `Reader`. array: whether the only feature is an array.
+
+    gaps: whether a null is a missing value. rounds: whether the tensor's dtype was asked for, and so may round.
+    """
+
+    place: str
+    features: Sequence[str]
+    array: bool
+    tensor: TensorSpec
+    label: str | None
+    label_kind: str | None
+    kept: int
+    gaps: bool
+    rounds: bool
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRow]]:
+        for batch in batches:
+            if batch.num_rows:
+                yield from (("train", item) for item in self.read(batch))
+
+    def read(self, batch: pa.RecordBatch) -> Iterator[ParsedRows | BadRow]:
+        """The good rows together, and each bad one."""
+        values, wrong = self._features(batch)
+        label, bad_label = self._labels(batch)
+        bad = wrong.any(axis=1) | bad_label
+        good = ~bad
+        keep = batch.columns[len(batch.columns) - self.kept :] if self.kept else []
+        if good.any():
+            chosen = np.flatnonzero(good)
+            yield ParsedRows(
+                [np.ascontiguousarray(values[good]).reshape(-1, *self.tensor.shape)],
+                [label[row] for row in chosen] if isinstance(label, list) else None if label is None else label[good],
+                [column.take(pa.array(chosen)).to_pylist() for column in keep],
+            )
+        for row in np.flatnonzero(bad).tolist():
+            yield self._bad(batch.slice(row, 1).to_pylist()[0], wrong[row], bool(bad_label[row]))
+
+    def _features(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[Any], Bools]:
+        """(the values, where they cannot be taken), both [rows, values]."""
+        dtype, rows = self.tensor.numpy_dtype, batch.num_rows
+        values = np.zeros((rows, self.tensor.values), dtype=dtype)
+        wrong = np.zeros(values.shape, dtype=np.bool_)
+        if not self.array:
+            for place in range(len(self.features)):
+                values[:, place], wrong[:, place] = numbers(batch.column(place), dtype, self.gaps, self.rounds)
+            return values, wrong
+        column = batch.column(0)
+        lengths = column.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False)
+        fits = lengths == self.tensor.values
+        wrong[~fits] = True
+        inner = column.filter(pa.array(fits)).flatten()
+        found, problems = numbers(inner, dtype, self.gaps, self.rounds)
+        values[fits], wrong[fits] = found.reshape(-1, self.tensor.values), problems.reshape(-1, self.tensor.values)
+        return values, wrong
+
+    def _labels(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[Any] | list[str] | None, Bools]:
+        if self.label is None:
+            return None, np.zeros(batch.num_rows, dtype=np.bool_)
+        column = batch.column(len(self.features))
+        if self.label_kind == "text":
+            texts = [text or "" for text in column.to_pylist()]
+            return texts, np.array([not text for text in texts], dtype=np.bool_)
+        dtype = np.dtype(np.int64 if self.label_kind == "integer" else np.float32)
+        return numbers(column, dtype, gaps=False, rounds=True)
+
+    def _bad(self, row: dict[str, Any], wrong: Bools, bad_label: bool) -> BadRow:
+        found = list(row.values())
+        text = ", ".join(str(value) for value in found[: len(self.features) + (self.label is not None)])[:_ROW_TEXT]
+        if not wrong.any():
+            value = found[len(self.features)]
+            shown = "null" if value is None else repr(value)
+            return BadRow(self.place, 0, f"column {self.label!r}, the label: {shown} is no {self.label_kind}", text)
+        first = int(np.flatnonzero(wrong)[0])
+        name = self.features[0 if self.array else first]
+        value = found[0 if self.array else first]
+        if self.array:
+            if value is None or len(value) != self.tensor.values:
+                has = "is null" if value is None else f"has {len(value)} values"
+                return BadRow(self.place, 0, f"column {name!r}: {has}, {self.tensor.values} are needed", text)
+            value = value[first]
+        return BadRow(self.place, 0, f"column {name!r}: {self._problem(value)}", text)
+
+    def _problem(self, value: float | None) -> str:
+        dtype = np.dtype(self.tensor.dtype)
+        if value is None or math.isnan(value):
+            hint = " (input.missing: mean fills gaps)" if dtype.kind == "f" else ""
+            return ("is null" if value is None else "is NaN") + hint
+        if math.isinf(value):
+            return f"{value} is not finite"
+        if dtype.kind in "iu":
+            limits = np.iinfo(dtype)
+            return f"{value} is not a whole number from {limits.min} to {limits.max} ({dtype.name})"
+        with np.errstate(over="ignore"):
+            rounded = float(dtype.type(value))
+        if math.isinf(rounded):
+            return f"{value} is not finite as {dtype.name}"
+        return (
+            f"{value} is {rounded:.0f} in float32, the default; set input.dtype (float64 keeps it, float32 rounds it)"
+        )
+
+
+def numbers(column: pa.Array, dtype: np.dtype[Any], gaps: bool, rounds: bool) -> tuple[npt.NDArray[Any], Bools]:
+    """(`column` as `dtype`, where it cannot be), both [rows]; what cannot be is 0.
+
+    gaps: a null and a NaN are missing values, NaN in a float dtype. rounds: a number may lose its whole part's last
+    digits; else only what comes after the point.
+    """
+    empty = column.is_null().to_numpy(zero_copy_only=False)
+    raw = column.fill_null(0).to_numpy(zero_copy_only=False)
+    if raw.dtype.kind == "f":
+        empty = empty | np.isnan(raw)
+        raw = np.where(empty, raw.dtype.type(0), raw)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if dtype.kind == "f":
+            values = raw.astype(dtype)
+            wrong = ~np.isfinite(values)
+            if not rounds:
+                # Exact for every 64-bit integer where long doubles have 64 bits of precision.
+                lost = np.abs(values.astype(np.longdouble) - raw.astype(np.longdouble)) >= 0.5
+                wrong |= lost & (np.abs(raw.astype(np.float64)) >= _WHOLE_FLOAT32)
+        else:
+            limits = np.iinfo(dtype)
+            # The upper limit as the float above it: 2^63 - 1 is none.
+            above = raw >= float(limits.max) + 1 if raw.dtype.kind == "f" else raw > min(limits.max, 2**63 - 1)
+            wrong = (raw < max(limits.min, -(2**63))) | above | ~np.isfinite(raw)
+            if raw.dtype.kind == "f":
+                wrong |= raw != np.floor(raw)
+            values = np.where(wrong, raw.dtype.type(0), raw).astype(dtype)
+    values = np.where(wrong, dtype.type(0), values).astype(dtype, copy=False)
+    if not gaps:
+        return values, wrong | empty
+    # One bit pattern for every missing value: the row's hash is over the bits.
+    return np.where(empty, dtype.type(np.nan), values), wrong & ~empty

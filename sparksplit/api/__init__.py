@@ -1,0 +1,1 @@
+"""What `import sparksplit` gives: the commands as functions, and what they return."""

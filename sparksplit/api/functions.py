@@ -1,0 +1,146 @@
+"""The commands as functions: keyword arguments are the configuration's keys, which `sparksplit COMMAND --help` lists.
+
+They do what the commands do. Where a Spark session runs, it is used as it is and stays; else one is started for the
+call. What is said while they work goes to stderr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import hdfs_io.preprocess
+from hdfs_io.config import DataFramePreprocess, PreprocessConfig
+from hdfs_io.prepared import PreparedDataSet
+from sparksplit.api.results import Comparison, Predictions, TrainedRun
+from sparksplit.base.command import Options
+from sparksplit.base.config import parse
+from sparksplit.base.errors import ConfigError
+from sparksplit.comparison import run as comparison
+from sparksplit.comparison.config import CompareConfig
+from sparksplit.inference import run as inference
+from sparksplit.inference.config import DataFramePredict, PredictConfig
+from sparksplit.training import run as training
+from sparksplit.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def preprocess(
+    rows: str | DataFrame,
+    output: str,
+    *,
+    input: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    **keys: Any,
+) -> PreparedDataSet:
+    """Raw rows to a prepared data set.
+
+    rows: a path (`input.path`), or a DataFrame whose columns are numbers, or one array of numbers, and the label.
+    output: the folder to be made.
+    input: the other keys of the configuration's section `input`, such as {"format": "csv"} or {"label": "species"}.
+    overwrite: replace a complete data set that was made otherwise.
+    keys: the configuration's, such as test=0.2 or scaling="standard".
+
+    A complete data set that was made of the same rows in the same way is returned as it is.
+
+    Raises UsageError for what was given, before anything is written; RunError where Spark fails.
+    """
+    section = dict(input or {})
+    frame = None if isinstance(rows, str) else _frame(rows, "rows")
+    if frame is None:
+        section["path"] = rows
+    values = {**keys, "input": section, "output": output}
+    config = parse(PreprocessConfig if frame is None else DataFramePreprocess, values)
+    return hdfs_io.preprocess.preprocess(config, Options(overwrite), frame)
+
+
+def train(
+    data: str | PreparedDataSet,
+    output: str,
+    *,
+    frame: DataFrame | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    **keys: Any,
+) -> TrainedRun:
+    """Train one Keras model, one way, on the nodes of a Spark cluster.
+
+    data: a prepared data set, or its folder.
+    output: the run's folder.
+    frame: rows to train on in place of the data set's training split, as `training.run.train` takes them.
+    overwrite: replace a complete run that was made otherwise. resume: go on from the last whole checkpoint.
+    keys: the configuration's, such as nodes=2, strategy="batch", epochs=20 or model={"build": "mine.py:build"}.
+
+    Raises UsageError for what was given; RunError and NodeFailed where the run fails: resume=True goes on then.
+    """
+    values = {**keys, "data": _path(data), "output": output}
+    if frame is not None:
+        values.setdefault("input_mode", "spark")
+    config = parse(TrainConfig, values)
+    training.train(config, Options(overwrite, resume), None if frame is None else _frame(frame, "frame"))
+    return TrainedRun.open(output)
+
+
+def compare(data: str | PreparedDataSet, output: str, *, overwrite: bool = False, **keys: Any) -> Comparison:
+    """Run several ways to split the work side by side, and say with evidence which to use.
+
+    data: a prepared data set, or its folder.
+    output: the comparison's folder; runs that it has finished are not repeated.
+    overwrite: replace a complete comparison that was made otherwise.
+    keys: the configuration's, such as strategies=["single", "batch"], nodes=[1, 2], seeds=5.
+
+    Raises UsageError for what was given; RunError where a run fails otherwise than by its loss.
+    """
+    config = parse(CompareConfig, {**keys, "data": _path(data), "output": output})
+    comparison.compare(config, Options(overwrite))
+    return Comparison.open(output)
+
+
+def predict(
+    model: str | TrainedRun,
+    rows: str | PreparedDataSet | DataFrame,
+    output: str,
+    *,
+    input: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    **keys: Any,
+) -> Predictions:
+    """Batch inference on Spark, with metrics where the rows have labels.
+
+    model: a run of `train`, or its folder.
+    rows: a prepared data set, or its folder; a DataFrame like the one that the data set was made of; or, with `input`,
+        the path of raw rows.
+    output: the folder to be made.
+    input: how raw rows read: the configuration's section `input`, without the path; of a DataFrame {"label": ...}.
+    overwrite: replace complete predictions that were made otherwise.
+    keys: the configuration's, such as split="test" or keep=["customer"].
+
+    Raises UsageError for what was given, before anything is written; RunError where Spark fails.
+    """
+    frame = None if isinstance(rows, str | PreparedDataSet) else _frame(rows, "rows")
+    place: Any = _path(rows) if isinstance(rows, str | PreparedDataSet) else None
+    if input is not None:
+        place = dict(input) if place is None else {**input, "path": place}
+    elif frame is not None:
+        place = {"label": None}
+    values = {**keys, "model": model if isinstance(model, str) else model.path, "input": place, "output": output}
+    config = parse(PredictConfig if frame is None else DataFramePredict, values)
+    inference.predict(config, Options(overwrite), frame)
+    return Predictions.open(output)
+
+
+def _path(data: str | PreparedDataSet) -> str:
+    if isinstance(data, str | PreparedDataSet):
+        return data if isinstance(data, str) else data.path
+    raise ConfigError(f"data: must be a prepared data set or its folder (is {type(data).__name__})")
+
+
+def _frame(rows: Any, key: str) -> DataFrame:
+    """`rows` itself. Raises ConfigError where it is no DataFrame of Spark."""
+    from pyspark.sql import DataFrame
+
+    if not isinstance(rows, DataFrame):
+        raise ConfigError(f"{key}: must be a path or a DataFrame of Spark (is {type(rows).__name__})")
+    return rows

@@ -1,0 +1,153 @@
+"""What the functions return: where an output is, and what it says."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from hdfs_io import filesystem
+from hdfs_io.publish import SUCCESS
+from sparksplit.base.errors import InputError
+from sparksplit.comparison.run import REPORT, RESULTS
+from sparksplit.inference.run import METRICS
+from sparksplit.inference.writer import FOLDER
+from sparksplit.training.record import RunRecord, Values, read_history
+
+if TYPE_CHECKING:
+    import keras
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A run that `train` has completed.
+
+    path: its folder. record: the content of run.json: `record.ledger`, `record.seconds`, `record.metrics` and more.
+    """
+
+    path: str
+    record: RunRecord
+
+    @classmethod
+    def open(cls, path: str) -> TrainedRun:
+        """The run in the folder `path`. Raises InputError where there is none, or it is not complete."""
+        _check_complete(path, "run of train")
+        return cls(filesystem.absolute(path), RunRecord.read(path))
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """A row for each round, which is an epoch where the nodes do not split epochs; the index is `epoch`, from 1.
+
+        Columns: train_loss, train_accuracy and so on for each metric, the same with validation_, then updates (since
+        the beginning), rows, seconds (of training), rows_per_second.
+        """
+        records = read_history(self.path)
+        rows = [
+            {
+                "epoch": each.epoch,
+                **{f"train_{name}": value for name, value in each.train.items()},
+                **{f"validation_{name}": value for name, value in (each.validation or {}).items()},
+                "updates": each.updates,
+                "rows": each.rows,
+                "seconds": each.seconds.train,
+                "rows_per_second": each.rows_per_second,
+            }
+            for each in records
+        ]
+        return pd.DataFrame(rows).set_index("epoch")
+
+    @property
+    def test(self) -> Values:
+        """The loss and the metrics on the test rows, by name; empty where the data set has none."""
+        return self.record.metrics.test
+
+    def model(self) -> keras.Model:
+        """The trained Keras model. It takes preprocessed floats, as its builder made it; `saved_model` in the folder
+        takes stored values, such as raw pixels, and so does `predict`."""
+        import keras
+
+        from sparksplit.model.export import KERAS
+
+        content = filesystem.read_bytes(filesystem.join(self.path, KERAS))
+        with tempfile.TemporaryDirectory(prefix="sparksplit-model-") as folder:
+            file = Path(folder) / KERAS
+            file.write_bytes(content)
+            return keras.saving.load_model(file, compile=False)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `compare` has found.
+
+    path: its folder. results: the content of results.json.
+    """
+
+    path: str
+    results: dict[str, Any]
+
+    @classmethod
+    def open(cls, path: str) -> Comparison:
+        """The comparison in the folder `path`. Raises InputError where there is none, or it is not complete."""
+        _check_complete(path, "comparison")
+        return cls(filesystem.absolute(path), dict(filesystem.read_json(filesystem.join(path, RESULTS))))
+
+    @property
+    def answer(self) -> str:
+        """Which strategy to use, and how certain that is."""
+        answer = self.results["answer"]
+        return " ".join([*answer["text"], answer["certainty"]])
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row for each strategy and number of nodes; seconds, bytes and metrics are means over the seeds."""
+        return pd.json_normalize(self.results["table"])
+
+    @property
+    def report(self) -> str:
+        """The path of the HTML page."""
+        return filesystem.join(self.path, REPORT)
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What `predict` has left.
+
+    path: its folder. metrics: the content of metrics.json; None where the rows had no labels.
+    """
+
+    path: str
+    metrics: dict[str, Any] | None
+
+    @classmethod
+    def open(cls, path: str) -> Predictions:
+        """The predictions in the folder `path`. Raises InputError where there are none, or they are not complete."""
+        _check_complete(path, "predictions")
+        file = filesystem.join(path, METRICS)
+        metrics = dict(filesystem.read_json(file)) if filesystem.exists(file) else None
+        return cls(filesystem.absolute(path), metrics)
+
+    def frame(self) -> DataFrame:
+        """The predictions as a DataFrame of the running Spark session. Raises RuntimeError where none runs."""
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.getActiveSession()
+        if spark is None:
+            raise RuntimeError("no Spark session runs: start one to read the predictions with it")
+        return spark.read.parquet(filesystem.for_spark(filesystem.join(self.path, FOLDER)))
+
+    def pandas(self) -> pd.DataFrame:
+        """The predictions as a pandas frame, all of them in memory; no Spark is needed."""
+        import pyarrow.dataset as ds
+
+        source, inner = filesystem.resolve(filesystem.join(self.path, FOLDER))
+        found: pd.DataFrame = ds.dataset(inner, filesystem=source, format="parquet").to_table().to_pandas()
+        return found
+
+
+def _check_complete(path: str, what: str) -> None:
+    if not filesystem.exists(filesystem.join(path, SUCCESS)):
+        raise InputError(f"{path}: is no complete {what}: it has no {SUCCESS}")

@@ -1,0 +1,74 @@
+"""What `import sparksplit` gives: these names and no others, and none of them before it is used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import sparksplit
+from hdfs_io.prepared import PreparedDataSet
+from sparksplit import ConfigError, InputError
+from sparksplit.api import results
+
+PARTS = {"BatchSplit", "EpochSplit", "LaneSplit", "LocalSync", "RoundSync", "Split", "StepSync", "Strategy", "Sync"}
+RESULTS = {"Comparison", "Predictions", "PreparedDataSet", "TrainedRun"}
+ERRORS = {"ConfigError", "InputError", "NodeFailed", "OutputInUse", "RunError", "SparksplitError", "UsageError"}
+
+
+def test_the_names_are_these() -> None:
+    functions = {"compare", "predict", "preprocess", "train"}
+    assert set(sparksplit.__all__) == functions | PARTS | RESULTS | ERRORS | {"DataDescription"}
+    assert sparksplit.__all__ == sorted(sparksplit.__all__)
+    for name in sparksplit.__all__:
+        found = getattr(sparksplit, name)
+        assert found.__name__ == name and found.__doc__
+    assert set(sparksplit.__all__) <= set(dir(sparksplit))
+    with pytest.raises(AttributeError, match="module 'sparksplit' has no attribute 'trian'"):
+        getattr(sparksplit, "trian")  # noqa: B009
+
+
+def test_every_exception_has_its_place_in_the_tree_of_the_docstring() -> None:
+    assert sparksplit.__doc__ is not None
+    for name in ERRORS - {"SparksplitError"}:
+        line = next(line for line in sparksplit.__doc__.splitlines() if f"- {name} " in line)
+        depth = line.index("- ")
+        above = sparksplit.__doc__[: sparksplit.__doc__.index(f"- {name} ")].splitlines()
+        parent = next(line for line in reversed(above) if line.strip(" |") and 0 <= _depth(line) < depth)
+        assert getattr(sparksplit, name).__mro__[1].__name__ == parent.split("- ")[-1].split()[0]
+
+
+def _depth(line: str) -> int:
+    return line.index("- ") if "- " in line else 0
+
+
+def test_importing_it_imports_nothing_else() -> None:
+    code = "import sys, sparksplit; print([name for name in sys.modules if name.split('.')[0] in {heavy}])"
+    heavy = "('pyspark', 'tensorflow', 'keras', 'pyarrow', 'pandas', 'numpy', 'hdfs_io')"
+    done = subprocess.run(
+        [sys.executable, "-c", code.replace("{heavy}", heavy)], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sparksplit.preprocess([1, 2], "x"), r"rows: must be a path or a DataFrame of Spark \(is list\)"),
+        (lambda: sparksplit.preprocess("raw", "x", lane=3), r"lane: unknown key; did you mean 'lanes'\?"),
+        (lambda: sparksplit.train(3, "x"), r"data: must be a prepared data set or its folder \(is int\)"),
+        (lambda: sparksplit.train("d", "x", nodes=0), r"nodes"),
+        (lambda: sparksplit.compare("d", "x", seeds="5"), r'seeds: must be a whole number \(is "5"\)'),
+        (lambda: sparksplit.predict("m", None, "x"), r"rows: must be a path or a DataFrame of Spark \(is NoneType\)"),
+    ],
+)
+def test_what_is_wrong_is_told_by_its_key(call, message) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ConfigError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("kind", [results.TrainedRun, results.Comparison, results.Predictions, PreparedDataSet])
+def test_nothing_can_be_opened_where_nothing_is(tmp_path, kind) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(InputError, match="_SUCCESS"):
+        kind.open(f"{tmp_path}")

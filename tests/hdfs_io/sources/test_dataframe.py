@@ -1,0 +1,141 @@
+"""Rows of a DataFrame: what Arrow's batches become, and what is said of columns that cannot be."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hdfs_io.preprocessing import TensorSpec
+from hdfs_io.sources import BadRow, ParsedRows
+from hdfs_io.sources.dataframe import _Reader, numbers
+
+INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+FLOATS = ["float16", "float32", "float64"]
+longs = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.integers(-300, 300))
+doubles = st.one_of(
+    st.none(),
+    st.floats(),
+    st.floats(-300, 300),
+    st.integers(-300, 300).map(float),
+    st.sampled_from([2.0**63, -(2.0**63)]),
+)
+
+
+@given(st.lists(longs, max_size=8), st.sampled_from(INTEGERS))
+def test_whole_numbers_are_taken_exactly_or_not_at_all(values: list[int | None], name: str) -> None:
+    dtype = np.dtype(name)
+    found, wrong = numbers(pa.array(values, type=pa.int64()), dtype, gaps=False, rounds=True)
+    limits = np.iinfo(dtype)
+    fits = [value is not None and limits.min <= value <= limits.max for value in values]
+    assert wrong.tolist() == [not fit for fit in fits]
+    assert found.tolist() == [value if fit else 0 for value, fit in zip(values, fits, strict=True)]
+    assert found.dtype == dtype
+
+
+@given(st.lists(doubles, max_size=8), st.sampled_from(INTEGERS))
+def test_floats_that_are_whole_may_be_integers(values: list[float | None], name: str) -> None:
+    found, wrong = numbers(pa.array(values, type=pa.float64()), np.dtype(name), gaps=False, rounds=True)
+    limits = np.iinfo(name)
+    fits = [
+        value is not None and math.isfinite(value) and value == int(value) and limits.min <= int(value) <= limits.max
+        for value in values
+    ]
+    assert wrong.tolist() == [not fit for fit in fits]
+    assert found.tolist() == [int(value or 0) if fit else 0 for value, fit in zip(values, fits, strict=True)]
+
+
+@given(st.lists(longs, max_size=8))
+def test_the_default_dtype_rounds_no_whole_number(values: list[int | None]) -> None:
+    found, wrong = numbers(pa.array(values, type=pa.int64()), np.dtype("float32"), gaps=False, rounds=False)
+    exact = [value is not None and int(np.float32(value)) == value for value in values]
+    assert wrong.tolist() == [not fit for fit in exact]
+    assert found.tolist() == [value if fit else 0 for value, fit in zip(values, exact, strict=True)]
+    _, wrong = numbers(pa.array(values, type=pa.int64()), np.dtype("float32"), gaps=False, rounds=True)
+    assert wrong.tolist() == [value is None for value in values]
+
+
+@given(st.lists(doubles, max_size=8), st.sampled_from(FLOATS), st.booleans())
+def test_floats_are_rounded_and_gaps_are_nan(values: list[float | None], name: str, gaps: bool) -> None:
+    found, wrong = numbers(pa.array(values, type=pa.float64()), np.dtype(name), gaps, rounds=True)
+    with np.errstate(over="ignore"):
+        wanted = np.array([math.nan if value is None else value for value in values], dtype=np.float64).astype(name)
+    empty, finite = np.isnan(wanted), np.isfinite(wanted)
+    assert wrong.tolist() == (~finite & ~(empty & gaps)).tolist()
+    assert np.array_equal(found[finite], wanted[finite])
+    assert (
+        found[~finite & ~wrong].view(f"u{found.itemsize}") == np.array(np.nan, name).view(f"u{found.itemsize}")
+    ).all()
+
+
+def reader(**keys: Any) -> _Reader:
+    values: dict[str, Any] = {
+        "place": "the DataFrame",
+        "features": ["a", "b"],
+        "array": False,
+        "tensor": TensorSpec(name="x", dtype="float32", shape=[2]),
+        "label": "y",
+        "label_kind": "integer",
+        "kept": 0,
+        "gaps": False,
+        "rounds": False,
+    }
+    return _Reader(**{**values, **keys})
+
+
+def read(batch: pa.RecordBatch, **keys: Any) -> tuple[ParsedRows | None, list[str]]:
+    items = list(reader(**keys).read(batch))
+    bad = [str(item) for item in items if isinstance(item, BadRow)]
+    good = [item for item in items if isinstance(item, ParsedRows)]
+    assert len(good) <= 1
+    assert sum(map(len, good)) + len(bad) == batch.num_rows
+    return (good[0] if good else None), bad
+
+
+def test_good_rows_stay_together_with_their_label_and_kept_texts() -> None:
+    batch = pa.RecordBatch.from_pydict(
+        {"0": [1.5, None, 3.5, 4.5], "1": [1, 2, 3, 16777217], "2": [0, 1, None, 3], "3": ["p", "q", "r", None]}
+    )
+    rows, bad = read(batch, kept=1)
+    assert rows is not None and isinstance(rows.label, np.ndarray)
+    assert (rows.tensors[0].tolist(), rows.label.tolist(), rows.keep) == ([[1.5, 1.0]], [0], [["p"]])
+    assert bad == [
+        "the DataFrame: a row: column 'a': is null (input.missing: mean fills gaps) (None, 2, 1)",
+        "the DataFrame: a row: column 'y', the label: null is no integer (3.5, 3, None)",
+        "the DataFrame: a row: column 'b': 16777217 is 16777216 in float32, the default; set input.dtype "
+        "(float64 keeps it, float32 rounds it) (4.5, 16777217, 3)",
+    ]
+
+
+def test_labels_that_are_texts() -> None:
+    batch = pa.RecordBatch.from_pydict({"0": [1.0, 2.0], "1": [1.0, 2.0], "2": ["cat", ""]})
+    rows, bad = read(batch, label_kind="text")
+    assert rows is not None and rows.label == ["cat"]
+    assert bad == ["the DataFrame: a row: column 'y', the label: '' is no text (2.0, 2.0, )"]
+
+
+def test_arrays_of_the_tensors_length() -> None:
+    lists: list[list[int | None] | None] = [[1, 2], None, [3], [4, None], [5, 300], []]
+    batch = pa.RecordBatch.from_arrays([pa.array(lists, type=pa.list_(pa.int64()))], names=["0"])
+    tensor = TensorSpec(name="x", dtype="uint8", shape=[2, 1])
+    rows, bad = read(batch, features=["pixels"], array=True, tensor=tensor, label=None, label_kind=None, rounds=True)
+    assert rows is not None and rows.tensors[0].tolist() == [[[1], [2]]] and rows.label is None
+    assert bad == [
+        "the DataFrame: a row: column 'pixels': is null, 2 are needed (None)",
+        "the DataFrame: a row: column 'pixels': has 1 values, 2 are needed ([3])",
+        "the DataFrame: a row: column 'pixels': is null ([4, None])",
+        "the DataFrame: a row: column 'pixels': 300 is not a whole number from 0 to 255 (uint8) ([5, 300])",
+        "the DataFrame: a row: column 'pixels': has 0 values, 2 are needed ([])",
+    ]
+
+
+@pytest.mark.parametrize("value", [math.inf, 1e39])
+def test_what_is_not_finite(value: float) -> None:
+    batch = pa.RecordBatch.from_pydict({"0": [value], "1": [1.0]})
+    rows, bad = read(batch, label=None, label_kind=None, gaps=True)
+    assert rows is None and "not finite" in bad[0]
