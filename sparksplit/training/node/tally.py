@@ -126,7 +126,7 @@ class Tally:
 
         epochs: of the round, by rank. apart: whether each node's losses are of its own rows alone.
         """
-        self._ledger.entries.update(self._agreed(epochs))
+        self._ledger.entries.update(self._entries_of_all(epochs))
         if apart:
             sums = self._collective.sum([np.array(self._loss_sum), np.array(self._loss_rows, np.int64)])
             self._loss_sum, self._loss_rows = float(sums[0]), int(sums[1])
@@ -139,7 +139,7 @@ class Tally:
         it."""
         ledger = Ledger(self._ledger.entries)
         if within:
-            ledger.entries.update(self._agreed(within))
+            ledger.entries.update(self._entries_of_all(within))
         return replace(
             self._begun_with,
             update=self.updates,
@@ -155,7 +155,7 @@ class Tally:
             sync_bytes=self._begun_with.sync_bytes + self._collective.bytes_sent - self._sent_before,
         )
 
-    def _agreed(self, epochs: Sequence[int]) -> dict[int, Entry]:
+    def _entries_of_all(self, epochs: Sequence[int]) -> dict[int, Entry]:
         """The ledger's entries of `epochs` over all nodes, with what was seen before the run went on."""
         seen = np.zeros((self._collective.size, 2), np.uint64)
         seen[self._collective.rank] = self._own.rows, self._own.checksum
