@@ -36,16 +36,15 @@ def from_arrays(
 ) -> PreparedDataSet:
     """Write the prepared data set `path` from NumPy arrays, with the row_ids and files that `preprocess` would give.
 
-    Equal rows are numbered through train, validation and test, in this order; `preprocess` numbers them before it cuts.
+    Equal rows are numbered across train, validation and test, in this order; `preprocess` numbers them before it cuts.
 
-    splits: train, validation and test (those missing are empty) to (x, y): x is an array [rows, ...], the tensor "x",
+    splits: (x, y) for train, validation and test (a missing one is empty): x is an array [rows, ...], the tensor "x",
         or a mapping of tensor names to arrays; y is [rows, ...]: integers or text (classes), floats (numbers), or None
-    classes: names of the classes, or how many there are, where not all occur in the training split; integer labels are
+    classes: the classes' names, or how many there are, in case not all occur in the training split; integer labels are
         then indices. By default the sorted distinct labels of the training split.
     scaling, scaling_by: as in the configuration of `preprocess`
 
-    Replaces what is at `path` where that is a prepared data set. Raises ValueError for arrays that do not fit each
-    other.
+    Replaces a prepared data set that is already at `path`. Raises ValueError for arrays that do not fit together.
     """
     tensors, label = _specs(splits, classes)
     probe = Layout(tensors, label, (), 1)
@@ -164,7 +163,7 @@ def _write_split(
     lanes: int,
     file_size: int,
 ) -> list[FileFacts]:
-    """Write a split's files. numbers: of its rows among equal rows of all splits [rows]"""
+    """Write a split's files. numbers: each row's number among equal rows of all splits [rows]"""
     if not len(split):
         return []
     filesystem.make_folder(filesystem.join(folder, name))

@@ -21,15 +21,15 @@ Dtype = Literal[
 
 
 RULES = 2
-"""Of reading, numbering, cutting and fitting rows. One more when the same configuration gives other rows or numbers, so
-that what the earlier rules have made is not taken for complete."""
+"""Version of the rules for reading, numbering, cutting and fitting rows. Goes up by one when the same configuration
+would give other rows or numbers, so that nothing made by the earlier rules is taken for complete."""
 
 _MARKS = {"tab": "\t", "space": " ", "comma": ",", "semicolon": ";", "pipe": "|", r"\t": "\t"}
 _ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})|\\([0-7]{3})|\^([A-_])")
 
 
 def _delimiter(text: str) -> str:
-    """The character that `text` is, names or escapes."""
+    """The character that `text` stands for: itself, a name or an escape."""
     mark = _MARKS.get(text, text)
     if escape := _ESCAPE.fullmatch(text):
         hexadecimal, octal, control = escape.groups()
@@ -44,67 +44,64 @@ def _delimiter(text: str) -> str:
 
 
 class InputConfig(Config):
-    """Raw rows: where they are and how they read."""
+    """Raw rows: where they are and how to read them."""
 
     format: Annotated[str, AfterValidator(known_format)] = "idx"
     """idx: a folder with MNIST's four standard file names; csv: a file or a folder of them; text: UTF-8, a file or a
-    folder of them, which are one text in the order of their names. All may be .gz. Or a function of your own,
+    folder of them, read as one text in the order of their names. Any of them may be .gz. Or your own function,
     `package.module:function` or `path/to/file.py:function`: f(spark, path) returns a DataFrame of numbers."""
     path: Annotated[str, Field(min_length=1)]
-    """The IDX folder; the CSV or text file, or the folder of them, to train on; what a function of your own is
-    given."""
+    """The IDX folder; the CSV or text file to train on, or a folder of them; what your own function is to be given."""
     test: str | None = None
     """csv, text: the file or folder that stays the test split. An IDX folder brings its own, the t10k files."""
     label: int | str | None = -1
-    """csv, and a function of your own: the label's column by name (of csv with a header) or position (0 is the first,
-    -1 the last). null, with any format: no labels. The label of a text is the next token at each position."""
+    """csv, your own function: the label's column by name (in a csv with a header) or position (0 is the first, -1 the
+    last). null, with any format: no labels. The label of a text is the next token at each position."""
     label_type: Literal["auto", "integer", "text", "number"] = "auto"
-    """All but text: integer and text labels are classes, a number is predicted as such; auto looks at the first
-    rows, or a DataFrame's type."""
+    """All but text: integer and text labels are classes, a number is predicted as a number; auto decides by the first
+    rows, or by the type of a DataFrame's column."""
     header: bool = True
     """csv: whether the first line of each file names the columns."""
     delimiter: Annotated[str, AfterValidator(_delimiter)] = ","
-    """csv: what separates the columns: one ASCII character, or its name: tab, space, comma, semicolon, pipe; also as
-    \\t, \\x01, \\001 or ^A."""
+    """csv: what separates the columns: one ASCII character, or tab, space, comma, semicolon or pipe by name, or an
+    escape such as \\t, \\x01, \\001 or ^A."""
     dtype: Dtype | None = None
-    """All but text: the type that values are stored in, exactly; null: the IDX file's own, else float32."""
+    """All but text: the exact type that values are stored in; null: the IDX file's own, otherwise float32."""
     shape: list[Annotated[int, Field(gt=0)]] | None = None
-    """All but text: the shape of one row's tensor; null: the IDX file's own, else one dimension."""
+    """All but text: the shape of one row's tensor; null: the IDX file's own, otherwise one dimension."""
     keep: list[int | str] = Field(default_factory=list)
-    """csv, and a function of your own: columns to carry along as text, by name or position; they are no features."""
+    """csv, your own function: columns to carry along as text, by name or position; they are not features."""
     missing: Literal["error", "mean"] = "error"
-    """csv, and a function of your own: an empty cell makes a bad row, or (float dtypes only) gets its
+    """csv, your own function: error: an empty cell makes its row bad; mean (float dtypes only): it is filled with its
     column's mean over the training split."""
     unit: Literal["characters", "words"] = "characters"
-    """text: what a token is. Words are runs of letters, digits and _, every other mark but white space is one too."""
+    """text: what a token is. A word is a run of letters, digits and _, or any one other mark except white space."""
     length: Annotated[int, Field(ge=1)] = 40
-    """text: tokens of a sequence."""
+    """text: tokens in one sequence."""
     stride: Annotated[int, Field(ge=1)] | None = None
-    """text: tokens from the beginning of a sequence to that of the next one, at most the length; null: the
-    length."""
+    """text: tokens from the start of one sequence to the start of the next, at most the length; null: the length."""
     max_sequences: Annotated[int, Field(ge=1)] | None = None
-    """text: use only as much of its beginning as gives so many sequences, before it is cut into splits; null: all."""
+    """text: use only as much of the text's beginning as gives this many sequences, before cutting splits; null: all."""
     vocabulary: Annotated[int, Field(ge=1)] | None = None
-    """text: keep this many tokens, the most frequent of the training split (ties: the first by code point), and read
-    all others as unknown; null: all tokens of the training split."""
+    """text: keep this many tokens, the most frequent in the training split (ties: the lowest code point first), and
+    read all others as unknown; null: every token of the training split."""
     max_bad_rows: Annotated[int, Field(ge=0)] = 0
-    """csv, and a function of your own: bad rows to leave out and keep in bad_rows/ with the reason; one more
-    ends the job."""
+    """csv, your own function: bad rows to leave out, and keep in bad_rows/ with the reason; one more ends the job."""
 
     def located(self) -> dict[str, Any]:
         """The values, with paths that do not depend on the working folder."""
-        if is_own(self.format):  # what its function is given may be anything, a table's name say
+        if is_own(self.format):  # its function may be given anything, a table's name for instance
             return self.model_dump()
         test = None if self.test is None else filesystem.absolute(self.test)
         return {**self.model_dump(), "path": filesystem.absolute(self.path), "test": test}
 
     def paths(self) -> dict[str, str]:
-        """Where the rows are, by the key that names it."""
+        """Where the rows are, by the key that gives it."""
         return {"input.path": self.path, **({} if self.test is None else {"input.test": self.test})}
 
 
 class DataFrameInput(InputConfig):
-    """The rows of a DataFrame, which a program gives."""
+    """The rows of a DataFrame that a program passes in."""
 
     format: Literal["dataframe"] = "dataframe"
     path: Literal["the DataFrame"] = "the DataFrame"
@@ -117,35 +114,35 @@ class DataFrameInput(InputConfig):
 
 
 class PreprocessConfig(Config):
-    """Raw data to a prepared data set."""
+    """How raw data becomes a prepared data set."""
 
     input: InputConfig
     output: Annotated[str, Field(min_length=1)]
     """The folder of the prepared data set."""
     validation: Fraction = 0.1
-    """The share of the training rows that becomes the validation split, cut row by row; of a text, the stretch that
+    """The share of the training rows that becomes the validation split, cut row by row; for a text, the stretch that
     follows the training split's."""
     test: Fraction = 0.0
-    """The same for the test split, where the source brings none; of a text, its end."""
+    """The same for the test split, where the source brings none; for a text, its end."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
-    """All but text: of the hash of each row that cuts validation and test."""
+    """All but text: the seed of the row hash that cuts validation and test."""
     scaling: Literal["none", "unit", "standard"] = "none"
-    """unit: the training split's minimum to 0 and maximum to 1; standard: its mean to 0 and standard deviation to 1."""
+    """unit: the training split's minimum becomes 0, its maximum 1; standard: its mean 0, its standard deviation 1."""
     scaling_by: Literal["tensor", "feature"] = "tensor"
-    """With unit and standard: one scale for the whole tensor (pixels), or one for each value (columns of different
+    """With unit and standard: one scale for the whole tensor (pixels), or one for each value (columns in different
     units)."""
     lanes: Annotated[int, Field(ge=1, le=100_000)] = 96
-    """Fixed row streams that the data set is dealt into; no run can use more nodes."""
+    """Fixed row streams that the data set is dealt into; no run can use more nodes than lanes."""
     file_size: Annotated[int, Field(ge=1)] = 128 * 1024 * 1024
-    """Bytes of rows that a file should have, before compression; a file holds at least one whole lane."""
+    """Bytes of rows to aim for in each file, before compression; a file holds at least one whole lane."""
     block_size: Annotated[int, Field(ge=1024)] = 512 * 1024
-    """Bytes of a block, the unit that nodes read: 16 to 4096 rows."""
+    """Bytes to aim for in a block, the unit that nodes read; a block has 16 to 4096 rows."""
     executors: Annotated[int, Field(ge=1)] = 2
     """Executors of the local cluster that is started where spark-submit names no master."""
 
     def config_hash(self, function: str | None = None) -> str:
-        """The hash of everything that can change the result. function: the text of a user's own, where the rows come
-        from one."""
+        """The hash of everything that can change the result. function: the source text of the user's own function,
+        where the rows come from one."""
         own = self.model_dump(exclude={"input", "output", "executors"})
         values = {**own, "input": self.input.located(), "rules": RULES}
         return digest(values if function is None else {**values, "function": function})
@@ -177,7 +174,7 @@ class DataFramePreprocess(PreprocessConfig):
 
 
 def check_used(config: Config, key: str, formats: Collection[str], format_name: str) -> None:
-    """Raise ConfigError for a `key` that was set, be it to its default, though only other `formats` use it."""
+    """Raise ConfigError where `key` was set, even to its default, though only other `formats` use it."""
     name = DATAFRAME if is_own(format_name) else format_name
     if key in config.model_fields_set and name not in formats:
         error: ConfigError = config.error(key, f"is for {_listed(formats)}; the format is {format_name}")

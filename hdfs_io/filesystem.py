@@ -1,8 +1,9 @@
 """Files by path or URI, over pyarrow's file systems: the one place that knows schemes.
 
 Everything that reads or writes a user's path goes through here, never through `open`, so that a scheme added in
-`resolve` works everywhere. Unlike `os`, writing makes missing parents, and removing what is not there is no error. A
-path that is not what it should be raises InputError, what passes (a full disk, a network) RunError.
+`resolve` works everywhere. Unlike `os`, writing makes missing parents, and removing what is not there is not an error.
+A path that is not what it should be raises InputError; a problem that may pass (a full disk, a network) raises
+RunError.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", re.DOTALL)
 def resolve(path: str) -> tuple[fs.FileSystem, str]:
     """The file system of `path` and the path within it: plain paths and file:// are local, hdfs:// is HDFS.
 
-    `hdfs://host:port/x` names a NameNode (port 8020 where there is none), `hdfs://service/x` a name service of
-    HADOOP_CONF_DIR, `hdfs:///x` the default file system there. No NameNode is asked yet.
+    `hdfs://host:port/x` names a NameNode (port 8020 if none is given), `hdfs://service/x` a name service of
+    HADOOP_CONF_DIR, `hdfs:///x` the default file system there. No NameNode is contacted yet.
 
     Raises InputError for an empty path, for a scheme that is not known, and where HADOOP_CONF_DIR is needed.
     """
@@ -47,7 +48,7 @@ def absolute(path: str) -> str:
 
 
 def _parts(path: str) -> tuple[str | None, str]:
-    """(authority on HDFS, None where `path` is local; absolute path there)."""
+    """(authority on HDFS, or None where `path` is local; the absolute path there)."""
     if not path:
         raise InputError("an empty path")
     uri = _URI.fullmatch(path)
@@ -58,7 +59,7 @@ def _parts(path: str) -> tuple[str | None, str]:
         if authority not in ("", "localhost"):
             raise InputError(f"{path}: names the host {authority}; file:// is for files of this one: file:///...")
         return None, _normal(unquote(inner))
-    if scheme == "hdfs":  # its characters stand for themselves, as in Hadoop
+    if scheme == "hdfs":  # nothing in the path is percent-encoded, as in Hadoop
         try:
             authority = hadoop_conf.with_port(authority) if authority else hadoop_conf.default_authority()
             return authority, _normal(inner)
@@ -72,14 +73,14 @@ def _normal(path: str) -> str:
 
 
 def followed(path: str) -> str:
-    """`absolute(path)`; what it leads to where it is a symbolic link, which a rename would replace."""
+    """`absolute(path)`; where that is a symbolic link, what it leads to: a rename would replace the link."""
     path = absolute(path)
     return os.path.realpath(path) if os.path.islink(path) else path  # noqa: PTH114
 
 
 def real(path: str) -> str:
     """`path` in the one form that all spellings of a place share: absolute, without symbolic links, and on HDFS with
-    the name service in place of its NameNodes."""
+    the name service instead of one of its NameNodes."""
     path = absolute(path)
     if not path.startswith("hdfs://"):
         return os.path.realpath(path)
@@ -88,14 +89,14 @@ def real(path: str) -> str:
 
 
 def holds(outer: str, inner: str) -> bool:
-    """Whether `inner` is `outer` or lies within it, whatever is there and however both are written."""
+    """Whether `inner` is `outer` or lies within it, whether or not either exists and however they are spelt."""
     outer, inner = real(outer), real(inner)
     return inner == outer or inner.startswith(join(outer, ""))
 
 
 def for_spark(path: str) -> str:
-    """`path` as Spark's readers and writers take it: a local one as file://, which is not their default on a Hadoop
-    cluster, and without a meaning for the characters of their patterns."""
+    """`path` as Spark's readers and writers take it: a local one as file://, since their default on a Hadoop cluster is
+    HDFS, and with the characters of their patterns escaped."""
     path = absolute(path)
     uri = path if path.startswith("hdfs://") else f"file://{path}"
     return re.sub(r"([{}\[\]*?\\])", r"\\\1", uri)
@@ -108,7 +109,7 @@ def join(path: str, *parts: str) -> str:
 
 
 def parent(path: str) -> str:
-    """The folder that holds `path`; a root holds itself."""
+    """The folder that holds `path`; a root is its own parent."""
     root, inner = _split(path)
     return root + (inner.rpartition("/")[0] or "/")
 
@@ -119,7 +120,7 @@ def name(path: str) -> str:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """What comes before the path in a URI, and the path itself, absolute and without a slash at its end."""
+    """What comes before the path in a URI, and the path itself, absolute and without a trailing slash."""
     path = absolute(path)
     root = path[: path.index("/", 7)] if path.startswith("hdfs://") else ""
     return root, path[len(root) :].rstrip("/")
@@ -152,7 +153,7 @@ class FileFacts:
 
     bytes: int
     modified: int
-    """Nanoseconds since 1970, as precise as its file system is."""
+    """Nanoseconds since 1970, as precise as the file system keeps them."""
 
 
 def size(path: str) -> int:
@@ -223,11 +224,11 @@ def make_folder(path: str) -> None:
 
 
 def write_bytes(path: str, content: bytes) -> None:
-    """Write a small file so that readers see the old content or the new one: under another name, then renamed."""
+    """Write a small file under another name, then rename it: readers see the old content or the new one."""
     make_folder(parent(path))
     filesystem, inner = resolve(path)
     with _named(path, "cannot be written"):
-        if not isinstance(filesystem, fs.LocalFileSystem):  # its files appear whole
+        if not isinstance(filesystem, fs.LocalFileSystem):  # on HDFS files appear whole anyway
             with filesystem.open_output_stream(inner, compression=None) as stream:
                 stream.write(content)
             return
@@ -238,7 +239,7 @@ def write_bytes(path: str, content: bytes) -> None:
                 stream.write(content)
             filesystem.move(temporary, inner)
         except BaseException:
-            with suppress(OSError):  # a device that failed may be read-only by now: the first error is the one to tell
+            with suppress(OSError):  # a failed device may be read-only by now: the first error is the one to report
                 if filesystem.get_file_info(temporary).type == fs.FileType.File:
                     filesystem.delete_file(temporary)
             raise
@@ -247,7 +248,7 @@ def write_bytes(path: str, content: bytes) -> None:
 def create_bytes(path: str, content: bytes) -> bool:
     """Write a small file where there is nothing; False where there is something, which stays.
 
-    Of several that do this at once, on whatever hosts, one is told True. Only on file systems without hard links may
+    If several do this at once, on whatever hosts, exactly one is told True. Only on file systems without hard links may
     the file be seen empty for a moment.
     """
     make_folder(parent(path))
@@ -264,12 +265,12 @@ def create_bytes(path: str, content: bytes) -> bool:
                 stream.write(content)
             return _link_new(temporary, inner, content)
         finally:
-            with suppress(OSError):  # the first error is the one to tell
+            with suppress(OSError):  # the first error is the one to report
                 os.unlink(temporary)  # noqa: PTH108
 
 
 def _link_new(temporary: str, path: str, content: bytes) -> bool:
-    """Make `path`, where there is nothing, the file `temporary` with its `content`; False where there is something."""
+    """Make the file `temporary`, with its `content`, appear at `path`; False where there is something already."""
     try:
         os.link(temporary, path)
         return True
@@ -296,14 +297,14 @@ def write_json(path: str, value: Any) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove the file or the folder at `path` with all that it holds; nothing where there is none."""
+    """Remove the file or folder at `path` and all that it holds; does nothing where there is none."""
     filesystem, inner = resolve(path)
     with _named(path, "cannot be removed"):
         kind = filesystem.get_file_info(inner).type
         if kind == fs.FileType.Directory:
             filesystem.delete_dir(inner)
         elif kind != fs.FileType.NotFound:
-            with suppress(FileNotFoundError):  # another has just removed it
+            with suppress(FileNotFoundError):  # someone else has just removed it
                 filesystem.delete_file(inner)
 
 
@@ -320,5 +321,5 @@ def _named(path: str, problem: str = "cannot be read") -> Iterator[None]:
     try:
         with using(path, problem):
             yield
-    except pa.ArrowInvalid as error:  # a character that no path has
+    except pa.ArrowInvalid as error:  # a character that no path can have
         raise InputError(f"{path!r}: {problem}: {' '.join(str(error).split())}") from None

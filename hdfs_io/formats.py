@@ -18,13 +18,13 @@ _COLUMNS = frozenset(("label", "label_type", "dtype", "shape", "keep", "missing"
 
 @dataclass(frozen=True)
 class Format:
-    """What the configuration has to know of a format.
+    """What the configuration needs to know about a format.
 
-    source: its class, as `module:Class` within hdfs_io.sources, made with (config, validation, test); "" where the rows
-    come as a DataFrame.
-    keys: of the input section that it uses, beside `format` and `path`.
-    shapeless: whether rows have neither a dtype nor a shape of their own, so that a model's are taken for `predict`.
-    tokens: whether rows are sequences of tokens, cut into splits by their place instead of by a hash.
+    source: its class, as `module:Class` within hdfs_io.sources, made with its `of`; "" where the rows come as a
+    DataFrame.
+    keys: the keys of the input section that it uses, beside `format` and `path`.
+    shapeless: whether its rows have neither dtype nor shape of their own, so that `predict` takes the model's.
+    tokens: whether its rows are sequences of tokens, cut into splits by position rather than by a hash.
     """
 
     source: str
@@ -40,7 +40,7 @@ class Format:
 
 
 DATAFRAME = "dataframe"
-"""The format of a DataFrame, which no file of a configuration can name; and of what a user's own function gives."""
+"""The format of a DataFrame, which no configuration file can name, and of what a user's own function returns."""
 
 FORMATS: Mapping[str, Format] = {
     "idx": Format("idx:IdxSource", frozenset(("label", "label_type", "dtype", "shape"))),
@@ -55,12 +55,12 @@ FORMATS: Mapping[str, Format] = {
 
 
 def format_of(name: str) -> Format:
-    """The format `name`, which may be that of a user's own function."""
+    """The format called `name`, which may be a user's own function."""
     return FORMATS[DATAFRAME if is_own(name) else name]
 
 
 def known_format(name: str) -> str:
-    """`name`. Raises ValueError, with the names that there are, where a configuration cannot mean it."""
+    """`name` itself. Raises ValueError, listing the known names, where it is not one that a configuration may use."""
     names = [each for each in FORMATS if each != DATAFRAME]
     if name in names:
         return name
@@ -77,5 +77,5 @@ def known_format(name: str) -> str:
 
 
 def users(key: str) -> tuple[str, ...]:
-    """The formats that the key of the input section means something to."""
+    """The formats that use `key` of the input section."""
     return tuple(name for name, each in FORMATS.items() if key in ("format", "path") or key in each.keys)

@@ -1,4 +1,4 @@
-"""Functions of a user's own by name: `package.module:function` or `path/to/file.py:function`."""
+"""The user's own functions, by name: `package.module:function` or `path/to/file.py:function`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from sparksplit.base.errors import UsageError, did_you_mean
 
 
 class FunctionError(UsageError):
-    """The named function cannot be had; the text has neither file nor key of the configuration."""
+    """The named function cannot be used. The text leaves it to the caller to name the configuration's file and key."""
 
 
 def is_own(name: str) -> bool:
-    """Whether `name` is that of a user's own function, and of nothing that comes with sparksplit."""
+    """Whether `name` is a user's own function rather than something that comes with sparksplit."""
     return ":" in name
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """(module or file, function). Raises FunctionError where `name` has not this form."""
+    """(module or file, function). Raises FunctionError where `name` does not have this form."""
     place, colon, function = name.rpartition(":")
     if not colon or not place or not function.isidentifier():
         raise FunctionError(f"must be package.module:function or path/to/file.py:function (is {name!r})")
@@ -33,9 +33,9 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def source_of(name: str) -> str | None:
-    """The source text of a function in a file, to be shipped to the nodes; None for one in a package.
+    """The source text of a function that is in a file, to be shipped to the nodes; None for one in a package.
 
-    Checks without running anything that the function exists. Raises FunctionError.
+    Checks that the function exists, without running anything. Raises FunctionError.
     """
     place, function = split_name(name)
     if place.endswith(".py"):
@@ -54,7 +54,7 @@ def source_of(name: str) -> str | None:
 
 
 def load(name: str, source: str | None) -> Callable[..., Any]:
-    """The function itself; `source` is what `source_of` gave. Raises FunctionError, also where its module fails."""
+    """The function itself; `source` is what `source_of` returned. Raises FunctionError, also where its module fails."""
     place, function = split_name(name)
     try:
         if source is None:
@@ -80,7 +80,7 @@ def spec_of(module: str) -> ModuleSpec | None:
         return importlib.util.find_spec(module)
     except (ImportError, ValueError):
         return None
-    except Exception as error:  # looking for a module runs the packages that it is in
+    except Exception as error:  # looking for a module runs the packages that contain it
         raise FunctionError(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
 
 
@@ -91,13 +91,13 @@ def _check(text: str, place: str, function: str) -> None:
         raise FunctionError(f"{place}:{error.lineno}: not valid Python: {error.msg}") from None
     names = set(_names(tree.body))
     if names & {"*", "__getattr__"}:
-        return  # what these bring is known only to Python
+        return  # only Python can know what these bring in
     if function not in names:
         raise FunctionError(f"{place} has no function {function!r}{did_you_mean(function, names)}")
 
 
 def _names(statements: Sequence[ast.stmt]) -> Iterator[str]:
-    """The names that these statements may define; * for those of another module."""
+    """The names that these statements may define; `*` stands for whatever another module has."""
     for node in statements:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from sparksplit.base.errors import InputError, file_error
 
 DEFAULT_PORT = 8020
-"""A NameNode's, where a URI names a host alone."""
+"""A NameNode's port, where a URI gives only a host."""
 
 
 def default_authority() -> str:
@@ -30,14 +30,14 @@ def default_authority() -> str:
 
 
 def with_port(authority: str) -> str:
-    """`host:port` or a name service as it is; a host alone with HDFS's usual port."""
+    """`host:port` or a name service unchanged; a bare host with HDFS's usual port."""
     if ":" in authority or f"dfs.ha.namenodes.{authority}" in _settings("hdfs-site.xml"):
         return authority
     return f"{authority}:{DEFAULT_PORT}"
 
 
 def service_of(authority: str) -> str:
-    """The name service that `authority` is a NameNode of; `authority` itself, in lower case, where it is of none."""
+    """The name service that the NameNode `authority` belongs to; where there is none, `authority` in lower case."""
     authority = authority.lower()
     for key, address in _settings("hdfs-site.xml").items():
         if key.startswith("dfs.namenode.rpc-address.") and address.lower() == authority:

@@ -1,9 +1,9 @@
 """HDFS as a pyarrow file system that behaves as the local one does, over hdfs-native (a client without a JVM).
 
-Files are written at their end: what is written is spooled (in memory, past SPOOL_BYTES on the local disk) and sent as
-one file under a hidden name, which is then renamed. hdfs-native's writes do not survive a lost DataNode, and so the
-whole file is sent again, under another name, until the NameNode offers other DataNodes. Readers see the old file or
-the new one, never a part.
+A file is sent when it is closed: until then it is spooled (in memory, past SPOOL_BYTES on the local disk), then sent
+whole under a hidden name and renamed. hdfs-native's writes do not survive a lost DataNode, so the whole file is sent
+again, under another name, until the NameNode offers other DataNodes. Readers see the old file or the new one, never a
+part.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
         self._delete(path)
 
     def move(self, src: str, dest: str) -> None:
-        """As rename(2): onto a file, or a folder that is empty, and never into it."""
+        """Like rename(2): replaces a file or an empty folder at `dest`, and never moves into a folder."""
         self._rename(src, dest, overwrite=True)
 
     def _rename(self, src: str, dest: str, overwrite: bool) -> None:
@@ -124,16 +124,16 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
             try:
                 client.rename(src, dest, overwrite=overwrite)
             except FileNotFoundError:
-                # An answer that was lost with its connection: the NameNode had done it.
+                # The NameNode did it on the first try, and its answer was lost with the connection.
                 if tries == 1 or self._info(dest).type == fs.FileType.NotFound:
                     raise
 
         self._do(dest, rename)
 
     def move_new(self, src: str, dest: str) -> bool:
-        """As `move`, where there is nothing at `dest`; False where there is something.
+        """Like `move`, but only where there is nothing at `dest`; False where there is something.
 
-        `src` is nobody else's, and gone afterwards.
+        `src` must belong to nobody else, and is gone afterwards.
         """
         moved = False
         try:
@@ -176,10 +176,10 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
         left: list[str] = []
 
         def attempt(client: Client) -> str:
-            # Never the name of an attempt before: its writer may still hold that.
+            # Never the name of an earlier attempt: its writer may still hold that.
             temporary = f"{folder}/.{name}.{uuid.uuid4().hex[:8]}"
             left.append(temporary)
-            # The inner writer: the outer one, dropped after an error, would first try for 16 s to complete the file.
+            # The inner writer: after an error, dropping the outer one would first try for 16 s to complete the file.
             file = client.inner.create(temporary, WriteOptions(overwrite=False, create_parent=False))
             spool.seek(0)
             while piece := spool.read(_PIECE_BYTES):
@@ -197,7 +197,7 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
                 self._drop(temporary)
 
     def _drop(self, temporary: str) -> None:
-        """Remove a hidden file that is of no use: not worth an error of its own."""
+        """Remove a hidden file that is of no more use; failing to is not worth an error of its own."""
         try:
             repeat(temporary, partial(client(self.authority).delete, temporary), FIRST_CONTACT)
         except Exception as error:
@@ -211,7 +211,7 @@ def _file_info(status: Any, path: str) -> fs.FileInfo:
 
 
 class _Reader:
-    """A file that is read at random, with read-ahead where small reads follow each other."""
+    """A file for random access, with read-ahead where small reads follow one another."""
 
     closed = False
 
@@ -229,7 +229,7 @@ class _Reader:
             return b""
         start = self._position - self._ahead_start
         if start < 0 or start + count > len(self._ahead):
-            # To follow what was read last is to read on; every read costs a connection to a DataNode.
+            # Sequential reading, so read ahead: every read costs a connection to a DataNode.
             on = start == len(self._ahead) or 0 < start < len(self._ahead)
             self._fetch(min(max(count, _AHEAD_BYTES if on else count), missing))
             start = 0
@@ -248,7 +248,7 @@ class _Reader:
                 beat()
             return parts[0] if len(parts) == 1 else b"".join(parts)
         except (OSError, RuntimeError):
-            # It goes on asking the DataNodes that had the blocks when it was opened.
+            # The old one would go on asking the DataNodes that had the blocks when it was opened.
             file = self._reopen()
             if len(file) != self._size:
                 raise OSError(errno.ESTALE, "another file has taken its place while it was read") from None
@@ -281,7 +281,7 @@ class _Writer:
     def write(self, data: Any) -> int:
         try:
             written = self._spool.write(memoryview(data))
-        except BaseException as error:  # a full disk, say: whoever closes it must not send the part that fitted
+        except BaseException as error:  # a full disk, say: closing must not send the part that fitted
             self.closed = True
             with suppress(OSError):  # what it still held does not fit either
                 self._spool.close()
@@ -296,7 +296,7 @@ class _Writer:
         return self._count
 
     def flush(self) -> None:
-        """Nothing: the file appears whole."""
+        """Does nothing: the file appears whole, when it is closed."""
 
     def close(self) -> None:
         if not self.closed:

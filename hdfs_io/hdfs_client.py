@@ -1,4 +1,4 @@
-"""The connection to an HDFS: one client for each process, and how long it waits for whom.
+"""The connection to an HDFS: one client per process, and how long it waits for what.
 
 A NameNode that restarts or is in safe mode, and a DataNode that is lost, are waited for: operations are repeated for
 PATIENCE seconds, with lines in the log, and then fail with `Unavailable`. Only a process's first contact with a
@@ -21,8 +21,8 @@ from hdfs_native import Client
 from sparksplit.base.errors import RunError
 
 PATIENCE = 120.0
-"""Seconds for which an operation is repeated. A NameNode gives a silent DataNode up after 630 s by default, but offers
-it only to some of the files that are written meanwhile."""
+"""Seconds for which an operation is repeated. By default a NameNode gives up on a silent DataNode after 630 s, but
+meanwhile it offers it only for some of the files being written."""
 FIRST_CONTACT = 5.0
 """Seconds for which a process tries to reach a NameNode that has not answered it yet."""
 STALL = 30.0
@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 
 
 class Unavailable(RunError):
-    """HDFS did not do what was asked within PATIENCE seconds, for a reason that passes."""
+    """HDFS did not do what was asked within PATIENCE seconds, for a reason that may pass."""
 
 
 class _Passing(Exception):
@@ -49,9 +49,9 @@ class _Passing(Exception):
 
 
 _clients: dict[tuple[int, str], Client] = {}
-"""By process and authority: a client that was opened before a fork hangs after it. None is ever closed: to drop the
-parent's would hang too. Idle connections to DataNodes are hdfs-native's own and are inherited: a child's first read
-may wait for the socket's time-out, after which it takes another."""
+"""By process and authority: a client that was opened before a fork hangs after it. None is ever closed: dropping the
+parent's would hang too. hdfs-native keeps idle connections to DataNodes itself, and a child inherits them: its first
+read may wait for the socket's time-out before it opens another."""
 
 
 def client(authority: str) -> Client:
@@ -80,14 +80,14 @@ def _say_hello(authority: str, client: Client) -> None:
         number = errno.EINVAL if hint and "Temporary" not in reason else errno.EHOSTUNREACH
         raise OSError(number, f"no NameNode answers at {authority}: {reason}{hint}") from None
     except PermissionError:
-        pass  # whatever it refuses, it answers
+        pass  # it refuses something, so it does answer
 
 
 class _Attempt(threading.Thread, Generic[_T]):
-    """One call of an operation, given up when it has stood still for a while.
+    """One call of an operation, given up when it has stood still for too long.
 
-    In a thread, because hdfs-native may wait for ever: for a server that accepts a connection and is silent, and in a
-    write whose DataNode was lost (measured: one of five). A call that was given up ends at its next `beat`, if ever.
+    In a thread, because hdfs-native may wait for ever: for a server that accepts a connection and stays silent, and in
+    a write whose DataNode was lost (measured: one in five). A call that was given up ends at its next `beat`, if ever.
     """
 
     def __init__(self, operation: Callable[[], _T], limit: float) -> None:
@@ -105,7 +105,7 @@ class _Attempt(threading.Thread, Generic[_T]):
             self._error = error
 
     def result(self) -> _T:
-        """What the operation returns or raises; _Passing where it stands still."""
+        """What the operation returns or raises; raises _Passing if it stands still."""
         self.start()
         while True:
             self.join(max(0.01, self._last + self._limit - time.monotonic()))
@@ -127,16 +127,16 @@ class _Attempt(threading.Thread, Generic[_T]):
 
 
 def beat() -> None:
-    """Say that the operation that `repeat` runs goes on; one that takes long must, between its steps."""
+    """Report progress from within an operation that `repeat` runs; a long one must do so between its steps."""
     attempt = threading.current_thread()
     if isinstance(attempt, _Attempt):
         attempt.beat()
 
 
 def repeat(place: str, operation: Callable[[], _T], patience: float | None = None) -> _T:
-    """The operation's result, repeated while its errors may pass. Other errors are raised as OSErrors of one line.
+    """The result of the operation, repeated while its errors may pass. Other errors are raised as one-line OSErrors.
 
-    patience: seconds, PATIENCE where it is None; only that long a wait is worth lines in the log.
+    patience: seconds; None: PATIENCE. Only a wait of that length is worth lines in the log.
     """
     level = logging.WARNING if patience is None else logging.DEBUG
     limit = STALL if patience is None else patience
@@ -183,7 +183,7 @@ _KNOWN_CLASSES = {
     "NSQuotaExceededException": errno.EDQUOT,
     "QuotaByStorageTypeExceededException": errno.EDQUOT,
 }
-"""The numbers of the system's errors that HDFS's are; those of no other are EREMOTEIO."""
+"""The system's error number for each of HDFS's classes of errors; any other class is EREMOTEIO."""
 
 
 _IN_THE_WAY = re.compile(r"rename (source|destination) |[Ss]ource .* and destination ")
@@ -191,10 +191,10 @@ _IN_THE_WAY = re.compile(r"rename (source|destination) |[Ss]ource .* and destina
 
 
 def translated(error: Exception) -> Exception:
-    """An error of hdfs-native as an OSError of one line, or as _Passing."""
+    """An error of hdfs-native as a one-line OSError, or as _Passing."""
     text = str(error)
     if isinstance(error, OSError):
-        if error.errno == errno.ESTALE:  # to read on would make one file of two
+        if error.errno == errno.ESTALE:  # reading on would make one file of two
             return error
         line = text.split("\n", maxsplit=1)[0]
         known = isinstance(error, FileNotFoundError | FileExistsError | IsADirectoryError | PermissionError)

@@ -1,4 +1,4 @@
-"""Writing the Parquet files of a prepared data set: whole lanes, one row group for each block.
+"""Writing the Parquet files of a prepared data set: whole lanes, with one row group per block.
 
 The same code runs in Spark's executors and, for arrays in memory, without Spark.
 """
@@ -27,7 +27,7 @@ LABEL = "label"
 
 
 def block_rows(row_bytes: int, block_size: int) -> int:
-    """Rows of a block of about `block_size` bytes: 16 to 4096."""
+    """Rows in a block of about `block_size` bytes: 16 to 4096."""
     return max(16, min(4096, block_size // max(row_bytes, 1)))
 
 
@@ -53,11 +53,11 @@ class Layout:
     keep: Sequence[str]
     block_rows: int
     by_feature: bool = False
-    """Whether statistics are wanted for each value of a tensor."""
+    """Whether statistics are kept for each value of a tensor."""
 
     @classmethod
     def of(cls, manifest: Manifest) -> Layout:
-        """What a prepared data set has, without the columns to keep."""
+        """The layout of a prepared data set, without the columns to keep."""
         return cls(manifest.tensors, manifest.label, (), manifest.block_rows)
 
     @property
@@ -100,8 +100,8 @@ class FileFacts:
 class LaneFile:
     """Writes one Parquet file. Lanes come in ascending order, each lane's rows in the (unsigned) order of row_id.
 
-    One block at most is held in memory, beside the batch that was given. The file's folder must be there: a task that
-    goes on after its job was ended, and the folder removed, must not bring it back.
+    Holds at most one block in memory, beside the batch it was given. The file's folder must exist: a task that is still
+    running after its job was ended, and the folder removed, must not bring it back.
     """
 
     def __init__(self, folder: str, facts: FileFacts, layout: Layout) -> None:
@@ -159,7 +159,7 @@ class LaneFile:
     def abort(self) -> None:
         """Drop the file."""
         self._pending = []
-        with suppress(OSError):  # its end may not fit onto a full disk either
+        with suppress(OSError):  # a full disk may not have room for its end either
             self._writer.close()
         filesystem.remove(self._path)
 
@@ -203,7 +203,7 @@ def crc32(arrays: Iterable[npt.NDArray[Any]]) -> int:
 
 
 def single_chunk(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array, without a copy where it is one already."""
+    """The column as one array, without a copy where it already is one."""
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
@@ -214,9 +214,9 @@ def values_of(column: pa.ChunkedArray, dtype: np.dtype[Any]) -> npt.NDArray[Any]
 
 
 def tensor_of(column: pa.ChunkedArray, tensor: TensorSpec) -> npt.NDArray[Any]:
-    """A view of a binary column whose rows have the tensor's bytes: its dtype [rows, *shape].
+    """A view of a binary column as the tensor's dtype [rows, *shape].
 
-    Raises ValueError where they have not.
+    Raises ValueError where a row does not have the tensor's number of bytes.
     """
     array = single_chunk(column)
     rows = len(array)
@@ -224,7 +224,8 @@ def tensor_of(column: pa.ChunkedArray, tensor: TensorSpec) -> npt.NDArray[Any]:
     if rows == 0:
         return np.zeros((0, *tensor.shape), dtype=tensor.numpy_dtype)
     ends = np.frombuffer(offsets, dtype=np.int32, count=rows + 1, offset=array.offset * 4)
-    # Each of them: where one is too long and another too short, the rows between would be made of their neighbours.
+    # Each row is checked: if one were too long and another too short, the rows between would take their neighbours'
+    # bytes.
     if (ends[1:] - ends[:-1] != tensor.row_bytes).any():
         raise ValueError(f"rows of {tensor.name} do not have {tensor.row_bytes} bytes each")
     if values is None:
@@ -234,7 +235,7 @@ def tensor_of(column: pa.ChunkedArray, tensor: TensorSpec) -> npt.NDArray[Any]:
 
 
 def binary_column(rows: npt.NDArray[Any], tensor: TensorSpec) -> pa.Array:
-    """The binary column of `rows` [n, *shape]: the values' little-endian bytes, without a copy where they are so."""
+    """The binary column for `rows` [n, *shape]: the values' little-endian bytes, copied only if they are not so yet."""
     values = np.ascontiguousarray(rows, dtype=tensor.numpy_dtype)
     if len(rows) * tensor.row_bytes >= 2**31:
         raise ValueError(f"more than 2 GiB of {tensor.name} in one batch")
@@ -243,17 +244,17 @@ def binary_column(rows: npt.NDArray[Any], tensor: TensorSpec) -> pa.Array:
 
 
 def label_of(column: pa.ChunkedArray, label: LabelSpec) -> npt.NDArray[Any]:
-    """A view of the label's column: its dtype [rows, *shape]. Raises ValueError where rows have not its bytes."""
+    """A view of the label's column: its dtype [rows, *shape]. Raises ValueError for rows of another size."""
     return tensor_of(column, label) if label.shape else values_of(column, label.numpy_dtype)
 
 
 def label_column(labels: npt.NDArray[Any], label: LabelSpec) -> pa.Array:
-    """The label's column of `labels` [n, *shape]."""
+    """The label's column for `labels` [n, *shape]."""
     return binary_column(labels, label) if label.shape else pa.array(labels)
 
 
 def merge_split(facts: Iterable[FileFacts], layout: Layout, lanes: int) -> tuple[SplitFacts, dict[str, Moments]]:
-    """The manifest's entry of a split from its files' facts, and the statistics to fit on, merged in lane order.
+    """The manifest's entry for a split, from its files' facts, and the statistics to fit on, merged in lane order.
 
     Raises InputError for a tensor whose statistics are not finite.
     """
@@ -292,10 +293,10 @@ def fit(moments: dict[str, Moments], scaling: str, by: str, impute: bool = False
 
     scaling: none; unit (minimum to 0, maximum to 1); standard (mean to 0, standard deviation to 1)
     by: one pair of numbers for the whole tensor, or one for each feature
-    impute: whether missing values get their feature's mean also where the training split has none; in any case they do
-        where it has some
+    impute: whether missing values get their feature's mean even where the training split has none missing; where it has
+        some, they always do
 
-    A constant is only moved, to 0, never divided by its width or what rounding has left of it.
+    A constant is only shifted to 0, never divided by its width or by what rounding has left of it.
     """
     tensors = {}
     for name, found in moments.items():

@@ -1,7 +1,7 @@
-"""A lease on an output: which command fills it, and that it still runs, in a small hidden file beside it.
+"""A lease on an output: a small hidden file beside it that says which command is filling it, and that it still runs.
 
-The driver renews the file every RENEW_SECONDS, in a thread of its own. Whoever finds another's lease watches whether it
-changes, and asks the file system, whose clock alone counts, for how long it has not: hosts' clocks need not agree.
+The driver renews the file every RENEW_SECONDS, in its own thread. Whoever finds another's lease watches whether it
+changes, and asks the file system for how long it has not: only that clock counts, since hosts' clocks need not agree.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ from sparksplit.base.errors import InputError, OutputInUse, SparksplitError
 
 RENEW_SECONDS = 10.0
 EXPIRE_SECONDS = 60.0
-"""A lease that was not renewed for so long is its owner's no more."""
+"""A lease that has not been renewed for this long no longer belongs to its owner."""
 WATCH_SECONDS = 15.0
-"""For so long at least it is watched: a machine that slept, or a NameNode that was away, let it grow old."""
+"""An old lease is watched for at least this long: it may be old because a machine slept or a NameNode was away."""
 _LOOK_SECONDS = 0.5
 _AWAY_SECONDS = 600.0
-"""For so long at most, beyond that, it is watched where its file system answers late."""
+"""Beyond that, it is watched for at most this long where its file system is slow to answer."""
 
 _SHORT, _NO_OWNER = 8, "unknown"
-"""Of an owner in a file's name, which has room for no more."""
+"""How much of an owner's id fits into a file's name, and what stands there in place of an id that cannot."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who fills an output.
+    """Who is filling an output.
 
-    owner: an id of its own. machine: the kernel's boot and the space of its process numbers, "" where they cannot be
-    known. started: when the process `pid` did, in the kernel's ticks: numbers are used again. renewed: how often.
+    owner: a unique id. machine: the kernel's boot id and process-number namespace, "" where they cannot be known.
+    started: when the process `pid` started, in the kernel's ticks, since process numbers are reused. renewed: how many
+    times.
     """
 
     owner: str
@@ -64,7 +65,7 @@ class Holder:
 
     @property
     def gone(self) -> bool:
-        """Whether its process is known to have ended; only on the machine that it ran on."""
+        """Whether its process is known to have ended; that is known only on the machine that it ran on."""
         return bool(self.machine) and self.machine == _machine() and _started(self.pid) != self.started
 
     @property
@@ -77,9 +78,9 @@ _UNKNOWN = Holder("", "", "", 0, "", None, "")
 
 
 class Lease:
-    """This process's lease in `file` for the output `path`, to be taken with `acquire`.
+    """This process's lease in `file` on the output `path`, taken with `acquire`.
 
-    pause, clock: of a test's own.
+    pause, clock: for tests.
     """
 
     def __init__(
@@ -105,9 +106,9 @@ class Lease:
         self._renewing: threading.Thread | None = None
 
     def acquire(self) -> None:
-        """Take the lease. Raises OutputInUse where another holds it; where that is not clear, this waits to see.
+        """Take the lease. Raises OutputInUse where another holds it; waits to find out where that is not clear.
 
-        Of several that begin within the same moment one comes through.
+        Of several that begin at the same moment, one gets it.
         """
         end = self._clock() + 2 * EXPIRE_SECONDS
         while not self._take():
@@ -118,7 +119,7 @@ class Lease:
         self._renewing.start()
 
     def _take(self) -> bool:
-        """Take the lease; False where another takes it over now, or has just given it back. Raises OutputInUse."""
+        """Take the lease; False where another is just taking it over, or has just given it back. Raises OutputInUse."""
         found = read(self.file)
         if found is not None and not found.gone:
             found = self._watch(found)
@@ -130,13 +131,13 @@ class Lease:
         return False
 
     def _watch(self, found: Holder) -> Holder | None:
-        """The lease that is there when that of `found` has ended. Raises OutputInUse where it does not."""
-        from sparksplit.base.progress import say  # which nodes, who only ask whose a lease is, need not load
+        """The lease that is there once that of `found` has ended. Raises OutputInUse if it does not end."""
+        from sparksplit.base.progress import say  # nodes only ask whose a lease is, and need not load this
 
         if found.here:
             raise in_use(self.path, found)
         written, old = filesystem.modified(self.file), age(self.file)
-        if old is None:  # given back, and perhaps another's by now
+        if old is None:  # given back, and perhaps taken by another since
             now = read(self.file)
             return now if now is None or now.gone else self._watch(now)
         patience = max(EXPIRE_SECONDS - old, WATCH_SECONDS)
@@ -148,19 +149,19 @@ class Lease:
             asked = self._clock()
             now = read(self.file)
             if self._clock() - asked > _LOOK_SECONDS:
-                # The file system was away, for its owner too, who now renews it.
+                # The file system was away for the lease's owner too, who now renews it.
                 end = min(last, max(end, self._clock() + WATCH_SECONDS))
             if now is None or now.gone:
                 return now
-            # What another version writes cannot be read, but is seen to be written.
+            # A lease of another version cannot be read, but one can see that it is being written.
             if now != found or filesystem.modified(self.file) not in (None, written):
                 raise in_use(self.path, now)
         return found
 
     def _take_over(self, file: str, ended: Holder) -> bool:
-        """Put this lease in the place of the one of `ended` in `file`; False where another has got there first."""
-        # Only who made this file may replace that lease, and whoever comes later finds another's. It is a lease, too:
-        # where its maker was killed in that moment, it is taken over in the same way.
+        """Replace the lease of `ended` in `file` by this one; False where another got there first."""
+        # Only the maker of this file may replace that lease, and whoever comes later finds the maker's. It is a lease
+        # too: if its maker is killed at that moment, it is taken over in the same way.
         turn = f"{file}.{ended.owner[:_SHORT] if ended.owner.isalnum() else _NO_OWNER}"
         if not self._create(turn):
             maker = read(turn)
@@ -183,7 +184,7 @@ class Lease:
         return is_owner(self.path, self.holder.owner)
 
     def keep(self) -> None:
-        """Raise OutputInUse where the lease is another's by now, or was: it may have filled the output meanwhile."""
+        """Raise OutputInUse where the lease is another's now, or was for a while: it may have filled the output."""
         found = read(self.file)
         if found is None:
             raise OutputInUse(f"{self.path}: another command has filled it since this one began; call this one again")
@@ -191,9 +192,9 @@ class Lease:
             raise in_use(self.path, found)
 
     def tell(self, application_id: str | None) -> None:
-        """Add the id of the Spark application, once it is there, to what others are told.
+        """Add the Spark application's id, once there is one, to what others are told.
 
-        Raises OutputInUse where the lease is another's by now, or was.
+        Raises OutputInUse where the lease is another's now, or was for a while.
         """
         self.keep()
         with self._lock:
@@ -201,7 +202,7 @@ class Lease:
         self._write()
 
     def release(self) -> None:
-        """Give the lease back; no error where that fails, since it expires."""
+        """Give the lease back; failing to is no error, since it expires."""
         self._stop.set()
         if self._renewing is not None:
             self._renewing.join(RENEW_SECONDS)
@@ -215,9 +216,9 @@ class Lease:
         while not self._stop.wait(RENEW_SECONDS):
             try:
                 if not self.held():
-                    return  # taken over: what fills the output finds that out where it matters
+                    return  # taken over: whoever fills the output finds out where it matters
                 self._write()
-            except Exception as error:  # whatever it is, the next try may do; without one the lease would expire
+            except Exception as error:  # whatever it was, the next try may succeed; without one the lease would expire
                 log.debug("%s: the lease could not be renewed: %s", self.path, error)
 
     def _create(self, file: str) -> bool:
@@ -225,7 +226,7 @@ class Lease:
         return filesystem.create_bytes(file, self._next())
 
     def _write(self) -> None:
-        with self._lock:  # or what was renewed before might be written after
+        with self._lock:  # or an earlier renewal might be written after a later one
             filesystem.write_bytes(self.file, self._next())
 
     def _next(self) -> bytes:
@@ -236,14 +237,14 @@ class Lease:
 
 
 def file_of(path: str) -> str:
-    """The file of the lease on the output `path`: hidden, beside it, so that it outlives what it stands for."""
+    """The file of the lease on the output `path`: hidden, and beside the output, so that it outlives it."""
     return f"{filesystem.parent(path).rstrip('/')}/.{filesystem.name(path)}.owner"
 
 
 def left_over(path: str, found: Mapping[str, FileFacts | None]) -> list[str]:
-    """Names, of those `found` beside the output `path`, of what killed commands left of leases on it.
+    """Of the names `found` beside the output `path`, those of leases on it that killed commands have left.
 
-    What has been written since a lease expires may be in use.
+    Whatever was written more recently than a lease takes to expire may still be in use.
     """
     lease = filesystem.name(file_of(path))
     parts = re.compile(rf"\.*{re.escape(lease)}(\.([0-9a-f]{{{_SHORT}}}|{_NO_OWNER}))+")
@@ -260,7 +261,7 @@ def read(file: str) -> Holder | None:
         try:
             return _parsed(filesystem.read_bytes(file))
         except InputError as error:
-            if str(error) != f"{file}: does not exist":  # given back in this moment, and perhaps taken again
+            if str(error) != f"{file}: does not exist":  # given back at this moment, and perhaps taken again
                 raise
     return None
 
@@ -269,7 +270,7 @@ def _parsed(content: bytes) -> Holder:
     try:
         holder = Holder(**json.loads(content))
         return holder if isinstance(holder.owner, str) else _UNKNOWN
-    except (TypeError, ValueError, RecursionError):  # of another version, or no lease at all: its age alone counts
+    except (TypeError, ValueError, RecursionError):  # of another version, or no lease at all: only its age counts
         return _UNKNOWN
 
 
@@ -280,7 +281,7 @@ def is_owner(path: str, owner: str) -> bool:
 
 
 def in_use(path: str, holder: Holder) -> OutputInUse:
-    """The error that says who fills the output `path`."""
+    """The error that says who is filling the output `path`."""
     return OutputInUse(f"{path}: is being filled by {holder}; wait for its end, or end it")
 
 
@@ -296,7 +297,7 @@ def age(file: str) -> float | None:
 
 
 def _machine() -> str:
-    """What processes that see each other's numbers have in common; "" where the kernel does not tell."""
+    """What processes have in common if they see each other's numbers; "" where the kernel does not tell."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -305,12 +306,12 @@ def _machine() -> str:
 
 
 def _started(pid: int) -> int | None:
-    """When the process `pid` began, in the kernel's ticks; None where there is none, or a zombie without threads."""
+    """When the process `pid` began, in the kernel's ticks; None where there is none, or only a threadless zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
         return None
-    # The second field, the name, may hold anything.
+    # The second field, the process's name, may contain anything.
     fields = stat.rpartition(")")[2].split()
     state, threads, started = fields[0], int(fields[17]), int(fields[19])
     return None if state == "X" or (state == "Z" and threads <= 1) else started

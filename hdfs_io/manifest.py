@@ -1,4 +1,4 @@
-"""manifest.json: what a prepared data set holds, where, and the checksums that it must have."""
+"""manifest.json: what a prepared data set holds, where it is, and the checksums that it must have."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SourceFacts(Frozen):
 
 
 class Statistics(Frozen):
-    """One tensor's values over a split, missing ones left out; zeros where it has none."""
+    """One tensor's values over a split, without the missing ones; zeros where there are none."""
 
     min: float
     max: float
@@ -61,16 +61,16 @@ class File(Frozen):
 
 
 class SplitFacts(Frozen):
-    """The rows of train, validation or test; may have none, and then no files."""
+    """The rows of train, validation or test; there may be none, and then no files."""
 
     rows: int
     checksum: int
     """The ledger's: the sum modulo 2^64 of mix64(row_id)."""
     lane_rows: list[int]
-    """Rows of each lane; every block of a lane has the manifest's `block_rows` rows, but its last."""
+    """Rows of each lane; every block of a lane but its last has the manifest's `block_rows` rows."""
     statistics: dict[str, Statistics]
     label_counts: list[int] | None = None
-    """Rows of each class, or places where a label has several; None where the label is no class."""
+    """Rows of each class (places, where a label has several); None where the label is not a class."""
     files: list[File]
 
 
@@ -91,7 +91,7 @@ class Manifest(Frozen):
 
     @property
     def description(self) -> Description:
-        """What a model needs to know of the data set."""
+        """What a model needs to know about the data set."""
         return Description(tensors=self.tensors, label=self.label, preprocessing=self.preprocessing)
 
     def blocks(self, split: str, lane: int) -> int:

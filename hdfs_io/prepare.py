@@ -37,28 +37,28 @@ __all__ = ["from_arrays", "prepare"]
 BAD_ROWS = "bad_rows"
 _MAX_CLASSES = 100_000
 _MANY_CLASSES, _ROWS_PER_CLASS = 100, 2
-"""So many whole numbers, with fewer rows than this for each, are a quantity."""
+"""Whole numbers with at least this many distinct values, and fewer rows than this for each, are a quantity."""
 
 
 def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folder: str) -> tuple[Manifest, str | None]:
     """Write the prepared data set of `source` into `folder`, which the caller publishes.
 
-    Gives its manifest, and where the source has no files by which a change could be seen the `rows_digest`.
+    Returns its manifest and, where the source has no files that would show a change, the `rows_digest`.
 
-    Raises InputError for rows or files that are bad, labels that the training split does not have, and a source
-    without rows.
+    Raises InputError for bad rows or files, for labels that the training split does not have, and for a source without
+    rows.
     """
     from pyspark import StorageLevel
 
     cut = Cut() if source.deals else Cut(config.seed, config.validation, config.test)
     probe = Layout(source.tensors, _label_spec(source, None), source.keep, 1)
     with bounded_batches(spark, rows_per_batch(probe.row_bytes)):
-        # Numbered once: the cut needs the numbers, and labels are counted by what it gives.
+        # Numbered once: the cut needs the numbers, and the rows of each label are counted split by split.
         rows = with_row_ids(parse(spark, source), len(source.keep), config.lanes, cut)
         rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             counts = _count(rows, source)
-            # Looked for only where there are some: it sorts, and most data has none.
+            # Collected only where there are some: that sorts, and most data has none.
             bad = bad_rows(spark, rows, config.input.max_bad_rows) if counts.bad else []
             if counts.rows["train"] == 0:
                 raise InputError(f"{config.input.path}: {_without_rows(counts.rows, source.has_test)}")
@@ -104,7 +104,7 @@ def _label_spec(source: Source, classes: list[str] | None) -> LabelSpec | None:
 
 
 def _without_rows(rows: dict[str, int], has_test: bool) -> str:
-    """Why there is nothing to train on. has_test: the test rows are not of these files."""
+    """Why there is nothing to train on. has_test: whether the test rows come from other files."""
     dealt = {name: rows[name] for name in SPLITS[1:] if rows[name] and not (has_test and name == "test")}
     if not dealt:
         return "has no rows to train on"
@@ -114,7 +114,7 @@ def _without_rows(rows: dict[str, int], has_test: bool) -> str:
 
 @dataclass
 class Counts:
-    """Rows by split, and for classes by label."""
+    """Rows by split and, where labels are classes, by label."""
 
     rows: dict[str, int]
     labels: dict[str, dict[Any, int]]
@@ -127,7 +127,7 @@ def _count(rows: DataFrame, source: Source) -> Counts:
     classified = source.label_kind in ("integer", "text")
     keys = [SPLIT, LABEL] if classified else [SPLIT]
     good = sql.col(BAD).isNull().alias("good")
-    # So many groups have more labels than are allowed: the rows of a label lie in several splits. Bad ones have none.
+    # More groups than this have too many labels: a label's rows may lie in every split. Bad rows have no label.
     found = rows.groupBy(good, *keys).count().limit(2 * len(SPLITS) * _MAX_CLASSES + 1).collect()
     if classified and len({row[LABEL] for row in found if row["good"]}) > _MAX_CLASSES:
         raise InputError(
@@ -147,10 +147,10 @@ def _count(rows: DataFrame, source: Source) -> Counts:
 
 
 def _classes(counts: Counts, source: Source, config: InputConfig) -> list[str] | None:
-    """The sorted distinct labels of the training split; None where labels are no classes.
+    """The sorted distinct labels of the training split; None where labels are not classes.
 
-    Raises InputError for labels that the training split does not have, and for whole numbers that nobody has called
-    classes and that cannot be meant as such.
+    Raises InputError for labels that the training split does not have, and for whole numbers that were not declared to
+    be classes and cannot be meant as classes.
     """
     if source.label_kind not in ("integer", "text"):
         return None
@@ -175,14 +175,14 @@ def _classes(counts: Counts, source: Source, config: InputConfig) -> list[str] |
 
 @dataclass(frozen=True)
 class Plan:
-    """Which file each lane of each split goes to: numbered split by split."""
+    """Which file each lane of each split goes to; files are numbered split by split."""
 
     files: list[tuple[str, int, str]]
     """(split, first lane, path)"""
     first: dict[str, int]
     """Number of a split's first file"""
     per_file: dict[str, int]
-    """Lanes in a file of a split"""
+    """Lanes in each file of a split"""
 
 
 def _plan(rows: dict[str, int], layout: Layout, config: PreprocessConfig) -> Plan:
@@ -196,7 +196,7 @@ def _plan(rows: dict[str, int], layout: Layout, config: PreprocessConfig) -> Pla
 
 
 def _write(rows: DataFrame, folder: str, layout: Layout, plan: Plan) -> list[FileFacts]:
-    """Write the files in executors, and give those of the successful attempts their names."""
+    """Write the files in executors, and give those of the successful attempts their final names."""
     from pyspark.sql import functions as sql
 
     for split in {split for split, _, _ in plan.files}:
@@ -225,7 +225,7 @@ def _write(rows: DataFrame, folder: str, layout: Layout, plan: Plan) -> list[Fil
         filesystem.rename(filesystem.join(folder, temporary), filesystem.join(folder, fact.path))
         kept.setdefault(fact.split, set()).add(fact.path.rpartition("/")[2])
     for split, names in kept.items():
-        # What failed attempts have left.
+        # What failed attempts have left behind.
         for name in filesystem.listing(filesystem.join(folder, split)):
             if name not in names:
                 filesystem.remove(filesystem.join(folder, split, name))
@@ -235,7 +235,7 @@ def _write(rows: DataFrame, folder: str, layout: Layout, plan: Plan) -> list[Fil
 def write_sorted(
     batches: Iterable[pa.RecordBatch], folder: str, layout: Layout, plan: Plan, attempt: int
 ) -> Iterator[FileFacts]:
-    """Write rows that come sorted by (file, lane, row_id) and give the facts of each file, under an attempt's name."""
+    """Write rows sorted by (file, lane, row_id), under the attempt's names, and give the facts of each file."""
     classes = _class_values(layout)
     current, writer = -1, None
     try:
@@ -272,7 +272,7 @@ def _rows(batch: pa.RecordBatch, layout: Layout, classes: pa.Array | None) -> pa
 
 
 def _class_values(layout: Layout) -> pa.Array | None:
-    """What raw labels are to be looked up in; None where they are stored as they are."""
+    """The values to look raw labels up in; None where labels are stored as they are."""
     if layout.label is None or layout.label.classes is None or layout.label.kind in TOKENS:
         return None
     if layout.label.kind == "integer":

@@ -32,8 +32,8 @@ class PreparedDataSet:
     def open(cls, path: str, verify: bool = True) -> PreparedDataSet:
         """The data set in the folder `path`.
 
-        verify: check that every file is there and has the manifest's size. The driver does so; nodes, which open what
-        the driver has checked, need not.
+        verify: check that every file is there and has the manifest's size. The driver does so; nodes open what the
+        driver has checked, and need not.
 
         Raises InputError where `_SUCCESS` or the manifest is missing, the manifest is damaged or of an unknown
         version, or a file is missing or has another size.
@@ -63,7 +63,7 @@ class PreparedDataSet:
 
     @property
     def description(self) -> Description:
-        """What a model needs to know of the data set."""
+        """What a model needs to know about the data set."""
         return self.manifest.description
 
     @cached_property
@@ -91,7 +91,7 @@ class PreparedDataSet:
 class PreparedSplit:
     """One split's rows by lanes and blocks.
 
-    lane_rows: by lane. block_rows: rows of a block that is not its lane's last. tensors, label: what a row holds.
+    lane_rows: rows in each lane. block_rows: rows in each block but a lane's last. tensors, label: what a row holds.
     """
 
     def __init__(self, data: PreparedDataSet, name: str) -> None:
@@ -101,11 +101,11 @@ class PreparedSplit:
         self.tensors, self.label = manifest.tensors, manifest.label
 
     def reader(self) -> BlockReader:
-        """What reads blocks; for one thread."""
+        """A reader of its blocks; for one thread."""
         return BlockReader(self._data, self._name)
 
     def at_hand(self) -> None:
-        """None: the rows of a file are read block by block."""
+        """None: the rows of a file are read block by block, not held."""
 
 
 @dataclass(frozen=True)
@@ -118,11 +118,11 @@ class Block:
     label: npt.NDArray[Any] | None
     """[rows, *shape] class indices or float32 numbers; None where there is none, or it was not asked for."""
     keep: dict[str, pa.Array] = field(default_factory=dict)
-    """Kept columns that were asked for."""
+    """The kept columns that were asked for."""
 
 
 class BlockReader:
-    """Reads the blocks of one split. Not thread-safe: one for each thread; keeps the files that it has read open.
+    """Reads the blocks of one split. Not thread-safe: use one per thread. Keeps the files that it has read from open.
 
     columns: which of the tensors, `label` and the kept columns to read beside row_id; by default the tensors and the
         label. Checksums are verified where all tensors and the label are read.

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | None = None) -> PreparedDataSet:
     """Prepare the data set that `config` names, unless it is there already.
 
-    frame: the rows, where `config` is a DataFramePreprocess. A DataFrame, which has no files to look at, is read to
-        find out whether a complete data set was made of the same rows.
+    frame: the rows, where `config` is a DataFramePreprocess. A DataFrame has no files to look at, so it is read to find
+    out whether a complete data set was made from the same rows.
 
-    Raises UsageError for what the user gave, before anything is written; RunError where Spark fails.
+    Raises UsageError for what is wrong with the user's input, before anything is written; RunError where Spark fails.
     """
     config.check()
     function = own_source(config.input)
@@ -39,7 +39,7 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
             frame = own_frame(spark, config.input)
         input_hash = raw_digest(config.input) if frame is None else partial(_digest_now, config, frame)
         output = Output(config.output, config.config_hash(function), "preprocess", inputs, input_hash)
-        # What is wrong with the input is told before anything is written, the claim on the output included.
+        # What is wrong with the input is reported before anything is written, even the claim on the output.
         source = None if output.decide(options.overwrite) == "done" else _open(config, frame)
         with output.claimed(options.overwrite) as decision:
             if decision == "done":
@@ -60,9 +60,9 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
 
 
 def own_source(config: InputConfig) -> str | None:
-    """The text of the user's own function that gives the rows, "" for one in a package; None where none does.
+    """The source text of the user's function that gives the rows, "" for one in a package; None where no function does.
 
-    Raises ConfigError where there is no such function.
+    Raises ConfigError where the function that is named does not exist.
     """
     if not is_own(config.format):
         return None
@@ -73,7 +73,7 @@ def own_source(config: InputConfig) -> str | None:
 
 
 def own_frame(spark: SparkSession, config: InputConfig) -> DataFrame:
-    """What the user's own function gives. Raises ConfigError where it fails, or gives something else."""
+    """The DataFrame that the user's function returns. Raises ConfigError where it fails or returns something else."""
     from pyspark.sql import DataFrame
 
     try:
@@ -93,7 +93,7 @@ def _digest_now(config: PreprocessConfig, frame: DataFrame) -> str:
 
 
 def _open(config: PreprocessConfig, frame: DataFrame | None) -> Source:
-    """The source of raw rows. Raises ConfigError and InputError for what is wrong with it as far as the driver sees."""
+    """The source of raw rows. Raises ConfigError and InputError for whatever the driver can see is wrong with it."""
     if frame is not None:
         return DataFrameSource(config.input, frame)
     source = open_source(config.input, validation=config.validation, test=config.test)

@@ -1,8 +1,9 @@
 """The fitted preprocessing: the numbers that turn stored values into the model's input, the same everywhere.
 
 Stored tensors stay raw, in their smallest exact dtype. Nodes apply these numbers inside their TensorFlow graph, and
-`predict` to raw rows; both in the float type that `arithmetic` names, and in this order: fill missing values, subtract
-the offset, multiply. Only then do they become float32, in which many seconds of a day since 1970 are one number.
+`predict` applies them to raw rows, both in the float type that `arithmetic` names and in this order: fill missing
+values, subtract the offset, multiply. Only then do values become float32, in which many seconds of one day, counted
+from 1970, are the same number.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Model = TypeVar("Model", bound=pydantic.BaseModel)
 
 
 class Frozen(pydantic.BaseModel):
-    """Base of what is kept in JSON files."""
+    """Base class of what is kept in JSON files."""
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
 
@@ -78,20 +79,20 @@ class LabelSpec(TensorSpec):
     """Names of the classes in the order of their indices: the sorted distinct labels of the training split, or the
     vocabulary of a text."""
     kind: str = "integer"
-    """How raw labels read: integer, text or number; characters or words where they are the tokens of a text."""
+    """How raw labels are read: integer, text or number; characters or words where they are the tokens of a text."""
 
 
 class TensorPreprocessing(Frozen):
-    """x_model = (x - offset) * scale; each number one for the tensor, or one for each of its values."""
+    """x_model = (x - offset) * scale; each is one number for the tensor, or one for each of its values."""
 
     offset: float | list[float] = 0.0
     scale: float | list[float] = 1.0
     impute: float | list[float] | None = None
-    """Takes the place of missing values (NaN); None where the data has none."""
+    """Replaces missing values (NaN); None where the data has none."""
 
 
 class FittedPreprocessing(Frozen):
-    """The fitted numbers of every tensor, by its name; a tensor that is not named stays as it is."""
+    """The fitted numbers of every tensor, by its name; a tensor that is not listed stays as it is."""
 
     tensors: dict[str, TensorPreprocessing] = {}
 
@@ -118,16 +119,16 @@ class FittedPreprocessing(Frozen):
 
 
 def arithmetic(dtype: np.dtype[Any], offset: F64, scale: F64) -> np.dtype[Any]:
-    """The float type to subtract and multiply stored values in: float32 where it holds each of them exactly, as it does
-    bytes and pixels, and where there is nothing to do; else float64, so that values that are close to each other and
-    far from 0 stay apart."""
+    """The float type to subtract and multiply stored values in: float32 where it holds every value exactly, as it does
+    bytes and pixels, and where there is nothing to do; otherwise float64, so that values that are close to each other
+    and far from 0 stay apart."""
     plain = dtype.itemsize <= 2 or (not offset.any() and bool((scale == 1).all()))
     return np.dtype(np.float32 if plain else np.float64)
 
 
 def is_wide(dtype: np.dtype[Any]) -> bool:
-    """Whether even float64 cannot hold every value (nanoseconds since 1970, say): the offset is then to be subtracted
-    from the upper and the lower 32 bits, which it can, before they are put together."""
+    """Whether even float64 cannot hold every value (nanoseconds since 1970, say): the offset must then be subtracted
+    from the upper and the lower 32 bits separately, which float64 can hold, before they are put together."""
     return dtype.kind in "iu" and dtype.itemsize > 4
 
 
@@ -138,7 +139,7 @@ def high_and_low(offset: F64) -> tuple[F64, F64]:
 
 
 class Description(Frozen):
-    """What a model needs to know of a data set: its tensors, its label, its preprocessing.
+    """What a model needs to know about a data set: its tensors, its label, its preprocessing.
 
     Kept as preprocessing.json beside the data and beside every model trained on it, so that either stands alone.
     """

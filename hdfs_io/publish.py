@@ -29,19 +29,19 @@ COMMANDS = {
     "compare": "a comparison",
     "predict": "predictions",
 }
-"""What each command leaves."""
+"""What each command leaves behind."""
 _SIGNS = {
     "preprocess": ("manifest.json",),
     "train": ("run.json", "checkpoints", "metrics.jsonl"),
     "compare": ("results.json", "runs", "measured.json"),
     "predict": ("predictions",),
 }
-"""Names that tell a command's output whose mark does not name it: marks of before did not."""
+"""Names that identify an output whose mark does not name its command, as older marks did not."""
 
 
 @dataclass(frozen=True)
 class _Found:
-    """What is in the output's place. command: None where nothing but the mark is there, so that nothing is lost."""
+    """What is in the output's place. command: None where only the mark is there, so that nothing would be lost."""
 
     command: str | None
     config_hash: str | None
@@ -53,14 +53,15 @@ class Output:
     """The output folder of a command: what is there already, and how a new one takes its place.
 
     path: the folder
-    config_hash: of all that can change the result; leaves out the output's own path
-    command: which one's it is, of COMMANDS; nothing else is ever replaced
-    inputs: what the command reads, by the key that names it: none of it lies in the output, or the other way round
-    input_hash: of what the input is now, where the configuration alone does not tell; None: not to be compared. A
-        function, where it takes long: called only where there is something to compare it with; what fills the output
-        says it with `made_of`
-    folder: where an output that fills up in place does so: `path`, or beside it where a complete one has to stay until
-        the new one is, too
+    config_hash: the hash of everything that can change the result; leaves out the output's own path
+    command: whose output it is, of COMMANDS; no other command's output is ever replaced
+    inputs: what the command reads, by the configuration's key: none may lie in the output, nor the output in one of
+    them
+    input_hash: the hash of the input as it is now, where the configuration alone does not tell; None: not compared. A
+        function where hashing takes long: it is called only if there is something to compare with, and whoever fills
+        the output records the hash with `made_of`
+    folder: where an output that fills up in place does so: `path`, or beside it while a complete output has to stay
+        until the new one is complete too
 
     Raises UsageError for the root of a file system.
     """
@@ -83,17 +84,17 @@ class Output:
 
     @property
     def owner(self) -> str:
-        """What `check_owner` knows this one by."""
+        """The id that `check_owner` compares."""
         return self.lease.holder.owner
 
     @contextmanager
     def claimed(
         self, overwrite: bool = False, resume: bool = False, resumable: Collection[str] = ()
     ) -> Iterator[Decision]:
-        """Be the only one to fill the output while the block lasts; the decision as of then.
+        """Be the only one to fill the output while the block lasts; gives the decision as it then is.
 
-        Nothing is written where it is done. Raises OutputInUse where another command that still runs fills it, and what
-        `decide` raises.
+        Writes nothing where that is done. Raises OutputInUse where another command that is still running fills it, and
+        whatever `decide` raises.
         """
         decision = self.decide(overwrite, resume, resumable)
         if decision == "done":
@@ -107,16 +108,16 @@ class Output:
             self.lease.release()
 
     def decide(self, overwrite: bool = False, resume: bool = False, resumable: Collection[str] = ()) -> Decision:
-        """What is to be done, without doing it.
+        """What to do, without doing it.
 
         done: it is complete and was made with the same configuration from the same input. fresh: there is nothing, or
-        something incomplete or to be overwritten, that the new output will replace. resume: it is incomplete and may be
-        gone on with, also where it is to take the place of a complete one.
+        something incomplete or to be overwritten, which the new output will replace. resume: it is incomplete and can
+        be continued, even if it is to replace a complete one.
 
-        resumable: hashes of configurations, beside the own, whose unfinished output may be gone on with.
+        resumable: hashes of other configurations whose unfinished output may be continued.
 
-        Raises UsageError where the folder was made with another configuration or from other input, and, whatever
-        `overwrite` says, where it is no output of this command, or lies in one of its inputs, or the other way round.
+        Raises UsageError where the folder was made with another configuration or from other input and, whatever
+        `overwrite` says, where it is no output of this command, lies in one of its inputs, or holds one.
         """
         found = self._look(self.path)
         if problem := overlap(self.path, self.inputs):
@@ -146,12 +147,12 @@ class Output:
         raise UsageError(f"{self.path}: exists, {other}; --overwrite replaces it")
 
     def _look(self, path: str) -> _Found | None:
-        """What is at `path`, None where that is nothing. Raises UsageError where this command may not replace it."""
+        """What is at `path`; None where there is nothing. Raises UsageError where this command may not replace it."""
         if not filesystem.exists(path):
             return None
         if not filesystem.is_folder(path):
             raise InputError(f"{path}: the output exists and is not a folder")
-        # One that was killed before it had marked the folder has left a part of the mark at most.
+        # A command that was killed before it had marked the folder leaves at most a part of the mark.
         names = {name for name in filesystem.listing(path) if not name.startswith(f".{CONFIG}.")}
         if not names:
             return None
@@ -166,16 +167,17 @@ class Output:
 
     @contextmanager
     def staging(self) -> Iterator[str]:
-        """A new folder beside the output, to be filled; becomes the output where the block ends without an error.
+        """A new folder beside the output, to be filled; becomes the output if the block ends without an error.
 
-        Removed otherwise. Within `claimed`.
+        It is removed otherwise. Use it within `claimed`.
         """
         folder = _hidden(self.path, "staging")
         filesystem.make_folder(folder)
         try:
             self._mark(folder)
             yield folder
-            # A successor sweeps it away; what is still written then makes the folder anew, with a part of the content.
+            # A successor sweeps it away; anything still being written then makes the folder anew, with a part of the
+            # content.
             check_owner(self.path, self.owner)
             if not filesystem.exists(filesystem.join(folder, CONFIG)):
                 raise RunError(f"{self.path}: what was to become it was removed while it was filled")
@@ -184,30 +186,30 @@ class Output:
         except BaseException:
             try:
                 _discard(folder, self.path)
-            except (SparksplitError, OSError) as error:  # the first error is the one to tell
+            except (SparksplitError, OSError) as error:  # the first error is the one to report
                 log.debug("%s: could not be removed: %s", folder, error)
             raise
 
     def made_of(self, folder: str, input_hash: str) -> None:
-        """Say in `folder`, of `staging`, what the output is made of, where that was not known before."""
+        """Record in `folder`, from `staging`, what the output is made of, where that was not known before."""
         self.input_hash = input_hash
         self._mark(folder)
 
     def begin(self) -> None:
-        """Make `folder`, empty but for its mark, for an output that fills up in place. Within `claimed`."""
+        """Make `folder`, empty but for its mark, for an output that fills up in place. Use it within `claimed`."""
         check_owner(self.path, self.owner)
-        # What was once begun beside it would be gone on with when this one is complete.
+        # Anything begun beside it earlier would be resumed once this one is complete.
         for folder in {self.folder, self._next}:
             _discard(folder, self.path)
         filesystem.make_folder(self.folder)
         self._mark(self.folder)
 
     def go_on(self) -> None:
-        """Go on with what is in `folder`, under the own configuration. Within `claimed`."""
+        """Continue with what is in `folder`, under this configuration. Use it within `claimed`."""
         self._mark(self.folder)
 
     def abandon(self) -> None:
-        """Remove `folder`, which holds nothing worth going on from. Within `claimed`.
+        """Remove `folder`, which holds nothing worth continuing from. Use it within `claimed`.
 
         Raises RunError where a successor has taken it over.
         """
@@ -215,7 +217,7 @@ class Output:
         _discard(self.folder, self.path)
 
     def complete(self) -> None:
-        """Declare an output that filled up in place complete, and put it in its place.
+        """Declare complete an output that filled up in place, and move it into its place.
 
         Raises RunError where a successor has taken it over.
         """
@@ -241,11 +243,11 @@ class Output:
         return self.input_hash
 
     def _mend(self) -> None:
-        """Bring to its end what a killed predecessor was about to publish, and remove what else it left."""
+        """Finish what a killed predecessor was about to publish, and remove whatever else it left."""
         folder, last = filesystem.parent(self.path), filesystem.name(self.path)
         names = filesystem.entries(folder)
-        # Of two that began in the same moment only one may touch anything: what the other has made by now is in the
-        # list only if its lease was written before.
+        # Of two that began at the same moment only one may touch anything: what the other has made by now is in the
+        # list only if its lease was written earlier.
         self.lease.keep()
         new = [name for name in names if name.startswith(f".{last}.staging-")]
         old = [name for name in names if name.startswith(f".{last}.old-")]
@@ -275,7 +277,7 @@ def _mark_of(content: bytes) -> dict[str, Any]:
 
 
 def _command_of(names: Collection[str]) -> str | None:
-    """The command whose output has the `names`; None where it has none but marks, "" where it is no command's."""
+    """The command whose output has these `names`; None where there are only marks, "" where it is none's."""
     for command, signs in _SIGNS.items():
         if any(name in names for name in signs):
             return command
@@ -283,9 +285,9 @@ def _command_of(names: Collection[str]) -> str | None:
 
 
 def overlap(output: str, inputs: Mapping[str, str]) -> str | None:
-    """What is wrong with `output` beside the `inputs` (key to path) of its command; None where nothing is.
+    """What is wrong with `output`, given the `inputs` (key to path) of its command; None where nothing is.
 
-    An output within an input's folder would be read as one the next time, or go when that is replaced.
+    An output inside an input's folder would be read as input the next time, or vanish when the input is replaced.
     """
     for key, path in inputs.items():
         if filesystem.holds(output, path):
@@ -297,23 +299,23 @@ def overlap(output: str, inputs: Mapping[str, str]) -> str | None:
 
 
 def made_from(path: str) -> dict[str, str]:
-    """What is recorded of how the output `path` was made, and of what; empty where that is not known."""
+    """What is recorded of how, and from what, the output `path` was made; empty where that is not known."""
     file = filesystem.join(path, CONFIG)
     recorded = filesystem.read_json(file) if filesystem.exists(file) else {}
     return {name: recorded[name] for name in ("config_hash", "input_hash") if name in recorded}
 
 
 def check_owner(path: str, owner: str) -> None:
-    """Raise RunError where another than `owner` (Output.owner) fills the output `path` by now."""
+    """Raise RunError where someone other than `owner` (Output.owner) now fills the output `path`."""
     if not lease.is_owner(path, owner):
         raise RunError(f"{path}: another run has taken over this output; this one ends")
 
 
 def publish_folder(temporary: str, final: str) -> None:
-    """Rename the folder `temporary` to `final`, in place of what is there.
+    """Rename the folder `temporary` to `final`, replacing what is there.
 
-    What was there is set aside first and removed last: a crash in between leaves one of the two whole, or
-    neither, never a mixture.
+    The old folder is set aside first and removed last: a crash in between leaves one of the two whole, or neither,
+    never a mixture.
     """
     filesystem.make_folder(filesystem.parent(final))
     if not filesystem.exists(final):
@@ -327,17 +329,17 @@ def publish_folder(temporary: str, final: str) -> None:
         try:
             if not filesystem.exists(final):
                 filesystem.rename(old, final)
-        except (SparksplitError, OSError) as error:  # the next command does it; the first error is the one to tell
+        except (SparksplitError, OSError) as error:  # the next command does it; report the first error
             log.debug("%s: could not be put back: %s", old, error)
         raise
     _discard(old, final)
 
 
 def _discard(path: str, output: str) -> None:
-    """Remove what is at `path`, of the folder `output`, or beside it.
+    """Remove what is at `path`: the folder `output`, or something beside it.
 
-    It is renamed first: what a kill leaves of a folder that was being removed is nothing that could be taken for an
-    output, or be in the way of one.
+    It is renamed first: if the removal is killed half-way, what is left cannot be taken for an output or be in the way
+    of one.
     """
     if filesystem.exists(path):
         gone = _hidden(output, "gone")
@@ -346,7 +348,7 @@ def _discard(path: str, output: str) -> None:
 
 
 def _remove(path: str) -> None:
-    """Remove what is out of the way already; only said where that fails: readers may hold its files open on NFS."""
+    """Remove what is already out of the way; a failure is only logged, since readers may hold its files open on NFS."""
     try:
         filesystem.remove(path)
     except (SparksplitError, OSError) as error:
@@ -354,6 +356,6 @@ def _remove(path: str) -> None:
 
 
 def _hidden(path: str, kind: str) -> str:
-    """A new name beside `path`, which listings of inputs skip."""
+    """A new name beside `path` that listings of inputs skip."""
     parent = filesystem.parent(path).rstrip("/")
     return f"{parent}/.{filesystem.name(path)}.{kind}-{uuid.uuid4().hex[:8]}"

@@ -32,7 +32,7 @@ def mix64(x: npt.ArrayLike) -> U64:
 
 
 def mix64_int(x: int) -> int:
-    """`mix64` of one Python integer in 0..2^64-1, for which NumPy would take twenty times as long."""
+    """`mix64` of one Python integer in 0..2^64-1, twenty times faster than NumPy would be."""
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
     x = (x ^ x >> 27) * 0x94D049BB133111EB % 2**64
     return x ^ x >> 31
@@ -100,11 +100,11 @@ def row_checksum(row_ids: npt.ArrayLike) -> int:
 def split_fraction(content: U64, duplicate_number: npt.ArrayLike, seed: int) -> npt.NDArray[np.float64]:
     """A uniform number in [0, 1) for each row, by which validation and test are cut.
 
-    Each row has its own, equal rows by their numbers: were equal rows kept together, rows that differ in the label
-    alone would be dealt apart, and few distinct rows would miss the share by far. It is made from both words of the
-    hash under another mix than the row_id, so that lanes stay even.
+    Every row has its own, equal rows because of their numbers: if equal rows were kept together, rows that differ only
+    in the label would be dealt apart, and data with few distinct rows would miss the share by far. It is made from both
+    words of the hash, mixed differently from the row_id, so that lanes stay even.
 
-    content: uint64 [rows, 2]. duplicate_number: of the row among equal rows of the whole source [rows]
+    content: uint64 [rows, 2]. duplicate_number: each row's number among equal rows of the whole source [rows]
     """
     number = np.asarray(duplicate_number, dtype=np.uint64)
     with np.errstate(over="ignore"):

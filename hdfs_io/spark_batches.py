@@ -1,4 +1,4 @@
-"""The record batches between Spark and Python, bounded by bytes: by default they have 10,000 rows, however large."""
+"""Record batches between Spark and Python, bounded in bytes: by default they have 10,000 rows, however large."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BATCH_BYTES = 8 * 1024 * 1024
 
 @contextmanager
 def bounded_batches(spark: SparkSession, rows: int) -> Iterator[None]:
-    """Spark's batches have at most so many rows inside the block."""
+    """Inside the block, Spark's batches have at most `rows` rows."""
     keys = ("spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.inMemoryColumnarStorage.batchSize")
     before = {key: spark.conf.get(key) for key in keys}
     for key in keys:
@@ -28,5 +28,5 @@ def bounded_batches(spark: SparkSession, rows: int) -> Iterator[None]:
 
 
 def rows_per_batch(row_bytes: int, batch_bytes: int = BATCH_BYTES) -> int:
-    """Rows in a record batch of at most `batch_bytes` between Spark and Python, by their size."""
+    """How many rows of `row_bytes` go into a record batch of at most `batch_bytes` between Spark and Python."""
     return max(1, min(10_000, batch_bytes // max(row_bytes, 1)))

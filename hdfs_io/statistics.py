@@ -13,15 +13,15 @@ F64 = npt.NDArray[np.float64]
 
 
 def _quiet() -> np.errstate:
-    """Without a warning where squares pass float64's range: they become infinite, which a data set refuses."""
+    """No warning where squares exceed float64's range: they become infinite, which a data set refuses."""
     return np.errstate(over="ignore", invalid="ignore")
 
 
 class Moments:
     """Count, minimum, maximum, mean and squared deviations of a tensor, or of each of its values.
 
-    Merged in a fixed order the result has the same bits wherever the parts were computed. Missing values (NaN) are
-    counted apart. Source of the merge: Chan, Golub, LeVeque: Updating Formulae and a Pairwise Algorithm (1979).
+    Merged in a fixed order, the result has the same bits wherever the parts were computed. Missing values (NaN) are
+    counted separately. Source of the merge: Chan, Golub, LeVeque: Updating Formulae and a Pairwise Algorithm (1979).
 
     features: 1 for the tensor as a whole, or the number of its values
     """
@@ -64,7 +64,7 @@ class Moments:
         self.max = np.where(gaps, -np.inf, values).max(axis=1) if self.missing else values.max(axis=1)
         filled = np.where(gaps, 0.0, values) if self.missing else values
         mean = filled.sum(axis=1) / np.maximum(self.count, 1)
-        # The mean of a constant is that constant, whatever the sum was rounded to: so its deviations are 0.
+        # The mean of a constant is that constant, however the sum was rounded; so its deviations are 0.
         self.mean = np.where(self.count > 0, np.clip(mean, self.min, self.max), 0.0)
         deviations = np.where(gaps, 0.0, values - self.mean[:, None]) if self.missing else values - self.mean[:, None]
         self.squares = (deviations**2).sum(axis=1)

@@ -2,9 +2,9 @@
 
 base.Source     what each gives: a DataFrame, and what makes rows of it in executors
 idx, csv, text  the formats that are files
-dataframe       rows that come as a DataFrame: a program's, or that of a user's own function
+dataframe       rows that come as a DataFrame: a program's own, or what a user's function returns
 parse, identify the DataFrame of tensors, label, row_id, lane and split that preprocess starts from
-raw             the one that predict starts from
+raw             the DataFrame that predict starts from
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ __all__ = ["BadRow", "FileSource", "ParsedRows", "Source", "Task", "check_like",
 def raw_digest(config: InputConfig) -> str | None:
     """A hash of what can be seen of the raw files without opening them: names, bytes, times of change.
 
-    None where there are none any more, and so nothing that what was made of them could differ from; and where the rows
-    come as a DataFrame.
+    None where the files are gone, so that nothing could have changed since, and where the rows come as a DataFrame.
 
-    Raises InputError where the folder holds what cannot be read.
+    Raises InputError where the folder holds something that cannot be read.
     """
     format_ = format_of(config.format)
     if not format_.source:
@@ -48,8 +47,8 @@ def open_source(
 ) -> FileSource:
     """The source of files that `config` names, checked on the driver as far as that is cheap.
 
-    description: of the data set that a model was trained on, where rows are to be predicted: they must be like it.
-    validation, test: the shares that a text, which is not cut by a hash, cuts off itself
+    description: of the data set that a model was trained on, where rows are to be predicted: they must match it.
+    validation, test: the shares that a text cuts off itself, since it is not cut by a hash
 
     Raises ConfigError and InputError.
     """

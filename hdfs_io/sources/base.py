@@ -28,7 +28,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 BATCH_BYTES = 4 * 1024 * 1024
 """Bytes of raw input that a task holds at a time."""
 RANGE_BYTES = 64 * 1024 * 1024
-"""Bytes of a file that can be split for one task."""
+"""How many bytes of a file one task reads, where the file can be split."""
 
 
 @dataclass(frozen=True)
@@ -36,19 +36,19 @@ class Task:
     """What one Spark task reads: a file (and its labels' file), or a part of it."""
 
     part: str
-    """train or test; of a source that deals its rows itself, the split"""
+    """train or test; the split, for a source that deals its rows itself"""
     path: str
     labels: str | None = None
     start: int = 0
     """First row (IDX), byte (CSV) or sequence (text)"""
     stop: int | None = None
-    """What to stop before; None: the end"""
+    """Where to stop, exclusive; None: at the end"""
 
 
 @dataclass
 class ParsedRows:
-    """Parsed rows: tensors [n, *shape] of the declared dtypes; labels int64 or float32 [n], texts, or of a text's
-    tokens [n, length]; kept texts."""
+    """Parsed rows: tensors [n, *shape] of the declared dtypes; labels int64 or float32 [n], strings, or a text's tokens
+    [n, length]; kept columns as strings."""
 
     tensors: list[npt.NDArray[Any]]
     label: npt.NDArray[Any] | list[str] | None
@@ -60,12 +60,12 @@ class ParsedRows:
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row that could not be parsed; `fatal` where it is the file that is damaged, whatever max_bad_rows says."""
+    """A row that could not be parsed; `fatal` where the file itself is damaged, whatever max_bad_rows says."""
 
     path: str
     row: int
-    """Line of the file, from 1 (a header counts), where `offset` is 0; else lines since the byte `offset`. 0 where rows
-    have no number."""
+    """Line of the file, from 1 (a header counts), if `offset` is 0; otherwise the line counted from byte `offset`. 0
+    where rows have no number."""
     reason: str
     text: str = ""
     offset: int = 0
@@ -80,14 +80,14 @@ class BadRow:
 
 
 Reader = Callable[[Iterable[pa.RecordBatch]], Iterator[tuple[str, ParsedRows | BadRow]]]
-"""What a Spark task makes of its record batches: (part, rows or a bad row); picklable."""
+"""How a Spark task reads its record batches: it yields (part, rows or a bad row); picklable."""
 
 
 class Source(abc.ABC):
-    """Raw rows of one format. Making one checks on the driver whatever is cheap to check."""
+    """Raw rows of one format. Making one checks, on the driver, whatever is cheap to check."""
 
     place: str
-    """What to call it in an error."""
+    """What errors call it."""
     tensors: Sequence[TensorSpec]
     label_kind: str | None
     """integer, text or number; characters or words for a token at each position; None without labels"""
@@ -96,21 +96,21 @@ class Source(abc.ABC):
     has_test: bool
     """Whether the source brings a test split."""
     deals: bool = False
-    """Whether its tasks name the split of their rows, so that nothing is cut by a hash."""
+    """Whether its tasks say which split their rows belong to, so that nothing is cut by a hash."""
     vocabulary: list[str] | None = None
     """The classes of labels that are tokens."""
 
     @abc.abstractmethod
     def parts(self) -> list[str]:
-        """train and test; of a source that deals its rows itself, the splits: those that it has rows for."""
+        """The parts that it has rows for: train and test, or the splits where a source deals its rows itself."""
 
     @abc.abstractmethod
     def raw(self, spark: SparkSession) -> tuple[DataFrame, Reader]:
-        """A DataFrame, and what makes each of its rows, once, a row of the source's."""
+        """A DataFrame, and the reader that makes the source's rows of it, each row once."""
 
 
 class FileSource(Source):
-    """Files that tasks of ours read, each a part of them; picklable."""
+    """Files that our own tasks read, each a part of them; picklable."""
 
     @property
     def place(self) -> str:  # type: ignore[override]
@@ -121,7 +121,7 @@ class FileSource(Source):
         return list(dict.fromkeys(task.part for task in self.tasks()))
 
     def raw(self, spark: SparkSession) -> tuple[DataFrame, Reader]:
-        """The numbers of the tasks, one Spark task for each."""
+        """A DataFrame of the tasks' numbers, with one Spark task for each."""
         tasks = self.tasks()
 
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRow]]:
@@ -153,9 +153,9 @@ class FileSource(Source):
 
 
 def labelled_like(config: InputConfig, description: Description | None) -> InputConfig:
-    """`config` for rows whose labels read as those of `description`, where there is one.
+    """`config` for rows whose labels are read like those of `description`, where there is one.
 
-    Raises ConfigError where they are tokens: of a text alone.
+    Raises ConfigError where those are tokens, which only a text has.
     """
     label = None if description is None else description.label
     if label is None:
@@ -188,7 +188,7 @@ def check_kept(config: InputConfig, names: Sequence[str]) -> None:
     """Raise ConfigError for a kept column whose name is taken."""
     taken = {name: name for name in ("row_id", "label", "x", "prediction", "probabilities")}
     for name in names:
-        # Spark, which may read what comes of them, does not tell small letters from capital ones.
+        # Spark, which may read the result, does not tell lower case from upper case.
         if other := taken.get(name.lower()):
             like = "" if other == name else f" ({other!r}, and Spark takes no notice of case)"
             error: ConfigError = config.error("keep", f"the column name {name!r} is taken{like}; rename it in the file")
@@ -199,7 +199,7 @@ def check_kept(config: InputConfig, names: Sequence[str]) -> None:
 def input_files(path: str) -> list[tuple[str, int]]:
     """(path, bytes) of the file `path`, or of all files in that folder, by name; hidden and empty ones left out.
 
-    Raises InputError where there are none, and for a folder in the folder.
+    Raises InputError where there are none, and for a folder inside the folder.
     """
     return [(path, facts.bytes) for path, facts in input_facts(path)]
 
@@ -227,7 +227,8 @@ def input_facts(path: str) -> list[tuple[str, FileFacts]]:
 
 @contextmanager
 def open_raw(path: str) -> Iterator[tuple[Any, bool]]:
-    """(a readable binary stream of the file's content, whether it is gzip): known by its first bytes, not its name.
+    """(a readable binary stream of the file's content, whether it is gzip); gzip is known by the first bytes, not the
+    name.
 
     Reading from it raises EOFError, zlib.error or gzip.BadGzipFile where the gzip is truncated or damaged.
     """
@@ -243,7 +244,7 @@ GZIP_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 def gzip_problem(error: Exception) -> str:
-    """What to tell the user of one of GZIP_ERRORS."""
+    """What to tell the user about one of GZIP_ERRORS."""
     if isinstance(error, EOFError):
         return "is truncated: the gzip stream has no end"
     return f"is not a readable gzip file: {' '.join(str(error).split())}"

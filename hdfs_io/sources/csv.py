@@ -1,7 +1,7 @@
 """CSV: one row a line, features as numbers, the label in a column of its own; plain or gzip, with a header or without.
 
-Blocks of lines go through pyarrow's parser; only where it refuses a block, or makes other than one row of each line, is
-the block halved until the bad rows stand alone. A line end within quotes is not supported: it would make files
+Blocks of lines go through pyarrow's parser. If it refuses a block, or does not make exactly one row of each line, the
+block is halved until the bad rows stand alone. A line end within quotes is not supported: it would make files
 impossible to split. Rows and bad rows together are the lines that are not blank.
 """
 
@@ -143,7 +143,7 @@ class CsvSource(FileSource):
             yield BadRow(task.path, 0, str(error).removeprefix(f"{task.path}: "), fatal=True)
 
     def _blocks(self, task: Task, stream: Any) -> Iterator[tuple[int, bytes]]:
-        """(number of its first line, counted from the task's start, content) of blocks of whole lines."""
+        """(number of the first line, counted from the task's start, content) for each block of whole lines."""
         position, line = task.start, 1
         if task.start > 0:
             # A line belongs to the range that its first byte is in.
@@ -174,12 +174,12 @@ class CsvSource(FileSource):
             yield line, rest if line > 1 or task.start else rest.removeprefix(_BOM)
 
     def _parse(self, task: Task, first_line: int, content: bytes) -> Iterator[ParsedRows | BadRow]:
-        """As many rows and bad rows as `content` has lines that are not blank, in their order."""
+        """One row or bad row for each line of `content` that is not blank, in their order."""
         expected = csv_lines.count(content)
         if not expected:
             return
-        # pyarrow swallows line ends up to the closing quote, which the count shows but for a quote that is still open
-        # at the end; and it ends a line at a carriage return, which could hide that.
+        # pyarrow swallows line ends up to a closing quote, which the count shows unless the quote is still open at the
+        # end; and it ends a line at a carriage return, which could hide that.
         if not csv_lines.has_inner_cr(content) and not csv_lines.problem(csv_lines.last(content), self._delimiter):
             try:
                 rows = self._rows(content, expected)
@@ -214,7 +214,7 @@ class CsvSource(FileSource):
             yield from self._halve(task, lines[len(lines) // 2 :])
 
     def _rows(self, content: bytes, expected: int) -> ParsedRows:
-        """As `Columns.convert`; ValueError where it is not as many rows as were expected."""
+        """Like `Columns.convert`; raises ValueError where there are not as many rows as expected."""
         # A byte order mark means nothing within a file; pyarrow drops one where a block happens to begin.
         rows = self._columns.convert(b"\n" + content)
         if len(rows) != expected:
@@ -225,7 +225,7 @@ class CsvSource(FileSource):
         return csv_lines.split(line, self._delimiter)
 
     def _first_lines(self, path: str) -> list[tuple[int, bytes]]:
-        """(number, content) of lines from the beginning of `path`, blank ones left out; the first can be split."""
+        """(number, content) of the first lines of `path` that are not blank; the first of them can be split."""
         try:
             with open_raw(path) as (stream, _):
                 content = stream.read(_PROBE_BYTES)
@@ -285,7 +285,7 @@ class CsvSource(FileSource):
         assert self._label is not None
         labels = []
         for line in lines:
-            # Rows that cannot be read are reported, or counted, where rows are parsed.
+            # Rows that cannot be read are reported or counted when all rows are parsed.
             with suppress(InputError):
                 fields = self._fields(line)
                 if len(fields) == len(self._names):
@@ -296,7 +296,7 @@ class CsvSource(FileSource):
 
 
 def lines_before(path: str, offset: int) -> int:
-    """Lines that begin before the byte `offset` where a line begins: what to add to a row number of a range."""
+    """Lines that begin before the range at byte `offset`: what to add to a row number that is counted from there."""
     with filesystem.open_input(path) as file:
         count, position = 0, 0
         while position < offset:
@@ -306,7 +306,7 @@ def lines_before(path: str, offset: int) -> int:
             count += part.count(b"\n")
             position += len(part)
         if offset > 0:
-            # The range begins with the first line that starts in it.
+            # The range's first line is the first one that starts in it.
             file.seek(offset - 1)
             count += 0 if file.read(1) == b"\n" else 1
     return count

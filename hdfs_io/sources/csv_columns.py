@@ -1,5 +1,5 @@
-"""The columns of a CSV file's lines: features and label to numbers, the columns to keep to texts; what is wrong where
-they cannot be."""
+"""The columns of a CSV file's lines: features and label as numbers, the columns to keep as text; and what is wrong with
+a cell that cannot be converted."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from hdfs_io.sources.base import ParsedRows
 from sparksplit.base.errors import InputError
 
 _REASON = 200
-"""Characters of what pyarrow says."""
+"""How many characters of pyarrow's message are kept."""
 _PLAIN = re.compile(r"[+-]?\d+(\.\d*)?", re.ASCII)
 _WHOLE_FLOAT32 = 2.0**24
-"""From here on float32 has not every whole number: the next one is rounded to this."""
+"""From here on float32 does not have every whole number: the next one is rounded to this."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What each column of a file is, by its place from 0.
+    """What each column of a file is, by its position from 0.
 
-    names: of all columns. header: whether they are the file's own. features: in their order, the tensor's values.
-    gaps: whether an empty cell of a feature is a missing value. rounds: whether the tensor's dtype was asked for, and
-    so may round.
+    names: all columns' names. header: whether the file gives them. features: in order, the tensor's values. gaps:
+    whether an empty cell of a feature is a missing value. rounds: whether the tensor's dtype was asked for, so that it
+    may round.
     """
 
     names: Sequence[str]
@@ -48,7 +48,7 @@ class Columns:
     rounds: bool
 
     def convert(self, content: bytes) -> ParsedRows:
-        """All rows of a block; pa.ArrowInvalid or ValueError where one of them is bad."""
+        """All rows of a block; raises pa.ArrowInvalid or ValueError where one of them is bad."""
         tensor = self.tensor
         names = self._places()
         parsed = np.dtype("float32" if tensor.dtype == "float16" else tensor.dtype)
@@ -109,7 +109,7 @@ class Columns:
         return [str(column) for column in range(len(self.names))]
 
     def _table(self, content: bytes, types: dict[str, pa.DataType], columns: list[str] | None = None) -> pa.Table:
-        """The block's columns (null: all), called by their places."""
+        """The block's `columns` (None: all), named by their positions."""
         return arrow_csv.read_csv(
             pa.BufferReader(content),
             read_options=arrow_csv.ReadOptions(
@@ -134,7 +134,7 @@ class Columns:
 
 
 def label_problem(field: str, kind: str | None) -> str | None:
-    """Why `field` is no label of that kind; None where it is."""
+    """Why `field` is not a label of that kind; None where it is one."""
     if not field.strip():
         return "is empty"
     if kind == "text":
@@ -143,7 +143,7 @@ def label_problem(field: str, kind: str | None) -> str | None:
 
 
 def rounding_problem(field: str) -> str | None:
-    """What is wrong with a number, written without an exponent, of which float32 would not keep the whole part."""
+    """What is wrong with a number, written without an exponent, whose whole part float32 would change, or None."""
     text = field.strip()
     if not _PLAIN.fullmatch(text):
         return None
@@ -161,7 +161,7 @@ def _numbers(column: pa.ChunkedArray, gaps: bool) -> npt.NDArray[Any]:
         raise ValueError("a cell is empty")
     array: npt.NDArray[Any] = column.to_numpy()
     if gaps:
-        # One bit pattern for every missing value: the row's hash is over the bits.
+        # One bit pattern for every missing value, since the row's hash covers the bits.
         array = np.where(np.isnan(array), np.array(np.nan, dtype=array.dtype), array)
     return array
 

@@ -16,13 +16,13 @@ from sparksplit.base.errors import InputError
 OPEN_QUOTE = "a quoted field does not close on its line"
 INNER_CR = "has a carriage return within the line (lines end in LF or CR LF)"
 LINE_BYTES = 64 * 1024 * 1024
-"""A longer line means that the file is no CSV."""
+"""A longer line means that the file is not CSV."""
 _INNER_CR = re.compile(rb"\r[^\r\n]")
 _NOT_BLANK = re.compile(rb"^(?=\r*[^\r\n])", re.MULTILINE)
 
 
 def read(path: str, stream: Any) -> bytes:
-    """The next line of `stream`, or the rest of it. Raises InputError where it is too long for one of a CSV file."""
+    """The next line of `stream`, or the rest of it. Raises InputError where it is too long for a line of CSV."""
     line: bytes = stream.readline(LINE_BYTES + 1)
     if len(line) > LINE_BYTES:
         raise too_long(path)
@@ -38,12 +38,12 @@ def count(content: bytes) -> int:
     """How many lines of `content` are not blank."""
     if content[:1] in (b"", b"\r", b"\n") or b"\n\n" in content or b"\n\r" in content:
         return sum(1 for _ in _NOT_BLANK.finditer(content))
-    # Ten times as fast, and no line is blank: one would begin with its end.
+    # Ten times as fast; no line is blank here, as the check above would have found it.
     return content.count(b"\n") + (content[-1:] != b"\n")
 
 
 def has_inner_cr(content: bytes) -> bool:
-    """Whether a carriage return stands elsewhere than before a line's end: parsers take it for one."""
+    """Whether there is a carriage return anywhere but at the end of a line: parsers take it for a line's end."""
     return b"\r" in content and _INNER_CR.search(content) is not None
 
 
@@ -80,7 +80,7 @@ def split(line: bytes, delimiter: str) -> list[str]:
 
 @functools.cache
 def _patterns(delimiter: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """A line whose quoted fields all close; and one that has no carriage return outside of quotes either."""
+    """Patterns for a line whose quoted fields all close, and for one that also has no carriage return outside them."""
     end = re.escape(delimiter.encode())
 
     def line(rest: bytes) -> re.Pattern[bytes]:

@@ -1,5 +1,5 @@
-"""The rows of a Spark DataFrame: numbers, or one array of them, and a label; a program's own, or what a user's function
-gives."""
+"""The rows of a Spark DataFrame: numbers, or one array of them, and a label. It is a program's own, or what a user's
+function returns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Bools = npt.NDArray[np.bool_]
 _ROW_TEXT = 200
 _WHOLE_FLOAT32 = 2.0**24
-"""From here on float32 has not every whole number."""
+"""From here on float32 does not have every whole number."""
 _NUMBERS = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double")
 _WHOLE = _NUMBERS[:5]
 
@@ -84,7 +84,7 @@ class DataFrameSource(Source):
         return _column(config, "label", config.label, columns)
 
     def _array_length(self, config: InputConfig, frame: DataFrame, column: str) -> int:
-        """Of the first row's; the shape's where that is given."""
+        """The length of the first row's array; the shape's, where one is given."""
         from pyspark.sql import functions as sql
 
         element = frame.schema[column].dataType.elementType.simpleString()  # type: ignore[attr-defined]
@@ -100,7 +100,7 @@ class DataFrameSource(Source):
     def _selected(
         self, frame: DataFrame, types: dict[str, str], features: Sequence[str], label: str | None
     ) -> DataFrame:
-        """The features, the label and the kept columns by their places, of types that Arrow hands over as numbers."""
+        """The features, label and kept columns, named by position, in types that Arrow hands over as numbers."""
         from pyspark.sql import functions as sql
 
         def number(name: str) -> Any:
@@ -150,9 +150,9 @@ def _check_features(config: InputConfig, types: dict[str, str], features: Sequen
 
 @dataclass(frozen=True)
 class _Reader:
-    """What makes rows of the record batches; see `Reader`. array: whether the only feature is an array.
+    """Makes rows of the record batches; see `Reader`. array: whether the only feature is an array.
 
-    gaps: whether a null is a missing value. rounds: whether the tensor's dtype was asked for, and so may round.
+    gaps: whether a null is a missing value. rounds: whether the tensor's dtype was asked for, so that it may round.
     """
 
     place: str
@@ -188,7 +188,7 @@ class _Reader:
             yield self._bad(batch.slice(row, 1).to_pylist()[0], wrong[row], bool(bad_label[row]))
 
     def _features(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[Any], Bools]:
-        """(the values, where they cannot be taken), both [rows, values]."""
+        """(the values, and which of them cannot be taken), both [rows, values]."""
         dtype, rows = self.tensor.numpy_dtype, batch.num_rows
         values = np.zeros((rows, self.tensor.values), dtype=dtype)
         wrong = np.zeros(values.shape, dtype=np.bool_)
@@ -252,10 +252,10 @@ class _Reader:
 
 
 def numbers(column: pa.Array, dtype: np.dtype[Any], gaps: bool, rounds: bool) -> tuple[npt.NDArray[Any], Bools]:
-    """(`column` as `dtype`, where it cannot be), both [rows]; what cannot be is 0.
+    """(`column` as `dtype`, and where that is impossible), both [rows]; where it is impossible the value is 0.
 
-    gaps: a null and a NaN are missing values, NaN in a float dtype. rounds: a number may lose its whole part's last
-    digits; else only what comes after the point.
+    gaps: nulls and NaNs are missing values, stored as NaN in a float dtype. rounds: a number may lose the last digits
+    of its whole part; otherwise only digits after the point.
     """
     empty = column.is_null().to_numpy(zero_copy_only=False)
     raw = column.fill_null(0).to_numpy(zero_copy_only=False)
@@ -272,7 +272,7 @@ def numbers(column: pa.Array, dtype: np.dtype[Any], gaps: bool, rounds: bool) ->
                 wrong |= lost & (np.abs(raw.astype(np.float64)) >= _WHOLE_FLOAT32)
         else:
             limits = np.iinfo(dtype)
-            # The upper limit as the float above it: 2^63 - 1 is none.
+            # Compared with the float above the limit, since 2^63 - 1 is not a float.
             above = raw >= float(limits.max) + 1 if raw.dtype.kind == "f" else raw > min(limits.max, 2**63 - 1)
             wrong = (raw < max(limits.min, -(2**63))) | above | ~np.isfinite(raw)
             if raw.dtype.kind == "f":
@@ -281,5 +281,5 @@ def numbers(column: pa.Array, dtype: np.dtype[Any], gaps: bool, rounds: bool) ->
     values = np.where(wrong, dtype.type(0), values).astype(dtype, copy=False)
     if not gaps:
         return values, wrong | empty
-    # One bit pattern for every missing value: the row's hash is over the bits.
+    # One bit pattern for every missing value, since the row's hash covers the bits.
     return np.where(empty, dtype.type(np.nan), values), wrong & ~empty

@@ -1,4 +1,4 @@
-"""Parsed rows numbered among equal ones, named (`row_id`), dealt to lanes and cut into splits."""
+"""Numbers parsed rows among equal ones, names them (`row_id`), deals them to lanes and cuts them into splits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cut:
-    """How rows of the training files are dealt to splits: test below `test`, validation below test + validation."""
+    """How training rows are dealt by a number in [0, 1): test below `test`, validation below `test` + `validation`."""
 
     seed: int = 0
     validation: float = 0.0
@@ -37,8 +37,8 @@ class Cut:
     ) -> npt.NDArray[np.int32]:
         """The index in SPLITS of each row.
 
-        content: uint64 [rows, 2]. number: among equal rows of the whole source [rows]. part: index in SPLITS of what
-        the source brings the row as; all but train stays as it is.
+        content: uint64 [rows, 2]. number: each row's number among equal rows of the whole source [rows]. part: index in
+        SPLITS of the part that the source puts the row in; only train is cut.
         """
         fraction = row_ids.split_fraction(content, number, self.seed)
         dealt = np.select(
@@ -52,9 +52,9 @@ class Cut:
 def with_row_ids(frame: DataFrame, kept: int, lanes: int, cut: Cut) -> DataFrame:
     """A parsed frame with `row_id` (bigint), `lane` (int) and `split` (int, index in SPLITS); bad rows stay in it.
 
-    kept: how many columns are. Equal rows are numbered over the whole source: those that train on first, so that their
+    kept: how many columns are kept. Equal rows are numbered over the whole source: training rows first, so that their
     numbers do not depend on the test files, then in the order of the kept columns; where those are equal too, the order
-    is of no consequence.
+    does not matter.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
@@ -69,7 +69,7 @@ def with_row_ids(frame: DataFrame, kept: int, lanes: int, cut: Cut) -> DataFrame
             splits = cut.splits(content, number - 1, part)
             yield pd.DataFrame({ROW_ID: row_ids.signed(ids), LANE: row_ids.lane_of(ids, lanes), SPLIT: splits})
 
-    # Bad rows have no content of their own, and come last where a good one has the same.
+    # Bad rows have no content of their own, and come last in case a good row has the same.
     window = Window.partitionBy(*CONTENT).orderBy(sql.col(BAD).isNotNull(), PART, *keep_names(kept))
     numbered = frame.withColumn("number", sql.row_number().over(window))
     named = numbered.select(*frame.columns, identify(*CONTENT, "number", PART).alias("ids"))
@@ -83,7 +83,7 @@ def digest_now(spark: SparkSession, source: Source) -> str:
 
 
 def rows_digest(numbered: DataFrame, kept: int) -> str:
-    """A hash of the good rows of a frame of `with_row_ids` and of what they keep, in any order."""
+    """A hash of the good rows of a frame from `with_row_ids` and of their kept columns, whatever their order."""
     from pyspark.sql import functions as sql
 
     hashed = numbered.where(f"{BAD} is null").select(sql.xxhash64(ROW_ID, *keep_names(kept)).alias("hash"))
@@ -93,7 +93,7 @@ def rows_digest(numbered: DataFrame, kept: int) -> str:
 
 def identified(frame: DataFrame, description: Description) -> DataFrame:
     """A frame of stored rows (a binary column per tensor, and the label) with the `row_id`s that `preprocess` gives to
-    a source of these rows alone: equal ones are numbered among themselves, whatever a cut has dealt to other splits."""
+    a source of just these rows: equal ones are numbered among themselves, whatever a cut has dealt to other splits."""
     from pyspark.sql import functions as sql
 
     tensors, label = description.tensors, description.label

@@ -67,9 +67,9 @@ class IdxFile:
 
 
 def open_idx(path: str) -> IdxFile:
-    """Read and check the header of `path`, and that the file has the length that it announces.
+    """Read and check the header of `path`, and that the file has the length that the header announces.
 
-    Of a gzip file the length is taken from its last four bytes (RFC 1952, ISIZE); where those disagree, the file is
+    For a gzip file, the length is taken from its last four bytes (RFC 1952, ISIZE); where those disagree, the file is
     read through to say what is wrong.
 
     Raises InputError for a file that cannot be read, is not IDX, or is truncated.
@@ -113,9 +113,9 @@ def _count(stream: Any) -> int:
 
 
 class IdxSource(FileSource):
-    """An IDX folder. The labels' files are not looked at where the configuration says `label: null`.
+    """An IDX folder. The labels' files are not looked at if the configuration says `label: null`.
 
-    need_train: whether the training files must be there; to predict, t10k alone will do.
+    need_train: whether the training files must be there; for predicting, t10k alone will do.
     """
 
     @classmethod
@@ -126,7 +126,7 @@ class IdxSource(FileSource):
 
     @staticmethod
     def facts(folder: str, config: InputConfig) -> list[tuple[str, FileFacts]]:
-        """Of those of the four files that are there and read."""
+        """Those of the four files that are there and are read."""
         if not filesystem.is_folder(folder):
             return []
         kinds = [("images", "idx3-ubyte"), *([("labels", "idx1-ubyte")] if config.label is not None else [])]
@@ -165,7 +165,7 @@ class IdxSource(FileSource):
         self.files = [SourceFile(path=path, bytes=filesystem.size(path)) for path in paths]
 
     def tasks(self) -> list[Task]:
-        """Ranges of rows of plain files; one task for each pair of which one is gzip, which cannot be split."""
+        """Ranges of rows of plain files; one task for a pair with a gzip file in it, which cannot be split."""
         tasks = []
         for part, (images, labels) in self._pairs.items():
             rows = images.shape[0]
@@ -185,7 +185,7 @@ class IdxSource(FileSource):
         with open_raw(images.path) as (image_stream, _), open_raw((labels or images).path) as (label_stream, _):
             streams = [(images, image_stream)] + ([(labels, label_stream)] if labels else [])
             for file, stream in streams:
-                # Exact also for gzip, where a seek reads its way there; such tasks start at row 0.
+                # Exact for gzip too, where a seek reads its way forward; such tasks start at row 0.
                 stream.seek(file.header_bytes + task.start * file.row_bytes)
             for start in range(task.start, task.stop, step):
                 count = min(step, task.stop - start)
@@ -210,7 +210,7 @@ class IdxSource(FileSource):
 
 
 def _ends_badly(stream: Any) -> bool:
-    """Whether a gzip stream lacks its end or its checksum is wrong: noticed only by reading past the last value."""
+    """Whether a gzip stream lacks its end or has a wrong checksum: only reading past the last value shows it."""
     try:
         return bool(stream.read(1))
     except GZIP_ERRORS:

@@ -38,9 +38,8 @@ _LABELS = {
 
 
 PART, CONTENT, BAD, SPLIT, LANE = "part", ("content_a", "content_b"), "bad", "split", "lane"
-"""Columns of the frames in here, beside row_id and label. All their columns have the product's own names, tensors and
-kept columns by their places, because a user's name may be one of them, or differ from another in case alone, which
-Spark does not tell apart."""
+"""Columns of these frames, beside row_id and label. All columns have names of our own, with tensors and kept columns
+numbered, because a user's column may have the same name, or differ from it only in case, which Spark ignores."""
 
 
 def tensor_names(count: int) -> list[str]:
@@ -54,7 +53,7 @@ def keep_names(count: int) -> list[str]:
 
 
 def parsed_schema(source: Source) -> pa.Schema:
-    """The part, content hash (two words), tensors, label and kept columns; or `bad`, and nulls for the last three."""
+    """The part, content hash (two words), tensors, label, kept columns; or `bad` and nulls in the last three."""
     fields = [(PART, pa.int32()), *((word, pa.int64()) for word in CONTENT)]
     fields += [(name, pa.binary()) for name in tensor_names(len(source.tensors))]
     if source.label_kind is not None:
@@ -65,7 +64,7 @@ def parsed_schema(source: Source) -> pa.Schema:
 def parse(spark: SparkSession, source: Source, wanted: Sequence[str] = SPLITS) -> DataFrame:
     """The source's rows, good and bad, with the columns of `parsed_schema`; a Spark task for each of its tasks.
 
-    wanted: the parts whose tensors are; rows of the others are there to be counted only
+    wanted: the parts whose tensors are needed; rows of the others are there only to be counted
     """
     frame, read = source.raw(spark)
     schema = parsed_schema(source)
@@ -78,12 +77,11 @@ def parse(spark: SparkSession, source: Source, wanted: Sequence[str] = SPLITS) -
 
 
 def to_batch(item: ParsedRows | BadRow, name: str, schema: pa.Schema, wanted: bool = True) -> pa.RecordBatch:
-    """What a source read of the part `name` as a record batch of `schema`; without the tensors where they are not
-    wanted."""
+    """What a source read of the part `name`, as a record batch of `schema`; without tensors unless `wanted`."""
     part = SPLITS.index(name)
     if isinstance(item, BadRow):
         bad = {field.name: getattr(item, field.name) for field in _BAD}
-        # Numbers, where good rows have some: a null would turn the whole column into floats on its way to pandas.
+        # Numbers, since good rows have some: a null would turn the whole column into floats on its way to pandas.
         return pa.RecordBatch.from_pylist([{PART: part, **dict.fromkeys(CONTENT, 0), BAD: bad}], schema=schema)
     count = len(item)
     if count == 0:
@@ -134,7 +132,7 @@ def bad_rows(spark: SparkSession, frame: DataFrame, limit: int) -> list[BadRow]:
 
 
 def _numbered(spark: SparkSession, rows: list[BadRow]) -> list[BadRow]:
-    """The rows with line numbers of the whole file; the lines before a range are counted in executors."""
+    """The rows with line numbers counted through the whole file; the lines before a range are counted in executors."""
     ranges = sorted({(row.path, row.offset) for row in rows if row.offset > 0})
     if not ranges:
         return rows

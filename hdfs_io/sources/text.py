@@ -1,8 +1,8 @@
 """Text: sequences of characters or words, and at each position the token that follows.
 
 The text is cut into contiguous stretches (train, validation, test, in this order) before it is cut into sequences, so
-that no sequence lies in two splits. The driver reads it and fits the vocabulary, holding about six times its bytes; the
-sequences, which repeat every token twice and more often with a small stride, are made in executors.
+that no sequence lies in two splits. The driver reads it and fits the vocabulary, which takes about six times its bytes;
+the sequences are made in executors, since they repeat every token at least twice, and more often with a small stride.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ _MAX_TOKENS = 100_000
 class TextSource(FileSource):
     """A text file, or a folder of them as one text; its tokens as indices of the vocabulary, 0 for unknown ones.
 
-    validation, test: the shares of the tokens that these stretches have
-    vocabulary: of a trained model, where it is not to be fitted on the training stretch
+    validation, test: the shares of the tokens that these stretches get
+    vocabulary: a trained model's, instead of one fitted on the training stretch
     """
 
     deals = True
 
     @classmethod
     def of(cls, config: InputConfig, description: Description | None, validation: float, test: float) -> TextSource:
-        """To predict, in sequences of the tokens that the model was trained on."""
+        """When predicting, the sequences are of the tokens that the model was trained on."""
         check_input(config)
         if description is None:
             return cls(config, validation, test)
@@ -78,7 +78,8 @@ class TextSource(FileSource):
         self._length, self._stride = config.length, config.stride or config.length
         self._span = config.length + (config.label is not None)
         if self._stride > self._length:
-            # Nor would max_sequences hold: of a text with gaps, three stretches may have more sequences than the whole.
+            # max_sequences would not hold either: with gaps, the three stretches may have more sequences than the whole
+            # text.
             message = f"must be at most the length, {self._length}, or tokens would be left out (is {self._stride})"
             raise config.error("stride", message)
         files = input_files(config.path)
@@ -137,7 +138,7 @@ class TextSource(FileSource):
 
 
 def stretches(tokens: int, validation: float, test: float) -> dict[str, range]:
-    """Where train, validation and test lie in a text of so many tokens; the shares are rounded down."""
+    """Where train, validation and test lie in a text of this many tokens; the shares are rounded down."""
     ends = [int(tokens * validation), int(tokens * test)]
     first, second = tokens - sum(ends), tokens - ends[1]
     return {"train": range(first), "validation": range(first, second), "test": range(second, tokens)}
@@ -169,7 +170,7 @@ def tokenize(text: str, unit: str) -> tuple[list[str], Tokens]:
 def fit(names: list[str], training: Tokens, limit: int | None) -> list[str]:
     """The vocabulary of `training`, indices of `names`: UNKNOWN and then its tokens in the order of their code points.
 
-    limit: keep so many, the most frequent, of equally frequent ones the first
+    limit: keep this many, the most frequent; of equally frequent ones, the first
     """
     counts = np.zeros(len(names), np.int64)
     for piece in _pieces(len(training)):
@@ -192,13 +193,13 @@ def encode(names: list[str], tokens: Tokens, vocabulary: list[str]) -> Tokens:
 
 
 def _pieces(count: int) -> Iterator[slice]:
-    """0 to `count` in pieces: NumPy indexes and counts with a copy in int64, eight times a character."""
+    """0 to `count` in pieces: NumPy makes an int64 copy to index or count, eight bytes for each character."""
     for start in range(0, count, _PIECE):
         yield slice(start, start + _PIECE)
 
 
 def _read(files: list[tuple[str, int]]) -> str:
-    """The files as one text. Raises InputError where one cannot be read, is not UTF-8, or there is too much."""
+    """The files as one text. Raises InputError where one cannot be read or is not UTF-8, or there is too much text."""
     texts, room = [], TEXT_BYTES
     for path, _ in files:
         try:
