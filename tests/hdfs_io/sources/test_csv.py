@@ -292,9 +292,7 @@ def test_features_to_predict_go_by_their_names(tmp_path: Path) -> None:
     assert read(open_source(config, without_names))[0].tolist() == [[2.0, 1.0]]
     with pytest.raises(InputError, match=r"rows\.csv: has no column 'c', which the model was trained on"):
         open_source(config, trained_on("a", "c"))
-    with pytest.raises(
-        InputError, match=r"rows\.csv: the model was not trained on column 'b': leave it out, or"
-    ):
+    with pytest.raises(InputError, match=r"rows\.csv: the model was not trained on column 'b': leave it out, or"):
         open_source(config, trained_on("a"))
 
 
