@@ -20,6 +20,7 @@ from sparksplit.base.session import spark_session
 from sparksplit.comparison import metrics
 from sparksplit.comparison import results as analysis
 from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.content import RESULTS, Results
 from sparksplit.comparison.plan import Run, plan
 from sparksplit.comparison.progress import ComparisonDisplay, say_estimate
 from sparksplit.comparison.record import (
@@ -42,10 +43,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RESULTS, REPORT, RUNS = "results.json", "report.html", "runs"
+REPORT, RUNS = "report.html", "runs"
 
 
-def compare(config: CompareConfig, options: Options) -> dict[str, Any]:
+def compare(config: CompareConfig, options: Options) -> Results:
     """Run what `config` compares, but for what has been run already; the content of results.json.
 
     Raises UsageError for what the user gave; RunError where a run fails other than by its loss. Finished runs are kept,
@@ -64,7 +65,7 @@ def compare(config: CompareConfig, options: Options) -> dict[str, Any]:
     with output.claimed(options.overwrite) as decision:
         if decision == "done":
             say(f"{output.path}: is complete and was made with this configuration; nothing to do")
-            return dict(filesystem.read_json(filesystem.join(output.path, RESULTS)))
+            return Results.read(output.path)
         if not options.overwrite and filesystem.exists(filesystem.join(output.folder, RUNS)):
             output.go_on()
         else:
@@ -73,7 +74,7 @@ def compare(config: CompareConfig, options: Options) -> dict[str, Any]:
         return _fill(_Comparison(config, data, output, work))
 
 
-def _fill(comparison: _Comparison) -> dict[str, Any]:
+def _fill(comparison: _Comparison) -> Results:
     """Run what is pending, and complete the output; the content of results.json."""
     output, work = comparison.output, comparison.work
     if pending := comparison.pending():
@@ -83,9 +84,10 @@ def _fill(comparison: _Comparison) -> dict[str, Any]:
             output.lease.tell(spark.sparkContext.applicationId)
             comparison.run(spark)
     results = comparison.results()
-    filesystem.write_json(filesystem.join(output.folder, RESULTS), results)
-    filesystem.write_bytes(filesystem.join(output.folder, REPORT), render(results).encode())
-    inexact = [run["key"] for run in (*results["runs"], *results["virtual"]) if not run["ledger"]["exact"]]
+    content = results.to_json()
+    filesystem.write_json(filesystem.join(output.folder, RESULTS), content)
+    filesystem.write_bytes(filesystem.join(output.folder, REPORT), render(content).encode())
+    inexact = [run.key for run in (*results.runs, *results.virtual) if not run.ledger.exact]
     if inexact:
         raise RunError(f"the ledger is not exact in {', '.join(inexact)}; this is a defect of sparksplit")
     output.complete()
@@ -103,7 +105,7 @@ def _check(config: CompareConfig, runs: Sequence[Run], data: PreparedDataSet) ->
             )
     if not manifest.splits["test"].rows and not manifest.splits["validation"].rows:
         raise config.error("data", f"{data.path}: has neither validation nor test rows, by which ways could differ")
-    metric = analysis.metric_of(config, manifest)["name"]
+    metric = analysis.metric_of(config, manifest).name
     for run in runs:
         if metric not in (metrics.LOSS, *analysis.metric_names(run.config.metrics, manifest)):
             raise config.error("metric", f"is {metric}, which {run.way} does not measure: add it to its `metrics`")
@@ -247,10 +249,10 @@ class _Comparison:
     def _path(self, one: _Work) -> str:
         return filesystem.join(self.output.folder, RUNS, f"{one.run.key}.json")
 
-    def results(self) -> dict[str, Any]:
-        """The content of results.json."""
+    def results(self) -> Results:
+        """What all runs say together."""
         self.pending()
-        records = [self.records[one.run.key].to_json() for one in self.work]
+        records = [self.records[one.run.key] for one in self.work]
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        made = {"created": created, "config_hash": self.output.config_hash}
-        return analysis.results(self.config, self.work[0].run.config, self.data, records, self.measured.to_json(), made)
+        run, config_hash = self.work[0].run.config, self.output.config_hash
+        return analysis.results(self.config, run, self.data, records, self.measured, created, config_hash)
