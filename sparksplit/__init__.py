@@ -1,4 +1,4 @@
-"""Trains one Keras model on the nodes of a Spark cluster, and tells which way to split the work.
+"""Trains one Keras model on the nodes of a Spark cluster, and finds out which way of splitting the work suits it.
 
     import sparksplit
 
@@ -13,9 +13,9 @@ Exceptions:
      |   |- InputError      a file, a folder or a DataFrame that was to be read or written
      |- RunError        the run failed; it may succeed the next time
      |   |- NodeFailed      a node, or the executor that held it, ended or hung
-     |- OutputInUse     another call, or a command, that still runs fills the output
+     |- OutputInUse     another call or command that is still running fills the output
 
-Names are imported when they are first used, so that `import sparksplit` costs nothing.
+Names are imported when they are first used, so `import sparksplit` costs nothing.
 """
 
 from __future__ import annotations

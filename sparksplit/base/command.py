@@ -1,4 +1,4 @@
-"""One command: its arguments, its configuration, its exit status. Each file of `jobs/` declares one."""
+"""One command: its arguments, its configuration, its exit status. Each file in `jobs/` declares one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sparksplit.base.session import satisfy_yarn
 
 @dataclass(frozen=True)
 class Options:
-    """The switches that are not configuration, because they never change a result."""
+    """The switches that are not part of the configuration, because they never change a result."""
 
     overwrite: bool = False
     resume: bool = False
@@ -35,10 +35,10 @@ class Command:
     """A command of `sparksplit`, and of `spark-submit jobs/NAME.py`.
 
     run: takes the checked configuration and the options; raises SparksplitError where it fails.
-    default_config: gives the configuration file when the user names none; without it, --set may give all that is
+    default_config: the configuration file to use when the user names none; without one, --set may give everything
         required.
-    resumable: whether --resume means anything.
-    flags: keys that have a command-line option of their own; there is no --overwrite then.
+    resumable: whether the command takes --resume.
+    flags: keys that have their own command-line option; the command then has no --overwrite.
     """
 
     name: str
@@ -136,7 +136,7 @@ class Command:
         return parser
 
     def _flags_set(self, arguments: argparse.Namespace) -> Iterator[str]:
-        """The command's own options as overrides; what is text stays text, whatever YAML would make of it."""
+        """The command's own options as overrides; a text value stays text, whatever YAML would make of it."""
         for key in self.flags:
             value = getattr(arguments, key)
             if value is not None:
@@ -156,7 +156,7 @@ class Command:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports what is wrong with the command line as everything else that is wrong: in one line, by an exception."""
+    """Reports a mistake on the command line as any other mistake: in one line, by an exception."""
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"{message} (--help lists the arguments)")

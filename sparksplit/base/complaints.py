@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a configuration, as one complaint in the words of the person who wrote it."""
+"""What pydantic finds wrong with a configuration, as one complaint in the terms of the person who wrote it."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _MESSAGES = {
 def first_complaint(
     model: type[Config], values: Any, error: pydantic.ValidationError, order: Sequence[tuple[str, ...]]
 ) -> tuple[tuple[str, ...], str]:
-    """(key, message) of the complaint that stands first in `order`, the keys as they were written down.
+    """(key, message) of the first complaint by `order`, which holds the keys as they were written down.
 
-    Each member of a union complains about a value that fits none of them. What came furthest into the value is what
-    the person meant; where none got inside, all the types that would do are named.
+    When a value fits no member of a union, every member complains. The complaint from deepest inside the value is about
+    what the person meant; if none got inside, all the types that would do are listed.
     """
     found: dict[tuple[str, ...], list[Any]] = {}
     for problem in error.errors():
@@ -59,7 +59,7 @@ def first_complaint(
 
 
 def missing_keys(model: type[Config], values: dict[str, Any]) -> list[tuple[str, ...]]:
-    """The required keys of `model` that `values` lacks, in the order of declaration, those of sections too."""
+    """The required keys of `model` that `values` lacks, in the order of declaration, including those of sections."""
     found: list[tuple[str, ...]] = []
     for name, field in model.model_fields.items():
         absent = field.is_required() and name not in values
@@ -71,7 +71,7 @@ def missing_keys(model: type[Config], values: dict[str, Any]) -> list[tuple[str,
 
 
 def all_required(missing: Sequence[tuple[str, ...]]) -> str:
-    """The complaint about keys that nobody gives."""
+    """The complaint about required keys that nobody gave."""
     names = ", ".join(".".join(key) for key in missing)
     return f"{names}: {'is' if len(missing) == 1 else 'are'} required"
 
@@ -89,7 +89,7 @@ def _message(model: type[Config], key: tuple[str, ...], problems: Sequence[Any])
             continue
         if problem["type"] == "extra_forbidden":
             return _unknown(key[-1], _classes(model, key[:-1]))
-        # A bound is a float where its field is: people wrote 0, not 0.0.
+        # A float field's bound is a float, but people would write 0, not 0.0.
         context = {
             name: int(bound) if isinstance(bound, float) and bound.is_integer() else bound
             for name, bound in problem.get("ctx", {}).items()
@@ -143,7 +143,7 @@ def _classes(model: type[Config], key: Sequence[str]) -> list[type[pydantic.Base
 
 
 def _section_types(annotation: Any) -> Iterator[type[pydantic.BaseModel]]:
-    """The configuration classes in a type, at any depth: of `list[Way | str]`, Way."""
+    """The configuration classes in a type, at any depth: for `list[Way | str]`, Way."""
     if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
         yield annotation
     for inner in get_args(annotation):

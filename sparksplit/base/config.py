@@ -1,6 +1,6 @@
 """Typed configuration from one YAML file and `--set key=value`, with errors that name file, line and key.
 
-PyYAML's node marks give the lines, pydantic the types and ranges; no single library gives both.
+PyYAML's node marks give the lines, pydantic the types and ranges; no one library gives both.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Origin:
         return self.file or ""
 
     def section(self, prefix: Key) -> Origin:
-        """The same for the section `prefix` of this one: its keys are relative to it."""
+        """The same for the section `prefix` of this one, with keys relative to that section."""
         part = Origin(self.file, self.prefix + prefix)
         part.places = {key[len(prefix) :]: place for key, place in self.places.items() if key[: len(prefix)] == prefix}
         part.places[()] = self.place(prefix)
@@ -62,7 +62,7 @@ class Origin:
         return origin
 
     def __eq__(self, other: object) -> bool:
-        # Equal values make equal configurations, wherever they came from; pydantic compares private attributes too.
+        # Equal values make equal configurations, wherever they came from, but pydantic compares private attributes too.
         return isinstance(other, Origin)
 
     __hash__ = None  # type: ignore[assignment]
@@ -71,7 +71,7 @@ class Origin:
 class Config(pydantic.BaseModel):
     """Base of every configuration class: unknown keys are errors, each field is documented by its docstring.
 
-    Types are meant as they are written: neither `true` nor "2" is a whole number.
+    Types are taken as written: neither `true` nor "2" is a whole number.
     """
 
     model_config = pydantic.ConfigDict(
@@ -84,18 +84,18 @@ class Config(pydantic.BaseModel):
     )
 
     renamed: ClassVar[Mapping[str, str]] = {}
-    """Keys of before to what they are called now."""
+    """Former keys, each with what it is called now."""
 
     _origin: Origin = pydantic.PrivateAttr(default_factory=lambda: Origin(None))
 
     @property
     def origin(self) -> Origin:
-        """Where the keys came from; `parse` takes it again in another process."""
+        """Where the keys came from; another process hands it to `parse`."""
         return self._origin
 
     @property
     def own_file(self) -> dict[str, str]:
-        """The file that it was read from, by the argument that names it; empty without one."""
+        """The file that the configuration was read from, by the argument that names it; empty without one."""
         return {} if self._origin.file is None else {"--config": self._origin.file}
 
     def error(self, key: str, message: str) -> ConfigError:
@@ -109,8 +109,8 @@ ConfigT = TypeVar("ConfigT", bound=Config)
 def load(model: type[ConfigT], file: str | None, overrides: Sequence[str] = ()) -> ConfigT:
     """Read `file` (YAML), apply the `key.path=value` overrides in order, and check the result against `model`.
 
-    Raises ConfigError for an unreadable file, a syntax error, an unknown key (naming the nearest known one), a
-    wrong type or a value out of range: the first in the file's order; for required keys that nobody gives, all of them.
+    Raises ConfigError for an unreadable file, a syntax error, an unknown key (suggesting the nearest known one), a
+    wrong type or a value out of range: whichever comes first in the file; for missing required keys, all of them.
     """
     origin = Origin(file)
     values: dict[str, Any] = {}
@@ -122,7 +122,7 @@ def load(model: type[ConfigT], file: str | None, overrides: Sequence[str] = ()) 
 
 
 def parse(model: type[ConfigT], values: dict[str, Any], origin: Origin | None = None) -> ConfigT:
-    """Check plain `values` against `model`; as `load`, for values that are already in memory."""
+    """Check plain `values` against `model`; like `load`, for values that are already in memory."""
     origin = origin or Origin(None)
     try:
         config = model.model_validate(values)
@@ -138,7 +138,7 @@ def parse(model: type[ConfigT], values: dict[str, Any], origin: Origin | None = 
 
 
 def merged(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    """`values`, with what only `base` has added at every depth."""
+    """`values`, plus whatever only `base` has, at every depth."""
     both = dict(base)
     for key, value in values.items():
         inner = both.get(key)
@@ -167,12 +167,12 @@ def documented_keys(model: type[Config], prefix: str = "") -> Iterator[tuple[str
             continue
         yield key, _type_name(field.annotation), "required" if field.is_required() else json.dumps(value), text
         for part, kind, default, explanation in documented_keys(inner[0], key + ".") if inner else ():
-            # Another form of the same key: whoever does not use it need not give its parts.
+            # An alternative form of the same key: anyone who does not use it need not give its parts.
             yield part, kind, default.replace("required", ""), explanation
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.1 as PyYAML reads it, less two surprises: 1e-3 is a number, and a date is text."""
+    """YAML 1.1 as PyYAML reads it, without two surprises: 1e-3 is a number, and a date is text."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012  # the parent's, and copied as PyYAML itself does
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
@@ -217,7 +217,7 @@ def _parse_yaml(text: str) -> tuple[yaml.Node | None, Any]:
     try:
         root = loader.get_single_node()
         _refuse_cycles(root, ())
-        # Constructing merges `<<` into the nodes themselves, which the lines are read from: compose anew for it.
+        # Loading merges `<<` into the nodes, which the lines are read from: let it compose its own.
         return root, yaml.load(text, Loader=_Loader)  # a SafeLoader
     finally:
         loader.dispose()
@@ -256,7 +256,7 @@ def _override(values: dict[str, Any], override: str, origin: Origin) -> None:
     if not equals or not all(key):
         raise ConfigError(f"{place}: must have the form key.path=value")
     try:
-        # One mark by itself is meant as it is: a delimiter, which YAML takes for the beginning of something.
+        # A single mark stands for itself: a delimiter, say, which YAML would take for syntax.
         is_mark = len(text) == 1 and not text.isalnum() and text != "~"
         root, value = (None, text) if is_mark else _parse_yaml(text)
     except (yaml.YAMLError, ValueError, RecursionError):
@@ -273,7 +273,7 @@ def _override(values: dict[str, Any], override: str, origin: Origin) -> None:
             target[position] = value
             break
         inner = target[position] if isinstance(target, list) else target.get(part)
-        # A scalar gives way to a mapping: `--set nodes.virtual=8` over `nodes: 2`.
+        # A scalar is replaced by a mapping: `--set nodes.virtual=8` over `nodes: 2`.
         if not isinstance(inner, dict | list):
             inner = target[position] = {}
             origin.places[key[: depth + 1]] = place

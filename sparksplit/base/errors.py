@@ -6,7 +6,7 @@ SparksplitError
  |   |- InputError      a file or a folder that was to be read or written
  |- RunError        exit 1: the run failed
  |   |- NodeFailed      a node, or the executor that held it, ended or hung
- |- OutputInUse     exit 3: another command that still runs fills the output
+ |- OutputInUse     exit 3: another command that is still running fills the output
 
 KeyboardInterrupt       Python's own, on SIGINT
  |- Interrupted         the driver was asked to stop by another signal (SIGTERM)
@@ -63,7 +63,7 @@ class PeerLost(RunError):
 
 
 class OutputInUse(SparksplitError):
-    """Another command, which still runs, fills the output; nothing was done, and the same call may do later."""
+    """Another command that is still running fills the output; nothing was done, and the same call may work later."""
 
     exit_status = 3
 
@@ -84,7 +84,7 @@ _GIVEN = frozenset(
         errno.EXDEV,
     )
 )
-"""What the system says of a path that is not what it should be; all else (a full disk, a quota, a network) passes."""
+"""What the system says about a path that is not what it should be; other errors (a full disk, a network) may pass."""
 _BY_CLASS = {
     FileNotFoundError: errno.ENOENT,
     NotADirectoryError: errno.ENOTDIR,
@@ -98,9 +98,10 @@ _IN_TEXT = re.compile(r"\[errno (\d+)]", re.IGNORECASE)
 
 
 def errno_of(error: BaseException) -> int | None:
-    """The system's number of an error: its own, that of its class, or the last that its text holds; None without one.
+    """The system's number for an error: its own, its class's, or the last one in its text; None where there is none.
 
-    Arrow, and errors that crossed a process, keep it in the text alone: `... Detail: [errno 28] No space left on ...`.
+    Arrow's errors, and errors that crossed a process, have it only in the text: `... Detail: [errno 28] No space left
+    on ...`.
     """
     if isinstance(error, OSError) and error.errno:
         return error.errno
@@ -115,10 +116,11 @@ def errno_of(error: BaseException) -> int | None:
 
 
 def file_error(place: str, problem: str, error: BaseException) -> SparksplitError:
-    """The exception for `error`, met when `place` was used: the one place that tells what was given from what passes.
+    """The exception for `error`, met while using `place`: the one place that decides between a user's mistake and bad
+    luck.
 
-    problem: such as `cannot be read`. An InputError where the path is not what it should be (missing, a folder, not
-    permitted); otherwise a RunError (a full disk, a quota, an error of a device or a network), which may pass.
+    problem: such as `cannot be read`. Returns an InputError where the path is not what it should be (missing, a folder,
+    not permitted); otherwise a RunError (a full disk, a quota, a device's or a network's error), which may pass.
     """
     number = errno_of(error)
     if number == errno.ENOENT:
@@ -130,7 +132,7 @@ def file_error(place: str, problem: str, error: BaseException) -> SparksplitErro
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """`; did you mean 'KNOWN'?` for the known name that is nearest, whatever its case; empty where none is near.
+    """`; did you mean 'KNOWN'?` for the nearest known name, whatever its case; empty where none is near.
 
     cutoff: as difflib's.
     """
@@ -151,7 +153,7 @@ def using(place: str, problem: str = "cannot be read") -> Iterator[None]:
 class Interrupted(KeyboardInterrupt):
     """The driver was asked to stop by a signal; the exit status is the shell's 128 + number.
 
-    Not an Exception: like Ctrl-C it may come anywhere, and py4j, among others, turns any Exception into its own.
+    Not an Exception: like Ctrl-C it may come at any point, and py4j, among others, turns any Exception into its own.
     """
 
     def __init__(self, signum: int) -> None:

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: none is lost, they end a call into the JVM, and what cleans up afterwards can still use it."""
+"""SIGINT and SIGTERM: neither is lost, they end a call into the JVM, and whatever cleans up can still use the JVM."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _AGAIN_SECONDS = 0.02
 
 @contextmanager
 def insistent() -> Iterator[None]:
-    """Send a signal again where Python drops what its handler raised, and let the block end by it in any case.
+    """Send a signal again if Python drops what its handler raised, and in any case let the signal end the block.
 
     Python prints and drops what is raised in a `__del__`, or in a callback of a weak reference or of the garbage
-    collection: every import runs one. The command would go on, and a scheduler that stops it wait for ever. For the
-    main thread alone, where handlers run.
+    collector, and every import runs one. The command would go on, and a scheduler that wants it stopped would wait for
+    ever. For the main thread only, where handlers run.
     """
     main, before = threading.get_ident(), sys.unraisablehook
     dropped: list[int] = []
@@ -43,7 +43,7 @@ def insistent() -> Iterator[None]:
             before(unraisable)
 
     def send() -> None:
-        # Not at once: it would meet what runs that callback.
+        # Not at once: it would hit the same callback again.
         while (signum := again.get()) and not over.wait(_AGAIN_SECONDS):
             signal.pthread_kill(main, signum)
 
@@ -59,16 +59,16 @@ def insistent() -> Iterator[None]:
             sender.join()
         finally:
             sys.unraisablehook = before
-        if dropped:  # what it has led to may be another error, or none
+        if dropped:  # by then there may be another error, or none
             raise Interrupted(dropped[0])
 
 
 @contextmanager
 def starting() -> Iterator[None]:
-    """Keep pyspark from setting its handler of SIGINT while it starts.
+    """Keep pyspark from setting its SIGINT handler while it starts.
 
-    It would call the JVM on the very connection of the call that it interrupts, and that call then fails with an error
-    of another kind in place of the KeyboardInterrupt.
+    That handler would call the JVM on the very connection whose call it interrupts, which then fails with some other
+    error instead of the KeyboardInterrupt.
     """
     from pyspark import context
 
@@ -83,7 +83,7 @@ def starting() -> Iterator[None]:
 def interruptible(handlers: dict[signal.Signals, Any], spark: SparkSession) -> Iterator[None]:
     """Let SIGINT and SIGTERM end a call into the JVM, and keep the JVM usable for what cleans up after them.
 
-    handlers: what the signals do otherwise.
+    handlers: what the signals otherwise do.
     """
     client = spark.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
 
@@ -92,8 +92,8 @@ def interruptible(handlers: dict[signal.Signals, Any], spark: SparkSession) -> I
             connection = client.get_thread_connection()
             if connection is not None:
                 in_a_call = connection not in client.deque
-                # The interrupted call's answer would still come on this thread's connection. Left to itself, py4j then
-                # closes the connections of all other threads as well.
+                # The interrupted call's answer would still arrive on this thread's connection. Left to itself, py4j
+                # would then close the connections of all other threads as well.
                 connection.close()
                 if in_a_call:
                     _cancel_jobs(spark)
@@ -111,7 +111,7 @@ def interruptible(handlers: dict[signal.Signals, Any], spark: SparkSession) -> I
 
 
 def _cancel_jobs(spark: SparkSession) -> None:
-    """What the interrupted call was waiting for would go on, and keep the executors from whatever cleans up."""
+    """Otherwise what the interrupted call was waiting for would go on, and keep the executors from the cleaning up."""
     try:
         spark.sparkContext.cancelAllJobs()
     except Exception as error:  # the JVM may be what was interrupted; its end ends the jobs too
@@ -120,7 +120,7 @@ def _cancel_jobs(spark: SparkSession) -> None:
 
 @contextmanager
 def py4j_quiet() -> Iterator[None]:
-    """Drop what py4j logs, with tracebacks and in part to the root logger, about calls that were interrupted."""
+    """Drop what py4j logs about interrupted calls: with tracebacks, and in part to the root logger."""
 
     def wanted(record: logging.LogRecord) -> bool:
         return record.module != "java_gateway" and record.funcName != "shutdown_socket"
@@ -136,7 +136,7 @@ def py4j_quiet() -> Iterator[None]:
 
 
 def stopping_handlers() -> dict[signal.Signals, Any]:
-    """What the stopping signals do now; {} outside the main thread, which alone may say what they do."""
+    """What the stopping signals do now; {} outside the main thread, since only that may change it."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     return {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)}
@@ -144,7 +144,7 @@ def stopping_handlers() -> dict[signal.Signals, Any]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Keep a second Ctrl-C from leaving half of a cluster behind: everything inside has a time limit."""
+    """Keep a second Ctrl-C from leaving half a cluster behind: everything inside has a time limit."""
     handlers = stopping_handlers()
     try:
         for signum in handlers:

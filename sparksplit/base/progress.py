@@ -85,9 +85,9 @@ class Progress:
     """Progress of one piece of work, as a context manager; safe from any thread.
 
     title: what is being done.
-    total: how many `unit`s there are; None where nobody knows.
+    total: how many `unit`s there are; None if unknown.
     unit: what is counted, in the plural.
-    grows: the total is what is known so far, so that no share of it is told before the end.
+    grows: the total is only what is known so far, so no percentage is shown before the end.
     """
 
     def __init__(self, title: str, total: float | None, unit: str, grows: bool = False) -> None:
@@ -111,7 +111,7 @@ class Progress:
         return self
 
     def update(self, done: float, text: str = "", total: float | None = None) -> None:
-        """Set how many units are `done`, what else there is to say (one short line), and a new `total` if it grew."""
+        """Set how many units are `done`, what else to say (one short line), and a new `total` if it grew."""
         self.done, self.text = done, text
         if total is not None:
             self.total = total
@@ -138,7 +138,7 @@ class Progress:
 
     def _line(self, text: str) -> str:
         seconds = time.monotonic() - self._started
-        # Rounded down: all is 100 %, and nothing less.
+        # Rounded down: only everything is 100 %.
         share = f"{math.floor(100 * self.done / self.total)} %, " if self.total and self._final else ""
         return f"{self.title}: {share}{self._amount()}, {seconds:.0f} s{', ' + text if text else ''}"
 
@@ -148,7 +148,7 @@ class Progress:
 
 
 class _Tasks:
-    """Counts the tasks of the Spark jobs that are started after it."""
+    """Counts the tasks of the Spark jobs that start after it was made."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.tracker = spark.sparkContext.statusTracker()
@@ -170,7 +170,7 @@ class _Tasks:
             stages = [self.tracker.getStageInfo(stage) for stage in info.stageIds] if info else []
             done = sum(stage.numCompletedTasks for stage in stages if stage)
             if info is None or info.status != "RUNNING":
-                # An ended job has no tasks to come: those of its skipped stages were never going to run.
+                # An ended job has no more tasks to come: the stages it skipped were never going to run.
                 self.running.discard(job)
                 self.ended += done
             else:
@@ -196,14 +196,14 @@ def spark_progress(spark: SparkSession, title: str) -> Iterator[None]:
                 last = finished.wait(_POLL_SECONDS)
                 done, known = tasks.count()
                 progress.update(done, total=known)
-        except Exception as error:  # the session may end while it is asked; the work inside reports that
+        except Exception as error:  # the session may end while it is being asked; the work inside reports that
             logging.getLogger(__name__).debug("the progress of %r is no longer known: %s", title, error)
         finally:
             ready.set()
 
     ready = threading.Event()
     with Progress(title, None, "tasks", grows=True) as progress:
-        # A thread of its own has its own connection to the JVM, so it never waits for the work that it watches.
+        # A thread has its own connection to the JVM, so it never waits for the work that it watches.
         watcher = threading.Thread(target=watch, args=(progress,), name=f"progress of {title}", daemon=True)
         watcher.start()
         ready.wait(timeout=5)

@@ -1,4 +1,4 @@
-"""Reading from what may give less than was asked for at once: files, pipes, sockets."""
+"""Reading from something that may give less than was asked for at once: a file, a pipe, a socket."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 def read_exactly(read: Callable[[int], bytes], count: int) -> bytes:
     """`count` bytes, or fewer where there are no more.
 
-    read: gives at most so many bytes, and none at the end, such as a file's `read` or a socket's `recv`.
+    read: returns at most that many bytes, and none at the end, as a file's `read` or a socket's `recv` does.
     """
     parts, missing = [], count
     while missing > 0 and (part := read(missing)):

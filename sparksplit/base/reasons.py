@@ -1,11 +1,11 @@
-"""One line out of Spark's errors: the first cause, whatever of Python and Java stands around it. Pure functions."""
+"""One line out of Spark's errors: the first cause, whatever Python and Java have wrapped around it. Pure functions."""
 
 from __future__ import annotations
 
 import re
 
 STOPPED = "Cannot call methods on a stopped SparkContext"
-"""What Spark answers once it has ended by itself, whatever the cause was."""
+"""What Spark answers once it has stopped by itself, for whatever cause."""
 
 LONGEST = 500
 _OUR_OWN = re.compile(r"^sparksplit\.base\.errors\.\w+: ")
@@ -18,10 +18,10 @@ _LOST = re.compile(
 
 
 def spark_reason(text: str) -> str:
-    """The one line that says what happened, of an error of Spark's.
+    """The one line of a Spark error that says what happened.
 
-    Of a Python function that failed in a task it is the last of its traceback; of an executor that was lost, which one
-    and why; otherwise what stands before the JVM's stack trace, without the names of its classes.
+    For a Python function that failed in a task, the last line of its traceback; for a lost executor, which one and why;
+    otherwise what precedes the JVM's stack trace, without class names.
     """
     text = text.split("\n\tat ", maxsplit=1)[0].strip()
     _, traceback, inner = text.rpartition("Traceback (most recent call last):")

@@ -1,4 +1,4 @@
-"""Records: dataclasses that cross processes or lie in files as JSON objects; one writer and one reader for them all."""
+"""Records: dataclasses that cross processes or are kept in files as JSON objects; one writer and one reader for all."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ JsonObject = dict[str, Json]
 
 
 class Record:
-    """Base of dataclasses that are written as JSON objects: a key for each field, in their order.
+    """Base class of dataclasses that are written as JSON objects, with a key for each field, in order.
 
-    A field whose default is None is a key that is left out where there is no value; any other None is null. Keys that
-    no field has are passed over, so that what a later version writes beside ours can be read.
+    A field whose default is None is left out when it has no value; any other None is written as null. Keys that no
+    field has are ignored, so that what a later version adds can be read.
     """
 
     WHAT: ClassVar[str] = "what sparksplit writes"
-    """What the file should be, for the error of one that is not."""
+    """What the file should be, for the error message when it is not."""
     REMEDY: ClassVar[str] = ""
-    """What to do then."""
+    """What to do in that case."""
 
     def to_json(self) -> JsonObject:
         """The JSON object; `from_json` is the inverse."""
@@ -40,7 +40,7 @@ class Record:
 
     @classmethod
     def parse(cls, content: bytes | str, place: str) -> Self:
-        """The record in the text of a JSON file. place: the file, for the error. Raises InputError as `from_json`."""
+        """The record in the text of a JSON file. place: the file, for the error. Raises InputError like `from_json`."""
         try:
             return cast(Self, _reader(cast(type, cls)).validate_json(content, strict=True))
         except pydantic.ValidationError as error:

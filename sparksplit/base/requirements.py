@@ -1,4 +1,4 @@
-"""What Spark's settings must be for nodes to run: pure functions, one judgement for `train`, `check` and sessions."""
+"""What Spark's settings must be for nodes to run: pure functions, one judge for `train`, `check` and sessions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparksplit.base.errors import ConfigError
 YARN_EXECUTORS = 2
 """Spark's default of spark.executor.instances on YARN."""
 TENSORFLOW_MEBIBYTES = 1024
-"""What an executor's container needs beside its JVM: Python, TensorFlow and a small model take 0.7 to 1 GB."""
+"""What an executor's container needs in addition to its JVM: Python, TensorFlow and a small model take 0.7 to 1 GB."""
 RECOMMENDED_OVERHEAD = "1536m"
 
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*]")
@@ -24,7 +24,7 @@ _GPU_KEYS = (
 
 @dataclass(frozen=True)
 class Problem:
-    """A setting that breaks a run. key: Spark's, or `nodes`. text: what is wrong and what to set."""
+    """A setting that breaks a run. key: Spark's key, or `nodes`. text: what is wrong and what to set."""
 
     key: str
     text: str
@@ -35,7 +35,7 @@ class Problem:
 
 
 def master_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
-    """What no node can run under, however many there are.
+    """What no node can run under, however many nodes there are.
 
     settings: Spark's configuration, `spark.master` included.
     """
@@ -56,7 +56,7 @@ def master_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def start_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
-    """What is wrong however many nodes there are, and can be known before Spark starts, or fails to."""
+    """What is wrong however many nodes there are, and can be seen before Spark starts, or fails to start."""
     yield from master_problems(settings)
     master = settings.get("spark.master", "")
     local = _LOCAL_CLUSTER.fullmatch(master)
@@ -67,9 +67,9 @@ def start_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def run_problems(settings: Mapping[str, str], nodes: int, spare: int = 0) -> Iterator[Problem]:
-    """What breaks a run of `nodes` nodes, the certain and general first.
+    """What breaks a run of `nodes` nodes, with the certain and general problems first.
 
-    spare: executors needed beyond the nodes'.
+    spare: executors needed in addition to the nodes'.
     """
     yield from start_problems(settings)
     master = settings.get("spark.master", "")
@@ -96,12 +96,12 @@ def slot_problems(slots: int, cores: int | None = None) -> Iterator[Problem]:
 
 
 def gpu_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
-    """GPU keys that are there in part, or that give a node other than one GPU of its own."""
+    """GPU keys of which some are missing, or that do not give each node exactly one GPU of its own."""
     given = [key for key, _ in _GPU_KEYS if settings.get(key)]
     standalone = settings.get("spark.master", "").startswith("spark://")
     for key, value in _GPU_KEYS if given else ():
         if not settings.get(key):
-            # A standalone worker has discovered its GPUs itself.
+            # A standalone worker discovers its GPUs itself.
             if not (standalone and key.endswith("discoveryScript")):
                 yield Problem(key, f"is missing, and {given[0]} is set: set it to {value}")
         elif key.endswith("amount") and settings[key].strip() not in ("1", "1.0"):
@@ -109,7 +109,7 @@ def gpu_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def comfort_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
-    """What a run may survive, and only `check` names: memory that is likely to be short, workers that start anew."""
+    """What a run may survive, and only `check` mentions: memory that may run short, workers that start anew."""
     if not _is_on(settings, "spark.python.worker.reuse", "true"):
         why = "predict loads its model once per Python worker, and without reuse once per task"
         yield Problem("spark.python.worker.reuse", f"must be true (is false): {why}")
@@ -128,7 +128,7 @@ def comfort_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
                 f" set it to {RECOMMENDED_OVERHEAD} or more, or YARN kills the executors",
             )
         attempts = settings.get("spark.yarn.maxAppAttempts")
-        in_cluster = settings.get("spark.submit.deployMode") == "cluster"  # elsewhere YARN cannot start the driver anew
+        in_cluster = settings.get("spark.submit.deployMode") == "cluster"  # elsewhere YARN cannot restart the driver
         if in_cluster and (attempts is None or int(attempts) > 1):
             yield Problem(
                 "spark.yarn.maxAppAttempts",
@@ -138,7 +138,7 @@ def comfort_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def overhead_mebibytes(settings: Mapping[str, str]) -> int:
-    """MiB that an executor's container has beside its JVM's heap."""
+    """MiB that an executor's container has in addition to its JVM's heap."""
     given = settings.get("spark.executor.memoryOverhead")
     if given is not None:
         return mebibytes(given, "spark.executor.memoryOverhead")
@@ -149,7 +149,7 @@ def overhead_mebibytes(settings: Mapping[str, str]) -> int:
 
 
 def mebibytes(size: str, key: str) -> int:
-    """Spark's size with a unit ("1g", "512m"; MiB without one) in MiB. ConfigError names `key`."""
+    """Spark's size with a unit ("1g", "512m"; MiB without one) in MiB. Raises ConfigError that names `key`."""
     match = re.fullmatch(r"(\d+)\s*([kmgt]?)b?", size.strip().lower())
     if match is None:
         raise ConfigError(f'{key}: must be a size such as 1024m or 2g (is "{size}")')
@@ -158,13 +158,13 @@ def mebibytes(size: str, key: str) -> int:
 
 
 def need(nodes: int, spare: int) -> str:
-    """Of how many executors, in words."""
+    """How many executors are needed, in words."""
     feeding = f" ({spare} to feed them)" if spare else ""
     return f"{nodes} nodes need {nodes + spare} executors{feeding}"
 
 
 def raise_first(problems: Iterator[Problem]) -> None:
-    """ConfigError for the first of `problems`, where there is one."""
+    """Raise ConfigError for the first of `problems`, if there is one."""
     for problem in problems:
         raise problem.error()
 

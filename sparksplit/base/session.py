@@ -1,4 +1,4 @@
-"""The Spark session of a command: spark-submit's, or a local cluster of its own that leaves nothing behind."""
+"""The Spark session of a command: spark-submit's, or that of a local cluster that leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     """Give a Spark session, and stop it however the block ends.
 
-    The master and everything else that spark-submit, or Spark's own configuration files, set is used. Without a
-    master there, a cluster of `executors` processes with one task slot each is started on this machine; nothing of
-    it is left afterwards: no process, no file. Inside another `spark_session` that one is given, and not stopped.
+    Whatever master and settings spark-submit, or Spark's own configuration files, give are used. Without a master, a
+    cluster of `executors` processes with one task slot each is started on this machine; nothing of it is left
+    afterwards: no process, no file. Inside another `spark_session`, that one's session is given, and not stopped.
 
-    settings: Spark's keys, for a session that this call starts; spark-submit's and the files' win over them.
-    nodes: the session is to hold nodes, which some masters and settings cannot.
+    settings: Spark's keys, for a session that this call starts; spark-submit's and the files' take precedence.
+    nodes: whether the session is to hold nodes, which some masters and settings cannot.
 
-    Raises ConfigError for such a master or setting, and where no Java is found; RunError where Spark does not start,
-    soon where its standalone master cannot be reached, and in place of the errors of pyspark and py4j that leave the
-    block: they cannot be read without their JVM.
+    Raises ConfigError for such a master or setting, and where no Java is found; RunError where Spark does not start
+    (quickly, where its standalone master cannot be reached), and in place of errors of pyspark and py4j that leave the
+    block, because those cannot be read without their JVM.
     """
     running = _running_session()
     if running is not None:
@@ -92,9 +92,9 @@ def _running_session() -> SparkSession | None:
 
 
 def satisfy_yarn() -> None:
-    """Start and stop Spark where a command that has succeeded did without it, in YARN's cluster mode.
+    """In YARN's cluster mode, start and stop Spark for a command that has succeeded without it.
 
-    YARN takes a driver that never started Spark for a failed one, also where there was nothing to do.
+    YARN takes a driver that never started Spark for a failed one, even where there was nothing to do.
     """
     if not _submitted() or _started:
         return
@@ -106,18 +106,18 @@ def satisfy_yarn() -> None:
 
 
 def known_settings() -> dict[str, str]:
-    """What Spark has been told before it starts; all of its settings where it runs already."""
+    """What Spark has been told before it starts; all of its settings if it is already running."""
     running = _running_session()
     return _configured(_submitted()) if running is None else dict(running.sparkContext.getConf().getAll())
 
 
 def _submitted() -> bool:
-    """Whether spark-submit has started this process."""
+    """Whether spark-submit started this process."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _configured(submitted: bool) -> dict[str, str]:
-    """What the user told Spark: by spark-submit, or by the files and variables that a Spark of our own would read.
+    """What the user told Spark: through spark-submit, or through the files and variables that our own Spark would read.
 
     Read here rather than asked of Spark, so that a wrong setting is known before a JVM runs.
     """
@@ -148,7 +148,7 @@ def _spark_conf_folder() -> Path:
 
 
 def _read_defaults(file: Path) -> dict[str, str]:
-    """The keys and values of a spark-defaults.conf; {} where there is none."""
+    """The keys and values of a spark-defaults.conf; {} where there is no such file."""
     if not file.is_file():
         return {}
     lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
@@ -171,7 +171,7 @@ def _settings(executors: int, configured: dict[str, str], submitted: bool) -> di
     if submitted:
         return settings
     memory = configured.get("spark.executor.memory", "1024m")
-    # The first compiler only: on a few cores the optimising one takes more time than it saves (measured: half of all).
+    # Only the first compiler: on a few cores the optimising one takes more time than it saves (measured: half of all).
     # The parallel collector: rows leave Spark faster than with G1, whose short pauses nobody needs here.
     java = "-XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
     java += " -Dlog4j2.configurationFile={file} -Dconsole.level={level} {more}"
@@ -202,7 +202,7 @@ def _python_path(existing: str) -> str:
     parts = existing.split(os.pathsep) + os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if root != Path(sysconfig.get_path("purelib")).resolve():
         parts.insert(0, str(root))
-    # Absolute: executors work in folders of their own.
+    # Absolute, since executors work in folders of their own.
     return os.pathsep.join(dict.fromkeys(str(Path(part).absolute()) for part in parts if part))
 
 
@@ -210,7 +210,7 @@ def _python_path(existing: str) -> str:
 def _own_processes(settings: dict[str, str]) -> Iterator[None]:
     """Prepare this process for starting a JVM, and remove everything that it started when the block ends.
 
-    settings: changed in place to keep Spark's files in a temporary folder.
+    settings: changed in place, to keep Spark's files in a temporary folder.
     """
     environment = {"JAVA_HOME": java_home()}
     with ExitStack() as stack:
@@ -227,7 +227,7 @@ def _own_processes(settings: dict[str, str]) -> Iterator[None]:
 
 
 def _local_cluster(folder: Path, settings: dict[str, str]) -> dict[str, str]:
-    """Make a local cluster's folders inside `folder`, and the settings and variables that lead there."""
+    """Make a local cluster's folders inside `folder`; returns the variables that point there, and adds the settings."""
     home, temporary = folder / "spark", folder / "tmp"
     home.mkdir()
     temporary.mkdir()
@@ -236,7 +236,7 @@ def _local_cluster(folder: Path, settings: dict[str, str]) -> dict[str, str]:
         if entry.name not in ("work", "logs"):
             (home / entry.name).symlink_to(entry)
     settings.setdefault("spark.local.dir", str(folder / "local"))
-    # A URI: with HADOOP_CONF_DIR a plain path would be one on HDFS.
+    # As a URI: with HADOOP_CONF_DIR set, a plain path would mean HDFS.
     settings.setdefault("spark.sql.warehouse.dir", (folder / "warehouse").as_uri())
     for key in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
         settings[key] = f"-Djava.io.tmpdir={temporary} {settings.get(key, '')}".strip()
@@ -249,7 +249,7 @@ def _local_cluster(folder: Path, settings: dict[str, str]) -> dict[str, str]:
 
 
 def _pyspark_home() -> str:
-    """The Spark that belongs to the imported pyspark, whatever SPARK_HOME says: their versions must agree."""
+    """The Spark that belongs to the imported pyspark, whatever SPARK_HOME says: the two versions must agree."""
     import pyspark
     from pyspark.find_spark_home import _find_spark_home
 
@@ -275,7 +275,8 @@ def _start(settings: dict[str, str]) -> SparkSession:
         for key, value in settings.items():
             conf.set(key, value)
         with starting(), warnings.catch_warnings():
-            # In YARN's cluster mode pyspark looks for --py-files where the submitting host had them; YARN brings them.
+            # In YARN's cluster mode pyspark looks for --py-files where the submitting host had them; YARN ships them
+            # anyway.
             warnings.filterwarnings("ignore", message="Failed to add file")
             return SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
@@ -286,7 +287,7 @@ def _start(settings: dict[str, str]) -> SparkSession:
 
 @contextmanager
 def _where_the_logs_are(spark: SparkSession) -> Iterator[None]:
-    """Under YARN, say how to get the executors' logs where the block fails, and not by the user's mistake."""
+    """Under YARN, say how to get the executors' logs if the block fails for any reason but the user's mistake."""
     yarn, application = spark.sparkContext.master == "yarn", spark.sparkContext.applicationId
     try:
         yield
@@ -311,7 +312,7 @@ def _spark_errors() -> Iterator[None]:
 
 
 def _stop(spark: SparkSession) -> None:
-    # In a thread: an answer that never comes must not keep what was started alive.
+    # In a thread: an answer that never comes must not keep alive what was started.
     stopper = threading.Thread(target=_stop_quietly, args=(spark,), name="stopping Spark", daemon=True)
     stopper.start()
     stopper.join(STOP_SECONDS)
@@ -321,11 +322,11 @@ def _stop_quietly(spark: SparkSession) -> None:
     try:
         gateway = spark.sparkContext._gateway
         if gateway is not None and gateway.proc is not None and not _debugging():
-            # What its threads find closed at the end, they print, past all loggers.
+            # Its threads print what they find closed at the end, bypassing all loggers.
             java = gateway.jvm.java
             java.lang.System.setErr(java.io.PrintStream(java.io.OutputStream.nullOutputStream()))
         spark.stop()
-    except Exception as error:  # its JVM may be gone already, which is what was wanted
+    except Exception as error:  # its JVM may be gone already, which is what we wanted
         logging.getLogger(__name__).debug("Spark did not stop in order: %s", error)
 
 
@@ -335,7 +336,7 @@ def _end(mark: str) -> None:
 
     gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
     SparkContext._active_spark_context = None
-    # Without a gateway the start was cut short: there is nothing to end in order.
+    # Without a gateway the start was cut short, so there is nothing to end in good order.
     patience = time.monotonic() + (5 if gateway else 0)
     if gateway is not None:
         _end_gateway(gateway)
@@ -354,7 +355,7 @@ def _end_gateway(gateway: Any) -> None:
         logging.getLogger(__name__).debug("the JVM did not answer at its end: %s", error)
     java: subprocess.Popen[bytes] = gateway.proc
     assert java.stdin is not None
-    java.stdin.close()  # its sign to exit
+    java.stdin.close()  # the sign for it to exit
     try:
         java.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:
@@ -363,10 +364,10 @@ def _end_gateway(gateway: Any) -> None:
 
 
 def _processes(mark: str) -> list[int]:
-    """The processes that were started with `mark` in their environment (none where there is no /proc)."""
+    """The processes that were started with `mark` in their environment; none where there is no /proc."""
     wanted, found = f"{_MARK}={mark}\0".encode(), []
     for entry in Path("/proc").glob("[0-9]*/environ"):
-        # Processes end while they are looked at, and other users' cannot be.
+        # Processes may end while we look at them, and other users' cannot be read.
         with suppress(OSError):
             if wanted in entry.read_bytes():
                 found.append(int(entry.parent.name))

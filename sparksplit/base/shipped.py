@@ -1,7 +1,7 @@
 """The files that come with sparksplit beside its packages: conf/, jobs/ and models/.
 
-In a checkout they lie where a reader looks for them; in an installed package and in sparksplit.zip below the package
-itself, so that nothing of ours is found under names that a user's own folders may have.
+In a checkout they are where a reader looks for them; in an installed package and in sparksplit.zip they are inside the
+package, so that nothing of ours has a name that a user's own folder may have.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 FOLDER = "sparksplit/shipped"
-"""Where they lie in an installed package and in the zip."""
+"""Where they are in an installed package and in the zip."""
 
 
 def shipped(name: str) -> str:
-    """The path of a file such as conf/train-mlp.yaml; one that can be opened, except from within a zip."""
+    """The path of a file such as conf/train-mlp.yaml; it can be opened, except from within a zip."""
     return str(_root().joinpath(name))
 
 

@@ -1,4 +1,4 @@
-"""What Spark's tasks tell the driver: dataclasses, which travel as one row of JSON each."""
+"""What Spark's tasks tell the driver: dataclasses, each sent as one row of JSON."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _COLUMN = "facts"
 
 
 def facts_of(frame: DataFrame, task: Callable[[Iterable[pa.RecordBatch]], Iterable[T]], kind: type[T]) -> list[T]:
-    """What `task` gives for the rows of each of the frame's partitions, in their order; one Spark job.
+    """What `task` yields for the rows of each partition of the frame, in the partitions' order; one Spark job.
 
-    task: runs in executors, on a partition's record batches; picklable. kind: of what it gives, a dataclass whose
-    fields JSON can hold.
+    task: runs in executors, on a partition's record batches; picklable. kind: what it yields, a dataclass whose fields
+    JSON can hold.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -37,5 +37,5 @@ def encode(facts: Any) -> str:
 
 
 def decode(kind: type[T], text: str) -> T:
-    """The inverse of `encode`; raises pydantic.ValidationError where `text` is not of that kind."""
+    """The inverse of `encode`; raises pydantic.ValidationError where `text` does not fit `kind`."""
     return pydantic.TypeAdapter(kind).validate_python(json.loads(text))

@@ -1,4 +1,4 @@
-"""Collectives: what sums arrays over the nodes. One small interface, the parts behind it, and the table of their names.
+"""Collectives: what sums arrays over the nodes. One small interface, what implements it, and the table of their names.
 
 A new one is a file beside this one and a line in the table. A user's own needs neither: `collective:
 path/to/file.py:function` names a function that takes the node's `Member` and returns a `Collective`.
@@ -21,14 +21,14 @@ COLLECTIVES = {
     "ring": "sparksplit.collectives.ring:join",
     "tensorflow": "sparksplit.collectives.tensorflow:join",
 }
-"""By name, the function that makes it on a node; imported there only, since one of them must be TensorFlow's first."""
+"""By name, the function that makes it on a node. Each is imported only there: one must be TensorFlow's first."""
 
 
 def join(name: str, source: str | None, member: Member) -> Collective:
-    """The collective of that name, between `member` and all other nodes; of a node that is alone, `Alone`.
+    """The collective of that name, between `member` and all other nodes; for a node on its own, `Alone`.
 
-    source: of a user's own, what hdfs_io.functions.source_of gave. Raises FunctionError where it cannot be
-    had, RunError and its kinds where the nodes do not come together.
+    source: for a user's own, what hdfs_io.functions.source_of returned. Raises FunctionError where it cannot be loaded,
+    RunError and its subclasses where the nodes do not come together.
     """
     if member.size == 1:
         return Alone()

@@ -1,4 +1,4 @@
-"""The collective's interface, its errors, and the collective of a node that is alone."""
+"""The collective's interface, its errors, and the collective of a node on its own."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class PeerTimeout(PeerLost):
 class Collective(ABC):
     """Sums arrays over the nodes in a fixed order, so that every rank gets the same bits.
 
-    bytes_sent: bytes that this node sent so far. seconds: time spent in sums so far; waited: of it, before a
-    peer had sent anything.
-    same_graphs: whether all nodes must run the same graphs, and loops in them for as many turns. in_graphs: whether
-    `sum_tensors` works inside a tf.function; else it is called with eager tensors.
+    bytes_sent: bytes that this node has sent. seconds: time spent in sums; waited: the part of it before a peer had
+    sent anything.
+    same_graphs: whether all nodes must run the same graphs, and the loops in them equally often. in_graphs: whether
+    `sum_tensors` works inside a tf.function; if not, it is called with eager tensors.
     """
 
     same_graphs = False
@@ -43,16 +43,16 @@ class Collective(ABC):
     def sum(self, arrays: Sequence[Array]) -> list[Array]:
         """The element-wise sums over all nodes; shapes and dtypes (floats, 64-bit integers) as given, on every rank.
 
-        Every node must call it with the same shapes. The results are valid until the next but one call.
+        Every node must call it with the same shapes. Results stay valid until the call after next.
         Raises PeerLost and PeerTimeout.
         """
 
     @abstractmethod
     def sum_tensors(self, tensors: Sequence[Any]) -> list[Any]:
-        """As `sum`, for tensors: one exchange for all of them. Copy what is to be kept."""
+        """Like `sum`, for tensors, in one exchange. Copy what you want to keep."""
 
     def account(self, calls: int) -> None:
-        """Add the traffic of `calls` runs of the traced `sum_tensors`, where they are not counted as they happen."""
+        """Add the traffic of `calls` runs of the traced `sum_tensors`, unless it is counted as it happens."""
         return
 
     def failure(self) -> BaseException | None:
@@ -60,7 +60,7 @@ class Collective(ABC):
         return None
 
     def cause(self, error: BaseException) -> BaseException | None:
-        """What an error of TensorFlow stands for where an exchange has failed; None where it is what it says."""
+        """What a TensorFlow error stands for if an exchange has failed; None if it is what it says."""
         return self.failure()
 
     @abstractmethod
@@ -69,7 +69,7 @@ class Collective(ABC):
 
 
 class Alone(Collective):
-    """The collective of one node: sums are what they were."""
+    """The collective of one node: its sums are what it was given."""
 
     def __init__(self) -> None:
         super().__init__(0, 1)

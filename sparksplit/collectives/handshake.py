@@ -1,8 +1,8 @@
-"""How a ring's nodes find each other: each calls the next one and is called by the one before, and both ends prove that
-they know the run's secret before any data.
+"""How a ring's nodes find each other: each calls the next one and is called by the previous one, and both ends prove
+that they know the run's secret before any data is sent.
 
 Each end sends a nonce, and answers the other's with an HMAC over both nonces, its role and its rank. One thread serves
-all connections at once: nobody who dribbles bytes holds up a neighbour, and what fails says so at once.
+all connections at once: a peer that dribbles bytes holds up nobody else, and a failure is reported at once.
 """
 
 from __future__ import annotations
@@ -26,25 +26,26 @@ from sparksplit.collectives.base import PeerTimeout
 log = logging.getLogger(__name__)
 
 STRANGER_SECONDS = 10.0
-"""Who has not proven itself so long after it called is turned away."""
+"""A caller that has not proven itself this long after its call is turned away."""
 MOST_STRANGERS = 64
-"""Unproven callers at a time; one more turns the oldest away."""
+"""Unproven callers at any one time; the next one turns the oldest away."""
 _PAUSE = 0.05
 """Seconds until the next `accept` after one that failed for lack of descriptors or memory."""
 
 _Steps = Generator[int, bytes, bool]
-"""One side of a conversation: yields how many bytes it needs next, gets them, returns whether the other is who it must
-be."""
+"""One side of a conversation: yields how many bytes it needs next, is sent them, returns whether the other is who it
+must be."""
 
 
 def neighbours(
     server: socket.socket, address: Sequence[Any], rank: int, size: int, secret: bytes, deadline: float
 ) -> tuple[socket.socket, socket.socket]:
-    """(to the next node, from the previous one), both non-blocking, proven to be those nodes of this run.
+    """(connection to the next node, connection from the previous one), both non-blocking and proven to be this run's
+    nodes.
 
-    server: this node's own, listening. address: of the next node, which listens already: a refusal is final.
-    deadline: monotonic seconds, of all of it. Raises PeerLost as soon as the next node cannot be had, PeerTimeout at
-    the deadline.
+    server: this node's own listening socket. address: the next node's, which is listening already, so a refusal is
+    final. deadline: for all of it, in monotonic seconds. Raises PeerLost as soon as the next node cannot be reached,
+    PeerTimeout at the deadline.
     """
     following, previous = (rank + 1) % size, (rank - 1) % size
     with selectors.DefaultSelector() as selector:
@@ -75,7 +76,7 @@ def neighbours(
 
 
 class _Talk:
-    """One side of a conversation over a non-blocking socket. outcome: None while it lasts. problem: why it failed."""
+    """One side of a conversation over a non-blocking socket. outcome: None until it ends. problem: why it failed."""
 
     def __init__(
         self, connection: socket.socket, steps: Callable[[socket.socket], _Steps], selector: selectors.BaseSelector
@@ -87,14 +88,14 @@ class _Talk:
         self._steps, self._needed, self._data = steps(connection), 0, b""
 
     def start(self) -> None:
-        """Begin; what has been connected to must be ready for it."""
+        """Begin; the connection must be ready for it."""
         self._selector.register(self.socket, selectors.EVENT_READ, self.go_on)
         self._advance(lambda: next(self._steps))
 
     def go_on(self) -> None:
-        """Take what has arrived."""
+        """Read what has arrived."""
         if self.outcome is not None:
-            return  # ended by what else happened in this round
+            return  # ended by something else in this round
 
         def receive() -> int:
             piece = self.socket.recv(self._needed - len(self._data))
@@ -131,7 +132,7 @@ class _Talk:
 
 
 class _Callers:
-    """Those who have called, until node `expected` is among them. peer: its connection."""
+    """Everyone who has called, until node `expected` is among them. peer: its connection."""
 
     def __init__(self, server: socket.socket, selector: selectors.BaseSelector, expected: int, secret: bytes) -> None:
         self._server, self._selector, self._expected, self._secret = server, selector, expected, secret
@@ -142,12 +143,12 @@ class _Callers:
         selector.register(server, selectors.EVENT_READ, self._accept)
 
     def next_deadline(self) -> float:
-        """When `sweep` has something to do at the latest, in monotonic seconds."""
+        """The latest time at which `sweep` has something to do, in monotonic seconds."""
         ends = [talk.began + STRANGER_SECONDS for talk in self._talks]
         return min([*ends, *([] if self._paused is None else [self._paused])], default=float("inf"))
 
     def sweep(self) -> None:
-        """See who has proven itself; drop those who have failed or take too long."""
+        """See who has proven itself; drop those that have failed or take too long."""
         now = time.monotonic()
         for talk in self._talks:
             if talk.outcome and self.peer is None:
@@ -162,7 +163,7 @@ class _Callers:
             self._selector.register(self._server, selectors.EVENT_READ, self._accept)
 
     def close(self) -> None:
-        """Turn everybody else away."""
+        """Turn everyone else away."""
         for talk in self._talks:
             if talk.outcome is None:
                 talk.fail("the ring is formed")

@@ -1,7 +1,8 @@
 """A TCP ring in NumPy: reduce-scatter and all-gather (Patarasuk and Yuan, 2009), summed in the ring's fixed order.
 
-Between CPU nodes it beats gRPC several times, because nothing is copied but into and out of the sockets. Each node
-binds its own address only, and both ends of a connection prove that they know the run's secret before any data.
+Between CPU nodes it is several times as fast as gRPC, because nothing is copied except into and out of the sockets.
+Each node binds only its own address, and both ends of a connection prove that they know the run's secret before any
+data is sent.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
 
 _PIECE = 256 << 10  # bytes given to the kernel at once: less than caches hold
 _MOST_BUFFERS = 64  # given to the kernel at once; it takes 1024
-_SPIN = 200e-6  # seconds of asking before sleeping: to be woken takes longer than most waits
+_SPIN = 200e-6  # seconds of polling before sleeping: waking up takes longer than most waits
 
 
 def join(member: Member) -> Ring:
-    """The ring of `member`'s cluster; the driver is told when a peer keeps this node waiting."""
+    """The ring of `member`'s cluster; tells the driver when a peer keeps this node waiting."""
 
     def waiting(is_waiting: bool) -> None:
         member.state(waiting=is_waiting)
@@ -38,7 +39,7 @@ def join(member: Member) -> Ring:
 
 
 class Ring(Collective):
-    """The ring over connected sockets: `to_next` is only written, `from_previous` only read."""
+    """The ring over connected sockets: `to_next` is only written to, `from_previous` only read from."""
 
     def __init__(
         self,
@@ -71,15 +72,16 @@ class Ring(Collective):
     ) -> Ring:
         """Form the ring.
 
-        host: this node's own address. gather(name, value): every rank's value by rank. timeout: seconds that a peer
-        may be silent in an exchange. waiting: told true when a peer keeps this node waiting, false when it goes on.
+        host: this node's own address. gather(name, value): returns every rank's value, by rank. timeout: how many
+        seconds a peer may be silent in an exchange. waiting: called with True when a peer keeps this node waiting, with
+        False when it goes on.
 
         Raises PeerLost as soon as a neighbour cannot be reached, PeerTimeout when one does not appear within `timeout`
         seconds.
         """
         deadline = time.monotonic() + timeout
         with socket.create_server((host, 0), backlog=128) as server:
-            # Who knows an address calls somebody who listens.
+            # Gathered after listening, so whoever knows an address calls somebody who listens.
             addresses = gather("ring", [host, server.getsockname()[1]])
             to_next, from_previous = neighbours(server, addresses[(rank + 1) % size], rank, size, secret, deadline)
         return cls(rank, size, to_next, from_previous, timeout, waiting)
@@ -120,7 +122,7 @@ class Ring(Collective):
             raise
 
     def _sum_group(self, group: _Group, flat: Sequence[Array]) -> None:
-        """Sum a group's arrays over the ring. Slice i is summed in the order i, i+1, ..., wherever it is."""
+        """Sum a group's arrays over the ring. Slice i is always summed in the order i, i+1, ..."""
         size, rank = self.size, self.rank
         for step in range(size - 1):
             sent, summed = (rank - step) % size, (rank - step - 1) % size
@@ -141,7 +143,7 @@ class Ring(Collective):
                 received = self._receive(to_receive)
                 moved += received
                 if received and self._began:
-                    # The sum's first bytes: the peer has come.
+                    # The sum's first bytes: the peer has arrived.
                     self.waited += time.perf_counter() - self._began
                     self._began = 0.0
             if moved:
@@ -190,7 +192,7 @@ class Ring(Collective):
 
 
 class _Cursor:
-    """How far a list of buffers has been sent or received. left: bytes."""
+    """How far a list of buffers has been sent or received. left: how many bytes remain."""
 
     def __init__(self, buffers: list[memoryview]) -> None:
         self._buffers, self._place, self._within = buffers, 0, 0
@@ -209,7 +211,7 @@ class _Cursor:
         return chosen
 
     def advance(self, count: int) -> int:
-        """Go on by `count` bytes; `count`."""
+        """Advance by `count` bytes; returns `count`."""
         self.left -= count
         within = self._within + count
         while self._place < len(self._buffers) and within >= len(self._buffers[self._place]):
@@ -220,14 +222,14 @@ class _Cursor:
 
 
 class _Layout:
-    """Buffers for the sums of one signature of arrays, by dtype. groups: one for each dtype."""
+    """Buffers for the sums of one signature of arrays. groups: one for each dtype."""
 
     def __init__(self, arrays: Sequence[Array], size: int) -> None:
         by_dtype: dict[np.dtype[Any], list[int]] = {}
         for number, array in enumerate(arrays):
             by_dtype.setdefault(array.dtype, []).append(number)
         self.groups = [_Group(arrays, numbers, size) for numbers in by_dtype.values()]
-        # Two sets of results in turn: TensorFlow may still read the last ones when the next sum begins.
+        # Two sets of results, in turn: TensorFlow may still be reading the last one when the next sum begins.
         self._results: list[list[Array]] = [list(arrays) for _ in range(2)]
         for group in self.groups:
             for turn, results in enumerate(group.results):
@@ -244,10 +246,10 @@ class _Layout:
 
 
 class _Group:
-    """The arrays of one dtype laid end to end and cut into a slice per node.
+    """The arrays of one dtype, laid end to end and cut into one slice per node.
 
-    Sums lie in buffers, each array at an aligned offset; what is summed is sent from where it lies, without a copy.
-    results: for each of two sets, (number of the array, its sum). turn: the set in use.
+    Sums are kept in buffers, each array at an aligned offset; the arrays to sum are sent from where they are, without a
+    copy. results: for each of two sets, (number of the array, its sum). turn: the set in use.
     """
 
     def __init__(self, arrays: Sequence[Array], numbers: Sequence[int], size: int) -> None:
@@ -269,7 +271,7 @@ class _Group:
             ]
             for buffer in buffers
         ]
-        # Of each slice: (number of the array, first element, last element + 1, offset of the first).
+        # For each slice: (number of the array, first element, last element + 1, offset of the first).
         self._pieces: list[list[tuple[int, int, int, int]]] = []
         for low in (rank * share for rank in range(size)):
             pieces = []

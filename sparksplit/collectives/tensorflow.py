@@ -1,7 +1,7 @@
 """MultiWorkerMirroredStrategy's collectives (NCCL on GPUs, gRPC on CPUs), and none of its training.
 
-Create it before anything else in TensorFlow: collectives must be configured at the program's start. Tensors on a GPU
-stay there. Slower than the ring between CPU nodes.
+Create it before anything else in TensorFlow: collectives must be configured when the program starts. Tensors on a GPU
+stay there. Between CPU nodes it is slower than the ring.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TensorFlowCollective(Collective):
 
     def sum(self, arrays: Sequence[Array]) -> list[Array]:
         began = time.perf_counter()
-        # Collectives know no unsigned integers; the sum modulo 2^64 has the same bits either way.
+        # TensorFlow's collectives know no unsigned integers; the sum modulo 2^64 has the same bits either way.
         signed = [array.view(np.int64) if array.dtype == np.uint64 else array for array in arrays]
         try:
             sums = self._sum_function([tf.constant(array) for array in signed])
@@ -59,14 +59,14 @@ class TensorFlowCollective(Collective):
         return self._sum_all(tensors)
 
     def account(self, calls: int) -> None:
-        # What a ring sends: each node passes on every slice twice, but its last.
+        # What a ring would send: each node passes on every slice twice, except its last.
         self.bytes_sent += calls * self._traced_bytes * 2 * (self.size - 1) // self.size
 
     def cause(self, error: BaseException) -> BaseException | None:
         text = " ".join(str(error).split())[:300]
         if isinstance(error, tf.errors.DeadlineExceededError):
             return PeerTimeout(f"not every node came to a sum within the time limit: {text}")
-        # One node's error ends the sums of all, in the words and with the number of that error.
+        # One node's error ends the sums of all nodes, with that error's words and number.
         if isinstance(error, tf.errors.UnavailableError) or "Collective ops is aborted" in text:
             return PeerLost(f"another node has left the sums: {text}")
         return None

@@ -1,4 +1,4 @@
-"""Virtual nodes: one process plays several, one after the other, from one exchange to the next."""
+"""Virtual nodes: one process plays several nodes in turn, each from one exchange to the next."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ class Stage:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        # One for each node: to wake all of them at each turn would cost more than a small model's step.
+        # One per node: waking all of them at each turn would cost more than a small model's step.
         self._turns = [threading.Semaphore(int(rank == 0)) for rank in range(size)]
         self._failure: BaseException | None = None
         self._total: Any = None
         self._result: Any = None
 
     def set(self, variables: Sequence[Any]) -> None:
-        """Give each node these variables for itself: weights, the optimizer's state, all that training changes.
+        """Give each node its own copy of these variables: weights, the optimizer's state, everything that training
+        changes.
 
-        All begin with what they hold now, and find what they have left whenever it is their turn.
+        All begin with the current values, and each finds its own again whenever it is its turn.
         """
         import tensorflow as tf
 
@@ -44,7 +45,7 @@ class Stage:
         self._kept: list[list[Any]] = [beginning for _ in range(self.size)]
 
     def play(self, node: Callable[[int], Result]) -> list[Result]:
-        """What `node(rank)` returns for every rank; raises what the first that failed raised."""
+        """What `node(rank)` returns for every rank; raises what the first one to fail raised."""
         results: list[Any] = [None] * self.size
 
         def run(rank: int) -> None:
@@ -67,7 +68,7 @@ class Stage:
         return results
 
     def exchange(self, rank: int, add: Callable[[Total | None], Total]) -> Total:
-        """What all nodes' `add` have made of each other's results, called in the order of ranks, first with None."""
+        """What all nodes' `add` calls make, in the order of ranks: each gets the previous result, the first None."""
         self._total = add(None if rank == 0 else self._total)
         if rank == self.size - 1:
             self._result, self._total = self._total, None
@@ -89,7 +90,7 @@ class Stage:
 
 
 class VirtualCollective(Collective):
-    """Sums over the nodes of a stage. bytes_sent: what a ring of as many nodes would send; seconds stay 0."""
+    """Sums over the nodes of a stage. bytes_sent: what a ring of that many nodes would send; seconds stay 0."""
 
     in_graphs = False
 

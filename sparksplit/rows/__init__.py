@@ -1,4 +1,4 @@
-"""Rows on a node: which come when, where they are held, and what was seen of them.
+"""Rows on a node: which come when, where they are held, and which have been seen.
 
 Read first `order` (integers in, integers out), then `feed`.
 """

@@ -27,8 +27,8 @@ class Chunk:
 
     tensors: one array [rows, *shape] per tensor, in the data set's order. label: [rows, ...] or None.
     offsets: int64 [updates + 1]; the share of update first + i is rows offsets[i]:offsets[i + 1]; it may be empty.
-    rows: int64 [updates], of the mini-batches over all nodes. seen: the rows' entry for the ledger.
-    share: the rows of every share where they are the same by the order of rows, not by chance.
+    rows: int64 [updates], rows of each mini-batch over all nodes. seen: these rows' entry for the ledger.
+    share: how many rows each share has, where the order of rows makes them equal (not where they happen to be).
     """
 
     first: int
@@ -54,11 +54,11 @@ class Rows:
     label: Array | None
 
     def columns(self) -> list[Array]:
-        """Everything that a row has."""
+        """All that a row has, column by column."""
         return [self.row_ids, *self.tensors, *([] if self.label is None else [self.label])]
 
     def take(self, index: Ints, target: Rows, start: int) -> None:
-        """Copy the rows `index` to `target`, from its row `start` on."""
+        """Copy the rows `index` into `target`, starting at its row `start`."""
         stop = start + len(index)
         for to, values in zip(target.columns(), self.columns(), strict=True):
             # mode="clip": with the default, NumPy takes into a buffer and copies once more.
@@ -69,7 +69,7 @@ class RandomRows(Protocol):
     """Rows that can be had in any order: in memory, or mapped into it."""
 
     def take(self, index: Ints, target: Rows, start: int) -> None:
-        """Copy the rows `index` to `target`, from its row `start` on."""
+        """Copy the rows `index` into `target`, starting at its row `start`."""
 
 
 Piece = tuple[RandomRows, Ints]
@@ -77,7 +77,7 @@ Piece = tuple[RandomRows, Ints]
 
 
 class Assembler:
-    """Gathers pieces into chunks, and applies the user's transform. seed: of the transform. row_bytes: of one row."""
+    """Gathers pieces into chunks, and applies the user's transform. seed: the transform's. row_bytes: of one row."""
 
     def __init__(
         self, tensors: Sequence[TensorSpec], label: LabelSpec | None, seed: int, transform: Transform | None
@@ -95,9 +95,9 @@ class Assembler:
     def chunk(
         self, epoch: int, first: int, pieces: Sequence[Piece], offsets: Ints, totals: Ints, share: int | None = None
     ) -> Chunk:
-        """The chunk of the rows of `pieces`, one after the other; the rest as in Chunk.
+        """The chunk of the rows of `pieces`, one after the other; the other arguments are as in Chunk.
 
-        Raises what the transform does.
+        Raises whatever the transform raises.
         """
         rows = self.empty(int(offsets[-1]))
         start = 0

@@ -1,9 +1,8 @@
 """A node's rows in the order of `sparksplit.rows.order`, read ahead, in chunks of mini-batches.
 
-Reading goes window by window over all own lanes at once. Where the node's rows fit `cache` they are read once and kept;
-where the source has them mapped into memory they are taken from there;
-otherwise two windows are in memory at a time, so that memory does not depend on the data set's size:
-2 x own lanes x window x block bytes, and a few chunks.
+It reads window by window, over all lanes of this node at once. If the node's rows fit into `cache`, they are read once
+and kept; if the source has them mapped into memory, they are taken from there; otherwise two windows are in memory at a
+time, so that memory does not depend on the data set's size: 2 x own lanes x window x block bytes, and a few chunks.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ Stops = Callable[[int], int]
 
 
 def never(update: int) -> int:
-    """Nothing ends a chunk early."""
+    """Stops that never end a chunk early."""
     return update + (1 << 62)
 
 
@@ -42,13 +41,13 @@ class RowReader(Protocol):
         """Block `block` of `lane`."""
 
     def close(self) -> None:
-        """Free what it holds open."""
+        """Free whatever it holds open."""
 
 
 class RowSource(Protocol):
     """Rows by lanes and blocks: a split of a prepared data set, or what Spark has handed over.
 
-    lane_rows: by lane. block_rows: rows of a block that is not its lane's last. tensors, label: what a row holds.
+    lane_rows: rows in each lane. block_rows: rows in each block but a lane's last. tensors, label: what a row holds.
     """
 
     lane_rows: list[int]
@@ -57,22 +56,22 @@ class RowSource(Protocol):
     label: LabelSpec | None
 
     def reader(self) -> RowReader:
-        """A reader of its own for each thread."""
+        """A reader of blocks; every thread needs its own."""
 
     def at_hand(self) -> AtHand | None:
-        """All rows that a node may ask for, where no order costs more than another; else None."""
+        """All rows that a node may ask for, if reading them in one order is as cheap as in another; otherwise None."""
 
 
 @dataclass(frozen=True)
 class AtHand:
-    """Rows that can be had in any order. starts: by lane, the place in `rows` of its first row; int64 [lanes]."""
+    """Rows that can be had in any order. starts: for each lane, where its first row is in `rows`; int64 [lanes]."""
 
     rows: RandomRows
     starts: npt.NDArray[np.int64]
 
 
 class LanesOf:
-    """The lanes `lanes` of a source, as if it had no rows in others. A RowSource."""
+    """The lanes `lanes` of a source, as if its other lanes were empty. A RowSource."""
 
     def __init__(self, source: RowSource, lanes: npt.NDArray[np.int64]) -> None:
         own = set(lanes.tolist())
@@ -83,7 +82,7 @@ class LanesOf:
 
 @dataclass
 class _Window:
-    """A window's rows of all own lanes: `index` into `rows` in the order of `positions`."""
+    """A window's rows of all this node's lanes: `index` into `rows`, in the order of `positions`."""
 
     rows: RandomRows
     index: npt.NDArray[np.int64]
@@ -94,10 +93,10 @@ class Feed:
     """The rows of `lanes` of `source`, for any number of epochs.
 
     batch_size: rows of a global mini-batch. seed: of the order and of the transform. window: blocks permuted together.
-    cache: bytes up to which the node keeps its rows. readers: threads that read blocks and assemble chunks.
-    chunk_bytes: size of a chunk's tensors. copies: nodes that have mini-batches of their own at the same time.
+    cache: up to how many bytes of rows the node keeps. readers: threads that read blocks and assemble chunks.
+    chunk_bytes: size of a chunk's tensors. copies: how many nodes have their own mini-batches at the same time.
     shuffled: False keeps the stored order (validation, test).
-    everyone: where all nodes' chunks must hold the same mini-batches, the lanes of each; `max_updates` must then be the
+    everyone: each node's lanes, if all nodes' chunks must hold the same mini-batches; `max_updates` must then be the
     same on all of them. None: chunks may end wherever it suits this node.
     """
 
@@ -129,7 +128,7 @@ class Feed:
         self._most_rows = max(int(self._lane_rows[own].sum()) for own in everyone or [lanes])
         self._chunk_rows = max(1, chunk_bytes // self._assembler.row_bytes)
         self.max_updates = 1
-        """Mini-batches in the chunks to come; may be changed at any time, without effect on the order of rows."""
+        """The most mini-batches in each chunk from now on; may change at any time, the order of rows does not."""
         self._pool = ThreadPoolExecutor(readers, thread_name_prefix="reader")
         self._local = threading.local()
         self._readers: list[RowReader] = []
@@ -156,7 +155,7 @@ class Feed:
     def epoch(self, epoch: int, first: int = 0, last: int | None = None, stops: Stops = never) -> Iterator[Chunk]:
         """The chunks that hold the mini-batches first..last-1 of `epoch`, in order.
 
-        stops: the next mini-batch after the given one at which a chunk must end.
+        stops: for a given mini-batch, the next one at which a chunk must end.
 
         Raises InputError for a damaged file, and whatever the transform raises.
         """
@@ -194,7 +193,7 @@ class Feed:
             position = window.positions
             begin, end = np.searchsorted(position, [first * self._batch_size, last * self._batch_size])
             index, position = window.index[begin:end], position[begin:end]
-            # Mini-batches that end within what has been read; the last window completes the last one.
+            # The mini-batches that end within what has been read; the last window completes the last one.
             complete = last if reached >= min(last * self._batch_size, self.rows) else reached // self._batch_size
             while done < complete:
                 until = min(done + min(most, self.max_updates), stops(done), complete)
@@ -242,7 +241,7 @@ class Feed:
     # Reading: blocks into arrays.
 
     def _load(self, shuffle: order.Shuffle, number: int) -> _Loading:
-        """Begin to read window `number`; its `order` says which row of the arrays is at each depth of each lane."""
+        """Begin to read window `number`; its `order` says which row of the arrays is at which depth of which lane."""
         if self._keep and self._whole is None:
             everything = [list(range(-(-int(rows) // self._block_rows))) for rows in self._own_rows]
             starts = np.zeros_like(self._lane_rows)
@@ -272,7 +271,7 @@ class Feed:
         return loading
 
     def _read(self, blocks: list[list[int]]) -> _Loading:
-        """Begin to read the given blocks of each own lane, laid end to end."""
+        """Begin to read the given blocks of each of this node's lanes, laid end to end."""
         counts = [
             [min(self._block_rows, int(rows) - block * self._block_rows) for block in chosen]
             for rows, chosen in zip(self._own_rows, blocks, strict=True)
@@ -286,7 +285,8 @@ class Feed:
         return _Loading([], jobs, rows)
 
     def _room(self, count: int) -> Rows:
-        """Rows to read into: a window's that nobody holds any more, since the first touch of new memory is slow."""
+        """Room to read rows into, reused from a window that nobody holds any more: touching new memory for the first
+        time is slow."""
         kept = self._spare.pop() if self._spare else None
         if kept is None or len(kept.row_ids) < count:
             kept = self._assembler.empty(count)

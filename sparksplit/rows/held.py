@@ -16,8 +16,8 @@ from sparksplit.rows.feed import AtHand, RowReader, RowSource
 
 
 class Held:
-    """The rows of every lane of `source`, in memory where they fit `limit` bytes, else in files in `folder` that are
-    mapped into memory. A RowSource.
+    """The rows of every lane of `source`: in memory if they fit into `limit` bytes, otherwise in files in `folder` that
+    are mapped into memory. A RowSource.
 
     Raises InputError for a damaged file, RunError where the disk is full.
     """
@@ -57,7 +57,7 @@ class Held:
 
 
 def _mapped(like: Rows, count: int, folder: Path) -> Rows:
-    """Room for `count` rows of the columns of `like`, in files of a new folder in `folder`."""
+    """Room for `count` rows with the columns of `like`, in files of a new folder in `folder`."""
     with using(str(folder), "cannot be written"):
         own = Path(tempfile.mkdtemp(prefix="held-", dir=folder))
 
@@ -66,7 +66,7 @@ def _mapped(like: Rows, count: int, folder: Path) -> Rows:
         with using(str(folder), "cannot be written"):
             mapped = np.lib.format.open_memmap(own / f"{name}.npy", "w+", column.dtype, shape)
             with (own / f"{name}.npy").open("rb+") as file:
-                # Taken now: a page that finds the disk full later ends the process by SIGBUS, without a word.
+                # Allocated now: a page that finds the disk full later ends the process by SIGBUS, without a word.
                 os.posix_fallocate(file.fileno(), 0, mapped.offset + mapped.nbytes)
         return mapped
 

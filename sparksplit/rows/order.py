@@ -6,7 +6,8 @@ are permuted, and the rows are permuted within each window of consecutive (permu
 last, so that a window covers the same depths in every lane. Mini-batch k is the next B rows dealt round-robin over the
 lanes that still have rows.
 
-depth: how many rows of its lane precede a row in the epoch's order. position: how many rows of the whole set do.
+depth: how many rows of its own lane come before a row in the epoch's order. position: how many rows of the whole set
+do.
 Permutations sort by a hash of the index instead of drawing from a generator: the same bits in every NumPy version.
 """
 
@@ -54,8 +55,8 @@ def permutation(length: int, with_key: np.uint64) -> Ints:
 class Shuffle:
     """How an epoch permutes a lane.
 
-    seed, epoch: what the permutation depends on, beside the lane.
-    block_rows: rows in a full block. window: blocks whose rows are permuted together.
+    seed, epoch: what the permutation depends on, besides the lane.
+    block_rows: rows in a full block. window: how many blocks have their rows permuted together.
     """
 
     seed: int
@@ -80,7 +81,7 @@ class Shuffle:
 
 
 def rows_above(lane_rows: Ints, depths: Ints) -> Ints:
-    """For each depth, the number of rows of the whole set that lie above it: sum over lanes of min(length, depth).
+    """For each depth, how many rows of the whole set lie above it: the sum over lanes of min(length, depth).
 
     lane_rows: int64 [lanes]; depths: int64 [n]; result: int64 [n], the position of the first row at that depth.
     """
@@ -92,7 +93,7 @@ def rows_above(lane_rows: Ints, depths: Ints) -> Ints:
 
 
 def depth_of(lane_rows: Ints, position: int) -> int:
-    """The depth at which the row at `position` lies (the lanes' maximum where position is the total)."""
+    """The depth of the row at `position`; if `position` is the number of all rows, the longest lane's length."""
     low, high = 0, int(lane_rows.max(initial=0))
     while low < high:
         middle = (low + high + 1) // 2
@@ -154,13 +155,13 @@ def even_share(lane_rows: Ints, own: Ints, batch_size: int) -> tuple[int, int | 
     return updates, int(shares[0])
 
 
-# Rows that are dealt as they arrive: no order of their own, so only what all nodes have agreed on counts.
+# Rows dealt as they arrive have no order of their own: only what all nodes have agreed on counts.
 
 
 def whole_batches(available: Ints, batch_size: int) -> Ints:
-    """How many of the rows that each node has go into whole mini-batches; what is over stays with those who have most.
+    """How many of each node's available rows go into whole mini-batches; those with most rows keep the remainder.
 
-    available: int64 [nodes]; result: int64 [nodes], its sum the largest multiple of `batch_size` that there is.
+    available: int64 [nodes]; result: int64 [nodes], whose sum is the largest possible multiple of `batch_size`.
     """
     taken = available.copy()
     over = int(available.sum()) % batch_size
@@ -172,9 +173,9 @@ def whole_batches(available: Ints, batch_size: int) -> Ints:
 
 
 def interleaved(counts: Ints, rank: int) -> Ints:
-    """The positions of node `rank`'s rows where the rows of all nodes are mixed evenly, ascending.
+    """The positions of node `rank`'s rows when the rows of all nodes are mixed evenly, ascending.
 
-    counts: int64 [nodes], rows of each; result: int64 [counts[rank]].
+    counts: int64 [nodes], rows of each node; result: int64 [counts[rank]].
     """
     node = np.repeat(np.arange(len(counts)), counts)
     within = np.concatenate([np.arange(count, dtype=np.int64) for count in counts.tolist()])

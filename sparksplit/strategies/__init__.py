@@ -1,6 +1,6 @@
 """Strategies: named pairs of a split and a sync. A new one is one small class or one new pair, and an entry here.
 
-A user's own needs no entry: `strategy: path/to/file.py:function` names a function that returns a `Strategy`.
+Your own needs no entry: `strategy: path/to/file.py:function` names a function that returns a `Strategy`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from sparksplit.strategies.syncs import LocalSync, RoundSync, StepSync, Sync
 class Strategy:
     """split: which rows a node trains on. sync: what is exchanged and when; made as sync(collective, SyncConfig).
 
-    alone: only ever on one node. any_nodes: the result does not depend on the number of nodes. scaled_rate: the
-    learning rate grows with the nodes. settings: whether the configuration's `sync` says something to it.
+    alone: whether it runs on one node only. any_nodes: whether the result is the same for any number of nodes.
+    scaled_rate: whether the learning rate grows with the nodes. settings: whether it heeds the configuration's `sync`.
     """
 
     split: Split
@@ -50,9 +50,9 @@ STRATEGIES = {
 
 
 def find(name: str, source: str | None = None) -> Strategy:
-    """The way of that name. source: of a user's own, what hdfs_io.functions.source_of gave.
+    """The strategy called `name`. source: for a user's own, what hdfs_io.functions.source_of returned.
 
-    Raises FunctionError where it cannot be had.
+    Raises FunctionError where it cannot be loaded.
     """
     if not is_own(name):
         return STRATEGIES[name]

@@ -1,4 +1,4 @@
-"""Outer optimisers: what becomes of the averaged change of the weights between two syncs."""
+"""Outer optimisers: what is made of the averaged change of the weights between two syncs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ DiLoCo's settings."""
 
 
 class Outer:
-    """Takes averaged changes to the changes that are applied; the same on every node.
+    """Turns averaged changes into the changes to apply; the same on every node.
 
-    none: as they are (local SGD). momentum: v = m v + d, change r v: SlowMo (Wang et al. 2019, algorithm 1), in the
-    form in which the inner learning rate does not change between syncs. nesterov: v = m v + d, change r (d + m v):
-    DiLoCo (Douillard et al. 2023). rate, momentum: None for `DEFAULTS`.
+    none: leaves them as they are (local SGD). momentum: v = m v + d, change r v: SlowMo (Wang et al. 2019, algorithm
+    1), in the form where the inner learning rate does not change between syncs. nesterov: v = m v + d, change r (d + m
+    v): DiLoCo (Douillard et al. 2023). rate, momentum: None takes those in `DEFAULTS`.
     """
 
     def __init__(self, name: str, rate: float | None = None, momentum: float | None = None) -> None:
@@ -31,7 +31,7 @@ class Outer:
         self._velocity: list[Array] = []
 
     def changes(self, averages: Sequence[Array]) -> list[Array]:
-        """The changes to apply, of the averages' shapes and dtypes."""
+        """The changes to apply, with the averages' shapes and dtypes."""
         if self._name == "none":
             return list(averages)
         if not self._velocity:
@@ -48,5 +48,5 @@ class Outer:
         return {f"u{place:04d}": velocity for place, velocity in enumerate(self._velocity)}
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
-        """Go on from what `state` gave, among other arrays."""
+        """Go on from what `state` returned, which may be among other arrays."""
         self._velocity = [np.array(arrays[name]) for name in sorted(arrays) if name[0] == "u"]

@@ -13,9 +13,9 @@ from sparksplit.rows import order
 class Split(Protocol):
     """Which lanes, which epochs and which mini-batch size a node has; pure functions of integers.
 
-    shared: whether a mini-batch is shared by the nodes; else each has mini-batches of its own at the same time.
-    dealt_apart: whether mini-batches are dealt from the node's lanes alone, instead of from all lanes.
-    every_row: whether each node reads all rows, in epochs of its own.
+    shared: whether the nodes share each mini-batch; if not, each has its own mini-batches at the same time.
+    dealt_apart: whether mini-batches are dealt from the node's own lanes alone, instead of from all lanes.
+    every_row: whether each node reads all rows, in its own epochs.
     """
 
     shared: bool
@@ -26,9 +26,9 @@ class Split(Protocol):
         """The lanes that node `rank` reads, ascending."""
 
     def epochs(self, done: int, epochs: int, rank: int, nodes: int) -> range:
-        """The epoch numbers that node `rank` still runs, in order, where those below `done` have been run.
+        """The epoch numbers that node `rank` still has to run, in order, when those below `done` have been run.
 
-        Of the same length on every node: each place is a round, which all nodes begin and end together.
+        As many on every node: the n-th ones together are a round, which all nodes begin and end together.
         """
 
     def batch_size(self, batch_size: int, nodes: int) -> int:
@@ -36,9 +36,9 @@ class Split(Protocol):
 
 
 def owned_by_rank(split: Split, lanes: int, nodes: int) -> list[list[int]]:
-    """By rank, the lanes that the node reads.
+    """For each rank, the lanes that the node reads.
 
-    Raises ValueError, in the words of what a split must do, where rows would be left out or be read twice.
+    Raises ValueError, saying what a split must do, where rows would be left out or read twice.
     """
     owned = [split.lanes(lanes, rank, nodes).tolist() for rank in range(nodes)]
     for rank, own in enumerate(owned):
@@ -54,7 +54,7 @@ def owned_by_rank(split: Split, lanes: int, nodes: int) -> list[list[int]]:
 
 
 def check_epochs(split: Split, epochs: int, nodes: int) -> None:
-    """Raise ValueError, in the words of what a split must do, where a run's epochs would be left out or run twice."""
+    """Raise ValueError, saying what a split must do, where some of a run's epochs would be left out or run twice."""
     by_rank = [list(split.epochs(0, epochs, rank, nodes)) for rank in range(nodes)]
     for rank, own in enumerate(by_rank):
         if len(own) != len(by_rank[0]):
@@ -62,7 +62,7 @@ def check_epochs(split: Split, epochs: int, nodes: int) -> None:
                 f"epochs(0, {epochs}, {rank}, {nodes}) must be as many as those of rank 0: each is a round of all "
                 f"nodes (is {len(own)}, rank 0 has {len(by_rank[0])})"
             )
-    # Who reads all rows runs epochs of its own; whoever shares an epoch's rows runs it with all others.
+    # Nodes that read all rows each run their own epochs; nodes that share an epoch's rows all run it.
     found = sorted(epoch for own in by_rank for epoch in own) if split.every_row else by_rank[0]
     wanted = list(range(max(epochs, len(found))))
     for rank, own in enumerate([found] if split.every_row else by_rank):
@@ -93,7 +93,7 @@ class BatchSplit:
 
 
 class SharedLanes(BatchSplit):
-    """Shares every mini-batch as BatchSplit does, between nodes that own the lanes of another split."""
+    """Shares every mini-batch as BatchSplit does, between nodes that own the lanes another split gives them."""
 
     def __init__(self, other: Split) -> None:
         self._other = other
@@ -105,7 +105,7 @@ class SharedLanes(BatchSplit):
 class EpochSplit:
     """The nodes share the epochs: node r runs the epochs r, r + N, r + 2N, ... over all rows, each in its own order.
 
-    Every round has N epochs, so that E epochs are N * ceil(E / N) passes.
+    Every round has N epochs, so E epochs are N * ceil(E / N) passes.
     """
 
     shared = False
@@ -124,7 +124,7 @@ class EpochSplit:
 
 
 class LaneSplit(BatchSplit):
-    """Each node owns lanes, runs all epochs over them alone, with mini-batches of its own of max(1, B div N) rows."""
+    """Each node owns lanes and runs all epochs over them on its own, in mini-batches of max(1, B div N) rows."""
 
     shared = False
     dealt_apart = True

@@ -1,4 +1,4 @@
-"""The model's state beside its weights, and what syncs do with it."""
+"""The model's state besides its weights, and what syncs do with it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def counters(model: Any) -> list[Any]:
-    """The model's non-trainable integers: those of rank 0 at syncs. Random states are each node's own."""
+    """The model's non-trainable integers: syncs take rank 0's. Random states stay each node's own."""
     return [
         variable
         for variable in model.non_trainable_variables
@@ -15,5 +15,5 @@ def counters(model: Any) -> list[Any]:
 
 
 def averaged_state(model: Any) -> list[Any]:
-    """The model's non-trainable floats, such as BatchNorm statistics: averaged by rows at syncs."""
+    """The model's non-trainable floats, such as BatchNorm statistics: syncs average them by rows."""
     return [variable for variable in model.non_trainable_variables if variable.dtype.startswith("float")]

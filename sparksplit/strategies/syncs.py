@@ -22,7 +22,7 @@ class Sync(Protocol):
     """What happens between the nodes' gradients and their weights.
 
     every_step: whether the nodes exchange at every step, and so hold the same weights and optimizer state after it.
-    every: a node's own steps between two syncs within a round; None where they agree at its end only, or at every step.
+    every: how many steps of its own a node takes between two syncs within a round; None: no sync within a round.
     """
 
     every_step: bool
@@ -32,30 +32,31 @@ class Sync(Protocol):
         """settings: the configuration's `sync`."""
 
     def update(self, values: Sequence[Any], model: Any, optimizer: Any) -> Any:
-        """Apply one update, inside a tf.function; the mean loss of the mini-batch, over all nodes if `every_step`.
+        """Apply one update, inside a tf.function; returns the mini-batch's mean loss, over all nodes if `every_step`.
 
-        values: this node's part of means over the rows of the mini-batch, of all nodes if `every_step`: the gradients,
-        one per trainable variable; the non-trainable float variables times the node's part of the rows; the loss.
+        values: this node's part of the means over the rows of the mini-batch (all nodes' rows, if `every_step`): the
+        gradients, one per trainable variable; the non-trainable float variables times the node's share of the rows; the
+        loss.
         """
 
     def begin(self, model: Any) -> None:
-        """Take the weights as those that all nodes have."""
+        """Take the present weights as those that all nodes have."""
 
     def agree(self, model: Any, rows: int) -> None:
-        """Make the nodes agree. rows: that this node has trained on since they did. Every node must call it."""
+        """Make the nodes agree; every node must call it. rows: how many this node has trained on since."""
 
     def state(self) -> dict[str, Array]:
-        """What a checkpoint must hold beside the weights; the same on every node."""
+        """What a checkpoint must hold besides the weights; the same on every node."""
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
-        """Go on from what `state` gave, among other arrays."""
+        """Go on from what `state` returned, which may be among other arrays."""
 
 
 class StepSync:
     """Gradients at every step, summed over the nodes and applied by every node alike.
 
-    Each node's part is a sum over its rows divided by the rows of the whole mini-batch: so weighted, N nodes equal one
-    (the mean over a mini-batch does not know who computed it). Non-trainable integers come from rank 0.
+    Each node's part is a sum over its rows divided by the rows of the whole mini-batch. With these weights, N nodes
+    equal one: the mean over a mini-batch does not depend on who computed it. Non-trainable integers come from rank 0.
     """
 
     every_step = True
@@ -75,7 +76,7 @@ class StepSync:
         if self._collective.size > 1:
             averages, firsts = sums[len(trainable) : len(values) - 1], sums[len(values) :]
             for variable, value in zip([*state, *whole], [*averages, *firsts], strict=True):
-                # A variable keeps the very tensor, which may lie in buffers that the next sums overwrite.
+                # The variable would keep this very tensor, which may lie in buffers that the next sums overwrite.
                 variable.assign(tf.raw_ops.DeepCopy(x=tf.cast(value, variable.dtype)))
         return sums[len(values) - 1]
 
@@ -93,8 +94,9 @@ class StepSync:
 
 
 class LocalSync:
-    """Each node applies its own gradients; now and then the changes of the weights since the last sync are averaged by
-    rows, and an outer optimiser applies them. Non-trainable floats are averaged by rows, integers come from rank 0.
+    """Each node applies its own gradients. Now and then the changes of the weights since the last sync are averaged by
+    rows, and an outer optimiser applies the average. Non-trainable floats are averaged by rows, integers come from rank
+    0.
 
     The inner optimizer's state stays with its node. Local SGD: Stich, "Local SGD Converges Fast and Communicates
     Little" (2018); the outer optimisers: sparksplit.strategies.outer.
@@ -146,9 +148,9 @@ class LocalSync:
 
 
 class RoundSync(LocalSync):
-    """Weights, averaged by rows at each round's end only.
+    """Weights, averaged by rows, only at the end of each round.
 
-    Averaging models that were trained apart: McDonald et al., "Distributed Training Strategies for the Structured
+    Averaging separately trained models: McDonald et al., "Distributed Training Strategies for the Structured
     Perceptron" (2010), as iterative parameter mixing.
     """
 
