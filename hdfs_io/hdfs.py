@@ -139,8 +139,9 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
         try:
             self._rename(src, dest, overwrite=False)
             moved = True
-        except OSError:
-            if self._info(dest).type == fs.FileType.NotFound:
+        except OSError as error:
+            # What was there may be gone again by now.
+            if not isinstance(error, FileExistsError) and self._info(dest).type == fs.FileType.NotFound:
                 raise
             moved = self._info(src).type == fs.FileType.NotFound
         finally:
@@ -302,3 +303,6 @@ class _Writer:
             self.closed = True
             with self._spool:
                 self._send(self._spool)
+
+    def __del__(self) -> None:
+        self._spool.close()

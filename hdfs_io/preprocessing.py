@@ -43,6 +43,15 @@ class TensorSpec(Frozen):
     dtype: str
     """A NumPy dtype: uint8, int16, float32, ..."""
     shape: list[int]
+    columns: list[str] | None = None
+    """Names of the values, in their order, where the source had a column for each: what is predicted later is put into
+    this order. None where values have no names."""
+
+    @pydantic.model_serializer(mode="wrap")
+    def _without_names(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without `columns` where there are none: so files say what they said before there were any."""
+        values: dict[str, Any] = dump(self)
+        return {key: value for key, value in values.items() if key != "columns" or value is not None}
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +29,21 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nothing_left_running() -> Iterator[None]:
+def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep temporary files in a folder of the run's own, and remove it: TensorFlow and killed processes leave theirs.
+
+    Where the run itself is killed, pytest removes the folder with that run's others, some runs later.
+    """
+    folder = tmp_path_factory.mktemp("temporary")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("TMPDIR", str(folder))  # for the processes that tests start
+        patched.setattr(tempfile, "tempdir", None)  # for this one: found anew
+        yield
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left_running(temporary_files: None) -> Iterator[None]:
     """Fail the run where a process that it started, at any depth, outlives it; and end that process."""
     mark = os.environ[_MARK] = uuid.uuid4().hex
     yield

@@ -167,6 +167,23 @@ def labelled_like(config: InputConfig, description: Description | None) -> Input
     return config
 
 
+def in_trained_order(names: Sequence[str], description: Description | None, place: str) -> list[str]:
+    """The features' `names` in the order that a model was trained on; as they are where nothing is known of it.
+
+    Raises InputError where they are not the model's.
+    """
+    wanted = None if description is None else description.tensors[0].columns
+    if wanted is None or list(names) == wanted:
+        return list(names)
+    if missing := [name for name in wanted if name not in names]:
+        raise InputError(f"{place}: has no column {missing[0]!r}, which the model was trained on")
+    if more := [name for name in names if name not in wanted]:
+        raise InputError(
+            f"{place}: the model was not trained on column {more[0]!r}: leave it out, or name it in input.keep"
+        )
+    return wanted
+
+
 def check_kept(config: InputConfig, names: Sequence[str]) -> None:
     """Raise ConfigError for a kept column whose name is taken."""
     taken = {name: name for name in ("row_id", "label", "x", "prediction", "probabilities")}

@@ -17,9 +17,9 @@ from typing import Any
 import pyarrow as pa
 
 from hdfs_io import filesystem
-from hdfs_io.config import InputConfig
+from hdfs_io.config import InputConfig, check_input
 from hdfs_io.manifest import SourceFile
-from hdfs_io.preprocessing import TensorSpec
+from hdfs_io.preprocessing import Description, TensorSpec
 from hdfs_io.sources import csv_columns, csv_lines
 from hdfs_io.sources.base import (
     BATCH_BYTES,
@@ -31,7 +31,9 @@ from hdfs_io.sources.base import (
     Task,
     check_kept,
     gzip_problem,
+    in_trained_order,
     input_files,
+    labelled_like,
     open_raw,
 )
 from sparksplit.base.errors import InputError
@@ -54,7 +56,13 @@ class _Line:
 class CsvSource(FileSource):
     """A CSV file, or a folder of them with the same columns. The first rows are parsed on the driver to check them."""
 
-    def __init__(self, config: InputConfig) -> None:
+    @classmethod
+    def of(cls, config: InputConfig, description: Description | None, validation: float, test: float) -> CsvSource:
+        config = labelled_like(config, description)
+        check_input(config)
+        return cls(config, description)
+
+    def __init__(self, config: InputConfig, description: Description | None = None) -> None:
         self._delimiter, self._header, self._limit = config.delimiter, config.header, config.max_bad_rows
         self._files = {"train": input_files(config.path)}
         if config.test is not None:
@@ -76,10 +84,14 @@ class CsvSource(FileSource):
         check_kept(config, self.keep)
         if not features:
             raise InputError(f"{self.files[0].path}: has no columns left for features ({columns} in all)")
+        if self._header:
+            named = in_trained_order([self._names[column] for column in features], description, self.files[0].path)
+            features = [self._names.index(name) for name in named]
         shape = config.shape or [len(features)]
         if math.prod(shape) != len(features):
             raise config.error("shape", f"does not fit {len(features)} feature columns (is {shape})")
-        self.tensors = [TensorSpec(name="x", dtype=config.dtype or "float32", shape=shape)]
+        names = [self._names[column] for column in features] if self._header else None
+        self.tensors = [TensorSpec(name="x", dtype=config.dtype or "float32", shape=shape, columns=names)]
         self.label_kind = None
         if self._label is not None:
             self.label_kind = config.label_type

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from hdfs_io.config import InputConfig, check_input
 from hdfs_io.preprocessing import Description, TensorSpec
-from hdfs_io.sources.base import BadRow, ParsedRows, Reader, Source, check_kept, labelled_like
+from hdfs_io.sources.base import BadRow, ParsedRows, Reader, Source, check_kept, in_trained_order, labelled_like
 from hdfs_io.sources.identify import quoted
 from sparksplit.base.errors import ConfigError, InputError, did_you_mean
 
@@ -56,11 +56,13 @@ class DataFrameSource(Source):
         is_array = len(features) == 1 and types[features[0]].startswith("array<")
         if not is_array:
             _check_features(config, types, features)
+            features = in_trained_order(features, description, self.place)
         values = self._array_length(config, frame, features[0]) if is_array else len(features)
         shape = config.shape or [values]
         if math.prod(shape) != values:
             raise config.error("shape", f"does not fit {values} features (is {shape})")
-        tensor = TensorSpec(name="x", dtype=config.dtype or "float32", shape=shape)
+        names = None if is_array else features
+        tensor = TensorSpec(name="x", dtype=config.dtype or "float32", shape=shape, columns=names)
         self.tensors = [tensor]
         self._frame = self._selected(frame, types, features, label)
         self._reader = _Reader(

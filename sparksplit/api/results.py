@@ -12,7 +12,8 @@ import pandas as pd
 from hdfs_io import filesystem
 from hdfs_io.publish import SUCCESS
 from sparksplit.base.errors import InputError
-from sparksplit.comparison.run import REPORT, RESULTS
+from sparksplit.comparison.content import Results
+from sparksplit.comparison.run import REPORT
 from sparksplit.inference.run import METRICS
 from sparksplit.inference.writer import FOLDER
 from sparksplit.training.record import RunRecord, Values, read_history
@@ -93,7 +94,7 @@ class Comparison:
     def open(cls, path: str) -> Comparison:
         """The comparison in the folder `path`. Raises InputError if there is none, or it is not complete."""
         _check_complete(path, "comparison")
-        return cls(filesystem.absolute(path), dict(filesystem.read_json(filesystem.join(path, RESULTS))))
+        return cls(filesystem.absolute(path), Results.read(path).to_json())
 
     @property
     def answer(self) -> str:

@@ -120,17 +120,19 @@ def _cancel_jobs(spark: SparkSession) -> None:
 
 @contextmanager
 def py4j_quiet() -> Iterator[None]:
-    """Drop what py4j logs about interrupted calls, with tracebacks and to the root logger."""
+    """Drop what py4j logs about interrupted calls: with tracebacks, and in part to the root logger."""
 
     def wanted(record: logging.LogRecord) -> bool:
-        return record.module != "java_gateway"
+        return record.module != "java_gateway" and record.funcName != "shutdown_socket"
 
-    root = logging.getLogger()
-    root.addFilter(wanted)
+    loggers = logging.getLogger(), logging.getLogger("py4j.clientserver")
+    for logger in loggers:
+        logger.addFilter(wanted)
     try:
         yield
     finally:
-        root.removeFilter(wanted)
+        for logger in loggers:
+            logger.removeFilter(wanted)
 
 
 def stopping_handlers() -> dict[signal.Signals, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -11,54 +10,55 @@ from rich.table import Table
 from hdfs_io import filesystem
 from sparksplit.base.command import Command, Options
 from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.content import RESULTS, Results, ToTarget
 from sparksplit.comparison.numbers import Quantity, compact, count, duration, megabytes, part, percent
-from sparksplit.comparison.run import REPORT, RESULTS, compare
+from sparksplit.comparison.run import REPORT, compare
 
 
 def run(config: CompareConfig, options: Options) -> None:
     """Compare, and print the table and the answer on standard output."""
     results = compare(config, options)
     Console(width=max(120, Console().width), highlight=False).print(table_of(results))
-    for record in results["diverged"]:
-        print(f"{record['key']}: diverged: {record['diverged']}")
+    for record in results.diverged:
+        print(f"{record.key}: diverged: {record.diverged}")
     print()
-    for sentence in results["answer"]["text"]:
+    for sentence in results.answer.text:
         print(sentence)
-    print(results["answer"]["certainty"])
+    print(results.answer.certainty)
     print(f"report: {filesystem.join(config.output, REPORT)}, figures: {filesystem.join(config.output, RESULTS)}")
 
 
-def table_of(results: dict[str, Any]) -> Table:
+def table_of(results: Results) -> Table:
     """The ways, with one line for each number of nodes."""
-    quantity, split = Quantity(results["metric"]["name"]), results["metric"]["split"]
+    quantity, split = Quantity(results.metric.name), results.metric.split
     table = Table(box=None, pad_edge=False)
     metric = f"{split}\n{quantity.label}"
     for name in ("way", "N", "runs", "passes", "syncs", "MB/node", "time", "efficiency", metric, "to target"):
         # A way's long name is broken into several lines before a number is cut.
         words = name in ("way", metric)
         table.add_column(name, justify="left" if name == "way" else "right", no_wrap=not words, vertical="bottom")
-    for row in results["table"]:
+    for row in results.table:
         table.add_row(
-            row["way"] + (" (virtual)" if row["virtual"] else ""),
-            str(row["nodes"]),
-            part(row["runs"], row["runs"] + row["diverged"]),
-            count(row["passes"]),
-            count(row["syncs"]),
-            megabytes(row["bytes_per_node"]),
-            duration(row["seconds"]),
-            percent(row["efficiency"]),
-            quantity.value(row["metric"]["mean"]),
-            _to_target(row["to_target"]),
+            row.way + (" (virtual)" if row.virtual else ""),
+            str(row.nodes),
+            part(row.runs, row.runs + row.diverged),
+            count(row.passes),
+            count(row.syncs),
+            megabytes(row.bytes_per_node),
+            duration(row.seconds),
+            percent(row.efficiency),
+            quantity.value(row.metric.mean),
+            _to_target(row.to_target),
         )
     return table
 
 
-def _to_target(to: dict[str, Any] | None) -> str:
+def _to_target(to: ToTarget | None) -> str:
     """How long it took to reach the target (in passes, if time was not measured), and how many runs did if not all."""
-    if to is None or to["passes"] is None:
+    if to is None or to.passes is None:
         return "" if to is None else "not reached"
-    text = f"{compact(to['passes'])} passes" if to["seconds"] is None else duration(to["seconds"])
-    return text if to["reached"] == to["of"] else f"{text} ({to['reached']} of {to['of']})"
+    text = f"{compact(to.passes)} passes" if to.seconds is None else duration(to.seconds)
+    return text if to.reached == to.of else f"{text} ({to.reached} of {to.of})"
 
 
 COMMAND = Command(

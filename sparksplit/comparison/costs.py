@@ -8,14 +8,14 @@ together, and to leave and enter the compiled step. Nodes that share this host's
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import optimize
 
-Record = Mapping[str, Any]
+from sparksplit.comparison.content import Check, CostModel, Prediction, Row
+from sparksplit.comparison.record import ComparedRun, Measured, SweepPoint
 
 GBITS = (1.0, 10.0, 100.0)
 _FACTORS = 121
@@ -54,16 +54,16 @@ class Compute:
         return rows * self.per_row + steps * self.per_step
 
 
-def work_of(record: Record) -> tuple[float, float]:
+def work_of(record: ComparedRun) -> tuple[float, float]:
     """(rows, steps) of one node of the run; for `local` there are more steps than updates that the nodes share."""
-    return record["passes"] * record["rows"] / record["nodes"], record["steps"]
+    return record.passes * record.rows / record.nodes, record.steps
 
 
-def fit_compute(records: Sequence[Record]) -> Compute:
+def fit_compute(records: Sequence[ComparedRun]) -> Compute:
     """By non-negative least squares on relative errors, over the runs' seconds of computing."""
     work = np.array([work_of(record) for record in records], float)
     seconds = np.array([max(1e-9, computing(record)) for record in records])
-    nodes = np.array([record["nodes"] for record in records])
+    nodes = np.array([record.nodes for record in records])
     best, found = np.inf, Compute(0.0, 0.0)
     for factor in np.linspace(1, 2 * nodes.max(), _FACTORS) if (nodes == 1).any() and (nodes > 1).any() else [1.0]:
         slower = np.where(nodes > 1, factor, 1.0) / seconds
@@ -73,30 +73,30 @@ def fit_compute(records: Sequence[Record]) -> Compute:
     return found
 
 
-def computing(record: Record) -> float:
+def computing(record: ComparedRun) -> float:
     """Seconds of training without exchanges."""
-    seconds: float = record["seconds"]["train"] - record["seconds"]["sync"]
+    seconds: float = record.seconds.train - record.seconds.sync
     return seconds
 
 
-def fit_network(sweep: Sequence[Mapping[str, Any]]) -> Network:
+def fit_network(sweep: Sequence[SweepPoint]) -> Network:
     """By non-negative least squares on relative errors, over the sweep's sums."""
-    nodes = np.array([point["nodes"] for point in sweep], float)
-    sizes = np.array([point["bytes"] for point in sweep], float)
-    seconds = np.array([point["seconds"] for point in sweep], float)
+    nodes = np.array([point.nodes for point in sweep], float)
+    sizes = np.array([point.bytes for point in sweep], float)
+    seconds = np.array([point.seconds for point in sweep], float)
     terms = np.stack([2 * (nodes - 1), 2 * (nodes - 1) / nodes * sizes], axis=1)
     solution, _ = optimize.nnls(terms / seconds[:, None], np.ones(len(sweep)))
     return Network(float(solution[0]), float(solution[1]))
 
 
-def fit_exchanges(network: Network, records: Sequence[Record]) -> Network:
+def fit_exchanges(network: Network, records: Sequence[ComparedRun]) -> Network:
     """`network` with the fixed cost of an exchange that the runs on several nodes had beside what the sweep says."""
-    together = [record for record in records if record["nodes"] > 1]
+    together = [record for record in records if record.nodes > 1]
     beside = sum(
-        record["seconds"]["sync"] - network.seconds(record["nodes"], record["syncs"], record["sync_bytes_per_node"])
+        record.seconds.sync - network.seconds(record.nodes, record.syncs, record.sync_bytes_per_node)
         for record in together
     )
-    syncs = sum(record["syncs"] for record in together)
+    syncs = sum(record.syncs for record in together)
     return Network(network.latency, network.per_byte, max(0.0, beside / syncs)) if syncs else network
 
 
@@ -105,91 +105,71 @@ def ethernet(gbit_per_s: float, per_sync: float = 0.0) -> Network:
     return Network(ETHERNET_LATENCY, 8e-9 / gbit_per_s, per_sync)
 
 
-def predicted(record: Record, compute: Compute, network: Network, *, shared: bool = False) -> float:
+def predicted(record: ComparedRun, compute: Compute, network: Network, *, shared: bool = False) -> float:
     """Seconds of training of a run like `record`, virtual or not. shared: its nodes share a host as those measured."""
     rows, steps = work_of(record)
-    exchanges = max(record["syncs"], 1) if record["nodes"] > 1 else 0
-    factor = compute.contention if shared and record["nodes"] > 1 else 1.0
-    return factor * compute.seconds(rows, steps) + network.seconds(
-        record["nodes"], exchanges, record["sync_bytes_per_node"]
-    )
+    exchanges = max(record.syncs, 1) if record.nodes > 1 else 0
+    factor = compute.contention if shared and record.nodes > 1 else 1.0
+    return factor * compute.seconds(rows, steps) + network.seconds(record.nodes, exchanges, record.sync_bytes_per_node)
 
 
 def cost_model(
-    table: Sequence[Mapping[str, Any]],
-    real: Sequence[Record],
-    virtual: Sequence[Record],
-    measured: Mapping[str, Any],
-    metric: Mapping[str, Any],
-) -> dict[str, Any] | None:
+    table: Sequence[Row], real: Sequence[ComparedRun], virtual: Sequence[ComparedRun], measured: Measured
+) -> CostModel | None:
     """The `cost_model` of results.json; None where nothing was run."""
     if not real:
         return None
-    sweep = [point for sizes in measured.get("sweeps", {}).values() for point in sizes]
+    sweep = [point for sizes in (measured.sweeps or {}).values() for point in sizes]
     compute = fit_compute(real)
     network = fit_exchanges(fit_network(sweep) if sweep else Network(0.0, 0.0), real)
-    rows = [row for row in table if not row["virtual"] and row["runs"]]
-    first = {(record["way"], record["nodes"]): record for record in real}
+    rows = [row for row in table if not row.virtual and row.runs]
+    first = {(record.way, record.nodes): record for record in real}
     checks = []
     for row in rows:
-        guess = predicted(first[row["way"], row["nodes"]], compute, network, shared=True)
-        mean = row["time"]["compute"] + row["time"]["waiting"] + row["time"]["synchronising"]
-        checks.append(
-            {
-                "way": row["way"],
-                "nodes": row["nodes"],
-                "measured": mean,
-                "predicted": guess,
-                "error": guess / mean - 1 if mean else 0.0,
-            }
-        )
-    return {
-        "seconds_per_row": compute.per_row,
-        "seconds_per_step": compute.per_step,
-        "sweep": sweep,
-        "latency_seconds": network.latency,
-        "seconds_per_byte": network.per_byte,
-        "seconds_per_exchange": network.per_sync,
-        "contention": compute.contention,
-        "text": (
+        times = row.time or {}
+        guess = predicted(first[row.way, row.nodes], compute, network, shared=True)
+        mean = sum(times[name] for name in ("compute", "waiting", "synchronising"))
+        checks.append(Check(row.way, row.nodes, mean, guess, guess / mean - 1 if mean else 0.0))
+    return CostModel(
+        seconds_per_row=compute.per_row,
+        seconds_per_step=compute.per_step,
+        sweep=sweep,
+        latency_seconds=network.latency,
+        seconds_per_byte=network.per_byte,
+        seconds_per_exchange=network.per_sync,
+        contention=compute.contention,
+        text=(
             "Computing is linear in a node's rows and steps, fitted to the measured runs; an exchange costs "
             "2 (N - 1) messages and 2 (N - 1) / N times its bytes, fitted to the all-reduce sweep, and "
             f"{network.per_sync * 1e6:.0f} microseconds beside, fitted to the runs; nodes that share the host compute "
             f"{compute.contention:.2g} times as slowly as one alone. Beyond the nodes at hand a message is assumed to "
             f"take {ETHERNET_LATENCY * 1e6:.0f} microseconds, and each node to have a device of its own."
         ),
-        "checks": checks,
-        "predictions": _predictions(table, [*real, *virtual], compute, network.per_sync),
-    }
+        checks=checks,
+        predictions=_predictions(table, [*real, *virtual], compute, network.per_sync),
+    )
 
 
 def _predictions(
-    table: Sequence[Mapping[str, Any]], records: Sequence[Record], compute: Compute, per_sync: float
-) -> list[dict[str, Any]]:
+    table: Sequence[Row], records: Sequence[ComparedRun], compute: Compute, per_sync: float
+) -> list[Prediction]:
     """Time to the target at each rate of the network, by the passes that each way took to it.
 
     None where not every run reached it: the mean over those that did would flatter a way that often fails.
     """
-    found: list[dict[str, Any]] = []
-    first = {(record["way"], record["nodes"], record["virtual"]): record for record in records}
+    found: list[Prediction] = []
+    first = {(record.way, record.nodes, record.virtual): record for record in records}
     for row in table:
-        to = row["to_target"]
-        if to is None or not row["runs"]:
+        to = row.to_target
+        if to is None or not row.runs:
             continue
-        record = first[row["way"], row["nodes"], row["virtual"]]
-        every = to["reached"] == to["of"]
-        passes = to["passes"] if every else None
-        common = {"way": row["way"], "nodes": row["nodes"], "passes": passes, "reached": to["reached"], "of": to["of"]}
+        record = first[row.way, row.nodes, row.virtual]
+        every = to.reached == to.of
+        passes = to.passes if every else None
         for gbit in GBITS:
             whole = predicted(record, compute, ethernet(gbit, per_sync))
-            found.append(
-                {
-                    **common,
-                    "gbit_per_s": gbit,
-                    "seconds": None if passes is None else whole * passes / record["passes"],
-                    "measured": False,
-                }
-            )
-        if not row["virtual"] and every and to["seconds"] is not None:
-            found.append({**common, "gbit_per_s": None, "seconds": to["seconds"], "measured": True})
+            seconds = None if passes is None else whole * passes / record.passes
+            found.append(Prediction(row.way, row.nodes, passes, to.reached, to.of, gbit, seconds, measured=False))
+        if not row.virtual and every and to.seconds is not None:
+            found.append(Prediction(row.way, row.nodes, passes, to.reached, to.of, None, to.seconds, measured=True))
     return found

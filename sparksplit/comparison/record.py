@@ -105,7 +105,8 @@ _REMEDY = "remove it, and the run is made again"
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedRun(RunRecord):
-    """A run that finished: as run.json, with the curve of what was learnt. way: how reports call its strategy."""
+    """A run that finished: as run.json, with the curve of what was learnt. way: how reports call its strategy.
+    diverged: why it counts as such all the same; only within results.json."""
 
     WHAT: ClassVar[str] = _RUN
     REMEDY: ClassVar[str] = _REMEDY
@@ -114,6 +115,7 @@ class ComparedRun(RunRecord):
     way: str
     seed: int
     history: list[CurvePoint]
+    diverged: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from sparksplit.base.session import spark_session
 from sparksplit.comparison import metrics
 from sparksplit.comparison import results as analysis
 from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.content import RESULTS, Results
 from sparksplit.comparison.plan import Run, plan
 from sparksplit.comparison.progress import ComparisonDisplay, say_estimate
 from sparksplit.comparison.record import (
@@ -32,20 +33,20 @@ from sparksplit.comparison.record import (
     read_run,
 )
 from sparksplit.comparison.report import render
-from sparksplit.model import keras_names
+from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import Payload
 from sparksplit.training.report import DIVERGED
-from sparksplit.training.run import inputs_of, open_data, run_hash, threads, user_sources, way_of
+from sparksplit.training.run import threads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
-RESULTS, REPORT, RUNS = "results.json", "report.html", "runs"
+REPORT, RUNS = "report.html", "runs"
 
 
-def compare(config: CompareConfig, options: Options) -> dict[str, Any]:
+def compare(config: CompareConfig, options: Options) -> Results:
     """Run what `config` compares, but for what has been run already; the content of results.json.
 
     Raises UsageError for what the user gave; RunError where a run fails other than by its loss. Finished runs are kept,
@@ -59,12 +60,12 @@ def compare(config: CompareConfig, options: Options) -> dict[str, Any]:
         {"command": "compare", "runs": [one.hash for one in work], "margin": config.margin, "metric": config.metric,
          "metric_better": config.metric_better, "target": config.target}
     )  # fmt: skip
-    inputs = {key: path for one in work for key, path in inputs_of(one.run.config, one.sources).items()}
+    inputs = {key: path for one in work for key, path in one.inputs.paths.items()}
     output = Output(config.output, config_hash, "compare", {**inputs, **config.own_file})
     with output.claimed(options.overwrite) as decision:
         if decision == "done":
             say(f"{output.path}: is complete and was made with this configuration; nothing to do")
-            return dict(filesystem.read_json(filesystem.join(output.path, RESULTS)))
+            return Results.read(output.path)
         if not options.overwrite and filesystem.exists(filesystem.join(output.folder, RUNS)):
             output.go_on()
         else:
@@ -73,7 +74,7 @@ def compare(config: CompareConfig, options: Options) -> dict[str, Any]:
         return _fill(_Comparison(config, data, output, work))
 
 
-def _fill(comparison: _Comparison) -> dict[str, Any]:
+def _fill(comparison: _Comparison) -> Results:
     """Run what is pending, and complete the output; the content of results.json."""
     output, work = comparison.output, comparison.work
     if pending := comparison.pending():
@@ -83,9 +84,10 @@ def _fill(comparison: _Comparison) -> dict[str, Any]:
             output.lease.tell(spark.sparkContext.applicationId)
             comparison.run(spark)
     results = comparison.results()
-    filesystem.write_json(filesystem.join(output.folder, RESULTS), results)
-    filesystem.write_bytes(filesystem.join(output.folder, REPORT), render(results).encode())
-    inexact = [run["key"] for run in (*results["runs"], *results["virtual"]) if not run["ledger"]["exact"]]
+    content = results.to_json()
+    filesystem.write_json(filesystem.join(output.folder, RESULTS), content)
+    filesystem.write_bytes(filesystem.join(output.folder, REPORT), render(content).encode())
+    inexact = [run.key for run in (*results.runs, *results.virtual) if not run.ledger.exact]
     if inexact:
         raise RunError(f"the ledger is not exact in {', '.join(inexact)}; this is a defect of sparksplit")
     output.complete()
@@ -103,7 +105,7 @@ def _check(config: CompareConfig, runs: Sequence[Run], data: PreparedDataSet) ->
             )
     if not manifest.splits["test"].rows and not manifest.splits["validation"].rows:
         raise config.error("data", f"{data.path}: has neither validation nor test rows, by which ways could differ")
-    metric = analysis.metric_of(config, manifest)["name"]
+    metric = analysis.metric_of(config, manifest).name
     for run in runs:
         if metric not in (metrics.LOSS, *analysis.metric_names(run.config.metrics, manifest)):
             raise config.error("metric", f"is {metric}, which {run.way} does not measure: add it to its `metrics`")
@@ -127,17 +129,14 @@ class _Work:
     """A run and what belongs to it on the way to the nodes."""
 
     run: Run
-    sources: dict[str, str]
+    inputs: RunInputs
     hash: str
     tries: int = 0
 
     @classmethod
     def of(cls, run: Run, data: PreparedDataSet) -> _Work:
-        sources = user_sources(run.config)
-        keras_names.check(run.config, sources)
-        way = way_of(run.config, sources, data)
-        values = {"run": run_hash(run.config, way, data, sources), "format_version": analysis.FORMAT_VERSION}
-        return cls(run, sources, digest(values))
+        inputs = RunInputs.of(run.config, data)
+        return cls(run, inputs, digest({"run": inputs.hash(), "format_version": analysis.FORMAT_VERSION}))
 
 
 @dataclass
@@ -219,7 +218,9 @@ class _Comparison:
         self.measured.write(self.output.folder)
 
     def _payload(self, one: _Work) -> RunPayload:
-        common = replace(Payload.of(one.run.config, self.output, one.sources, one.hash, 0), record_only=True)
+        common = replace(
+            Payload.of(one.run.config, self.output, dict(one.inputs.sources), one.hash, 0), record_only=True
+        )
         path = self._path(one)
         return RunPayload(**vars(common), key=one.run.key, way=one.run.way, record=path, restarts=one.tries)
 
@@ -248,10 +249,10 @@ class _Comparison:
     def _path(self, one: _Work) -> str:
         return filesystem.join(self.output.folder, RUNS, f"{one.run.key}.json")
 
-    def results(self) -> dict[str, Any]:
-        """The content of results.json."""
+    def results(self) -> Results:
+        """What all runs say together."""
         self.pending()
-        records = [self.records[one.run.key].to_json() for one in self.work]
+        records = [self.records[one.run.key] for one in self.work]
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        made = {"created": created, "config_hash": self.output.config_hash}
-        return analysis.results(self.config, self.work[0].run.config, self.data, records, self.measured.to_json(), made)
+        run, config_hash = self.work[0].run.config, self.output.config_hash
+        return analysis.results(self.config, run, self.data, records, self.measured, created, config_hash)

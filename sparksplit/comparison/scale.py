@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
+from sparksplit.comparison.content import CostModel, OnHosts, Original, Ours, Row, Scale
 from sparksplit.comparison.costs import ETHERNET_LATENCY, Network
 
 LINK_GBIT = 0.1
@@ -21,31 +22,34 @@ ORIGINAL = (
 """(who, nodes, seconds): K80 GPUs, an LSTM, 200 epochs that were split over the nodes."""
 
 
-def scale(table: Sequence[Mapping[str, Any]], model: Mapping[str, Any] | None) -> dict[str, Any]:
+def scale(table: Sequence[Row], model: CostModel | None) -> Scale:
     """The `scale` of results.json: each way on the hosts at hand as measured, and on as many hosts as nodes with a slow
     link, predicted by exchanging the measured time of exchanges for the link's."""
-    rows: list[dict[str, Any]] = []
+    rows: list[OnHosts] = []
     link = Network(ETHERNET_LATENCY, 8e-9 / LINK_GBIT)
     for row in table:
-        if row["virtual"] or not row["runs"]:
+        if row.virtual or not row.runs:
             continue
-        common = {name: row[name] for name in ("way", "nodes", "runs", "diverged")}
-        link_here = "loopback" if row["hosts"] == 1 else "this cluster's"
-        rows.append({**common, "hosts": row["hosts"], "link": link_here, "seconds": row["seconds"], "measured": True})
-        if row["nodes"] > 1 and model is not None:
-            exchanges = link.seconds(row["nodes"], row["syncs"], row["bytes_per_node"])
-            seconds = row["seconds"] - row["time"]["synchronising"] + exchanges
-            rows.append({**common, "hosts": row["nodes"], "link": "100 Mbit/s", "seconds": seconds, "measured": False})
+        here = OnHosts(
+            way=row.way,
+            nodes=row.nodes,
+            runs=row.runs,
+            diverged=row.diverged,
+            hosts=row.hosts,
+            link="loopback" if row.hosts == 1 else "this cluster's",
+            seconds=row.seconds,
+            measured=True,
+        )
+        rows.append(here)
+        if row.nodes > 1 and model is not None and row.seconds is not None and row.time is not None:
+            exchanges = link.seconds(row.nodes, row.syncs or 0, row.bytes_per_node or 0.0)
+            seconds = row.seconds - row.time["synchronising"] + exchanges
+            rows.append(replace(here, hosts=row.nodes, link="100 Mbit/s", seconds=seconds, measured=False))
     alone = {who: seconds for who, nodes, seconds in ORIGINAL if nodes == 1}
-    return {
-        "rows": rows,
-        "original": [
-            {"who": who, "nodes": nodes, "seconds": seconds, "efficiency": alone[who] / (nodes * seconds)}
-            for who, nodes, seconds in ORIGINAL
-        ],
-        "ours": [
-            {name: row[name] for name in ("way", "nodes", "runs", "diverged", "seconds", "efficiency")}
-            for row in table
-            if not row["virtual"] and row["efficiency"] is not None
-        ],
-    }
+    original = [Original(who, nodes, seconds, alone[who] / (nodes * seconds)) for who, nodes, seconds in ORIGINAL]
+    ours = [
+        Ours(row.way, row.nodes, row.runs, row.diverged, row.seconds, row.efficiency)
+        for row in table
+        if not row.virtual and row.efficiency is not None
+    ]
+    return Scale(rows, original, ours)

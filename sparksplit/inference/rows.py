@@ -173,8 +173,15 @@ def tasks_for(rows: int, size: int, slots: int) -> int:
 
 def _check_tensors(place: str, found: Sequence[TensorSpec], trained: TrainedModel) -> None:
     wanted = trained.description.tensors
-    if list(found) != list(wanted):
+    if _say(found) != _say(wanted):
         raise InputError(f"{place}: rows are {_say(found)}; the model {trained.path} takes {_say(wanted)}")
+    for ours, theirs in zip(found, wanted, strict=True):
+        for one, other in zip(ours.columns or [], theirs.columns or [], strict=False):
+            if one != other:
+                raise InputError(
+                    f"{place}: has column {one!r} where the model {trained.path} was trained on {other!r}; prepare it "
+                    "with the model's columns, in their order"
+                )
 
 
 def _say(tensors: Sequence[TensorSpec]) -> str:

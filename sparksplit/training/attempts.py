@@ -8,6 +8,7 @@ from hdfs_io import filesystem
 from sparksplit.base.errors import InputError
 from sparksplit.base.records import Record
 from sparksplit.training import checkpoints
+from sparksplit.training.record import Progress
 
 _FILE = "_ATTEMPTS"
 
@@ -39,7 +40,7 @@ def before(run: str, checkpoint: str) -> tuple[Attempts, int]:
     try:
         progress = checkpoints.progress_of(checkpoint)
     except InputError:
-        progress = checkpoints.Progress("", 1)
+        progress = Progress("", 1)
     try:
         file = filesystem.join(run, _FILE)
         noted = Attempts.parse(filesystem.read_bytes(file), file)

@@ -14,17 +14,15 @@ import secrets
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hdfs_io import filesystem
 from sparksplit.base.errors import InputError, using
-from sparksplit.base.records import Record
-from sparksplit.rows.ledger import LedgerJson
-from sparksplit.training.record import EpochRecord, Resumed
+from sparksplit.training.record import Progress
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -38,40 +36,6 @@ _PIECE_BYTES = 1 << 20
 
 Files = Mapping[str, Sequence[int]]
 """Of each file's name its bytes and their CRC-32."""
-
-
-@dataclass(frozen=True)
-class Progress(Record):
-    """How far a run is.
-
-    update: updates since the run began: changes of the weights that all nodes share. step: mini-batches that the node
-    with the most has trained on, which says where in the rows the run is. syncs: exchanges between nodes.
-    ledger: Ledger.to_json. history: of the finished rounds. loss_sum, loss_rows: the unfinished round's training loss
-    so far. round_train, round_total: its seconds so far, of training and in all. seconds: of the run so far, all
-    attempts together.
-    """
-
-    WHAT: ClassVar[str] = "a checkpoint's description"
-
-    config_hash: str
-    nodes: int
-    update: int = 0
-    step: int = 0
-    syncs: int = 0
-    ledger: LedgerJson = field(default_factory=dict)
-    history: list[EpochRecord] = field(default_factory=list)
-    loss_sum: float = 0.0
-    loss_rows: int = 0
-    round_train: float = 0.0
-    round_total: float = 0.0
-    seconds: float = 0.0
-    sync_bytes: int = 0
-    resumed: list[Resumed] = field(default_factory=list)
-
-    @property
-    def epochs(self) -> int:
-        """Epochs that have been finished."""
-        return self.history[-1].epoch if self.history else 0
 
 
 class Damaged(InputError):
@@ -237,24 +201,6 @@ def _compare(file: str, found: Sequence[int], expected: Sequence[int]) -> None:
         raise Damaged(f"{file}: is damaged: has {found[0]} bytes, {expected[0]} were written")
     if found[1] != expected[1]:
         raise Damaged(f"{file}: is damaged: its checksum differs from what was written")
-
-
-def named(prefix: str, variables: Sequence[Any]) -> dict[str, Array]:
-    """Keras variables as arrays, by `prefix` and their place."""
-    return {name: np.asarray(variable.numpy()) for name, variable in _names(prefix, variables)}
-
-
-def assign(prefix: str, variables: Sequence[Any], arrays: Arrays, source: str) -> None:
-    """The inverse of `named`. Raises InputError where names or shapes differ: another model or optimizer."""
-    for name, variable in _names(prefix, variables):
-        if name not in arrays or tuple(arrays[name].shape) != tuple(variable.shape):
-            raise InputError(f"{source}: does not fit this model and optimizer ({name} is missing or of another shape)")
-        variable.assign(arrays[name])
-
-
-def _names(prefix: str, variables: Sequence[Any]) -> list[tuple[str, Any]]:
-    # By place: Keras numbers names by how many layers the process has made.
-    return [(f"{prefix}{place:04d}", variable) for place, variable in enumerate(variables)]
 
 
 def _pack(arrays: Arrays) -> bytes:

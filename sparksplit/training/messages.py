@@ -8,9 +8,8 @@ from hdfs_io import filesystem
 from hdfs_io.publish import Output
 from sparksplit.base.config import Origin, parse
 from sparksplit.base.records import JsonObject, Record
-from sparksplit.training.checkpoints import Progress
 from sparksplit.training.config import TrainConfig
-from sparksplit.training.record import Values
+from sparksplit.training.record import Progress, Values
 
 
 @dataclass(frozen=True, kw_only=True)

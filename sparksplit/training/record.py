@@ -1,14 +1,15 @@
-"""What a training run leaves in JSON: run.json, and a line of metrics.jsonl for each round."""
+"""What is kept of a training run in JSON: run.json, metrics.jsonl's lines, and how far it is, in its checkpoints."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Self
 
 import pydantic
 
 from hdfs_io import filesystem
 from sparksplit.base.records import Json, Record
+from sparksplit.rows.ledger import LedgerJson
 
 RUN, METRICS = "run.json", "metrics.jsonl"
 
@@ -72,6 +73,40 @@ class Resumed:
     nodes_before: int
     nodes: int
     optimizer: str | None = None
+
+
+@dataclass(frozen=True)
+class Progress(Record):
+    """How far a run is.
+
+    update: updates since the run began: changes of the weights that all nodes share. step: mini-batches that the node
+    with the most has trained on, which says where in the rows the run is. syncs: exchanges between nodes.
+    ledger: Ledger.to_json. history: of the finished rounds. loss_sum, loss_rows: the unfinished round's training loss
+    so far. round_train, round_total: its seconds so far, of training and in all. seconds: of the run so far, all
+    attempts together.
+    """
+
+    WHAT: ClassVar[str] = "a checkpoint's description"
+
+    config_hash: str
+    nodes: int
+    update: int = 0
+    step: int = 0
+    syncs: int = 0
+    ledger: LedgerJson = field(default_factory=dict)
+    history: list[EpochRecord] = field(default_factory=list)
+    loss_sum: float = 0.0
+    loss_rows: int = 0
+    round_train: float = 0.0
+    round_total: float = 0.0
+    seconds: float = 0.0
+    sync_bytes: int = 0
+    resumed: list[Resumed] = field(default_factory=list)
+
+    @property
+    def epochs(self) -> int:
+        """Epochs that have been finished."""
+        return self.history[-1].epoch if self.history else 0
 
 
 @dataclass(frozen=True)

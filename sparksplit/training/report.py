@@ -1,22 +1,18 @@
-"""What a run leaves for readers: metrics.jsonl, TensorBoard events, run.json."""
+"""What is told of a run, to people and in run.json."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hdfs_io import filesystem
 from sparksplit import __version__
 from sparksplit.rows.ledger import Entry, Ledger
 from sparksplit.training.record import (
-    METRICS,
     CurvePoint,
     EpochRecord,
     RunData,
@@ -34,7 +30,6 @@ if TYPE_CHECKING:
     from sparksplit.training.config import TrainConfig
     from sparksplit.training.messages import NodeResult
 
-TENSORBOARD = "tensorboard"
 _DIVERGED = "the loss is"
 DIVERGED = re.compile(rf"epoch \d+, step \d+: {_DIVERGED} (nan|-?inf|no number)")
 """Found in the error of a run whose loss is no longer finite, and in no other."""
@@ -59,34 +54,6 @@ def undefined(values: Mapping[str, float | None]) -> list[str]:
 def written(values: Mapping[str, float | None], between: str = ", ") -> str:
     """For people, such as: loss 0.5000, accuracy 0.8333"""
     return between.join(f"{name} {'not finite' if value is None else f'{value:.4f}'}" for name, value in values.items())
-
-
-def publish_metrics(run: str, history: Sequence[EpochRecord]) -> None:
-    """Write metrics.jsonl, one line per epoch, into the folder of `run`; the whole of it, since HDFS files that are
-    appended to can be read half-written."""
-    text = "".join(json.dumps(record.to_json(), allow_nan=False) + "\n" for record in history)
-    filesystem.write_bytes(filesystem.join(run, METRICS), text.encode())
-
-
-def publish_events(run: str, history: Sequence[EpochRecord], scratch: str) -> None:
-    """Write the TensorBoard events of all epochs into the folder of `run`, by way of the local folder `scratch`.
-
-    A resumed run writes them anew, so that no epoch stands there twice.
-    """
-    import tensorflow as tf
-
-    from sparksplit.model.export import upload
-
-    local = Path(scratch) / TENSORBOARD
-    shutil.rmtree(local, ignore_errors=True)
-    for name, rounds in by_rows(history).items():
-        with tf.summary.create_file_writer(str(local / name)).as_default():
-            for epoch, values in rounds:
-                for key, value in values.items():
-                    if value is not None:
-                        tf.summary.scalar(f"epoch_{key}", value, step=epoch)
-    if local.exists():
-        upload(local, filesystem.join(run, TENSORBOARD))
 
 
 def by_rows(history: Sequence[EpochRecord]) -> dict[str, list[tuple[int, Values]]]:

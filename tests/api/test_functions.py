@@ -43,7 +43,9 @@ def test_the_readmes_example(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    names = {"frame": frame, "new_rows": spark.createDataFrame(table.drop(columns=["name", "digit"]).head(50))}
+    new = table.drop(columns=["name", "digit"]).head(50)
+    # Features go by their names, whatever their order.
+    names = {"frame": frame, "new_rows": spark.createDataFrame(new[sorted(new.columns)])}
     exec(compile(readme_example(), "README.md", "exec"), names)
     run = names["run"]
     assert isinstance(run, sparksplit.TrainedRun)
@@ -57,7 +59,7 @@ def test_the_readmes_example(
     assert len(found) == 50
     assert np.mean(found["prediction"].astype(int).value_counts()) > 0
     fitted = sparksplit.PreparedDataSet.open(f"{tmp_path}/prepared/digits").manifest.preprocessing
-    pixels = table.drop(columns=["name", "digit"]).head(50).to_numpy()
+    pixels = new.to_numpy()
     ours = np.argmax(run.model().predict(fitted.apply("x", pixels.astype("f4")), verbose=0), axis=1)
     assert sorted(ours) == sorted(found["prediction"].astype(int))
     assert spark.range(3).count() == 3  # the session is the program's

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -12,13 +13,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
+from py4j.clientserver import ClientServerConnection
 from pyspark.sql import SparkSession
 
 from sparksplit.base import masters, session
 from sparksplit.base.errors import ConfigError, InputError, RunError
+from sparksplit.base.interrupts import py4j_quiet
 from sparksplit.base.reasons import STOPPED
 from sparksplit.base.session import spark_session
 
@@ -153,6 +157,18 @@ def test_settings_come_from_the_user_first(configured: Path, monkeypatch: pytest
     assert settings["spark.driver.extraJavaOptions"].count("-Dx=y") == 1
     assert not (set(folder.glob("sparksplit-*")) - before) & {Path(settings["spark.local.dir"]).parent}
     assert dict(os.environ) == environment
+
+
+def test_what_py4j_says_of_a_call_that_was_interrupted_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    """The JVM may have closed the connection by the time that py4j would tell it to."""
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    with py4j_quiet(), ours, ours.makefile("rb") as stream:
+        connection = SimpleNamespace(socket=ours, stream=stream, is_connected=True)
+        ClientServerConnection.shutdown_socket(connection, 1, 2)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    logging.getLogger("py4j.clientserver").error("something else")
+    assert "something else" in caplog.text
 
 
 RUN = """

@@ -3,13 +3,14 @@
 from rich.console import Console
 
 from sparksplit.commands.compare import table_of
+from sparksplit.comparison.content import Results
 from tests.comparison import sample
 
 
 def printed(results):
     console = Console(width=120)
     with console.capture() as capture:
-        console.print(table_of(results))
+        console.print(table_of(Results.from_json(results, "a test")))
     return [" ".join(line.split()) for line in capture.get().splitlines()]
 
 
@@ -29,7 +30,9 @@ def test_a_mean_over_some_runs_says_over_how_many():
 def test_a_way_of_which_every_run_diverged_has_a_line_too():
     results = sample.results(seeds=3)
     nothing = dict.fromkeys(("passes", "syncs", "bytes_per_node", "seconds", "efficiency", "to_target"))
-    results["table"] = [{**results["table"][1], **nothing, "runs": 0, "diverged": 3, "metric": {"mean": None}}]
+    results["table"] = [
+        {**results["table"][1], **nothing, "runs": 0, "diverged": 3, "metric": dict.fromkeys(("mean", "low", "high"))}
+    ]
     assert printed(results)[2] == "batch 2 0 of 3 – – – – – –"
 
 

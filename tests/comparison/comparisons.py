@@ -27,4 +27,4 @@ def compared(digits, output, options=Options(), **more):  # noqa: B008
         **SETTINGS,
         **more,
     }
-    return compare(parse(CompareConfig, keys), options)
+    return compare(parse(CompareConfig, keys), options).to_json()

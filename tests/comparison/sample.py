@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tests.training.records import RUN_JSON
+
 ROWS = {"train": 1248, "validation": 192, "test": 357}
 PASSES = 12
 VIRTUAL = (4, 8, 16, 32)
@@ -138,6 +140,7 @@ def _run(way: str, nodes: int, seed: int, virtual: bool) -> dict[str, Any]:
     ]
     test = _accuracy(way, nodes, seed, PASSES) + 0.002 * wobble("test", way, seed)
     return {
+        **RUN_JSON,
         "way": way,
         "strategy": strategy,
         "nodes": nodes,
@@ -156,8 +159,10 @@ def _run(way: str, nodes: int, seed: int, virtual: bool) -> dict[str, Any]:
         "seconds": {
             "start": 5.2,
             "feed": 0.4,
+            "warmup": 0.3,
             "train": train,
             "sync": _seconds(way, nodes)["synchronising"],
+            "waiting": 0.0,
             "validation": 0.2,
             "checkpoint": 0.1,
             "total": train + 6,
@@ -192,6 +197,7 @@ def _row(way: str, nodes: int, runs: list[dict[str, Any]]) -> dict[str, Any]:
         "virtual": virtual,
         "runs": len(runs),
         "diverged": 0,
+        "hosts": 1,
         "passes": PASSES,
         "updates": runs[0]["updates"],
         "syncs": runs[0]["syncs"],

@@ -1,38 +1,53 @@
 """The answer, from tables made by hand."""
 
+from dataclasses import asdict, replace
+
 import pytest
 
 from sparksplit.comparison.answer import answer
+from sparksplit.comparison.content import Interval, Metric, Pair, ToTarget
+from tests.comparison.records import some_results, table_row
 
 
 def row(way, nodes, seconds, value, sent=0.0, reached=5, diverged=0):
     runs = 5 - diverged
     reached = min(reached, runs)
-    to = {"seconds": seconds if reached else None, "passes": 3.0, "reached": reached, "of": 5}
-    return {
-        "way": way, "nodes": nodes, "virtual": False, "runs": runs, "diverged": diverged,
-        "seconds": 2 * seconds if runs else None, "bytes_per_node": sent if runs else None,
-        "metric": {"mean": value if runs else None}, "to_target": to if runs else None,
-    }  # fmt: skip
+    if not runs:
+        return table_row(way=way, nodes=nodes, runs=0, diverged=diverged)
+    return table_row(
+        way=way,
+        nodes=nodes,
+        runs=runs,
+        diverged=diverged,
+        seconds=2 * seconds,
+        bytes_per_node=sent,
+        metric=Interval(value, None, None),
+        to_target=ToTarget(seconds if reached else None, 3.0, reached, 5),
+    )
 
 
 def pair(way, against, verdict, mean=0.001, nodes=2, seeds=5):
-    return {
-        "way": way, "nodes": nodes, "virtual": False, "against": against, "quantity": "accuracy", "seeds": seeds,
-        "of": 5, "mean": mean, "low": mean - 0.001, "high": mean + 0.001, "verdict": verdict,
-    }  # fmt: skip
+    return Pair(
+        way=way,
+        nodes=nodes,
+        virtual=False,
+        against=against,
+        against_nodes=nodes,
+        quantity="accuracy",
+        seeds=seeds,
+        of=5,
+        mean=mean,
+        low=mean - 0.001,
+        high=mean + 0.001,
+        verdict=verdict,
+    )
 
 
 def answered(table, pairs, seeds=5, name="accuracy", split="test", nodes=(1, 2)):
-    metric = {"name": name, "higher_is_better": name == "accuracy", "margin": 0.003}
-    return answer(
-        {
-            "table": table, "pairs": pairs, "seeds": list(range(seeds)), "nodes": list(nodes), "model": "m:build",
-            "metric": {**metric, "split": split, "resolution": 1 / 1000},
-            "target": {"metric": name, "value": 0.95}, "config": {"batch_size": 64}, "epochs": {"run": 10},
-            "data": {"path": "d", "rows": {"train": 1000}}, "machine": {"cores": 2},
-        }
-    )  # fmt: skip
+    """The `answer` of results.json."""
+    metric = Metric(name, name == "accuracy", 0.003, split, 1 / 1000)
+    results = some_results(table, pairs, metric, seeds=list(range(seeds)), nodes=list(nodes))
+    return asdict(answer(results))
 
 
 SINGLE = row("single", 1, 10.0, 0.97)
@@ -194,5 +209,5 @@ def test_it_says_which_rows_decide():
 
 def test_a_way_whose_name_has_virtual_in_it_is_counted():
     table, mine = [SINGLE, row("virtual_vote", 2, 6.0, 0.97)], pair("virtual_vote", "single", "better")
-    far = {**pair("epoch", "single", "better"), "virtual": True}
+    far = replace(pair("epoch", "single", "better"), virtual=True)
     assert "1 of 1 differences are decided" in answered(table, [mine, far])["certainty"]

@@ -1,6 +1,7 @@
 """Intervals, verdicts, the cost model: arithmetic on plain numbers."""
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from sparksplit.comparison.content import Metric, Target, ToTarget
 from sparksplit.comparison.costs import (
     Compute,
     Network,
@@ -19,8 +21,11 @@ from sparksplit.comparison.costs import (
     work_of,
 )
 from sparksplit.comparison.intervals import interval
+from sparksplit.comparison.record import DivergedRun, Measured, SweepPoint
 from sparksplit.comparison.results import _groups, _judged, _pairs, _row, _target, reached, value_of, verdict
 from sparksplit.comparison.scale import scale
+from sparksplit.training.record import RunMetrics
+from tests.comparison.records import compared_run, curve_of, run_seconds, table_row
 
 
 def test_an_interval_is_students():
@@ -62,7 +67,7 @@ positive = st.floats(1e-9, 1e-3)
 def test_the_network_is_found_again_from_its_sums(latency, per_byte):
     truth = Network(latency, per_byte)
     sweep = [
-        {"nodes": nodes, "bytes": size, "seconds": truth.seconds(nodes, 1, 2 * (nodes - 1) / nodes * size)}
+        SweepPoint(nodes, size, truth.seconds(nodes, 1, 2 * (nodes - 1) / nodes * size))
         for nodes in (2, 4)
         for size in (1024, 65536, 1 << 24)
     ]
@@ -74,20 +79,20 @@ def test_the_network_is_found_again_from_its_sums(latency, per_byte):
 
 def record(strategy="single", nodes=1, batch_size=64, seconds=1.0, sync=0.0, **more):
     """Of a run of 4 passes over 6,400 rows."""
-    return {
-        "way": strategy, "strategy": strategy, "nodes": nodes, "virtual": False, "rows": 6400, "passes": 4,
+    return compared_run(**{
+        "way": strategy, "strategy": strategy, "nodes": nodes, "rows": 6400, "passes": 4,
         "batch_size": batch_size, "steps": 4 // (nodes if strategy.startswith("epoch") else 1) * (6400 // batch_size),
         "syncs": 0 if nodes == 1 else 400,
-        "sync_bytes_per_node": 0 if nodes == 1 else 4e7,
-        "seconds": {"train": seconds, "sync": sync}, **more,
-    }  # fmt: skip
+        "sync_bytes_per_node": 0 if nodes == 1 else 40_000_000,
+        "seconds": run_seconds(seconds, sync), **more,
+    })  # fmt: skip
 
 
 @given(st.floats(1e-7, 1e-4), st.floats(1e-6, 1e-2))
 def test_computing_is_found_again_from_its_runs(per_row, per_step):
     truth = Compute(per_row, per_step)
     runs = [record(batch_size=size) for size in (16, 64, 256)]
-    runs = [{**run, "seconds": {"train": truth.seconds(*work_of(run)), "sync": 0.0}} for run in runs]
+    runs = [replace(run, seconds=run_seconds(truth.seconds(*work_of(run)), 0.0)) for run in runs]
     found = fit_compute(runs)
     assume(math.isfinite(found.per_row))
     assert found.seconds(1e6, 1e3) == pytest.approx(truth.seconds(1e6, 1e3), rel=1e-3)
@@ -104,86 +109,92 @@ def test_the_work_of_a_node():
 
 def test_a_slower_network_costs_what_sends_more():
     compute = Compute(1e-6, 1e-4)
-    batch, local = record("batch", 2), record("local", 2, syncs=16, sync_bytes_per_node=1.6e6)
+    batch, local = record("batch", 2), record("local", 2, syncs=16, sync_bytes_per_node=1_600_000)
     slow, fast = ethernet(0.1), ethernet(100)
     assert predicted(batch, compute, slow) - predicted(batch, compute, fast) > 3
     assert predicted(local, compute, slow) - predicted(local, compute, fast) < 0.2
 
 
 def row(record, **more):
-    return {
-        **{name: record[name] for name in ("way", "strategy", "nodes", "virtual", "passes", "syncs")},
-        "runs": 1, "diverged": 0, "seconds": record["seconds"]["train"], "efficiency": 1.0,
-        "bytes_per_node": record["sync_bytes_per_node"],
-        "to_target": {"seconds": 0.5, "passes": 2.0, "reached": 1, "of": 1},
-        "time": {"compute": record["seconds"]["train"] - record["seconds"]["sync"], "waiting": 0.0,
-                 "synchronising": record["seconds"]["sync"]}, **more,
-    }  # fmt: skip
+    compute = record.seconds.train - record.seconds.sync
+    common = {name: getattr(record, name) for name in ("way", "strategy", "nodes", "virtual", "passes", "syncs")}
+    return table_row(**{
+        **common, "seconds": record.seconds.train, "efficiency": 1.0,
+        "bytes_per_node": record.sync_bytes_per_node, "to_target": ToTarget(0.5, 2.0, 1, 1),
+        "time": {"compute": compute, "waiting": 0.0, "synchronising": record.seconds.sync}, **more,
+    })  # fmt: skip
 
 
 def test_the_model_is_checked_against_every_measured_run_and_predicts_beyond():
     runs = [record(), record("batch", 2, seconds=0.8, sync=0.3)]
-    far = {**record("epoch", 8), "virtual": True}
-    table = [*map(row, runs), row(far, to_target={"seconds": None, "passes": 3.0, "reached": 1, "of": 1})]
-    sweep = [{"nodes": 2, "bytes": 1 << power, "seconds": 1e-4 + 2**power * 1e-10} for power in range(10, 27)]
-    model = cost_model(table, runs, [far], {"sweeps": {"2": sweep}}, {})
-    assert [(check["way"], check["measured"]) for check in model["checks"]] == [("single", 1.0), ("batch", 0.8)]
-    assert model["checks"][0]["error"] == pytest.approx(model["checks"][0]["predicted"] - 1)
-    found = [(item["way"], item["nodes"], item["gbit_per_s"]) for item in model["predictions"] if not item["measured"]]
+    far = record("epoch", 8, virtual=True)
+    table = [*map(row, runs), row(far, to_target=ToTarget(None, 3.0, 1, 1))]
+    sweep = [SweepPoint(2, 1 << power, 1e-4 + 2**power * 1e-10) for power in range(10, 27)]
+    model = cost_model(table, runs, [far], Measured(sweeps={"2": sweep}))
+    assert [(check.way, check.measured) for check in model.checks] == [("single", 1.0), ("batch", 0.8)]
+    assert model.checks[0].error == pytest.approx(model.checks[0].predicted - 1)
+    found = [(item.way, item.nodes, item.gbit_per_s) for item in model.predictions if not item.measured]
     assert found == [
         (way, nodes, gbit) for way, nodes in (("single", 1), ("batch", 2), ("epoch", 8)) for gbit in (1, 10, 100)
     ]
-    for to in (
-        {"seconds": None, "passes": None, "reached": 0, "of": 3},
-        {"seconds": 1.0, "passes": 2.0, "reached": 1, "of": 3},
-    ):
-        found = cost_model([row(runs[1], to_target=to)], runs, [far], {}, {})["predictions"]
-        assert len(found) == 3 and all((item["seconds"], item["passes"]) == (None, None) for item in found)
-        assert {(item["reached"], item["of"]) for item in found} == {(to["reached"], 3)}
-    gone = dict.fromkeys(row(runs[1])) | {"way": "batch", "nodes": 2, "virtual": False, "runs": 0, "diverged": 3}
-    model = cost_model([table[0], gone], runs[:1], [], {}, {})
-    assert {item["way"] for item in (*model["checks"], *model["predictions"])} == {"single"}
+    for to in (ToTarget(None, None, 0, 3), ToTarget(1.0, 2.0, 1, 3)):
+        found = cost_model([row(runs[1], to_target=to)], runs, [far], Measured()).predictions
+        assert len(found) == 3 and all((item.seconds, item.passes) == (None, None) for item in found)
+        assert {(item.reached, item.of) for item in found} == {(to.reached, 3)}
+    gone = table_row(way="batch", nodes=2, runs=0, diverged=3)
+    model = cost_model([table[0], gone], runs[:1], [], Measured())
+    assert {item.way for item in (*model.checks, *model.predictions)} == {"single"}
 
 
 def test_the_originals_efficiencies():
     """46 % and 47 % on four, as the question has it."""
-    found = {(item["who"].split(",")[0], item["nodes"]): item["efficiency"] for item in scale([], None)["original"]}
+    found = {(item.who.split(",")[0], item.nodes): item.efficiency for item in scale([], None).original}
     assert found["Keras", 4] == pytest.approx(0.457, abs=1e-3)
     assert found["Horovod", 4] == pytest.approx(0.466, abs=1e-3)
 
 
 def test_the_target_is_reached_at_an_epochs_end():
-    run = {
-        "history": [{"passes": n, "seconds": 0.1 * n, "validation": {"accuracy": 0.8 + 0.03 * n}} for n in (1, 2, 3)]
-    }
-    assert reached(run, {"metric": "accuracy", "value": 0.85}, True) == (2, pytest.approx(0.2))
-    assert reached(run, {"metric": "accuracy", "value": 0.95}, True) is None
-    assert reached(run, {"metric": "accuracy", "value": 0.84}, False) == (1, pytest.approx(0.1))
+    run = compared_run(history=curve_of("accuracy", [0.83, 0.86, 0.89]))
+    assert reached(run, target(0.85), True) == (2, pytest.approx(0.2))
+    assert reached(run, target(0.95), True) is None
+    assert reached(run, target(0.84), False) == (1, pytest.approx(0.1))
 
 
 def test_a_value_that_is_null_reaches_no_target_and_counts_as_diverged():
-    test, validation = ({**ACCURACY, "name": "auc", "split": split} for split in ("test", "validation"))
-    curve = [{"passes": n, "seconds": 0.1 * n, "validation": {"auc": value}} for n, value in ((1, None), (2, 0.9))]
-    assert reached({"history": curve}, {"metric": "auc", "value": 0.85}, True) == (2, pytest.approx(0.2))
-    whole = {"key": "a", "metrics": {"test": {"auc": 0.9}}}
+    test, validation = (replace(ACCURACY, name="auc", split=split) for split in ("test", "validation"))
+    run = compared_run(history=curve_of("auc", [None, 0.9]))
+    assert reached(run, target(0.85, "auc"), True) == (2, pytest.approx(0.2))
+    whole = compared_run(key="a", metrics=RunMetrics(test={"auc": 0.9}))
     assert _judged(whole, test) == whole
-    for lost, metric in (({"test": {"auc": None}}, test), ({"validation": {"auc": [0.9, None]}}, validation)):
-        judged = _judged({"key": "b", "metrics": lost}, metric)
-        assert judged["diverged"] == "its auc is not finite at the end"
+    for lost, metric in (
+        (RunMetrics(test={"auc": None}), test),
+        (RunMetrics(validation={"auc": [0.9, None]}, test={}), validation),
+    ):
+        judged = _judged(compared_run(key="b", metrics=lost), metric)
+        assert judged.diverged == "its auc is not finite at the end"
         with pytest.raises(ValueError, match="b has no finite auc"):
             value_of(judged, metric)
 
 
-ACCURACY = {"name": "accuracy", "higher_is_better": True, "margin": 0.003, "split": "test", "resolution": 1e-4}
+def target(value, metric="accuracy"):
+    return Target(metric, value, "configuration")
+
+
+ACCURACY = Metric("accuracy", higher_is_better=True, margin=0.003, split="test", resolution=1e-4)
 
 
 def finished(way, nodes, seed, value, seconds):
-    curve = [{"passes": 2, "seconds": seconds, "updates": 9, "validation": {"accuracy": value}}]
-    return {
-        **record(way.partition(",")[0], nodes, seconds=seconds), "hosts": ["a"] * nodes, "way": way,
-        "seed": seed, "updates": 9,
-        "history": curve, "metrics": {"test": {"accuracy": value}},
-    }  # fmt: skip
+    return record(
+        way.partition(",")[0],
+        nodes,
+        seconds=seconds,
+        hosts=["a"] * nodes,
+        way=way,
+        seed=seed,
+        updates=9,
+        history=curve_of("accuracy", [value], seconds),
+        metrics=RunMetrics(test={"accuracy": value}),
+    )
 
 
 def test_every_way_is_compared_with_single_and_with_batch_by_seed():
@@ -197,39 +208,42 @@ def test_every_way_is_compared_with_single_and_with_batch_by_seed():
     ]  # fmt: skip
     metric = ACCURACY
     groups = _groups(records)
-    found = {
-        (pair["way"], pair["against"]): (round(pair["mean"], 6), pair["verdict"]) for pair in _pairs(groups, metric)
-    }
+    found = {(pair.way, pair.against): (round(pair.mean, 6), pair.verdict) for pair in _pairs(groups, metric)}
     assert found == {
         ("single, batch_size = 16", "single"): (0.01, "better"),
         ("batch", "single"): (0.0, "no difference"),
         ("epoch", "single"): (-0.02, "worse"),
         ("epoch", "batch"): (-0.02, "worse"),
     }
-    target = {"metric": "accuracy", "value": 0.905}
-    rows = [_row(group, members, groups, metric, target) for group, members in groups.items()]
-    assert [(one["way"], one["efficiency"]) for one in rows] == [
+    rows = [_row(group, members, groups, metric, target(0.905)) for group, members in groups.items()]
+    assert [(one.way, one.efficiency) for one in rows] == [
         ("single", 1.0), ("single, batch_size = 16", 0.5), ("batch", 0.8), ("epoch", 1.0)
     ]  # fmt: skip
-    assert [one["to_target"]["reached"] for one in rows] == [3, 3, 3, 1]
+    assert [one.to_target.reached for one in rows] == [3, 3, 3, 1]
+
+
+NOTHING = cost_model([], [record()], [], Measured())
+"""A model that nothing was measured for."""
 
 
 def test_hosts_are_those_that_the_nodes_were_on():
     """And the slow link has 12.5 MB/s: 40 MB take 3.2 s, the messages of 400 exchanges 0.04 s."""
     one = row(record("batch", 2, seconds=2.0, sync=0.5), hosts=1)
-    two = {**one, "hosts": 2}
+    two = replace(one, hosts=2)
     for found, hosts, link in (
-        (scale([one], {})["rows"], 1, "loopback"),
-        (scale([two], {})["rows"], 2, "this cluster's"),
+        (scale([one], NOTHING).rows, 1, "loopback"),
+        (scale([two], NOTHING).rows, 2, "this cluster's"),
     ):
-        assert [(line["hosts"], line["link"], line["measured"]) for line in found] == [
+        assert [(line.hosts, line.link, line.measured) for line in found] == [
             (hosts, link, True), (2, "100 Mbit/s", False)
         ]  # fmt: skip
-        assert [line["seconds"] for line in found] == [2.0, pytest.approx(1.5 + 3.2 + 0.04)]
+        assert [line.seconds for line in found] == [2.0, pytest.approx(1.5 + 3.2 + 0.04)]
 
 
 def diverged(way, nodes, seed):
-    return {"way": way, "nodes": nodes, "virtual": False, "seed": seed, "diverged": "the loss is nan"}
+    return DivergedRun(
+        key="k", way=way, config_hash="c", diverged="the loss is nan", nodes=nodes, virtual=False, seed=seed
+    )
 
 
 def test_seeds_that_diverged_are_counted_and_paired_with_none():
@@ -239,15 +253,15 @@ def test_seeds_that_diverged_are_counted_and_paired_with_none():
         *(diverged("local", 2, seed) for seed in (2, 3, 4)),
         *(diverged("epoch", 2, seed) for seed in (1, 2, 3, 4, 5)),
     ]  # fmt: skip
-    groups, target = _groups(records), {"metric": "accuracy", "value": 0.9}
-    single, local, epoch = (_row(group, members, groups, ACCURACY, target) for group, members in groups.items())
-    assert [(row["runs"], row["diverged"]) for row in (single, local, epoch)] == [(4, 1), (2, 3), (0, 5)]
-    assert (single["to_target"]["reached"], single["to_target"]["of"]) == (4, 5)
-    assert (local["to_target"]["reached"], local["to_target"]["of"]) == (2, 5)
-    assert epoch["metric"]["mean"] is None and epoch["seconds"] is None and epoch["to_target"] is None
+    groups = _groups(records)
+    single, local, epoch = (_row(group, members, groups, ACCURACY, target(0.9)) for group, members in groups.items())
+    assert [(row.runs, row.diverged) for row in (single, local, epoch)] == [(4, 1), (2, 3), (0, 5)]
+    assert (single.to_target.reached, single.to_target.of) == (4, 5)
+    assert (local.to_target.reached, local.to_target.of) == (2, 5)
+    assert epoch.metric.mean is None and epoch.seconds is None and epoch.to_target is None
     (pair,) = _pairs(groups, ACCURACY)
-    assert (pair["way"], pair["seeds"], pair["of"], pair["verdict"]) == ("local", 1, 5, "undecided")
-    assert [line["way"] for line in scale([single, local, epoch], {})["rows"]] == ["single", "local", "local"]
+    assert (pair.way, pair.seeds, pair.of, pair.verdict) == ("local", 1, 5, "undecided")
+    assert [line.way for line in scale([single, local, epoch], NOTHING).rows] == ["single", "local", "local"]
 
 
 def test_the_target_is_that_of_single_with_the_comparisons_own_keys():
@@ -255,8 +269,8 @@ def test_the_target_is_that_of_single_with_the_comparisons_own_keys():
     small = [finished("single, batch_size = 16", 1, seed, 0.99, 8.0) for seed in (1, 2)]
     config = SimpleNamespace(target=None)
     found = _target(config, _groups([*small, finished("single", 1, 1, 0.90, 8.0)]), ACCURACY)
-    assert found == {"metric": "accuracy", "value": 0.9, "by": "single"}
-    assert _target(config, _groups([*small, diverged("single", 1, 1)]), ACCURACY)["by"] == "all runs"
+    assert found == Target("accuracy", 0.9, "single")
+    assert _target(config, _groups([*small, diverged("single", 1, 1)]), ACCURACY).by == "all runs"
 
 
 @given(
@@ -267,16 +281,15 @@ def test_the_target_is_that_of_single_with_the_comparisons_own_keys():
 @example([110 / 120], True)  # rounded to 0.916667, it was missed
 @example([4e-7, 3e-7, 2e-7], False)  # the target was 0
 def test_single_reaches_the_target_that_comes_from_it(values, higher):
-    curve = [{"passes": n, "seconds": n, "validation": {"auc": value}} for n, value in enumerate(values, 1)]
-    run = {**record(), "seed": 1, "history": curve}
-    target = _target(SimpleNamespace(target=None), _groups([run]), {"name": "auc", "higher_is_better": higher})
-    assert reached(run, target, higher) is not None
+    run = record(history=curve_of("auc", values))
+    metric = replace(ACCURACY, name="auc", higher_is_better=higher)
+    assert reached(run, _target(SimpleNamespace(target=None), _groups([run]), metric), higher) is not None
 
 
 def test_validation_rows_decide_where_there_are_no_test_rows():
     run = finished("single", 1, 1, 0.9, 8.0)
-    run["metrics"] = {"validation": {"accuracy": [0.5, 0.7]}, "test": {}}
-    assert value_of(run, {**ACCURACY, "split": "validation"}) == 0.7
+    run = replace(run, metrics=RunMetrics(validation={"accuracy": [0.5, 0.7]}, test={}))
+    assert value_of(run, replace(ACCURACY, split="validation")) == 0.7
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5])
@@ -291,8 +304,8 @@ def test_equal_seeds_on_119_rows_decide_nothing():
     """Was: no difference, 95 % interval 0.00 to 0.00."""
     both = (("single", 1), ("batch", 2))
     records = [finished(way, nodes, seed, 116 / 119, 1.0) for way, nodes in both for seed in (1, 2)]
-    (pair,) = _pairs(_groups(records), {**ACCURACY, "resolution": 1 / 119})
-    assert (pair["mean"], pair["verdict"]) == (0, "undecided")
+    (pair,) = _pairs(_groups(records), replace(ACCURACY, resolution=1 / 119))
+    assert (pair.mean, pair.verdict) == (0, "undecided")
 
 
 def test_an_interval_of_no_width_is_believed_only_at_zero():

@@ -8,6 +8,7 @@ from hdfs_io.preprocessing import LabelSpec
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.content import Metric
 from sparksplit.comparison.metrics import higher_is_better, resolution
 from sparksplit.comparison.results import metric_of
 
@@ -53,15 +54,13 @@ def decided(shape=(), classes=("a", "b"), test=119, **keys):
 
 def test_what_decides_is_known_before_anything_runs():
     found = decided()
-    assert found == {
-        "name": "accuracy", "higher_is_better": True, "margin": 0.003, "split": "test", "resolution": 1 / 119
-    }  # fmt: skip
-    assert decided(test=0)["split"] == "validation" and decided(test=0)["resolution"] == 1 / 50
-    assert decided(shape=(40,))["resolution"] == 1 / (119 * 40)  # a class at each of 40 places
-    assert decided(classes=None)["name"] == "loss"  # numbers, whose metric is the mean absolute error
-    assert decided(metrics=["mse"], metric="mse")["higher_is_better"] is False
-    assert decided(metrics=["Mean"], metric="Mean", metric_better="lower")["higher_is_better"] is False
-    assert decided(metrics=["Mean"], metric="Mean", metric_better="higher")["higher_is_better"] is True
+    assert found == Metric("accuracy", True, 0.003, "test", 1 / 119)
+    assert decided(test=0).split == "validation" and decided(test=0).resolution == 1 / 50
+    assert decided(shape=(40,)).resolution == 1 / (119 * 40)  # a class at each of 40 places
+    assert decided(classes=None).name == "loss"  # numbers, whose metric is the mean absolute error
+    assert decided(metrics=["mse"], metric="mse").higher_is_better is False
+    assert decided(metrics=["Mean"], metric="Mean", metric_better="lower").higher_is_better is False
+    assert decided(metrics=["Mean"], metric="Mean", metric_better="higher").higher_is_better is True
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,7 @@ def _yarn(work: Path, ports: Ports, gpus: Path) -> dict[str, str]:
         f"{manager}.resource-tracker.address": f"{HOST}:{ports.tracker}",
         f"{manager}.admin.address": f"{HOST}:{ports.admin}",
         f"{manager}.webapp.address": f"{HOST}:{ports.resourcemanager_http}",
+        "yarn.node-attribute.fs-store.root-dir": (work / "attributes").as_uri(),  # not in /tmp
         f"{manager}.am.max-attempts": "1",  # a failing application fails once, and fast
         f"{node}.hostname": HOST,
         f"{node}.bind-host": HOST,

@@ -58,7 +58,7 @@ class NameNode:
         if old not in self.files:
             raise FileNotFoundError(old)
         if new in self.files and not overwrite:
-            raise rpc("org.apache.hadoop.fs.FileAlreadyExistsException", "rename destination /new already exists")
+            raise EXISTED
         self.files[new] = self.files.pop(old)
         if self.after:
             raise self.after.pop()
@@ -73,6 +73,7 @@ class NameNode:
 
 
 LOST, REFUSED = RuntimeError('IOError("reset")'), rpc("a.DSQuotaExceededException", "full")
+EXISTED = rpc("org.apache.hadoop.fs.FileAlreadyExistsException", "rename destination /new already exists")
 
 
 @pytest.mark.parametrize(
@@ -85,6 +86,7 @@ LOST, REFUSED = RuntimeError('IOError("reset")'), rpc("a.DSQuotaExceededExceptio
         ({"/new": "other's"}, [], [], False),
         ({"/new": "other's"}, [LOST], [], False),
         ({"/new": "other's"}, [REFUSED], [], False),
+        ({}, [EXISTED], [], False),  # and has been removed since
         ({}, [REFUSED], [], None),
     ],
 )
@@ -120,6 +122,15 @@ def test_a_file_that_another_replaces_while_it_is_read_is_not_read_on(monkeypatc
         using("hdfs://a/x"),
     ):
         reader.read()
+
+
+def test_a_file_that_is_dropped_is_not_sent_and_leaves_nothing_open() -> None:
+    """A ResourceWarning would fail this test."""
+    sent: list[object] = []
+    writer = hdfs._Writer(sent.append)
+    writer.write(b"x")
+    del writer
+    assert sent == []
 
 
 def test_a_full_disk_of_this_host_is_not_taken_for_hdfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,8 @@ from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.model import build, keras_names
 from sparksplit.model.inputs import Inputs
-from sparksplit.training import report
 from sparksplit.training.config import TrainConfig
+from sparksplit.training.node import publishing
 from tests.training.records import epoch
 
 CLASSES = LabelSpec(dtype="int64", classes=["a", "b", "c"])
@@ -389,7 +389,7 @@ def test_events_hold_each_epoch_once_however_often_they_are_written(tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     for known in (history[:1], history):
-        report.publish_events(str(tmp_path), known, str(scratch))
+        publishing.publish_events(str(tmp_path), known, str(scratch))
     for name, factor in (("train", 1), ("validation", 2)):
         events = EventAccumulator(str(tmp_path / "tensorboard" / name))
         events.Reload()

@@ -5,7 +5,7 @@ import pytest
 from hdfs_io import filesystem
 from sparksplit.training import attempts
 from sparksplit.training.attempts import Attempts
-from sparksplit.training.checkpoints import Progress
+from sparksplit.training.record import Progress
 from tests.training.records import epoch
 
 

@@ -11,7 +11,8 @@ import pytest
 from hdfs_io import filesystem
 from sparksplit.base.errors import InputError, RunError
 from sparksplit.training import checkpoints
-from sparksplit.training.checkpoints import Damaged, Progress
+from sparksplit.training.checkpoints import Damaged
+from sparksplit.training.record import Progress
 from tests.nodes import in_threads
 from tests.training.records import epoch
 
@@ -281,32 +282,3 @@ def test_whatever_byte_of_a_state_is_wrong_it_is_damaged(tmp_path):
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
         taken, (problem,) = checkpoints.newest_whole(str(tmp_path), 1)
         assert taken is None and problem.endswith("is damaged: its checksum differs from what was written")
-
-
-class Variable:
-    """What of a Keras variable is used."""
-
-    def __init__(self, value):
-        self.value = np.asarray(value)
-        self.shape = self.value.shape
-
-    def numpy(self):
-        return self.value
-
-    def assign(self, value):
-        self.value = value
-
-
-def test_variables_are_known_by_their_place():
-    saved = checkpoints.named("v", [Variable([1.0, 2.0]), Variable(3)])
-    assert list(saved) == ["v0000", "v0001"]
-    fresh = [Variable([0.0, 0.0]), Variable(0)]
-    checkpoints.assign("v", fresh, saved, "here")
-    assert [variable.value.tolist() for variable in fresh] == [[1.0, 2.0], 3]
-
-
-@pytest.mark.parametrize("variables", [[[0.0, 0.0, 0.0], 0], [[0.0, 0.0], 0, 0]])
-def test_another_models_checkpoint_is_refused(variables):
-    saved = checkpoints.named("v", [Variable([1.0, 2.0]), Variable(3)])
-    with pytest.raises(InputError, match="here: does not fit this model and optimizer"):
-        checkpoints.assign("v", [Variable(value) for value in variables], saved, "here")

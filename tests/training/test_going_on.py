@@ -10,6 +10,7 @@ from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError, NodeFailed, RunError
 from sparksplit.training import run
 from sparksplit.training.config import TrainConfig
+from sparksplit.training.inputs import RunInputs
 from sparksplit.training.run import _going_on, _Run
 
 
@@ -53,5 +54,5 @@ def test_why_a_node_failed_is_told_where_there_is_no_restart(tmp_path, monkeypat
     expected = rf"^node 1 on host7 was killed \(SIGKILL\); it cannot be restarted: {problem}$"
     with output.claimed(), pytest.raises(NodeFailed, match=expected) as caught:
         output.begin()
-        _Run(None, config, None, None, output, {}, None).to_end(None, 0.0)
+        _Run(None, RunInputs(config, None, {}, None), output, None, 0.0).to_end(None)
     assert caught.value.exit_status == 1 and caught.value.rank == 1

@@ -29,15 +29,6 @@ def test_what_is_no_finite_number_is_null_and_its_name_is_known():
     assert report.metrics_by_name([epoch(1, train=found)])["train"]["auc"] == [None]
 
 
-def test_events_leave_out_what_is_null(tmp_path):
-    history = [
-        epoch(1, train={"loss": 2.0, "auc": None}, validation={"loss": None}),
-        epoch(2, train={"loss": 1.0, "auc": 0.5}, validation={"loss": None}),
-    ]
-    report.publish_events(str(tmp_path / "run"), history, str(tmp_path))
-    assert {path.name for path in (tmp_path / "run" / "tensorboard").iterdir()} == {"train", "validation"}
-
-
 def test_a_curve_tells_updates_from_steps():
     history = [
         epoch(
@@ -59,14 +50,6 @@ def test_a_curve_tells_updates_from_steps():
 def test_a_run_without_validation_or_epochs():
     assert report.metrics_by_name([epoch(1, train={"loss": 2.0}, validation=None)]) == {"train": {"loss": [2.0]}}
     assert report.metrics_by_name([]) == {}
-
-
-def test_metrics_jsonl_has_a_line_for_each_epoch_and_each_once(tmp_path):
-    report.publish_metrics(str(tmp_path), HISTORY[:1])
-    report.publish_metrics(str(tmp_path), HISTORY)
-    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == [record.to_json() for record in HISTORY]
-    assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
 
 
 def test_versions_name_what_a_result_depends_on():

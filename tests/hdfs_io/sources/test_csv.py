@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfs_io.config import InputConfig
+from hdfs_io.preprocessing import Description, FittedPreprocessing, TensorSpec
 from hdfs_io.sources import BadRow, ParsedRows, Source, csv, csv_columns, open_source
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, InputError
@@ -273,3 +274,28 @@ def test_missing_files_and_columns(tmp_path: Path) -> None:
     other = write(tmp_path, "a,b,d\n1,2,3\n", "test.csv")
     with pytest.raises(InputError, match=r"test\.csv: its header is not that of"):
         source(path, test=f"{other}")
+
+
+def trained_on(*names: str) -> Description:
+    tensor = TensorSpec(name="x", dtype="float32", shape=[len(names)], columns=list(names) or None)
+    return Description(tensors=[tensor], label=None, preprocessing=FittedPreprocessing())
+
+
+def test_features_to_predict_go_by_their_names(tmp_path: Path) -> None:
+    path = write(tmp_path, "b,id,a\n2,r1,1\n")
+    config = parse(InputConfig, {"format": "csv", "path": f"{path}", "label": None, "keep": ["id"]})
+    opened = open_source(config, trained_on("a", "b"))
+    assert opened.tensors == trained_on("a", "b").tensors
+    assert read(opened)[0].tolist() == [[1.0, 2.0]]
+    assert items(opened)[0].keep == [["r1"]]
+    without_names = trained_on().model_copy(update={"tensors": [TensorSpec(name="x", dtype="float32", shape=[2])]})
+    assert read(open_source(config, without_names))[0].tolist() == [[2.0, 1.0]]
+    with pytest.raises(InputError, match=r"rows\.csv: has no column 'c', which the model was trained on"):
+        open_source(config, trained_on("a", "c"))
+    with pytest.raises(InputError, match=r"rows\.csv: the model was not trained on column 'b': leave it out, or"):
+        open_source(config, trained_on("a"))
+
+
+def test_files_say_what_they_said_before_columns_had_names() -> None:
+    assert "columns" not in TensorSpec(name="x", dtype="float32", shape=[1]).model_dump()
+    assert TensorSpec(name="x", dtype="float32", shape=[1], columns=["a"]).model_dump()["columns"] == ["a"]

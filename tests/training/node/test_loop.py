@@ -14,9 +14,11 @@ from sparksplit.base.errors import RunError
 from sparksplit.collectives import Alone
 from sparksplit.rows.feed import Feed
 from sparksplit.training import report
-from sparksplit.training.checkpoints import Progress
 from sparksplit.training.node import loop as loops
 from sparksplit.training.node.loop import Hooks, Loop
+from sparksplit.training.node.schedule import Rounds
+from sparksplit.training.node.tally import Clock, Tally
+from sparksplit.training.record import Progress
 from tests.nodes import in_threads
 from tests.training.node.stand_ins import Counting, Member, Rows, Together
 
@@ -43,14 +45,11 @@ class Node:
             self.collective,
             self.member,
             Hooks(self.saved.append, lambda history: self.histories.append(list(history))),
-            epochs=[range(done, epochs)] * size,
-            every=every,
+            rounds=Rounds([range(done, epochs)] * size, first=0, steps=PER_EPOCH),
             sync=SimpleNamespace(every_step=sync_every is None, every=sync_every),
-            first=0,
-            steps=lambda: PER_EPOCH,
-            progress=progress,
-            began=time.perf_counter(),
-            seconds_before=100.0,
+            every=every,
+            tally=Tally(progress, self.collective),
+            clock=Clock(progress, began=time.perf_counter(), before=100.0),
         )
 
     def run(self):

@@ -14,10 +14,11 @@ from sparksplit.rows.ledger import Entry, Ledger
 from sparksplit.strategies import STRATEGIES, Strategy
 from sparksplit.strategies.splits import BatchSplit
 from sparksplit.training import checkpoints
-from sparksplit.training.checkpoints import Checkpoint, Progress
+from sparksplit.training.checkpoints import Checkpoint
 from sparksplit.training.config import TrainConfig
+from sparksplit.training.node import state
 from sparksplit.training.node.worker import Worker
-from sparksplit.training.record import Resumed
+from sparksplit.training.record import Progress, Resumed
 from tests.nodes import in_threads
 from tests.training.node.stand_ins import Counting, Member, Rows, Together, payload
 
@@ -160,12 +161,13 @@ def test_mini_batches_have_the_rows_that_the_split_says_in_either_order():
     process.receiver, process.told = object(), None
     process.spooled_rows = lambda fed: Rows(LANES)
     worker = Worker(process, member, Alone())
-    worker._progress = Progress("hash", 1)
-    feed = worker._arriving_feed()
-    assert feed._batch_size == BATCH // 2
-    assert (
-        feed._make({}).updates == worker._feed_of(Rows(LANES), next(worker._stretches(ROWS))).updates == -(-ROWS // 3)
+    rows, split = Rows(LANES), process.way.split
+    arriving, exact = (
+        worker._feeds.training(given, split, worker._sync, worker._schedule(given).rows_of_batch(split))
+        for given in (None, rows)
     )
+    assert arriving._batch_size == BATCH // 2
+    assert arriving._make({}).updates == exact.updates == worker._schedule(rows).stretches()[0].steps == -(-ROWS // 3)
 
 
 def test_another_number_of_nodes_counts_its_updates_on():
@@ -183,7 +185,7 @@ def test_with_another_number_of_nodes_a_learning_rates_schedule_goes_on_after_th
     progress = Progress("", 2, update=6, step=192, syncs=6)
     found = Checkpoint(progress, {}, None)
     monkeypatch.setattr(checkpoints, "read", lambda path, rank, size: found)
-    monkeypatch.setattr(checkpoints, "assign", lambda *_: None)
+    monkeypatch.setattr(state, "assign", lambda *_: None)
     assigned = []
     member = Member(0, 1)
     process = process_of(member, "local", LANES)

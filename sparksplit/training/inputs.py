@@ -1,0 +1,113 @@
+"""What a run is given, checked before anything starts, and the hash of all of it that can change the run's result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hdfs_io.functions import FunctionError, is_own, source_of, split_name
+from hdfs_io.prepared import PreparedDataSet
+from sparksplit.base.config import digest
+from sparksplit.model import keras_names
+from sparksplit.model.builders import builder_source
+from sparksplit.strategies import Strategy, find
+from sparksplit.strategies.splits import check_epochs, owned_by_rank
+from sparksplit.training.config import NOT_IN_HASH, TrainConfig, misfit
+
+
+@dataclass(frozen=True)
+class RunInputs:
+    """A run's configuration and what it names: data, users' files (their text by the key that names them), strategy.
+
+    has_frame: whether a DataFrame takes the place of the training rows.
+    """
+
+    config: TrainConfig
+    data: PreparedDataSet
+    sources: Mapping[str, str]
+    way: Strategy
+    has_frame: bool = False
+
+    @classmethod
+    def of(cls, config: TrainConfig, data: PreparedDataSet, has_frame: bool = False) -> RunInputs:
+        """What `config` names. Raises UsageError where some of it does not exist, or does not go together."""
+        sources = _sources(config)
+        keras_names.check(config, sources)
+        return cls(config, data, sources, _way(config, sources, data), has_frame)
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """The paths that the run reads, by the key that names them."""
+        functions = _functions(self.config)
+        own = {key: split_name(functions[key])[0] for key in self.sources}
+        return {"data": self.config.data, **own, **self.config.own_file}
+
+    def hash(self, nodes: int | dict[str, int] | None = None) -> str:
+        """Of all that can change the run's result. nodes: in the configuration's place."""
+        values = {key: value for key, value in self.config.model_dump(mode="json").items() if key not in NOT_IN_HASH}
+        if self.way.any_nodes:
+            del values["nodes"]
+        elif nodes is not None:
+            values["nodes"] = nodes
+        hashed = {"command": "train", "config": values, "data": self.data.digest, "sources": dict(self.sources)}
+        return digest({**hashed, "frame": True} if self.has_frame else hashed)
+
+    def hashes(self) -> set[str]:
+        """Of the same run on every number of nodes, real and virtual."""
+        numbers = range(1, self.data.manifest.lanes + 1)
+        return {self.hash(nodes) for nodes in (*numbers, *({"virtual": number} for number in numbers))}
+
+
+def open_data(config: TrainConfig) -> PreparedDataSet:
+    """The data set of a run. Raises UsageError where it cannot be trained on, or not by so many nodes."""
+    data = PreparedDataSet.open(config.data)
+    manifest = data.manifest
+    if not manifest.splits["train"].rows:
+        raise config.error("data", f"{data.path}: the training split has no rows")
+    if manifest.label is None:
+        raise config.error("data", f"{data.path}: has no label; prepare it with input.label")
+    if config.node_count > manifest.lanes:
+        raise config.error(
+            "nodes",
+            f"{config.node_count} nodes are more than the data set's {manifest.lanes} lanes; prepare it with more",
+        )
+    return data
+
+
+def _functions(config: TrainConfig) -> dict[str, str]:
+    """The functions that the configuration names, and may be the user's own, by the key that names them."""
+    found = {"model.build": config.model.build}
+    if config.transform is not None:
+        found["transform"] = config.transform
+    tables = {"strategy": config.strategy, "collective": config.collective}
+    return {**found, **{key: name for key, name in tables.items() if is_own(name)}}
+
+
+def _sources(config: TrainConfig) -> dict[str, str]:
+    """The text of users' functions that are files, by the key that names them."""
+    found = {}
+    for key, name in _functions(config).items():
+        try:
+            text = builder_source(name) if key == "model.build" else source_of(name)
+        except FunctionError as error:
+            raise config.error(key, str(error)) from error
+        if text is not None:
+            found[key] = text
+    return found
+
+
+def _way(config: TrainConfig, sources: Mapping[str, str], data: PreparedDataSet) -> Strategy:
+    """The way of a run. Raises ConfigError where it does not exist, other keys do not go with it, or it leaves out rows
+    of `data`."""
+    try:
+        way = find(config.strategy, sources.get("strategy"))
+    except FunctionError as error:
+        raise config.error("strategy", str(error)) from error
+    if problem := misfit(config, way):
+        raise config.error("strategy", problem)
+    try:
+        owned_by_rank(way.split, data.manifest.lanes, config.node_count)
+        check_epochs(way.split, config.epochs, config.node_count)
+    except Exception as error:  # a split of a user's own may fail in any way
+        raise config.error("strategy", f"its split does not fit the data: {type(error).__name__}: {error}") from error
+    return way

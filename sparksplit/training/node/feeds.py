@@ -1,0 +1,118 @@
+"""Where a node's rows come from: its feeds over the training, validation and test rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sparksplit.collectives import Collective
+from sparksplit.rows import order
+from sparksplit.rows.chunks import Assembler
+from sparksplit.rows.feed import Feed, LanesOf, RowSource
+from sparksplit.strategies.splits import Split
+from sparksplit.strategies.syncs import Sync
+from sparksplit.training.node.process import Process
+
+if TYPE_CHECKING:
+    from sparksplit.cluster import Member
+    from sparksplit.handoff.arrival import ArrivingFeed
+
+
+class Feeds:
+    """The feeds of `member`, a node of `process`; `close` ends those that are still open.
+
+    Held-out rows come first: what they leave of `cache_mb` is the training rows'.
+    """
+
+    def __init__(self, process: Process, member: Member, collective: Collective) -> None:
+        self._process, self._member, self._collective = process, member, collective
+        self._config = process.config
+        self._cache = 0 if self._config.virtual else self._config.cache_mb << 20
+        self._open: list[Feed] = []
+
+    def held_out(self, name: str, held: dict[str, RowSource]) -> Feed | None:
+        """The rows of `validation` or `test`; None without any. held: sources in the prepared data set's place."""
+        data, member = self._process.data, self._member
+        if not data.manifest.splits[name].rows:
+            return None
+        source = held.get(name) or data.split(name)
+        own = order.owned_lanes(data.manifest.lanes, member.rank, member.size)
+        batch_size = max(1024, self._process.way.split.batch_size(self._config.batch_size, member.size))
+        feed = self._feed(source, own, batch_size)
+        row_bytes = sum(spec.row_bytes for spec in source.tensors)
+        self._cache = max(0, self._cache - row_bytes * sum(source.lane_rows[lane] for lane in own))
+        return feed
+
+    def training(self, rows: RowSource | None, split: Split, sync: Sync, batch_size: int) -> Feed | ArrivingFeed:
+        """The training rows in mini-batches of `batch_size`. rows: None where they are still arriving."""
+        return self._arriving(split, sync, batch_size) if rows is None else self._exact(rows, split, sync, batch_size)
+
+    def end(self, feed: Feed | ArrivingFeed) -> None:
+        """Close `feed`, whose memory the next one gets; one of arriving rows stays."""
+        if isinstance(feed, Feed) and feed in self._open:
+            self._open.remove(feed)
+            feed.close()
+
+    def close(self) -> None:
+        """End reading."""
+        for feed in self._open:
+            feed.close()
+
+    def _exact(self, rows: RowSource, split: Split, sync: Sync, batch_size: int) -> Feed:
+        own, size = self._own(split), self._member.size
+        source = LanesOf(rows, own) if split.dealt_apart else rows
+        copies = size if sync.every_step and split.every_row else 1
+        return self._feed(source, own, batch_size, training=True, copies=copies, everyone=self._everyone(split, sync))
+
+    def _arriving(self, split: Split, sync: Sync, batch_size: int) -> ArrivingFeed:
+        """Those of the first epoch as Spark hands them over."""
+        from sparksplit.handoff.arrival import ArrivingFeed
+
+        process, manifest = self._process, self._process.data.manifest
+        assert process.receiver is not None
+        own, everyone = self._own(split), self._everyone(split, sync)
+        return ArrivingFeed(
+            process.receiver,
+            Assembler(manifest.tensors, manifest.label, self._config.seed, process.transform()),
+            self._collective,
+            batch_size,
+            process.told,
+            lambda fed: self._feed(process.spooled_rows(fed), own, batch_size, training=True, everyone=everyone),
+            lambda: self._member.phase("feeding"),
+        )
+
+    def _own(self, split: Split) -> order.Ints:
+        return split.lanes(self._process.data.manifest.lanes, self._member.rank, self._member.size)
+
+    def _everyone(self, split: Split, sync: Sync) -> list[order.Ints] | None:
+        """The nodes' lanes, where their chunks must hold the same mini-batches: sums match by the turn of a loop."""
+        lanes, size = self._process.data.manifest.lanes, self._member.size
+        if not (self._collective.same_graphs and sync.every_step):
+            return None
+        return [split.lanes(lanes, rank, size) for rank in range(size)]
+
+    def _feed(
+        self,
+        source: RowSource,
+        lanes: order.Ints,
+        batch_size: int,
+        *,
+        training: bool = False,
+        copies: int = 1,
+        everyone: Sequence[order.Ints] | None = None,
+    ) -> Feed:
+        feed = Feed(
+            source,
+            lanes,
+            batch_size=batch_size,
+            seed=self._config.seed,
+            window=self._config.window,
+            cache=self._cache,
+            readers=self._config.readers,
+            transform=self._process.transform() if training else None,
+            copies=copies,
+            shuffled=training,
+            everyone=everyone,
+        )
+        self._open.append(feed)
+        return feed

@@ -1,0 +1,118 @@
+"""A node's state: what a checkpoint keeps of it, restored and saved, and whether all nodes hold the same weights."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hdfs_io.publish import check_owner
+from sparksplit.base.errors import InputError, RunError
+from sparksplit.strategies.syncs import Sync
+from sparksplit.training import checkpoints
+from sparksplit.training.node.process import Process
+from sparksplit.training.record import Progress, Resumed
+
+if TYPE_CHECKING:
+    from sparksplit.cluster import Member
+    from sparksplit.training.node.step import Step
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+class State:
+    """Weights, optimizer, metrics and random state of `member`, a node of `process`; `sync` is the strategy's own."""
+
+    def __init__(self, process: Process, member: Member, sync: Sync, step: Step) -> None:
+        self._process, self._member, self._sync, self._step = process, member, sync, step
+        self._model, self._optimizer = process.model, process.optimizer
+
+    def begin(self) -> Progress:
+        """Take the state that the run begins or goes on with; how far the run is."""
+        for variable in self._process.random_states():
+            # Masks of each node's own for Dropout, reproducible from the seed.
+            first, second = variable.numpy()
+            variable.assign([(int(first) + 0x9E3779B9 * self._member.rank) % 2**32, second])
+        payload = self._process.payload
+        if payload.checkpoint is None:
+            return Progress(payload.config_hash, self._member.size)
+        return self._restore(payload.checkpoint)
+
+    def save(self, progress: Progress) -> None:
+        """Write a checkpoint, where the run keeps any. Every node must call it."""
+        payload, member = self._process.payload, self._member
+        if payload.record_only:
+            return
+        metrics = self._step.metric_sums()
+        if member.rank == 0:
+            check_owner(payload.output, payload.owner)
+        checkpoints.write(
+            payload.run,
+            progress,
+            {**named("v", self._common()), **metrics, **self._sync.state()},
+            named("r", self._own()),
+            member.rank,
+            member.gather,
+            self._process.config.checkpoint.keep,
+        )
+
+    def agreed_digest(self, when: str) -> str:
+        """The digest of the trained weights; RunError where the nodes do not hold the same bits. Every node must call
+        it."""
+        digest = hashlib.sha256()
+        for variable in self._model.trainable_variables:
+            digest.update(variable.numpy().tobytes())
+        own = digest.hexdigest()[:16]
+        all_digests = self._member.gather(f"weights {when}", own)
+        if len(set(all_digests)) > 1:
+            raise RunError(f"the nodes' weights differ {when}: {', '.join(all_digests)} by rank")
+        return own
+
+    def _common(self) -> list[Any]:
+        random = {id(variable) for variable in self._process.random_states()}
+        shared = [variable for variable in self._model.variables if id(variable) not in random]
+        return [*shared, *self._optimizer.variables] if self._sync.every_step else shared
+
+    def _own(self) -> list[Any]:
+        """What differs per node: random states, and the optimizer's state where nodes apply gradients of their own."""
+        return [*self._process.random_states(), *([] if self._sync.every_step else self._optimizer.variables)]
+
+    def _restore(self, path: str) -> Progress:
+        member = self._member
+        checkpoint = checkpoints.read(path, member.rank, member.size)
+        assign("v", self._common(), checkpoint.state, path)
+        self._sync.restore(checkpoint.state)
+        if checkpoint.own is not None:
+            assign("r", self._own(), checkpoint.own, path)
+        elif not self._sync.every_step:
+            # Another number of nodes: the optimizer begins afresh, but for its schedule.
+            self._optimizer.iterations.assign(checkpoint.progress.step)
+        # What all nodes had counted together goes on in one of them.
+        if member.rank == 0:
+            self._step.restore_metrics(checkpoint.state)
+        progress = checkpoint.progress
+        afresh = not self._sync.every_step and progress.nodes != member.size
+        resumed = Resumed(progress.update, progress.nodes, member.size, "reset" if afresh else None)
+        return replace(progress, nodes=member.size, resumed=[*progress.resumed, resumed])
+
+
+def named(prefix: str, variables: Sequence[Any]) -> dict[str, npt.NDArray[Any]]:
+    """Keras variables as arrays, by `prefix` and their place."""
+    return {name: np.asarray(variable.numpy()) for name, variable in _names(prefix, variables)}
+
+
+def assign(prefix: str, variables: Sequence[Any], arrays: Arrays, source: str) -> None:
+    """The inverse of `named`. Raises InputError where names or shapes differ: another model or optimizer."""
+    for name, variable in _names(prefix, variables):
+        if name not in arrays or tuple(arrays[name].shape) != tuple(variable.shape):
+            raise InputError(f"{source}: does not fit this model and optimizer ({name} is missing or of another shape)")
+        variable.assign(arrays[name])
+
+
+def _names(prefix: str, variables: Sequence[Any]) -> list[tuple[str, Any]]:
+    # By place: Keras numbers names by how many layers the process has made.
+    return [(f"{prefix}{place:04d}", variable) for place, variable in enumerate(variables)]

@@ -1,0 +1,90 @@
+"""Parts of results.json, and the records that it is made of, for tests of the arithmetic on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sparksplit.comparison.content import (
+    Answer,
+    DataFacts,
+    Epochs,
+    Interval,
+    Machine,
+    Metric,
+    Pair,
+    Results,
+    Row,
+    Scale,
+    Target,
+)
+from sparksplit.comparison.record import ComparedRun
+from sparksplit.training.record import CurvePoint, RunSeconds
+from tests.training.records import RUN_JSON
+
+_RUN = ComparedRun.from_json({**RUN_JSON, "key": "a", "way": "single", "seed": 1, "history": []}, "a test")
+
+
+def compared_run(**fields: Any) -> ComparedRun:
+    """A run that finished; `fields` in place of its own."""
+    return replace(_RUN, **fields)
+
+
+def run_seconds(train: float, sync: float) -> RunSeconds:
+    """Of a run that took no time for anything else."""
+    return RunSeconds(
+        start=0.0,
+        feed=0.0,
+        warmup=0.0,
+        train=train,
+        sync=sync,
+        waiting=0.0,
+        validation=0.0,
+        checkpoint=0.0,
+        total=train,
+    )
+
+
+def curve_of(name: str, values: Sequence[float | None], seconds: float = 0.1) -> list[CurvePoint]:
+    """The metric's values on the validation rows after each pass, which took so many seconds."""
+    return [
+        CurvePoint(passes=n, updates=n, steps=n, seconds=seconds * n, validation={name: value})
+        for n, value in enumerate(values, 1)
+    ]
+
+
+def table_row(**fields: Any) -> Row:
+    """A line of the table; what is not given is None."""
+    none = dict.fromkeys(
+        ("hosts", "strategy", "passes", "updates", "syncs", "bytes_per_node", "seconds", "rows_per_second",
+         "efficiency", "to_target", "time")
+    )  # fmt: skip
+    return Row(**{"virtual": False, "runs": 1, "diverged": 0, "metric": Interval(None, None, None), **none, **fields})
+
+
+def some_results(table: Sequence[Row], pairs: Sequence[Pair], metric: Metric, **fields: Any) -> Results:
+    """A results.json with this table and these pairs."""
+    content: dict[str, Any] = {
+        "format_version": 3,
+        "command": "compare",
+        "sparksplit": "0",
+        "created": "2026-11-21T22:00:00+00:00",
+        "config_hash": "c",
+        "config": {"batch_size": 64},
+        "data": DataFacts("d", "e", {"train": 1000}),
+        "model": "m:build",
+        "epochs": Epochs(10, 10, None),
+        "seeds": [1],
+        "nodes": [1, 2],
+        "target": Target(metric.name, 0.95, "configuration"),
+        "machine": Machine(2, 1, "p", "s", "3", []),
+        "versions": {},
+        "runs": [],
+        "virtual": [],
+        "diverged": [],
+        "cost_model": None,
+        "scale": Scale([], [], []),
+        "answer": Answer([], "", ""),
+    }
+    return Results(table=list(table), pairs=list(pairs), metric=metric, **{**content, **fields})
