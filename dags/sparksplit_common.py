@@ -1,6 +1,6 @@
-"""What sparksplit's DAGs share: the site's settings, and tasks that submit a command and tell what it has written.
+"""What sparksplit's DAGs share: the site's settings, and tasks that submit a command and report what it has written.
 
-Not a DAG file, and it must not become one: a DAG that another file imports would be registered as that file's, too.
+Not a DAG file, and it must not become one: a DAG that another file imports would be registered as that file's too.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _WRONG = re.compile(r"Error code is: 2\.|User application exited with (?:status 
 
 
 class SparksplitOperator(SparkSubmitOperator):
-    """spark-submit, where exit status 2 fails without a retry, and the outlets' events tell what was written.
+    """spark-submit, except that exit status 2 fails without a retry, and the outlets' events say what was written.
 
     folder: the command's output (templated)
-    report: the name of a page in that folder, whose address the events have, too
+    report: the name of a page in that folder, whose address the events have too
     """
 
     template_fields = (*SparkSubmitOperator.template_fields, "folder")

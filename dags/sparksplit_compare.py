@@ -12,7 +12,7 @@ read nor touched.
   so.
 * **A retry goes on** with the runs that are missing; `runs/` in the output has one file for each that is done.
 * **A predecessor that still runs** keeps its output: a retry is refused (exit status 3), and tried again later.
-* **Exit status 2** (the configuration or the input is wrong) fails at once, because a retry would fail alike. The
+* **Exit status 2** (the configuration or the input is wrong) fails at once, because a retry would fail too. The
   reason is the line of the task's log that begins with `sparksplit COMMAND:`.
 * **To follow this DAG** with another, schedule that on the asset `BASE/comparisons`; the event's `extra` has the
   `path`, the `date` and the address of the `report`.

@@ -12,7 +12,7 @@ it. Each task is `spark-submit jobs/COMMAND.py --config FILE --set ...`, and wri
 * **A retry resumes:** `train --resume` goes on from its last checkpoint; what was done stays done. Nothing half-written
   is ever read: an output without `_SUCCESS` is no output.
 * **A predecessor that still runs** keeps its output: a retry is refused (exit status 3), and tried again later.
-* **Exit status 2** (the configuration or the input is wrong) fails at once, because a retry would fail alike. The
+* **Exit status 2** (the configuration or the input is wrong) fails at once, because a retry would fail too. The
   reason is the line of the task's log that begins with `sparksplit COMMAND:`.
 * **To follow this DAG** with another, schedule that on one of its assets, such as `BASE/predictions`; the event's
   `extra` has the `path` and the `date` that were written.
