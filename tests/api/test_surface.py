@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 
 import sparksplit
@@ -56,6 +57,8 @@ def test_importing_it_imports_nothing_else() -> None:
     ("call", "message"),
     [
         (lambda: sparksplit.preprocess([1, 2], "x"), r"rows: must be a path or a DataFrame of Spark \(is list\)"),
+        (lambda: sparksplit.preprocess(pd.DataFrame(), "x"), r"rows: .* of pandas: spark\.createDataFrame"),
+        (lambda: sparksplit.train("d", "x", frame="rows"), r"frame: must be a DataFrame of Spark \(is str\)"),
         (lambda: sparksplit.preprocess("raw", "x", lane=3), r"lane: unknown key; did you mean 'lanes'\?"),
         (lambda: sparksplit.train(3, "x"), r"data: must be a prepared data set or its folder \(is int\)"),
         (lambda: sparksplit.train("d", "x", nodes=0), r"nodes"),
