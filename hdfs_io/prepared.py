@@ -28,6 +28,9 @@ class PreparedDataSet:
         self.path = path
         self.manifest = manifest
 
+    def __repr__(self) -> str:
+        return f"PreparedDataSet(path={self.path!r})"
+
     @classmethod
     def open(cls, path: str, verify: bool = True) -> PreparedDataSet:
         """The data set in the folder `path`.

@@ -71,6 +71,11 @@ def test_what_is_wrong_is_told_by_its_key(call, message) -> None:  # type: ignor
         call()
 
 
+def test_a_notebook_shows_one_line_of_an_output() -> None:
+    assert repr(results.TrainedRun("runs/1", record=None)) == "TrainedRun(path='runs/1')"  # type: ignore[arg-type]
+    assert repr(results.Comparison("compared/1", {"runs": [{}]})) == "Comparison(path='compared/1')"
+
+
 @pytest.mark.parametrize("kind", [results.TrainedRun, results.Comparison, results.Predictions, PreparedDataSet])
 def test_nothing_can_be_opened_where_nothing_is(tmp_path, kind) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(InputError, match="_SUCCESS"):

@@ -148,6 +148,7 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 
 def test_the_data_set_travels_to_nodes(tmp_path: Path) -> None:
     data = write(tmp_path / "data")
+    assert repr(data) == f"PreparedDataSet(path='{tmp_path}/data')"
     other = pickle.loads(pickle.dumps(data))
     assert (other.path, other.manifest, other.digest) == (data.path, data.manifest, data.digest)
     assert PreparedDataSet.open(data.path, verify=False).digest == data.digest
