@@ -26,7 +26,7 @@ from hdfs_io.sources.identify import Cut, rows_digest, with_row_ids
 from hdfs_io.sources.parse import BAD, CONTENT, LANE, SPLIT, bad_rows, keep_names, parse, tensor_names
 from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 from sparksplit import __version__
-from sparksplit.base.errors import InputError
+from sparksplit.base.errors import InputError, RunError
 from sparksplit.base.task_facts import facts_of
 
 if TYPE_CHECKING:
@@ -76,9 +76,20 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
             rows.unpersist()
     write_bad_rows(folder, bad)
     manifest = _manifest(facts, layout, config, source)
+    check_counts(counts.rows, manifest)
     manifest.write(folder)
     manifest.description.write(folder)
     return manifest, rows_hash
+
+
+def check_counts(counted: dict[str, int], manifest: Manifest) -> None:
+    """Raise RunError where other rows were written than were counted before: they were computed twice, differently."""
+    for name, rows in counted.items():
+        if manifest.splits[name].rows != rows:
+            raise RunError(
+                f"{name}: {rows} rows were counted, {manifest.splits[name].rows} were written: the input changed "
+                "meanwhile, or a DataFrame gives other rows when Spark computes it again"
+            )
 
 
 def _label_spec(source: Source, classes: list[str] | None) -> LabelSpec | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from sparksplit.base.config import documented_keys
 
 ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
 
 
 def table(command: str) -> str:
@@ -51,3 +53,24 @@ def test_every_shipped_configuration_is_valid():
             config = load(importlib.import_module(f"sparksplit.commands.{command}").COMMAND.config, str(file))
             if command == "compare":
                 assert len({run.way for run in plan(config)}) == 5
+
+
+PATHS = re.compile(r"`((?:sparksplit|hdfs_io|tests|models|jobs|conf|dags|docs|benchmarks|scripts)/[\w./-]*)(?::\w+)?`")
+"""What stands in backticks and begins with one of the top folders: a path within this repository."""
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{p.name}" for p in DOCS.glob("*.md"))])
+def test_the_files_that_a_page_names_are_there(page):
+    text = (ROOT / page).read_text()
+    missing = [path for path in PATHS.findall(text) if not (ROOT / path).exists()]
+    links = [link.partition("#")[0] for link in re.findall(r"\]\((?!https?:|#)([^)]+)\)", text)]
+    missing += [link for link in links if not ((ROOT / page).parent / link).exists()]
+    assert missing == []
+
+
+def test_the_map_of_the_code_names_files_that_are_there():
+    rooms = [f"sparksplit/{room.name}/" for room in (ROOT / "sparksplit").iterdir() if (room / "__init__.py").exists()]
+    text = (DOCS / "architecture.md").read_text()
+    assert [room for room in rooms if f"`{room}`" not in text] == []
+    short = re.findall(r"`((?:training|comparison|cluster|collectives)/[\w./]+\.py)`", text)
+    assert short and [path for path in short if not (ROOT / "sparksplit" / path).exists()] == []

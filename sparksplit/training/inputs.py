@@ -38,9 +38,10 @@ class RunInputs:
     @property
     def paths(self) -> dict[str, str]:
         """The paths that the run reads, by the key that names them."""
-        functions = _functions(self.config)
+        config = self.config
+        functions = _functions(config)
         own = {key: split_name(functions[key])[0] for key in self.sources}
-        return {"data": self.config.data, **own, **self.config.own_file}
+        return {"data": config.data, **own, **config.own_file}
 
     def hash(self, nodes: int | dict[str, int] | None = None) -> str:
         """Of all that can change the run's result. nodes: in the configuration's place."""

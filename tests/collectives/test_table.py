@@ -16,10 +16,12 @@ from sparksplit.cluster.faults import kind_and_text
 from sparksplit.collectives import COLLECTIVES, Alone, join
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.node.main import connect
+from tests.comparison.comparisons import compared
 from tests.training.runs import MODELS, run
 
 FILE = Path(__file__).with_name("collectives_of_ones_own.py")
 OWN = f"{FILE}:by_the_driver"
+SAME = ("weights", "metrics", "ledger", "updates", "syncs")
 
 
 def member(size=2):
@@ -68,7 +70,8 @@ def data(tmp_path_factory):
 
     x = np.random.default_rng(5).random((90, 3), np.float32)
     y = (x @ [1.0, -2.0, 0.5]).astype(np.float32)
-    return from_arrays(str(tmp_path_factory.mktemp("collective") / "data"), {"train": (x, y)}, lanes=7).path
+    splits = {"train": (x, y), "test": (x[:9], y[:9])}
+    return from_arrays(str(tmp_path_factory.mktemp("collective") / "data"), splits, lanes=7).path
 
 
 @pytest.mark.parametrize(
@@ -94,11 +97,17 @@ def test_one_that_cannot_be_had_is_told_before_spark_starts(data, tmp_path, monk
 
 
 def test_a_collective_of_ones_own_trains_as_the_ring_does(forked, data, tmp_path):
-    """Of two numbers there is one sum, whatever adds them: the very bits."""
-    settings = {"nodes": 2, "epochs": 2, "batch_size": 16, "model": {"build": f"{MODELS}:linear"}}
-    ring = run(data, tmp_path / "ring", **settings)
-    own = run(data, tmp_path / "own", collective=OWN, **settings)
-    assert (own["weights"], own["metrics"], own["ledger"]) == (ring["weights"], ring["metrics"], ring["ledger"])
-    assert (own["ledger"]["exact"], own["updates"], own["syncs"]) == (True, 12, 12)
-    assert (own["config"]["collective"], own["sync_bytes_per_node"]) == (OWN, 0)
+    """Of two numbers there is one sum, whatever adds them: the very bits. In `compare` each has its own, which counts
+    what it sends, or nothing."""
+    settings = {
+        "epochs": 2, "batch_size": 16, "model": {"build": f"{MODELS}:linear"}, "optimizer": {"learning_rate": 0.1},
+    }  # fmt: skip
+    trained = run(data, tmp_path / "own", nodes=2, collective=OWN, **settings)
+    ways = [{"strategy": "batch", "collective": OWN}, "batch"]
+    ring, own = compared(data, tmp_path / "both", strategies=ways, nodes=[2], seeds=1, **settings)["runs"]
+    for other in (trained, own):
+        assert [other[name] for name in SAME] == [ring[name] for name in SAME]
+        assert (other["config"]["collective"], other["sync_bytes_per_node"]) == (OWN, 0)
+    assert ring["sync_bytes_per_node"] > 0
+    assert (ring["ledger"]["exact"], ring["updates"], ring["syncs"]) == (True, 12, 12)
     assert own["config_hash"] != ring["config_hash"]

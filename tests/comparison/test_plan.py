@@ -46,12 +46,14 @@ def test_a_way_with_keys_of_its_own_keeps_them_on_one_node():
 
 def test_runs_that_sum_by_another_collective_have_a_cluster_of_their_own():
     """A process has one collective: the second way's runs took the first one's."""
-    ways = ["batch", {"strategy": "batch", "collective": "tensorflow"}, LOCAL]
+    others = [{"strategy": "batch", "collective": name} for name in ("a.py:mine", "tensorflow")]
+    ways = ["batch", *others, LOCAL]
     runs = planned(strategies=ways, nodes=[1, 2], virtual=[3], seeds=2)
     assert [(run.cluster, run.way) for run in runs if not run.config.virtual] == [
         *[((1, None), "single")] * 2,
         *[((2, "ring"), "batch"), ((2, "ring"), "local, H = 8, nesterov")] * 2,
         *[((2, "tensorflow"), "batch, collective = tensorflow")] * 2,
+        *[((2, "a.py:mine"), "batch, collective = a.py:mine")] * 2,
     ]
     assert {run.cluster for run in runs if run.config.virtual} == {(1, None)}
 

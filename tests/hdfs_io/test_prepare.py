@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +15,7 @@ import pytest
 from hdfs_io.config import InputConfig
 from hdfs_io.lane_files import Layout, merge_split
 from hdfs_io.manifest import SourceFile
-from hdfs_io.prepare import Counts, Plan, _classes, _without_rows, write_sorted
+from hdfs_io.prepare import Counts, Plan, _classes, _without_rows, check_counts, write_sorted
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
 from hdfs_io.sources import BadRow, FileSource, ParsedRows, Task
 from sparksplit.base.config import parse
@@ -158,3 +160,10 @@ def test_whole_numbers_with_about_a_row_each_are_no_classes_unless_the_user_says
 def test_no_rows_make_no_file(tmp_path: Path) -> None:
     assert list(write_sorted(iter([]), f"{tmp_path}", LAYOUT, PLAN, attempt=1)) == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_that_were_computed_twice_and_differ_are_no_data_set() -> None:
+    manifest: Any = SimpleNamespace(splits={"train": SimpleNamespace(rows=9), "test": SimpleNamespace(rows=1)})
+    check_counts({"train": 9, "test": 1}, manifest)
+    with pytest.raises(RunError, match="test: 2 rows were counted, 1 were written: the input changed meanwhile, or"):
+        check_counts({"train": 9, "test": 2}, manifest)
