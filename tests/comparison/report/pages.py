@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from typing import Any
 from xml.etree import ElementTree
 
+from sparksplit.comparison.content import Results
+from sparksplit.comparison.report import render
 from tests.comparison import sample
 
 
 def changed(**parts):
     """The sample with other parts."""
     return {**sample.results(seeds=3), **parts}
+
+
+def rendered(results: dict[str, Any]) -> str:
+    """The page of such a results.json."""
+    return render(Results.from_json(results, "a test"))
 
 
 def visible(page: str) -> str:

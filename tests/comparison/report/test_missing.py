@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparksplit.comparison.report import render
 from tests.comparison import sample
-from tests.comparison.report.pages import Tags, changed, visible
+from tests.comparison.report.pages import Tags, changed, rendered, visible
 
 
 @pytest.mark.parametrize(
@@ -25,7 +24,7 @@ from tests.comparison.report.pages import Tags, changed, visible
     ],
 )
 def test_what_is_missing_is_said(parts, said):
-    page = render(changed(**parts))
+    page = rendered(changed(**parts))
     assert said in visible(page)
     Tags(page)
 
@@ -40,11 +39,11 @@ def test_what_is_missing_is_said(parts, said):
 )
 def test_a_cost_model_without_a_part(part, said):
     model = {**sample.results()["cost_model"], part: []}
-    assert said in visible(render(changed(cost_model=model)))
+    assert said in visible(rendered(changed(cost_model=model)))
 
 
 def test_one_seed_has_no_intervals():
-    page = render(sample.results(seeds=1))
+    page = rendered(sample.results(seeds=1))
     assert "Only one seed was run" in visible(page)
     assert "too few seeds for an interval" in visible(page)
 
@@ -52,7 +51,7 @@ def test_one_seed_has_no_intervals():
 def test_one_number_of_nodes():
     results = sample.results(seeds=3)
     results["table"] = [row for row in results["table"] if row["nodes"] == 1]
-    words = visible(render(results))
+    words = visible(rendered(results))
     assert "Only one number of nodes was run, so there is no scaling" in words
     assert "all were on one node" in words
 
@@ -64,12 +63,12 @@ def test_values_that_are_none_everywhere():
         row.update(seconds=None, rows_per_second=None, efficiency=None, to_target=None, time=None)
         row["metric"] = {"mean": None, "low": None, "high": None}
     for pair in results["pairs"]:
-        pair.update(mean=None, low=None, high=None)
+        pair.update(mean=float("nan"), low=None, high=None)
     for run in results["runs"]:
         run["history"], run["metrics"]["test"] = [], {}
     for item in results["cost_model"]["predictions"]:
         item.update(seconds=None, passes=None)
-    words = visible(render(results))
+    words = visible(rendered(results))
     assert "No run measured accuracy on the validation rows." in words
     assert "No way reaches the target in every run." in words
     assert "No run measured where its time went." in words
@@ -79,7 +78,7 @@ def test_not_a_number_is_shown_as_missing():
     results = sample.results(seeds=3)
     results["table"][0]["metric"] = {"mean": float("nan"), "low": float("nan"), "high": float("inf")}
     results["runs"][0]["history"][0]["validation"]["accuracy"] = float("nan")
-    words = visible(render(results))
+    words = visible(rendered(results))
     assert "nan" not in words
     assert "inf " not in words
 
@@ -90,7 +89,7 @@ def test_without_test_rows_the_page_says_validation():
     for run in results["runs"] + results["virtual"]:
         run["metrics"]["test"] = {}
         run["metrics"]["validation"]["accuracy"][-1] = 0.8765
-    page = render(results)
+    page = rendered(results)
     words = visible(page)
     assert "validation accuracy" in words and "Validation accuracy against bytes sent" in words
     assert "accuracy of the validation rows; higher is better" in words
