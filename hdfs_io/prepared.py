@@ -28,6 +28,9 @@ class PreparedDataSet:
         self.path = path
         self.manifest = manifest
 
+    def __repr__(self) -> str:
+        return f"PreparedDataSet(path={self.path!r})"
+
     @classmethod
     def open(cls, path: str, verify: bool = True) -> PreparedDataSet:
         """The data set in the folder `path`.
@@ -40,7 +43,12 @@ class PreparedDataSet:
         """
         path = filesystem.absolute(path)
         if not filesystem.is_folder(path):
-            raise InputError(f"{path}: is no prepared data set: there is no such folder")
+            why = (
+                "it is a file (preprocess makes a data set of it)"
+                if filesystem.exists(path)
+                else "there is no such folder"
+            )
+            raise InputError(f"{path}: is no prepared data set: {why}")
         if not filesystem.exists(filesystem.join(path, SUCCESS)):
             raise InputError(f"{path}: is no complete data set: it has no {SUCCESS} (write it with preprocess)")
         if not filesystem.exists(filesystem.join(path, FILE)):

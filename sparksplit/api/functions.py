@@ -48,7 +48,7 @@ def preprocess(
     Raises UsageError for wrong arguments, before anything is written; RunError where Spark fails.
     """
     section = dict(input or {})
-    frame = None if isinstance(rows, str) else _frame(rows, "rows")
+    frame = None if isinstance(rows, str) else _frame(rows, "rows", "a path or ")
     if frame is None:
         section["path"] = rows
     values = {**keys, "input": section, "output": output}
@@ -120,7 +120,7 @@ def predict(
 
     Raises UsageError for wrong arguments, before anything is written; RunError where Spark fails.
     """
-    frame = None if isinstance(rows, str | PreparedDataSet) else _frame(rows, "rows")
+    frame = None if isinstance(rows, str | PreparedDataSet) else _frame(rows, "rows", "a path or ")
     place: Any = _path(rows) if isinstance(rows, str | PreparedDataSet) else None
     if input is not None:
         place = dict(input) if place is None else {**input, "path": place}
@@ -138,10 +138,13 @@ def _path(data: str | PreparedDataSet) -> str:
     raise ConfigError(f"data: must be a prepared data set or its folder (is {type(data).__name__})")
 
 
-def _frame(rows: Any, key: str) -> DataFrame:
-    """`rows` itself. Raises ConfigError if it is not a Spark DataFrame."""
+def _frame(rows: Any, key: str, other: str = "") -> DataFrame:
+    """`rows` itself. Raises ConfigError if it is not a Spark DataFrame; `other` says what else it may be."""
     from pyspark.sql import DataFrame
 
     if not isinstance(rows, DataFrame):
-        raise ConfigError(f"{key}: must be a path or a DataFrame of Spark (is {type(rows).__name__})")
+        kind = type(rows)
+        pandas = kind.__name__ == "DataFrame" and kind.__module__.partition(".")[0] == "pandas"
+        found = "one of pandas: spark.createDataFrame(it) makes one" if pandas else kind.__name__
+        raise ConfigError(f"{key}: must be {other}a DataFrame of Spark (is {found})")
     return rows

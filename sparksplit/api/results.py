@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ class TrainedRun:
     """
 
     path: str
-    record: RunRecord
+    record: RunRecord = field(repr=False)
 
     @classmethod
     def open(cls, path: str) -> TrainedRun:
@@ -88,7 +88,7 @@ class Comparison:
     """
 
     path: str
-    results: dict[str, Any]
+    results: dict[str, Any] = field(repr=False)
 
     @classmethod
     def open(cls, path: str) -> Comparison:

@@ -8,6 +8,11 @@ STOPPED = "Cannot call methods on a stopped SparkContext"
 """What Spark answers once it has stopped by itself, for whatever cause."""
 
 LONGEST = 500
+_LACKING = re.compile(r"^ModuleNotFoundError: No module named '(?:hdfs_io|sparksplit)\b")
+_LACKING_HINT = (
+    ": the executors' Python has no sparksplit; before the Spark session starts, set PYSPARK_PYTHON to the one that "
+    "has it, or send sparksplit along with --py-files"
+)
 _OUR_OWN = re.compile(r"^sparksplit\.base\.errors\.\w+: ")
 _CALLED = re.compile(r"^An error occurred while calling \S+\s*: ", re.DOTALL)
 _JAVA_CLASS = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
@@ -27,7 +32,8 @@ def spark_reason(text: str) -> str:
     _, traceback, inner = text.rpartition("Traceback (most recent call last):")
     lines = [line for line in inner.splitlines() if line and not line[0].isspace()]
     if traceback and lines:
-        return f"a task failed: {_OUR_OWN.sub('', lines[0])}"[:LONGEST]
+        hint = _LACKING_HINT if _LACKING.match(lines[0]) else ""
+        return f"a task failed: {_OUR_OWN.sub('', lines[0])}{hint}"[:LONGEST]
     if STOPPED in text:
         return "it has ended by itself: its master, or its connection to it, was lost"
     text = text.partition("\nDriver stacktrace:")[0]

@@ -84,9 +84,8 @@ def _fill(comparison: _Comparison) -> Results:
             output.lease.tell(spark.sparkContext.applicationId)
             comparison.run(spark)
     results = comparison.results()
-    content = results.to_json()
-    filesystem.write_json(filesystem.join(output.folder, RESULTS), content)
-    filesystem.write_bytes(filesystem.join(output.folder, REPORT), render(content).encode())
+    filesystem.write_json(filesystem.join(output.folder, RESULTS), results.to_json())
+    filesystem.write_bytes(filesystem.join(output.folder, REPORT), render(results).encode())
     inexact = [run.key for run in (*results.runs, *results.virtual) if not run.ledger.exact]
     if inexact:
         raise RunError(f"the ledger is not exact in {', '.join(inexact)}; this is a defect of sparksplit")

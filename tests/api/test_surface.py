@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 
 import sparksplit
@@ -56,6 +57,8 @@ def test_importing_it_imports_nothing_else() -> None:
     ("call", "message"),
     [
         (lambda: sparksplit.preprocess([1, 2], "x"), r"rows: must be a path or a DataFrame of Spark \(is list\)"),
+        (lambda: sparksplit.preprocess(pd.DataFrame(), "x"), r"rows: .* of pandas: spark\.createDataFrame"),
+        (lambda: sparksplit.train("d", "x", frame="rows"), r"frame: must be a DataFrame of Spark \(is str\)"),
         (lambda: sparksplit.preprocess("raw", "x", lane=3), r"lane: unknown key; did you mean 'lanes'\?"),
         (lambda: sparksplit.train(3, "x"), r"data: must be a prepared data set or its folder \(is int\)"),
         (lambda: sparksplit.train("d", "x", nodes=0), r"nodes"),
@@ -66,6 +69,11 @@ def test_importing_it_imports_nothing_else() -> None:
 def test_what_is_wrong_is_told_by_its_key(call, message) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ConfigError, match=message):
         call()
+
+
+def test_a_notebook_shows_one_line_of_an_output() -> None:
+    assert repr(results.TrainedRun("runs/1", record=None)) == "TrainedRun(path='runs/1')"  # type: ignore[arg-type]
+    assert repr(results.Comparison("compared/1", {"runs": [{}]})) == "Comparison(path='compared/1')"
 
 
 @pytest.mark.parametrize("kind", [results.TrainedRun, results.Comparison, results.Predictions, PreparedDataSet])

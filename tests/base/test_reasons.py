@@ -27,6 +27,14 @@ LOST = (
             "a task failed: ModuleNotFoundError: No module named 'training'",
         ),
         (
+            f"{CALLED}{ABORTED}Task 1 in stage 0.0 failed ...: org.apache.spark.api.python.PythonException: "
+            "Traceback (most recent call last):\n  File 'x.py'\nModuleNotFoundError: No module named 'hdfs_io'\n\n"
+            "\tat org.apache.spark.y(Z.scala:1)",
+            "a task failed: ModuleNotFoundError: No module named 'hdfs_io': the executors' Python has no sparksplit; "
+            "before the Spark session starts, set PYSPARK_PYTHON to the one that has it, or send sparksplit along with "
+            "--py-files",
+        ),
+        (
             "Traceback (most recent call last):\n  File 'x.py'\n"
             "sparksplit.base.errors.RunError: /data/x: cannot be written: No space left on device\n\n\tat z",
             "a task failed: /data/x: cannot be written: No space left on device",

@@ -13,7 +13,7 @@ from typing import NoReturn
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from sparksplit.comparison.report import render
+from tests.comparison.report.pages import rendered
 from tests.comparison.sample import DELAYED, LOCAL, NASTY, results
 
 pytestmark = pytest.mark.chromium
@@ -35,7 +35,7 @@ def browser(nothing_left_running: None) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("report") / "report.html"
-    file.write_text(render(results()), encoding="utf-8")
+    file.write_text(rendered(results()), encoding="utf-8")
     return file
 
 
@@ -161,7 +161,7 @@ def test_long_and_hostile_names_stay_in_their_place(browser, tmp_path, size):
     changed = json.loads(text)
     changed["data"]["path"] = changed["model"] = "hdfs://name-node.example:8020/" + "a-folder/" * 30
     file = tmp_path / "report.html"
-    file.write_text(render(changed), encoding="utf-8")
+    file.write_text(rendered(changed), encoding="utf-8")
     with opened(browser, file, *size) as page:
         page.on("dialog", lambda dialog: pytest.fail(dialog.message))
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0]

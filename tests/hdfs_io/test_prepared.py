@@ -148,6 +148,7 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 
 def test_the_data_set_travels_to_nodes(tmp_path: Path) -> None:
     data = write(tmp_path / "data")
+    assert repr(data) == f"PreparedDataSet(path='{tmp_path}/data')"
     other = pickle.loads(pickle.dumps(data))
     assert (other.path, other.manifest, other.digest) == (data.path, data.manifest, data.digest)
     assert PreparedDataSet.open(data.path, verify=False).digest == data.digest
@@ -156,6 +157,9 @@ def test_the_data_set_travels_to_nodes(tmp_path: Path) -> None:
 def test_what_is_incomplete_or_damaged_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no such folder"):
         PreparedDataSet.open(f"{tmp_path}/none")
+    (tmp_path / "raw.csv").touch()
+    with pytest.raises(InputError, match="is no prepared data set: it is a file"):
+        PreparedDataSet.open(f"{tmp_path}/raw.csv")
     data = write(tmp_path / "data")
     folder = tmp_path / "data"
     (folder / "_SUCCESS").unlink()

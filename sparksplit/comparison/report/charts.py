@@ -2,88 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
+from sparksplit.comparison.content import Pair, Results, Row
 from sparksplit.comparison.numbers import Quantity, duration, plain, usable
+from sparksplit.comparison.record import ComparedRun
 from sparksplit.comparison.report import drawing
 from sparksplit.comparison.report.drawing import GREY, INK, Picture, canvas, legend
 
-Results = dict[str, Any]
 Curve = list[tuple[float, ...]]
 """Points: passes, seconds, and the mean, the smallest and the largest value."""
 
 
 def ways(results: Results) -> list[str]:
     """The labels of all ways in order of appearance, so that each has one mark in all pictures."""
-    sources = (results.get(name) or [] for name in ("table", "runs", "virtual"))
-    return list(dict.fromkeys(item["way"] for source in sources for item in source))
+    sources: tuple[Sequence[Row | ComparedRun], ...] = (results.table, results.runs, results.virtual)
+    return list(dict.fromkeys(item.way for source in sources for item in source))
 
 
 def way_marks(results: Results) -> dict[str, drawing.Mark]:
     """The mark of each way."""
-    model = results.get("cost_model") or {}
-    further = [item["way"] for name in ("checks", "predictions") for item in model.get(name) or []]
+    model = results.cost_model
+    further = [*(item.way for item in model.checks), *(item.way for item in model.predictions)] if model else []
     return drawing.marks([*ways(results), *further])
 
 
-def described(item: dict[str, Any], letters: int | None = None) -> str:
+def described(way: str, nodes: int, letters: int | None = None) -> str:
     """A way and its number of nodes: 'batch, N = 2'; the way in at most that many letters."""
-    way = item["way"] if letters is None else drawing.shortened(item["way"], letters)
-    return f"{way}, N = {item['nodes']}"
+    return f"{way if letters is None else drawing.shortened(way, letters)}, N = {nodes}"
 
 
-def survivors(rows: Iterable[dict[str, Any]]) -> str:
+def survivors(rows: Iterable[Row]) -> str:
     """For which of the table's rows a picture shows only the runs that finished; '' if none diverged."""
     found = [
-        f"{row['way']}, N = {row['nodes']}{' virtual' if row['virtual'] else ''} "
-        f"({row['runs']} of {row['runs'] + row['diverged']})"
+        f"{row.way}, N = {row.nodes}{' virtual' if row.virtual else ''} ({row.runs} of {row.runs + row.diverged})"
         for row in rows
-        if row["diverged"]
+        if row.diverged
     ]
     return f"Only runs that finished: {'; '.join(found)}." if found else ""
 
 
 def forests(results: Results) -> list[Picture]:
     """The paired differences, a picture for each quantity that is compared."""
-    pairs = [pair for pair in results.get("pairs") or [] if usable(pair["mean"]) is not None]
-    names = list(dict.fromkeys(pair["quantity"] for pair in pairs))
+    pairs = [pair for pair in results.pairs if usable(pair.mean) is not None]
+    names = list(dict.fromkeys(pair.quantity for pair in pairs))
     return [
-        _forest(results, [pair for pair in pairs if pair["quantity"] == name], name, f"differences-{index}")
+        _forest(results, [pair for pair in pairs if pair.quantity == name], name, f"differences-{index}")
         for index, name in enumerate(names)
     ]
 
 
-def _forest(results: Results, pairs: list[dict[str, Any]], name: str, key: str) -> Picture:
-    metric, quantity = results["metric"], Quantity(name)
-    is_metric = name == metric["name"]
+def _forest(results: Results, pairs: list[Pair], name: str, key: str) -> Picture:
+    metric, quantity = results.metric, Quantity(name)
+    is_metric = name == metric.name
     title = f"Differences in {quantity.label}"
     with canvas(drawing.bar_height(len(pairs))) as (figure, axes):
         drawing.bar_rows(axes, [_versus(pair) for pair in pairs])
-        margin = metric.get("margin") if is_metric else None
+        margin = metric.margin if is_metric else None
         if margin:
             axes.axvspan(-margin * quantity.scale, margin * quantity.scale, color="#e3e3e3", zorder=0)
         axes.axvline(0, color=GREY, linewidth=1)
         for row, pair in enumerate(pairs):
-            low, high = usable(pair["low"]), usable(pair["high"])
+            low, high = usable(pair.low), usable(pair.high)
             if low is not None and high is not None:
                 ends = [low * quantity.scale, high * quantity.scale]
                 axes.plot(ends, [row, row], color=INK, linewidth=1.6, marker="|", markersize=8)
-            axes.plot([pair["mean"] * quantity.scale], [row], color=INK, marker="o", markersize=6)
+            axes.plot([pair.mean * quantity.scale], [row], color=INK, marker="o", markersize=6)
         _symmetric(axes)
         unit = f", {quantity.unit}" if quantity.unit else ""
         axes.set_xlabel(f"difference in {quantity.label}{unit}")
         svg = drawing.to_svg(figure, key, f"{title}: the mean of each pair, its interval, and the margin")
     caption = "Dot: mean over the seeds. Line: its interval."
-    if any(usable(pair["low"]) is None for pair in pairs):
+    if any(usable(pair.low) is None for pair in pairs):
         caption = "Dot: mean over the seeds. Without a line: too few seeds for an interval."
     if "seconds" in name:
         caption += " Left of zero is faster."
-    if any(pair["seeds"] < pair["of"] for pair in pairs):
+    if any(pair.seeds < pair.of for pair in pairs):
         caption += " Over the seeds with which both finished."
     if is_metric:
-        caption += " Right of zero is better." if metric["higher_is_better"] else " Left of zero is better."
+        caption += " Right of zero is better." if metric.higher_is_better else " Left of zero is better."
         if margin:
             caption += (
                 f" Grey: within the margin of {quantity.difference(margin).lstrip('+')}, which counts as no difference."
@@ -91,12 +90,11 @@ def _forest(results: Results, pairs: list[dict[str, Any]], name: str, key: str) 
     return Picture(key, title, caption, svg)
 
 
-def _versus(pair: dict[str, Any]) -> str:
+def _versus(pair: Pair) -> str:
     """'local, N = 2 − batch, N = 2'; long names share the width."""
-    against = {"way": pair["against"], "nodes": pair["against_nodes"]}
-    letters = 32 if len(pair["way"]) + len(pair["against"]) <= 32 else 16
-    way = described(pair, letters) + (" virtual" if pair["virtual"] else "")
-    return f"{way} − {described(against, letters)}"
+    letters = 32 if len(pair.way) + len(pair.against) <= 32 else 16
+    way = described(pair.way, pair.nodes, letters) + (" virtual" if pair.virtual else "")
+    return f"{way} − {described(pair.against, pair.against_nodes, letters)}"
 
 
 def _symmetric(axes: Any) -> None:
@@ -106,7 +104,7 @@ def _symmetric(axes: Any) -> None:
 
 def learning(results: Results) -> list[Picture]:
     """The held-out metric over passes, and over seconds."""
-    quantity = Quantity(results["metric"]["name"])
+    quantity = Quantity(results.metric.name)
     title = f"Held-out {quantity.label}"
     curves = {way: points for way in ways(results) if (points := _curve(results, way))}
     wheres = (("passes", "passes over the training set"), ("seconds", "seconds of training"))
@@ -116,8 +114,8 @@ def learning(results: Results) -> list[Picture]:
     return [_learning(results, curves, where, label, f"{title} over {where}") for where, label in wheres]
 
 
-def _learning(results: Results, curves: dict[str, Any], where: str, label: str, title: str) -> Picture:
-    quantity, known = Quantity(results["metric"]["name"]), way_marks(results)
+def _learning(results: Results, curves: dict[str, tuple[int, Curve]], where: str, label: str, title: str) -> Picture:
+    quantity, known = Quantity(results.metric.name), way_marks(results)
     target = _target(results)
     banded = False
     key = f"learning-{where}"
@@ -144,18 +142,18 @@ def _learning(results: Results, curves: dict[str, Any], where: str, label: str, 
         legend(figure, entries)
         svg = drawing.to_svg(figure, key, f"{title}, a line for each way")
     gone = [
-        row for row in results["table"]
-        if not row["virtual"] and not row["runs"] and row["nodes"] > curves.get(row["way"], (row["nodes"],))[0]
+        row for row in results.table
+        if not row.virtual and not row.runs and row.nodes > curves.get(row.way, (row.nodes,))[0]
     ]  # fmt: skip
     where_from = "the largest number of nodes on which a run of it finished" if gone else "its largest number of nodes"
     caption = f"Each way on {where_from}: the mean over the seeds"
     caption += ", and a band from the least to the greatest." if banded else "."
     caption += " The first passes lie outside the picture." if zoomed else ""
     shown = {(way, nodes) for way, (nodes, _) in curves.items()}
-    rows_shown = [row for row in results["table"] if (row["way"], row["nodes"]) in shown and not row["virtual"]]
+    rows_shown = [row for row in results.table if (row.way, row.nodes) in shown and not row.virtual]
     caption = f"{caption} {survivors(rows_shown)}".strip()
     if gone:
-        caption += f" Every run diverged: {'; '.join(map(described, gone))}."
+        caption += f" Every run diverged: {'; '.join(described(row.way, row.nodes) for row in gone)}."
     rows = [
         [way, str(nodes), plain(points[-1][0]), duration(points[-1][1]), quantity.value(points[-1][2])]
         for way, (nodes, points) in curves.items()
@@ -165,15 +163,15 @@ def _learning(results: Results, curves: dict[str, Any], where: str, label: str, 
 
 def _curve(results: Results, way: str) -> tuple[int, Curve] | None:
     """(N, points (passes, seconds, mean, least, greatest)) of a way's real runs on its largest N."""
-    name = results["metric"]["name"]
-    runs = [run for run in results.get("runs") or [] if run["way"] == way]
-    nodes = max((run["nodes"] for run in runs), default=0)
+    name = results.metric.name
+    runs = [run for run in results.runs if run.way == way]
+    nodes = max((run.nodes for run in runs), default=0)
     by_passes: dict[float, list[tuple[float, float]]] = {}
     for run in runs:
-        for point in (run.get("history") or []) if run["nodes"] == nodes else []:
-            value = usable((point.get("validation") or {}).get(name))
+        for point in run.history if run.nodes == nodes else []:
+            value = usable((point.validation or {}).get(name))
             if value is not None:
-                by_passes.setdefault(point["passes"], []).append((point["seconds"], value))
+                by_passes.setdefault(point.passes, []).append((point.seconds, value))
     if not by_passes:
         return None
     points: Curve = []
@@ -198,5 +196,5 @@ def _zoom(axes: Any, curves: list[Curve], scale: float, target: float | None) ->
 
 
 def _target(results: Results) -> float | None:
-    target = results.get("target")
-    return target["value"] if target and target["metric"] == results["metric"]["name"] else None
+    target = results.target
+    return target.value if target and target.metric == results.metric.name else None

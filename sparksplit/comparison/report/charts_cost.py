@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from sparksplit.comparison.content import Prediction, Results
 from sparksplit.comparison.numbers import MISSING, duration, plain, signed, size, usable
 from sparksplit.comparison.report import drawing
-from sparksplit.comparison.report.charts import Results, described, way_marks
+from sparksplit.comparison.report.charts import described, way_marks
 from sparksplit.comparison.report.drawing import GREY, INK, Picture, canvas, legend
 
 _NO_MODEL = "There is no cost model in these results, so nothing is predicted."
@@ -14,35 +15,35 @@ _NO_MODEL = "There is no cost model in these results, so nothing is predicted."
 
 def predictions(results: Results) -> list[Picture]:
     """Time to the target over N, one picture for each speed of the network, all with the same axes."""
-    found = (results.get("cost_model") or {}).get("predictions") or []
+    found = results.cost_model.predictions if results.cost_model else []
     title = "Time to the target"
     if not found:
         note = "No time to a target was predicted: that takes a target, virtual nodes and a cost model."
         return [Picture("prediction", title, note=note)]
-    speeds = sorted({item["gbit_per_s"] for item in found if item["gbit_per_s"] is not None})
+    speeds = sorted({item.gbit_per_s for item in found if item.gbit_per_s is not None})
     return [_prediction(results, found, speed, f"{title} at {speed:g} Gbit/s") for speed in speeds] or [
         _prediction(results, found, None, f"{title} on the network at hand")
     ]
 
 
-def _prediction(results: Results, found: list[dict[str, Any]], speed: float | None, title: str) -> Picture:
+def _prediction(results: Results, found: list[Prediction], speed: float | None, title: str) -> Picture:
     key = f"prediction-{speed or 'here'}".replace(".", "-")
     # What was measured on the network at hand has no speed, and belongs in every picture.
-    here = [item for item in found if item["gbit_per_s"] in (speed, None)]
-    reached = [item for item in here if usable(item["seconds"])]
+    here = [item for item in found if item.gbit_per_s in (speed, None)]
+    reached = [item for item in here if usable(item.seconds)]
     cells = [_prediction_cells(item) for item in here]
     columns = ("way", "seconds", "passes", "")
     if not reached:
         return Picture(key, title, note="No way reaches the target in every run.", columns=columns, rows=cells)
     known = way_marks(results)
-    names = [way for way in known if any(item["way"] == way for item in reached)]
+    names = [way for way in known if any(item.way == way for item in reached)]
     with canvas() as (figure, axes):
         axes.set_yscale("log")
         for way in names:
-            _prediction_line(axes, known[way], [item for item in reached if item["way"] == way])
-        every = [item["seconds"] for item in found if usable(item["seconds"])]
+            _prediction_line(axes, known[way], [item for item in reached if item.way == way])
+        every = [seconds for item in found if (seconds := usable(item.seconds))]
         axes.set_ylim(min(every) / 1.4, max(every) * 1.4)
-        drawing.nodes_axis(axes, [item["nodes"] for item in found], log=True)
+        drawing.nodes_axis(axes, [item.nodes for item in found], log=True)
         drawing.log_axis(axes.yaxis, duration)
         axes.set_ylabel("time to the target")
         entries = [(way, drawing.line(known[way])) for way in names]
@@ -50,52 +51,57 @@ def _prediction(results: Results, found: list[dict[str, Any]], speed: float | No
         entries += [("hollow: predicted", drawing.line(drawing.Mark(INK, "o", "none"), hollow=True))]
         legend(figure, entries)
         svg = drawing.to_svg(figure, key, f"{title}: a line for each way over the number of nodes")
-    never = list(dict.fromkeys(item["way"] for item in here if not usable(item["seconds"])))
+    never = list(dict.fromkeys(item.way for item in here if not usable(item.seconds)))
     caption = f"No point where not every run reaches the target ({'; '.join(never)})." if never else ""
     return Picture(key, title, caption, svg, columns, cells)
 
 
-def _prediction_line(axes: Any, mark: drawing.Mark, items: list[dict[str, Any]]) -> None:
-    items = sorted(items, key=lambda item: item["nodes"])
-    xs, ys = [item["nodes"] for item in items], [item["seconds"] for item in items]
+def _prediction_line(axes: Any, mark: drawing.Mark, items: list[Prediction]) -> None:
+    items = sorted(items, key=lambda item: item.nodes)
+    xs, ys = [item.nodes for item in items], [item.seconds for item in items]
     axes.plot(xs, ys, color=mark.colour, linestyle=mark.dash, linewidth=1.2)
     for item in items:
-        face = mark.colour if item["measured"] else "white"
+        face = mark.colour if item.measured else "white"
         style = {"color": mark.colour, "marker": mark.marker, "markerfacecolor": face}
-        axes.plot([item["nodes"]], [item["seconds"]], linestyle="none", **style)
+        axes.plot([item.nodes], [item.seconds], linestyle="none", **style)
 
 
-def _prediction_cells(item: dict[str, Any]) -> list[str]:
-    missed = f"reached by {item['reached']} of {item['of']}" if item["reached"] else "not reached"
-    seconds = duration(item["seconds"]) if usable(item["seconds"]) else missed
-    return [described(item), seconds, plain(item["passes"], 3), "measured" if item["measured"] else "predicted"]
+def _prediction_cells(item: Prediction) -> list[str]:
+    missed = f"reached by {item.reached} of {item.of}" if item.reached else "not reached"
+    seconds = duration(item.seconds) if usable(item.seconds) else missed
+    return [
+        described(item.way, item.nodes),
+        seconds,
+        plain(item.passes, 3),
+        "measured" if item.measured else "predicted",
+    ]
 
 
 def checks(results: Results) -> Picture:
     """The model's prediction against the measurement, for everything that was run."""
     key, title = "checks", "The cost model against measurement"
-    found = (results.get("cost_model") or {}).get("checks") or []
-    found = [item for item in found if usable(item["measured"]) and usable(item["predicted"]) is not None]
+    found = results.cost_model.checks if results.cost_model else []
+    found = [item for item in found if usable(item.measured) and usable(item.predicted) is not None]
     if not found:
         return Picture(
             key,
             title,
-            note="The cost model was not checked against any run." if results.get("cost_model") else _NO_MODEL,
+            note="The cost model was not checked against any run." if results.cost_model else _NO_MODEL,
         )
     with canvas(drawing.bar_height(len(found))) as (figure, axes):
-        drawing.bar_rows(axes, [f"{described(item, 28)}: {_error(item['error'])}" for item in found])
+        drawing.bar_rows(axes, [f"{described(item.way, item.nodes, 28)}: {_error(item.error)}" for item in found])
         for row, item in enumerate(found):
-            ends = [item["measured"], item["predicted"]]
+            ends = [item.measured, item.predicted]
             axes.plot(ends, [row, row], color=GREY, linewidth=1.2)
             axes.plot(ends[:1], [row], color=INK, marker="o")
             axes.plot(ends[1:], [row], color=drawing.COLOURS[1], marker="D", markerfacecolor="white")
-        axes.set_xlim(0, max(max(item["measured"], item["predicted"]) for item in found) * 1.05 or 1)
+        axes.set_xlim(0, max(max(item.measured, item.predicted) for item in found) * 1.05 or 1)
         axes.set_xlabel("seconds of training")
         measured, predicted = drawing.Mark(INK, "o", "none"), drawing.Mark(drawing.COLOURS[1], "D", "none")
         legend(figure, [("measured", drawing.line(measured)), ("predicted", drawing.line(predicted, hollow=True))])
         svg = drawing.to_svg(figure, key, f"{title}: two points for each way and number of nodes")
     cells = [
-        [described(item), duration(item["measured"]), duration(item["predicted"]), _error(item["error"])]
+        [described(item.way, item.nodes), duration(item.measured), duration(item.predicted), _error(item.error)]
         for item in found
     ]
     caption = "The error is the prediction's, in per cent of the measurement."
@@ -110,19 +116,17 @@ def _error(fraction: float | None) -> str:
 def sweep(results: Results) -> Picture:
     """Seconds of one all-reduce against its bytes."""
     key, title = "sweep", "One all-reduce over its size"
-    found = (results.get("cost_model") or {}).get("sweep") or []
-    found = [item for item in found if usable(item["seconds"]) and item["bytes"] > 0]
+    found = results.cost_model.sweep if results.cost_model else []
+    found = [item for item in found if usable(item.seconds) and item.bytes > 0]
     if not found:
-        return Picture(
-            key, title, note="No all-reduce was measured by itself." if results.get("cost_model") else _NO_MODEL
-        )
-    nodes = sorted({item["nodes"] for item in found})
+        return Picture(key, title, note="No all-reduce was measured by itself." if results.cost_model else _NO_MODEL)
+    nodes = sorted({item.nodes for item in found})
     known = drawing.marks(f"{count} nodes" for count in nodes)
     with canvas() as (figure, axes):
         axes.set_xscale("log")
         axes.set_yscale("log")
         for count, mark in zip(nodes, known.values(), strict=True):
-            points = sorted((item["bytes"], item["seconds"]) for item in found if item["nodes"] == count)
+            points = sorted((item.bytes, item.seconds) for item in found if item.nodes == count)
             style = {"color": mark.colour, "linestyle": mark.dash, "marker": mark.marker}
             axes.plot([point[0] for point in points], [point[1] for point in points], **style)
         drawing.log_axis(axes.xaxis, size)
@@ -131,5 +135,5 @@ def sweep(results: Results) -> Picture:
         axes.set_ylabel("time")
         legend(figure, [(name, drawing.line(mark)) for name, mark in known.items()])
         svg = drawing.to_svg(figure, key, f"{title}: a line for each number of nodes")
-    cells = [[str(item["nodes"]), size(item["bytes"]), duration(item["seconds"])] for item in found]
+    cells = [[str(item.nodes), size(item.bytes), duration(item.seconds)] for item in found]
     return Picture(key, title, "Both axes are logarithmic.", svg, ("nodes", "bytes", "time"), cells)

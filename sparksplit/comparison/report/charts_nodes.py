@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from matplotlib.patches import Patch
 
+from sparksplit.comparison.content import Results, Row
 from sparksplit.comparison.numbers import Quantity, count, duration, percent, size, usable
 from sparksplit.comparison.plan import SINGLE
 from sparksplit.comparison.report import drawing
-from sparksplit.comparison.report.charts import Results, described, survivors, way_marks
+from sparksplit.comparison.report.charts import described, survivors, way_marks
 from sparksplit.comparison.report.drawing import GREY, INK, Picture, canvas, legend
 
 PARTS = ("reading", "hand-off", "compute", "waiting", "synchronising", "other")
@@ -21,25 +21,25 @@ _HATCHES = ("", "\\\\\\\\", "", "xx", "//", "")
 def scaling(results: Results) -> Picture:
     """Rows per second over N, with the ideal line."""
     key, title = "scaling", "Rows per second against ideal scaling"
-    rows = [row for row in results.get("table") or [] if not row["virtual"] and usable(row["rows_per_second"])]
-    nodes = sorted({row["nodes"] for row in rows})
+    rows = [row for row in results.table if not row.virtual and usable(row.rows_per_second)]
+    nodes = sorted({row.nodes for row in rows})
     if len(nodes) < 2:
         return Picture(key, title, note="Only one number of nodes was run, so there is no scaling to show.")
     known, base = way_marks(results), _base(rows)
-    lines: dict[str, list[dict[str, Any]]] = {}
-    for row in sorted(rows, key=lambda row: row["nodes"]):
-        lines.setdefault(row["way"], []).append(row)
+    lines: dict[str, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row.nodes):
+        lines.setdefault(row.way, []).append(row)
     with canvas() as (figure, axes):
-        ideal = [base["rows_per_second"] / base["nodes"] * n for n in nodes]
+        ideal = [_rate(base) / base.nodes * n for n in nodes]
         entries = [("ideal", axes.plot(nodes, ideal, color=GREY, linewidth=1, linestyle="--")[0])]
         for way, found in lines.items():
             mark = known[way]
             # A way that was not run on one node starts at `single`, since there is nothing to split on one node.
-            points = found if found[0]["nodes"] == base["nodes"] else [base, *found]
-            xs, ys = [row["nodes"] for row in points], [row["rows_per_second"] for row in points]
+            points = found if found[0].nodes == base.nodes else [base, *found]
+            xs, ys = [row.nodes for row in points], [row.rows_per_second for row in points]
             axes.plot(xs, ys, color=mark.colour, linestyle=mark.dash, linewidth=1.3)
-            own = [row["rows_per_second"] for row in found]
-            axes.plot([row["nodes"] for row in found], own, color=mark.colour, marker=mark.marker, linestyle="none")
+            own = [row.rows_per_second for row in found]
+            axes.plot([row.nodes for row in found], own, color=mark.colour, marker=mark.marker, linestyle="none")
             entries.append((way, drawing.line(mark)))
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(lambda value, _: count(value))
@@ -47,40 +47,50 @@ def scaling(results: Results) -> Picture:
         drawing.nodes_axis(axes, nodes, log=False)
         legend(figure, entries)
         svg = drawing.to_svg(figure, key, f"{title}: a line for each way over the number of nodes")
-    caption = f"Ideal is N times {base['way']} on {base['nodes']} node{'s' if base['nodes'] > 1 else ''}."
+    caption = f"Ideal is N times {base.way} on {base.nodes} node{'s' if base.nodes > 1 else ''}."
     caption += " Lines of ways that were not run on as few nodes begin there."
     caption = f"{caption} {survivors(rows)}".strip()
-    cells = [[row["way"], str(row["nodes"]), count(row["rows_per_second"]), percent(row["efficiency"])] for row in rows]
+    cells = [[row.way, str(row.nodes), count(row.rows_per_second), percent(row.efficiency)] for row in rows]
     return Picture(key, title, caption, svg, ("way", "N", "rows/s", "efficiency"), cells)
 
 
-def _base(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
+def _base(rows: Iterable[Row]) -> Row:
     """What ideal scaling starts from: `single` with the comparison's own keys, or the fastest on the fewest nodes."""
-    return min(rows, key=lambda row: (row["nodes"], row["way"] != SINGLE, -row["rows_per_second"]))
+    return min(rows, key=lambda row: (row.nodes, row.way != SINGLE, -_rate(row)))
+
+
+def _rate(row: Row) -> float:
+    """Rows per second, of a row that has them."""
+    return row.rows_per_second or 0.0
+
+
+def _mean(row: Row) -> float:
+    """The metric's mean, of a row that has one."""
+    return row.metric.mean or 0.0
 
 
 def exchange(results: Results) -> Picture:
     """The metric against the bytes that a node sends."""
-    quantity, key = Quantity(results["metric"]["name"]), "exchange"
+    quantity, key = Quantity(results.metric.name), "exchange"
     title = f"{_where(results)} {quantity.label} against bytes sent"
-    rows = [row for row in _measured(results) if not row["virtual"]]
-    sending = [row for row in rows if row["bytes_per_node"]]
+    rows = [row for row in _measured(results) if not row.virtual]
+    sending = [row for row in rows if row.bytes_per_node]
     if not sending:
         return Picture(key, title, note="No run exchanged anything: all were on one node.")
-    known, silent = way_marks(results), [row for row in rows if not row["bytes_per_node"]]
-    several = len({row["nodes"] for row in sending}) > 1
+    known, silent = way_marks(results), [row for row in rows if not row.bytes_per_node]
+    several = len({row.nodes for row in sending}) > 1
     with canvas() as (figure, axes):
         axes.set_xscale("log")
-        entries = {row["way"]: drawing.line(known[row["way"]], dash=False) for row in sending}
+        entries = {row.way: drawing.line(known[row.way], dash=False) for row in sending}
         for row in sending:
-            mark, x, y = known[row["way"]], row["bytes_per_node"], row["metric"]["mean"] * quantity.scale
+            mark, x, y = known[row.way], row.bytes_per_node, _mean(row) * quantity.scale
             axes.errorbar([x], [y], _errors(row, quantity), color=mark.colour, marker=mark.marker, capsize=3)
             if several:
-                axes.annotate(f"N = {row['nodes']}", (x, y), (6, 4), textcoords="offset points", fontsize=8.5)
+                axes.annotate(f"N = {row.nodes}", (x, y), (6, 4), textcoords="offset points", fontsize=8.5)
         for row in silent:
-            mark = known[row["way"]]
-            drawn = axes.axhline(row["metric"]["mean"] * quantity.scale, color=mark.colour, linewidth=1, linestyle="--")
-            entries.setdefault(row["way"], drawn)
+            mark = known[row.way]
+            drawn = axes.axhline(_mean(row) * quantity.scale, color=mark.colour, linewidth=1, linestyle="--")
+            entries.setdefault(row.way, drawn)
         axes.margins(x=0.15)
         axes.autoscale_view()
         drawing.log_axis(axes.xaxis, size)
@@ -89,25 +99,25 @@ def exchange(results: Results) -> Picture:
         legend(figure, list(entries.items()))
         svg = drawing.to_svg(figure, key, f"{title}: a point for each way and number of nodes")
     caption = "Dashed line: a run on one node, which sends nothing." if silent else ""
-    if any(usable(row["metric"]["low"]) is not None for row in rows):
+    if any(usable(row.metric.low) is not None for row in rows):
         caption = f"Bars: the interval of the mean. {caption}".strip()
     caption = f"{caption} {survivors(rows)}".strip()
-    cells = [[described(row), size(row["bytes_per_node"]), quantity.value(row["metric"]["mean"])] for row in rows]
+    cells = [[described(row.way, row.nodes), size(row.bytes_per_node), quantity.value(row.metric.mean)] for row in rows]
     return Picture(key, title, caption, svg, ("way", "bytes per node", quantity.label), cells)
 
 
 def _where(results: Results) -> str:
     """Which rows the metric is on: Test or Validation."""
-    return str(results["metric"]["split"]).capitalize()
+    return str(results.metric.split).capitalize()
 
 
-def _measured(results: Results) -> list[dict[str, Any]]:
+def _measured(results: Results) -> list[Row]:
     """The table's rows that have a metric."""
-    return [row for row in results.get("table") or [] if usable(row["metric"]["mean"]) is not None]
+    return [row for row in results.table if usable(row.metric.mean) is not None]
 
 
-def _errors(row: dict[str, Any], quantity: Quantity) -> list[list[float]] | None:
-    low, mean, high = (usable(row["metric"][name]) for name in ("low", "mean", "high"))
+def _errors(row: Row, quantity: Quantity) -> list[list[float]] | None:
+    low, mean, high = (usable(value) for value in (row.metric.low, row.metric.mean, row.metric.high))
     if low is None or mean is None or high is None:
         return None
     return [[max(0.0, mean - low) * quantity.scale], [max(0.0, high - mean) * quantity.scale]]
@@ -115,24 +125,24 @@ def _errors(row: dict[str, Any], quantity: Quantity) -> list[list[float]] | None
 
 def spread(results: Results) -> Picture:
     """The metric against N: nodes at hand, and virtual ones."""
-    quantity, key = Quantity(results["metric"]["name"]), "nodes"
+    quantity, key = Quantity(results.metric.name), "nodes"
     title = f"{_where(results)} {quantity.label} against the number of nodes"
-    rows = sorted(_measured(results), key=lambda row: row["nodes"])
-    if len({row["nodes"] for row in rows}) < 2:
+    rows = sorted(_measured(results), key=lambda row: row.nodes)
+    if len({row.nodes for row in rows}) < 2:
         return Picture(key, title, note="Only one number of nodes was run, and no virtual nodes.")
-    known, virtual = way_marks(results), any(row["virtual"] for row in rows)
-    names = [way for way in known if any(row["way"] == way for row in rows)]
+    known, virtual = way_marks(results), any(row.virtual for row in rows)
+    names = [way for way in known if any(row.way == way for row in rows)]
     with canvas() as (figure, axes):
         for way in names:
-            mark, found = known[way], [row for row in rows if row["way"] == way]
-            xs = [row["nodes"] for row in found]
-            ys = [row["metric"]["mean"] * quantity.scale for row in found]
+            mark, found = known[way], [row for row in rows if row.way == way]
+            xs = [row.nodes for row in found]
+            ys = [_mean(row) * quantity.scale for row in found]
             axes.plot(xs, ys, color=mark.colour, linestyle=mark.dash, linewidth=1.2)
             for row, x, y in zip(found, xs, ys, strict=True):
-                face = "white" if row["virtual"] else mark.colour
+                face = "white" if row.virtual else mark.colour
                 style = {"color": mark.colour, "marker": mark.marker, "markerfacecolor": face, "capsize": 2.5}
                 axes.errorbar([x], [y], _errors(row, quantity), elinewidth=1, **style)
-        drawing.nodes_axis(axes, [row["nodes"] for row in rows], log=True)
+        drawing.nodes_axis(axes, [row.nodes for row in rows], log=True)
         axes.set_ylabel(quantity.axis)
         entries = [(way, drawing.line(known[way])) for way in names]
         if virtual:
@@ -147,7 +157,8 @@ def spread(results: Results) -> Picture:
     )
     caption = f"{caption} {survivors(rows)}".strip()
     cells = [
-        [described(row), "virtual" if row["virtual"] else "real", quantity.value(row["metric"]["mean"])] for row in rows
+        [described(row.way, row.nodes), "virtual" if row.virtual else "real", quantity.value(row.metric.mean)]
+        for row in rows
     ]
     return Picture(key, title, caption, svg, ("way", "nodes", quantity.label), cells)
 
@@ -155,12 +166,14 @@ def spread(results: Results) -> Picture:
 def times(results: Results) -> Picture:
     """Where the time goes: one bar for each way and number of nodes."""
     key, title = "time", "Where the time goes"
-    rows = [row for row in results.get("table") or [] if row.get("time") and not row["virtual"]]
+    rows = [row for row in results.table if row.time and not row.virtual]
     if not rows:
         return Picture(key, title, note="No run measured where its time went.")
     totals = [sum(_part(row, part) for part in PARTS) for row in rows]
     with canvas(drawing.bar_height(len(rows))) as (figure, axes):
-        labels = [f"{described(row, 28)}: {duration(total)}" for row, total in zip(rows, totals, strict=True)]
+        labels = [
+            f"{described(row.way, row.nodes, 28)}: {duration(total)}" for row, total in zip(rows, totals, strict=True)
+        ]
         drawing.bar_rows(axes, labels)
         for index, row in enumerate(rows):
             left = 0.0
@@ -175,9 +188,9 @@ def times(results: Results) -> Picture:
         svg = drawing.to_svg(figure, key, f"{title}: a stacked bar for each way and number of nodes")
     caption = "Seconds of training, by what they were spent on: the mean over the seeds."
     caption = f"{caption} {survivors(rows)}".strip()
-    cells = [[described(row), *(duration(_part(row, part)) for part in PARTS)] for row in rows]
+    cells = [[described(row.way, row.nodes), *(duration(_part(row, part)) for part in PARTS)] for row in rows]
     return Picture(key, title, caption, svg, ("way", *PARTS), cells)
 
 
-def _part(row: dict[str, Any], part: str) -> float:
-    return max(0.0, usable(row["time"].get(part)) or 0.0)
+def _part(row: Row, part: str) -> float:
+    return max(0.0, usable((row.time or {}).get(part)) or 0.0)

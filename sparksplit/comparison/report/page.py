@@ -17,10 +17,10 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
+from sparksplit.comparison.content import Results
 from sparksplit.comparison.numbers import Quantity, count, plain, size
 from sparksplit.comparison.report import charts, charts_cost, charts_nodes, tables
 
-Results = dict[str, Any]
 _TEMPLATE = "report.html.jinja"
 
 
@@ -33,9 +33,9 @@ def render(results: Results) -> str:
         resources.files("sparksplit.comparison.report").joinpath(_TEMPLATE).read_text(encoding="utf-8")
     )
     return template.render(
-        title=f"Which way to split the work: {results['model']}",
+        title=f"Which way to split the work: {results.model}",
         subtitle=list(_subtitle(results)),
-        answer=results["answer"],
+        answer=results.answer,
         notes=list(_notes(results)),
         pairs=tables.pairs(results),
         forests=charts.forests(results),
@@ -43,12 +43,12 @@ def render(results: Results) -> str:
         virtual=tables.ways(results, virtual=True),
         pictures=_pictures(results),
         costs=_costs(results),
-        cost_text=(results.get("cost_model") or {}).get("text", ""),
+        cost_text=results.cost_model.text if results.cost_model else "",
         hosts=tables.hosts(results),
         original=tables.original(results),
         ours=tables.ours(results),
-        command=f"sparksplit {results['command']} --config FILE",
-        config=yaml.safe_dump(_plain(results["config"]), sort_keys=False, allow_unicode=True),
+        command=f"sparksplit {results.command} --config FILE",
+        config=yaml.safe_dump(_plain(results.config), sort_keys=False, allow_unicode=True),
         facts=list(_facts(results)),
         runs=tables.runs(results),
     )
@@ -69,58 +69,58 @@ def _costs(results: Results) -> list[Any]:
 
 
 def _subtitle(results: Results) -> Iterator[str]:
-    yield f"data {results['data']['path']}"
-    yield f"made {datetime.fromisoformat(results['created']):%Y-%m-%d %H:%M %Z}"
-    yield f"sparksplit {results['sparksplit']}"
+    yield f"data {results.data.path}"
+    yield f"made {datetime.fromisoformat(results.created):%Y-%m-%d %H:%M %Z}"
+    yield f"sparksplit {results.sparksplit}"
 
 
 def _notes(results: Results) -> Iterator[str]:
     """What a reader must know before the numbers."""
-    epochs, target, seeds = results["epochs"], results.get("target"), results["seeds"]
-    if epochs["run"] != epochs["asked"]:
-        reason = f": {epochs['reason']}" if epochs.get("reason") else ""
-        yield f"Of {count(epochs['asked'])} epochs asked for, {count(epochs['run'])} were run{reason}."
+    epochs, target, seeds = results.epochs, results.target, results.seeds
+    if epochs.run != epochs.asked:
+        reason = f": {epochs.reason}" if epochs.reason else ""
+        yield f"Of {count(epochs.asked)} epochs asked for, {count(epochs.run)} were run{reason}."
     if len(seeds) < 2:
         yield "Only one seed was run, so there are no intervals: a difference may be chance."
     if target:
-        quantity = Quantity(target["metric"])
-        yield f"The target is {quantity.label} {quantity.value(target['value'])} of the validation rows."
-        if target["by"] == "all runs":
+        quantity = Quantity(target.metric)
+        yield f"The target is {quantity.label} {quantity.value(target.value)} of the validation rows."
+        if target.by == "all runs":
             yield "It comes from all runs, since none of `single` with the comparison's own keys finished."
     else:
         yield "No run measured the metric on validation rows, so there is no time to a target."
-    if results["metric"]["split"] != "test":
+    if results.metric.split != "test":
         yield "There are no test rows: what decides are the validation rows, by which the target is told, too."
-    if diverged := results.get("diverged"):
-        keys = ", ".join(run["key"] for run in diverged)
+    if diverged := results.diverged:
+        keys = ", ".join(run.key for run in diverged)
         yield f"Left out of all means, because the loss or the metric was no longer a number: {keys}."
-    wrong = sum(not run["ledger"]["exact"] for run in (results.get("runs") or []) + (results.get("virtual") or []))
+    wrong = sum(not run.ledger.exact for run in results.runs + results.virtual)
     if wrong:
         yield f"Runs whose ledger is NOT exact, and whose numbers are not to be trusted: {count(wrong)}."
 
 
 def _facts(results: Results) -> Iterator[tuple[str, str]]:
     """What the numbers depend on: name and value."""
-    machine, data, metric = results["machine"], results["data"], results["metric"]
-    quantity = Quantity(metric["name"])
-    margin = "no margin" if metric.get("margin") is None else quantity.difference(metric["margin"]).lstrip("+")
-    better = "higher" if metric["higher_is_better"] else "lower"
-    yield "model", results["model"]
-    yield "data", data["path"]
-    yield "data's digest", data["digest"]
-    yield "rows", ", ".join(f"{count(rows)} {name}" for name, rows in data["rows"].items())
-    yield "metric", f"{quantity.label} of the {metric['split']} rows; {better} is better; no difference within {margin}"
-    yield "nodes", ", ".join(str(nodes) for nodes in results["nodes"])
-    yield "seeds", ", ".join(str(seed) for seed in results["seeds"])
-    yield "config's hash", results["config_hash"]
-    yield "machine", f"{count(machine['cores'])} cores, {size(machine['memory_bytes'])} memory, {machine['processor']}"
-    yield "GPUs", ", ".join(str(gpu) for gpu in machine["gpus"]) or "none"
-    yield "system", f"{machine['system']}, Python {machine['python']}"
-    yield "versions", ", ".join(f"{name} {version}" for name, version in results["versions"].items())
-    model = results.get("cost_model")
+    machine, data, metric = results.machine, results.data, results.metric
+    quantity = Quantity(metric.name)
+    margin = "no margin" if metric.margin is None else quantity.difference(metric.margin).lstrip("+")
+    better = "higher" if metric.higher_is_better else "lower"
+    yield "model", results.model
+    yield "data", data.path
+    yield "data's digest", data.digest
+    yield "rows", ", ".join(f"{count(rows)} {name}" for name, rows in data.rows.items())
+    yield "metric", f"{quantity.label} of the {metric.split} rows; {better} is better; no difference within {margin}"
+    yield "nodes", ", ".join(str(nodes) for nodes in results.nodes)
+    yield "seeds", ", ".join(str(seed) for seed in results.seeds)
+    yield "config's hash", results.config_hash
+    yield "machine", f"{count(machine.cores)} cores, {size(machine.memory_bytes)} memory, {machine.processor}"
+    yield "GPUs", ", ".join(str(gpu) for gpu in machine.gpus) or "none"
+    yield "system", f"{machine.system}, Python {machine.python}"
+    yield "versions", ", ".join(f"{name} {version}" for name, version in results.versions.items())
+    model = results.cost_model
     if model:
-        names = [name for name, value in model.items() if isinstance(value, float)]
-        yield "cost model", ", ".join(f"{name.replace('_', ' ')} {plain(model[name], 3)}" for name in names)
+        numbers = [(name, value) for name, value in vars(model).items() if isinstance(value, float)]
+        yield "cost model", ", ".join(f"{name.replace('_', ' ')} {plain(value, 3)}" for name, value in numbers)
 
 
 def _plain(value: Any) -> Any:

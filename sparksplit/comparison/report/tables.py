@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from sparksplit.comparison.content import Metric, OnHosts, Original, Ours, Results, Row
 from sparksplit.comparison.numbers import Quantity, compact, count, duration, megabytes, part, percent, plain, usable
+from sparksplit.comparison.record import ComparedRun, DivergedRun
 
-Results = dict[str, Any]
 PREDICTED = "predicted by virtual nodes: the learning is computed, the time is not measured"
 
 
@@ -51,45 +51,44 @@ def number(value: float | None, written: str) -> Cell:
     return Cell(written, usable(value))
 
 
-def called(item: dict[str, Any]) -> str:
-    """A way, with what must not be overlooked about it: that its nodes are virtual, or that some runs diverged."""
-    diverged, virtual = item.get("diverged", 0), " (virtual)" if item.get("virtual") else ""
-    return f"{item['way']}{virtual}" + (f", {diverged} of {item['runs'] + diverged} diverged" if diverged else "")
+def called(item: OnHosts | Ours) -> str:
+    """A way, with what of it is not to be overlooked: that some of its runs diverged."""
+    return item.way + (f", {item.diverged} of {item.runs + item.diverged} diverged" if item.diverged else "")
 
 
 def pairs(results: Results) -> Table | None:
     """The paired differences."""
-    found = results.get("pairs") or []
+    found = results.pairs
     if not found:
         return None
     rows = []
     for pair in found:
-        quantity = Quantity(pair["quantity"])
+        quantity = Quantity(pair.quantity)
         rows.append(
             [
-                text(f"{called(pair)}, N = {pair['nodes']}"),
-                text(f"{pair['against']}, N = {pair['against_nodes']}"),
+                text(f"{pair.way}{' (virtual)' if pair.virtual else ''}, N = {pair.nodes}"),
+                text(f"{pair.against}, N = {pair.against_nodes}"),
                 text(quantity.label),
-                number(pair["mean"], quantity.difference(pair["mean"])),
-                number(pair["low"], quantity.interval(pair["low"], pair["high"])),
-                number(pair["seeds"], part(pair["seeds"], pair["of"])),
-                text(pair["verdict"]),
+                number(pair.mean, quantity.difference(pair.mean)),
+                number(pair.low, quantity.interval(pair.low, pair.high)),
+                number(pair.seeds, part(pair.seeds, pair.of)),
+                text(pair.verdict),
             ]
         )
     names = ("way", "against", "in", "difference", "interval", "seeds", "verdict")
-    caption = f"Differences between runs of the same seed, on the {results['metric']['split']} rows"
-    if any(pair["seeds"] < pair["of"] for pair in found):
+    caption = f"Differences between runs of the same seed, on the {results.metric.split} rows"
+    if any(pair.seeds < pair.of for pair in found):
         caption += ". Seeds: those with which both finished, where others diverged"
     return Table("differences", caption, [(name, "") for name in names], rows)
 
 
 def ways(results: Results, virtual: bool) -> Table | None:
     """What each way did on each number of nodes, on nodes at hand or on virtual ones."""
-    found = [row for row in results.get("table") or [] if row["virtual"] == virtual]
+    found = [row for row in results.table if row.virtual == virtual]
     if not found:
         return None
-    metric = results["metric"]
-    quantity = Quantity(metric["name"])
+    metric = results.metric
+    quantity = Quantity(metric.name)
     columns = [
         ("way", "how the nodes share the work"),
         ("N", "nodes"),
@@ -101,7 +100,7 @@ def ways(results: Results, virtual: bool) -> Table | None:
         ("seconds", "of training, without start and feed"),
         ("rows/s", "trained, by all nodes together"),
         ("efficiency", "speed-up over one node, divided by N"),
-        (f"{metric['split']} {quantity.label}", "mean over the runs that finished"),
+        (f"{metric.split} {quantity.label}", "mean over the runs that finished"),
         ("interval", "of the mean"),
         ("time to target", "of training until the validation rows reach the target: mean over the runs that did"),
         ("passes to target", "until the validation rows reach the target: mean over the runs that did"),
@@ -109,7 +108,7 @@ def ways(results: Results, virtual: bool) -> Table | None:
     ]
     rows = [_way(row, quantity) for row in found]
     left_out = {"seconds", "rows/s", "efficiency", "time to target"} if virtual else {"passes to target"}
-    if not results.get("target"):
+    if not results.target:
         left_out |= {"time to target", "passes to target", "reached"}
     kept = [index for index, (name, _) in enumerate(columns) if name not in left_out]
     caption = PREDICTED[0].upper() + PREDICTED[1:] if virtual else "Measured on the nodes at hand: means over the seeds"
@@ -122,39 +121,40 @@ def ways(results: Results, virtual: bool) -> Table | None:
     )
 
 
-def _way(row: dict[str, Any], quantity: Quantity) -> list[Cell]:
-    metric, target = row["metric"], row.get("to_target") or dict.fromkeys(("seconds", "passes", "reached", "of"))
-    reached = target["reached"]
+def _way(row: Row, quantity: Quantity) -> list[Cell]:
+    metric, to = row.metric, row.to_target
+    seconds, passes = (None, None) if to is None else (to.seconds, to.passes)
+    reached = count(None) if to is None else f"{to.reached} of {to.of}"
     return [
-        text(row["way"]),
-        number(row["nodes"], count(row["nodes"])),
-        number(row["runs"], part(row["runs"], row["runs"] + row["diverged"])),
-        *(number(row[name], count(row[name])) for name in ("passes", "updates", "syncs")),
-        number(row["bytes_per_node"], megabytes(row["bytes_per_node"])),
-        number(row["seconds"], plain(row["seconds"], 3)),
-        number(row["rows_per_second"], count(row["rows_per_second"])),
-        number(row["efficiency"], percent(row["efficiency"])),
-        number(metric["mean"], quantity.value(metric["mean"])),
-        number(metric["low"], quantity.interval(metric["low"], metric["high"])),
-        number(target["seconds"], duration(target["seconds"])),
-        number(target["passes"], compact(target["passes"])),
-        number(reached, f"{reached} of {target['of']}" if reached is not None else count(None)),
+        text(row.way),
+        number(row.nodes, count(row.nodes)),
+        number(row.runs, part(row.runs, row.runs + row.diverged)),
+        *(number(value, count(value)) for value in (row.passes, row.updates, row.syncs)),
+        number(row.bytes_per_node, megabytes(row.bytes_per_node)),
+        number(row.seconds, plain(row.seconds, 3)),
+        number(row.rows_per_second, count(row.rows_per_second)),
+        number(row.efficiency, percent(row.efficiency)),
+        number(metric.mean, quantity.value(metric.mean)),
+        number(metric.low, quantity.interval(metric.low, metric.high)),
+        number(seconds, duration(seconds)),
+        number(passes, compact(passes)),
+        number(None if to is None else to.reached, reached),
     ]
 
 
 def hosts(results: Results) -> Table | None:
     """Scale-up against scale-out: the same nodes on one host and on several."""
-    found = (results.get("scale") or {}).get("rows") or []
+    found = results.scale.rows
     if not found:
         return None
     rows = [
         [
             text(called(row)),
-            number(row["nodes"], count(row["nodes"])),
-            number(row["hosts"], count(row["hosts"])),
-            text(row["link"]),
-            number(row["seconds"], compact(row["seconds"])),
-            text("measured" if row["measured"] else "predicted"),
+            number(row.nodes, count(row.nodes)),
+            number(row.hosts, count(row.hosts)),
+            text(row.link),
+            number(row.seconds, compact(row.seconds)),
+            text("measured" if row.measured else "predicted"),
         ]
         for row in found
     ]
@@ -162,56 +162,55 @@ def hosts(results: Results) -> Table | None:
     return Table("hosts", "The same nodes on one host, and on several", [(name, "") for name in names], rows)
 
 
-def _efficiencies(key: str, caption: str, who: str, found: Iterable[dict[str, Any]]) -> Table | None:
+def _efficiencies(key: str, caption: str, found: Sequence[Original] | Sequence[Ours]) -> Table | None:
     rows = [
         [
-            text(item["who"] if who == "who" else called(item)),
-            number(item["nodes"], count(item["nodes"])),
-            number(item["seconds"], compact(item["seconds"])),
-            number(item["efficiency"], percent(item["efficiency"])),
+            text(item.who if isinstance(item, Original) else called(item)),
+            number(item.nodes, count(item.nodes)),
+            number(item.seconds, compact(item.seconds)),
+            number(item.efficiency, percent(item.efficiency)),
         ]
         for item in found
     ]
-    columns = [(name, "") for name in ("who" if who == "who" else "way", "N", "seconds", "efficiency")]
+    columns = [(name, "") for name in ("who" if key == "original" else "way", "N", "seconds", "efficiency")]
     return Table(key, caption, columns, rows) if rows else None
 
 
 def original(results: Results) -> Table | None:
     """The figures that the question began with."""
-    found = (results.get("scale") or {}).get("original") or []
     caption = "The original's figures, and the efficiencies that they imply"
-    return _efficiencies("original", caption, "who", found)
+    return _efficiencies("original", caption, results.scale.original)
 
 
 def ours(results: Results) -> Table | None:
     """The same figures, from these results."""
-    return _efficiencies("ours", "The same from this comparison", "way", (results.get("scale") or {}).get("ours") or [])
+    return _efficiencies("ours", "The same from this comparison", results.scale.ours)
 
 
 def runs(results: Results) -> Table | None:
     """Every run."""
-    found = [*(results.get("runs") or []), *(results.get("virtual") or [])]
-    if not found and not results.get("diverged"):
+    found = [*results.runs, *results.virtual]
+    if not found and not results.diverged:
         return None
-    metric = results["metric"]
-    quantity = Quantity(metric["name"])
+    metric = results.metric
+    quantity = Quantity(metric.name)
     rows = []
     for run in found:
-        value, seconds = _decided_by(run, metric), run["seconds"]["train"]
+        value, seconds = _decided_by(run, metric), run.seconds.train
         rows.append(
             [
-                text(run["way"]),
+                text(run.way),
                 _nodes(run),
-                number(run["seed"], str(run["seed"])),
-                text("exact" if run["ledger"]["exact"] else "NOT exact"),
-                text(run["weights"]),
+                number(run.seed, str(run.seed)),
+                text("exact" if run.ledger.exact else "NOT exact"),
+                text(run.weights),
                 number(seconds, plain(seconds, 3)),
                 number(value, quantity.value(value)),
             ]
         )
-    for run in results.get("diverged") or []:
+    for gone in results.diverged:
         nothing = number(None, count(None))
-        cells = [text(run["way"]), _nodes(run), number(run["seed"], str(run["seed"]))]
+        cells = [text(gone.way), _nodes(gone), number(gone.seed, str(gone.seed))]
         rows.append([*cells, text("diverged"), text(count(None)), nothing, nothing])
     columns = [
         ("way", ""),
@@ -220,16 +219,18 @@ def runs(results: Results) -> Table | None:
         ("ledger", "exact: every row once in each pass; diverged: the loss or the metric was no longer a number"),
         ("weights", "digest of the weights at the end"),
         ("seconds", "of training; those of virtual nodes say nothing about real ones"),
-        (f"{metric['split']} {quantity.label}", ""),
+        (f"{metric.split} {quantity.label}", ""),
     ]
     return Table("runs", "Every run. Choose a column's name to sort by it.", columns, rows, sortable=True)
 
 
-def _nodes(run: dict[str, Any]) -> Cell:
-    return number(run["nodes"], f"{run['nodes']} virtual" if run["virtual"] else count(run["nodes"]))
+def _nodes(run: ComparedRun | DivergedRun) -> Cell:
+    return number(run.nodes, f"{run.nodes} virtual" if run.virtual else count(run.nodes))
 
 
-def _decided_by(run: dict[str, Any], metric: dict[str, Any]) -> float | None:
+def _decided_by(run: ComparedRun, metric: Metric) -> float | None:
     """The run's value of the metric, on the rows that decide."""
-    value = (run["metrics"].get(metric["split"]) or {}).get(metric["name"])
-    return value[-1] if isinstance(value, list) else value
+    if metric.split == "test":
+        return run.metrics.test.get(metric.name)
+    values = (run.metrics.validation or {}).get(metric.name)
+    return values[-1] if values else None

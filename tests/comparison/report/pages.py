@@ -1,0 +1,56 @@
+"""A page of the report as tests look at it: its words, its pictures, its tags."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+from xml.etree import ElementTree
+
+from sparksplit.comparison.content import Results
+from sparksplit.comparison.report import render
+from tests.comparison import sample
+
+
+def changed(**parts):
+    """The sample with other parts."""
+    return {**sample.results(seeds=3), **parts}
+
+
+def rendered(results: dict[str, Any]) -> str:
+    """The page of such a results.json."""
+    return render(Results.from_json(results, "a test"))
+
+
+def visible(page: str) -> str:
+    """The words of a page, without its pictures, style and script."""
+    page = re.sub(r"<(style|script|svg)\b.*?</\1>", "", page, flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]+>", " ", page).split())
+
+
+def pictures(page: str) -> list[ElementTree.Element]:
+    return [ElementTree.fromstring(svg) for svg in re.findall(r"<svg .*?</svg>", page, flags=re.DOTALL)]
+
+
+class Tags(HTMLParser):
+    """Every start tag with its attributes; fails where tags do not nest."""
+
+    VOID = ("meta", "br", "link")
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag

@@ -1,0 +1,35 @@
+"""Numbers as the report writes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparksplit.comparison import numbers
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (numbers.duration(0.000123), "123 µs"),
+        (numbers.duration(0.0123), "12.3 ms"),
+        (numbers.duration(90), "90.0 s"),
+        (numbers.duration(3600), "60.0 min"),
+        (numbers.duration(36000), "10.0 h"),
+        (numbers.duration(864000), "10.0 days"),
+        (numbers.duration(None), "–"),
+        (numbers.size(512), "512 B"),
+        (numbers.size(1_500_000), "1.50 MB"),
+        (numbers.plain(0.00001234), "1.234e-05"),
+        (numbers.plain(1234.56), "1,235"),
+        (numbers.compact(82.0), "82"),
+        (numbers.compact(150), "150"),
+        (numbers.compact(2.10), "2.1"),
+        (numbers.percent(float("nan")), "–"),
+        (numbers.Quantity("accuracy").difference(-0.00314), "−0.31 points"),
+        (numbers.Quantity("accuracy").difference(-0.00001), "0.00 points"),
+        (numbers.Quantity("loss").difference(0.25), "+0.250"),
+        (numbers.Quantity("loss").interval(-0.1, 0.2), "−0.1000 to 0.2000"),
+    ],
+)
+def test_numbers_are_written_short(written, expected):
+    assert written == expected
