@@ -1,1 +1,1 @@
-"""Ways of splitting the work side by side: what `sparksplit compare` runs, finds and shows."""
+"""Ways of splitting the work, side by side: what `sparksplit compare` runs, finds and shows."""

@@ -1,4 +1,4 @@
-"""The answer: two sentences, a third where runs diverged, under which conditions they hold, and how sure they are."""
+"""The answer: two sentences (three if runs diverged), the conditions under which they hold, and how sure they are."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sparksplit.comparison.numbers import Quantity, compact, count, duration
 from sparksplit.comparison.plan import SINGLE
 
 _FEWER = 1.05
-"""How many times fewer bytes a way must send than `batch` to be named for it."""
+"""How many times fewer bytes than `batch` a way must send to be recommended for that."""
 
 
 def answer(results: Results) -> Answer:
-    """The `answer` of results.json, from everything else there."""
+    """The `answer` of results.json, from everything else in it."""
     quantity = Quantity(results.metric.name)
     rows = [row for row in results.table if not row.virtual]
     several = [row for row in rows if row.nodes > 1]
@@ -26,17 +26,17 @@ def answer(results: Results) -> Answer:
 
 
 def _planned(row: Row) -> int:
-    """Runs, those that diverged among them."""
+    """How many runs there are, including those that diverged."""
     return row.runs + row.diverged
 
 
 def _sent(row: Row) -> float:
-    """Bytes of a node of a run."""
+    """Bytes that a node sends in a run."""
     return row.bytes_per_node or 0.0
 
 
 def _to_target(row: Row) -> float | None:
-    """Seconds to the target, where every run reached it."""
+    """Seconds to the target, if every run reached it."""
     to = row.to_target
     return to.seconds if to is not None and to.reached == to.of else None
 
@@ -83,7 +83,7 @@ def _which(results: Results, single: Row, several: Sequence[Row], quantity: Quan
         stay, beside = "Stay on one node", ""
     if not steady:
         return f"{stay}: every way on several nodes diverged in some of its runs."
-    # A target that one node itself misses says nothing about the others: then the whole training counts.
+    # A target that even one node misses says nothing about the others: then the whole training counts.
     to_target = _to_target(single)
     alone = single.seconds if to_target is None else to_target
     assert alone is not None
@@ -114,13 +114,13 @@ def _which(results: Results, single: Row, several: Sequence[Row], quantity: Quan
 
 
 def _seeds(row: Row) -> str:
-    """2 of 5 seeds: with how many the way diverged."""
+    """Such as `2 of 5 seeds`: with how many of them the way diverged."""
     planned = _planned(row)
     return f"{row.diverged} of {planned} seed{'s' if planned > 1 else ''}"
 
 
 def _diverged(rows: Sequence[Row]) -> Iterator[str]:
-    """Which ways must not be used, whatever those of their runs say that ended well."""
+    """Which ways must not be used, whatever those of their runs that ended well say."""
     found = [f"`{row.way}` on {row.nodes} ({_seeds(row)})" for row in rows if row.diverged]
     if found:
         yield f"Not recommended, because the loss or the metric was no longer a number: {', '.join(found)}."
@@ -165,7 +165,7 @@ def _slow_network(results: Results, several: Sequence[Row], quantity: Quantity) 
     fewer = [row for row in others if times(row) >= _FEWER]
     if not fewer:
         return "On a slow network nothing is gained: no way sends fewer bytes than `batch` on as many nodes."
-    # Of the ways that lose nothing the one that sends least, beside `batch`; else the one that loses least.
+    # Of the ways that lose nothing, the one that sends least, beside `batch`; otherwise the one that loses least.
     good = [row for row in fewer if _is_as_good(results, row, "batch")]
     best = max(good, key=times) if good else max(fewer, key=gain)
     return (

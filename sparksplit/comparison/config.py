@@ -26,20 +26,20 @@ class CompareConfig(Training):
     nodes: Annotated[list[pydantic.PositiveInt], pydantic.Field(min_length=1, default_factory=lambda: [1, 2])]
     """Numbers of nodes; each way runs on each of them. On 1 node all ways are one run of `single`."""
     virtual: list[pydantic.PositiveInt] = pydantic.Field(default_factory=list)
-    """Numbers of virtual nodes, beyond the nodes at hand: what the ways would learn there, without a time."""
+    """Numbers of virtual nodes, beyond the nodes at hand: what the strategies would learn there, without a time."""
     virtual_seeds: pydantic.PositiveInt = 1
     """Seeds of the virtual runs."""
     seeds: pydantic.PositiveInt = 5
     """Runs of each way and number of nodes, with the seeds `seed`, `seed` + 1, ...: the same for all ways."""
     metric: str | None = None
-    """What decides: one of the metrics, or loss; null: accuracy for classes, else the loss."""
+    """The metric that decides: one of the metrics, or loss; null: accuracy for classes, otherwise the loss."""
     metric_better: Literal["lower", "higher"] | None = None
-    """Which values of the metric are better; null: what the metric is tells it. Needed where that cannot be told."""
+    """Which values of the metric are better; null: known from what the metric is. Needed if that does not tell."""
     margin: pydantic.PositiveFloat = 0.003
-    """Differences of the metric within it count as none."""
+    """Differences of the metric that lie within it count as none."""
     target: float | None = None
-    """A value of the metric on the validation rows, to which the time is told; null: what 95 % of `single`'s way to its
-    best value reaches."""
+    """A value of the metric on the validation rows: the time to reach it is reported; null: what is reached 95 % of the
+    way from `single`'s first value to its best."""
     input_mode: Literal["tensorflow"] = "tensorflow"
     """Every node reads its lanes of the prepared data set itself."""
 

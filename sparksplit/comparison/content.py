@@ -14,7 +14,7 @@ RESULTS = "results.json"
 
 @dataclass(frozen=True)
 class DataFacts:
-    """The prepared data set. rows: of train, validation and test."""
+    """The prepared data set. rows: how many train, validation and test have."""
 
     path: str
     digest: str
@@ -23,8 +23,8 @@ class DataFacts:
 
 @dataclass(frozen=True)
 class Metric:
-    """What decides. margin: differences within it count as none. split: on whose rows, test or validation.
-    resolution: the least by which it can change there; None where that cannot be told."""
+    """The metric that decides. margin: differences within it count as none. split: on whose rows, test or validation.
+    resolution: the smallest step by which it can change there; None if that cannot be told."""
 
     name: str
     higher_is_better: bool
@@ -35,7 +35,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Epochs:
-    """Those that were asked for, and those that were run. reason: why these are more."""
+    """The epochs that were asked for, and those that were run. reason: why there are more of these."""
 
     asked: int
     run: int
@@ -44,8 +44,8 @@ class Epochs:
 
 @dataclass(frozen=True)
 class Target:
-    """A value of the metric on the validation rows. by: what it comes from: the configuration, `single`, or all runs
-    where none of `single` finished."""
+    """A value of the metric on the validation rows. by: where it comes from: the configuration, `single`, or all runs
+    if none of `single` finished."""
 
     metric: str
     value: float
@@ -54,7 +54,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Machine:
-    """The driver's host; gpus: those of a node."""
+    """The driver's host; gpus: a node's."""
 
     cores: int | None
     memory_bytes: int
@@ -66,7 +66,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over the seeds, and its 95 % interval; None where there is none."""
+    """A mean over the seeds and its 95 % interval; None where there is none."""
 
     mean: float | None
     low: float | None
@@ -75,7 +75,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class ToTarget:
-    """Means over the `reached` of `of` runs that reached the target. seconds: None on virtual nodes."""
+    """Means over the runs that reached the target, `reached` of `of`. seconds: None on virtual nodes."""
 
     seconds: float | None
     passes: float | None
@@ -85,8 +85,8 @@ class ToTarget:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A line of the table: means over the runs of a way on so many nodes that finished; None for what none of them
-    tells, or virtual nodes do not. time: seconds by what they were spent on."""
+    """A line of the table: means over the finished runs of a way on that many nodes; None for what none of them tells,
+    or virtual nodes cannot. time: seconds by what they were spent on."""
 
     way: str
     nodes: int
@@ -109,7 +109,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """A way against another, over the seeds that both finished, of those that both were given."""
+    """A way against another, over the seeds that both finished, out of those that both were given."""
 
     way: str
     nodes: int
@@ -127,7 +127,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Check:
-    """A prediction beside what was measured, in seconds; error: as a part of it."""
+    """A prediction beside the measurement, in seconds; error: as a fraction of the measurement."""
 
     way: str
     nodes: int
@@ -138,8 +138,8 @@ class Check:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Seconds to the target at a network's rate; None for both passes and seconds where not every run reached it.
-    gbit_per_s: None where it was measured, on the network at hand."""
+    """Seconds to the target at a network's rate; passes and seconds are None if not every run reached it. gbit_per_s:
+    None for the network at hand, where it was measured."""
 
     way: str
     nodes: int
@@ -169,7 +169,7 @@ class CostModel:
 
 @dataclass(frozen=True, kw_only=True)
 class OnHosts:
-    """A way on the hosts at hand, or predicted on as many as nodes, with a slow link."""
+    """A way on the hosts at hand or, predicted, on as many hosts as nodes with a slow link."""
 
     way: str
     nodes: int
@@ -183,7 +183,7 @@ class OnHosts:
 
 @dataclass(frozen=True)
 class Original:
-    """One of the figures with which the question began."""
+    """One of the figures that the question began with."""
 
     who: str
     nodes: int
@@ -193,7 +193,7 @@ class Original:
 
 @dataclass(frozen=True)
 class Ours:
-    """The same of a way that was measured."""
+    """The same figure for a way that was measured."""
 
     way: str
     nodes: int
@@ -224,7 +224,7 @@ class Answer:
 @dataclass(frozen=True, kw_only=True)
 class Results(Record):
     """The whole of results.json. created: when, in ISO 8601. model: its builder. runs, virtual: those that finished.
-    diverged: those that did not, or whose metric was no finite number at their end."""
+    diverged: those that did not, or whose metric was not a finite number at the end."""
 
     WHAT: ClassVar[str] = "what compare writes"
     REMEDY: ClassVar[str] = "compare again with --overwrite"
@@ -255,6 +255,6 @@ class Results(Record):
 
     @classmethod
     def read(cls, folder: str) -> Self:
-        """The content of results.json in `folder`. Raises InputError where it is missing, damaged or another's."""
+        """The content of results.json in `folder`. Raises InputError if it is missing, damaged or something else's."""
         path = filesystem.join(folder, RESULTS)
         return cls.parse(filesystem.read_bytes(path), path)

@@ -1,9 +1,9 @@
 """The cost model: seconds per row, per step and per synchronised byte, and what they predict elsewhere.
 
-The parts are calibrated from the measured runs and the all-reduce sweep: a node's computing is linear in its rows and
-steps, an exchange costs 2 (N - 1) messages of fixed latency and 2 (N - 1) / N times its bytes at the network's rate,
-as a ring does (Patarasuk and Yuan 2009; the alpha-beta model of Hockney 1994), and something fixed beside: to come
-together, and to leave and enter the compiled step. Nodes that share this host's cores compute slower by a factor.
+Its parts are calibrated on the measured runs and the all-reduce sweep. A node's computing is linear in its rows and
+steps. An exchange costs 2 (N - 1) messages of fixed latency and 2 (N - 1) / N times its bytes at the network's rate, as
+a ring does (Patarasuk and Yuan 2009; the alpha-beta model of Hockney 1994), and a fixed amount: to come together, and
+to leave and enter the compiled step. Nodes that share this host's cores compute more slowly by a factor.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from sparksplit.comparison.record import ComparedRun, Measured, SweepPoint
 GBITS = (1.0, 10.0, 100.0)
 _FACTORS = 121
 ETHERNET_LATENCY = 50e-6
-"""Seconds of one message between two hosts over Ethernet, assumed: two to three times a switched round trip's half."""
+"""Seconds of one message between two hosts over Ethernet, assumed: two to three times half a switched round trip."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """latency: seconds of one message. per_byte: seconds of one byte. per_sync: seconds of an exchange beside them."""
+    """latency: seconds per message. per_byte: seconds per byte. per_sync: the fixed seconds of an exchange."""
 
     latency: float
     per_byte: float
     per_sync: float = 0.0
 
     def seconds(self, nodes: int, syncs: int, sent: float) -> float:
-        """Of `syncs` sums over `nodes` nodes, in which each node sends `sent` bytes."""
+        """The seconds of `syncs` sums over `nodes` nodes, in which each node sends `sent` bytes."""
         if nodes < 2:
             return 0.0
         return syncs * (2 * (nodes - 1) * self.latency + self.per_sync) + sent * self.per_byte
@@ -40,7 +40,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Compute:
-    """Seconds per row and per step (a mini-batch of its own, or its part of one) of one node.
+    """Seconds per row and per step (a node's own mini-batch, or its part of a shared one) on one node.
 
     contention: the factor by which nodes that share a host are slower.
     """
@@ -50,17 +50,17 @@ class Compute:
     contention: float = 1.0
 
     def seconds(self, rows: float, steps: float) -> float:
-        """Of a node that trains on so many rows in so many steps."""
+        """The seconds of a node that trains on that many rows in that many steps."""
         return rows * self.per_row + steps * self.per_step
 
 
 def work_of(record: ComparedRun) -> tuple[float, float]:
-    """(rows, steps) of one node of the run; for `local` there are more steps than updates that the nodes share."""
+    """(rows, steps) of one node of the run; `local` has more steps than updates that the nodes share."""
     return record.passes * record.rows / record.nodes, record.steps
 
 
 def fit_compute(records: Sequence[ComparedRun]) -> Compute:
-    """By non-negative least squares on relative errors, over the runs' seconds of computing."""
+    """Fit by non-negative least squares on relative errors, over the runs' seconds of computing."""
     work = np.array([work_of(record) for record in records], float)
     seconds = np.array([max(1e-9, computing(record)) for record in records])
     nodes = np.array([record.nodes for record in records])
@@ -74,13 +74,13 @@ def fit_compute(records: Sequence[ComparedRun]) -> Compute:
 
 
 def computing(record: ComparedRun) -> float:
-    """Seconds of training without exchanges."""
+    """Seconds of training, without exchanges."""
     seconds: float = record.seconds.train - record.seconds.sync
     return seconds
 
 
 def fit_network(sweep: Sequence[SweepPoint]) -> Network:
-    """By non-negative least squares on relative errors, over the sweep's sums."""
+    """Fit by non-negative least squares on relative errors, over the sweep's sums."""
     nodes = np.array([point.nodes for point in sweep], float)
     sizes = np.array([point.bytes for point in sweep], float)
     seconds = np.array([point.seconds for point in sweep], float)
@@ -90,7 +90,7 @@ def fit_network(sweep: Sequence[SweepPoint]) -> Network:
 
 
 def fit_exchanges(network: Network, records: Sequence[ComparedRun]) -> Network:
-    """`network` with the fixed cost of an exchange that the runs on several nodes had beside what the sweep says."""
+    """`network`, plus the fixed cost of an exchange that the runs on several nodes had beyond what the sweep says."""
     together = [record for record in records if record.nodes > 1]
     beside = sum(
         record.seconds.sync - network.seconds(record.nodes, record.syncs, record.sync_bytes_per_node)
@@ -101,12 +101,12 @@ def fit_exchanges(network: Network, records: Sequence[ComparedRun]) -> Network:
 
 
 def ethernet(gbit_per_s: float, per_sync: float = 0.0) -> Network:
-    """A network of that rate."""
+    """A network with that rate."""
     return Network(ETHERNET_LATENCY, 8e-9 / gbit_per_s, per_sync)
 
 
 def predicted(record: ComparedRun, compute: Compute, network: Network, *, shared: bool = False) -> float:
-    """Seconds of training of a run like `record`, virtual or not. shared: its nodes share a host as those measured."""
+    """Seconds of training of a run like `record`, virtual or not. shared: its nodes share a host, as measured."""
     rows, steps = work_of(record)
     exchanges = max(record.syncs, 1) if record.nodes > 1 else 0
     factor = compute.contention if shared and record.nodes > 1 else 1.0
@@ -116,7 +116,7 @@ def predicted(record: ComparedRun, compute: Compute, network: Network, *, shared
 def cost_model(
     table: Sequence[Row], real: Sequence[ComparedRun], virtual: Sequence[ComparedRun], measured: Measured
 ) -> CostModel | None:
-    """The `cost_model` of results.json; None where nothing was run."""
+    """The `cost_model` of results.json; None if nothing was run."""
     if not real:
         return None
     sweep = [point for sizes in (measured.sweeps or {}).values() for point in sizes]
@@ -153,9 +153,9 @@ def cost_model(
 def _predictions(
     table: Sequence[Row], records: Sequence[ComparedRun], compute: Compute, per_sync: float
 ) -> list[Prediction]:
-    """Time to the target at each rate of the network, by the passes that each way took to it.
+    """Time to the target at each rate of the network, from the passes that each way took to reach it.
 
-    None where not every run reached it: the mean over those that did would flatter a way that often fails.
+    None if not every run reached it: the mean over those that did would flatter a way that often fails.
     """
     found: list[Prediction] = []
     first = {(record.way, record.nodes, record.virtual): record for record in records}

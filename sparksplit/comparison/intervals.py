@@ -12,11 +12,11 @@ LEVEL = 0.95
 
 
 def interval(values: Sequence[float], resolution: float | None = None) -> tuple[float, float | None, float | None]:
-    """(mean, low, high): the mean and its 95 % interval by Student's t; (mean, None, None) of fewer than two values.
+    """(mean, low, high): the mean and its 95 % interval by Student's t; (mean, None, None) for fewer than two values.
 
-    Of values that are differences of pairs it is the paired t-interval (Student, "The Probable Error of a Mean", 1908).
-    resolution: the step in which the values are known, such as 1 / rows of a share of rows. Values that were rounded to
-    a step can look more alike than they are, even equal: so their standard deviation counts as at least that of
+    For differences of pairs it is the paired t-interval (Student, "The Probable Error of a Mean", 1908).
+    resolution: the step in which the values are known, such as 1 / rows for a share of rows. Values that were rounded
+    to a step can look more alike than they are, or even equal; so their standard deviation counts as at least that of
     rounding, step / sqrt(12) (Sheppard 1898), and the interval reaches at least one step to each side.
     """
     mean = fmean(values) if values else 0.0

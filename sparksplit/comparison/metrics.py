@@ -1,7 +1,7 @@
 """What a metric is: whether higher or lower is better, and how finely it can tell two models apart on so many rows.
 
-By Keras's own names. `keras.metrics.get` takes a class's name as it is, in snake case, or one of a few short forms; the
-table has each once, in small letters without underscores, so that it answers without importing Keras.
+Metrics go by Keras's own names. `keras.metrics.get` takes a class's name as it is, in snake case, or one of a few short
+forms; the table has each once, in lower case without underscores, so that it answers without importing Keras.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def _plain(name: str) -> str:
 
 
 def higher_is_better(name: str) -> bool | None:
-    """Whether a higher value of the metric is better; None where its name does not tell, as of a plain `Mean`."""
+    """Whether a higher value of the metric is better; None if its name does not tell, as with a plain `Mean`."""
     return _HIGHER_IS_BETTER.get(_plain(name))
 
 
 def resolution(name: str, labels: int) -> float | None:
-    """The least by which the metric over `labels` labels can change; None for what does not count labels.
+    """The smallest step by which the metric over `labels` labels can change; None for one that does not count labels.
 
-    One of them: 1 of a number, 1 / labels of a share (at least that; recall is a share of some labels only).
+    That is one label: 1 for a number of them, 1 / labels for a share (at least; recall is a share of only some labels).
     """
     plain = _plain(name)
     if plain in _COUNTS:
@@ -55,5 +55,5 @@ def resolution(name: str, labels: int) -> float | None:
 
 
 def deciding(metric: str | None, names: Sequence[str]) -> str:
-    """The metric that decides where the runs measure `names` beside the loss: the one asked for, else the accuracy."""
+    """The metric that decides, if the runs measure `names` beside the loss: the one asked for, or the accuracy."""
     return metric or ("accuracy" if "accuracy" in names else LOSS)

@@ -30,7 +30,7 @@ _SWEEP_BYTES = 1 << 26  # summed at each size, so that small sums are repeated a
 
 
 class RunMember(Member):
-    """A node's `Member` in one of its runs: with rendezvous of its own, which the run's key tells from others'."""
+    """A node's `Member` in one of its runs: its rendezvous have the run's key, which tells them from other runs'."""
 
     def __init__(self, member: Member, key: str) -> None:
         self.rank, self.size, self.payload = member.rank, member.size, member.payload
@@ -52,17 +52,17 @@ class RunMember(Member):
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """As Member.phase."""
+        """Like Member.phase."""
         with self._member.phase(name):
             yield
 
     def gather(self, name: str, value: Any) -> list[Any]:
-        """As Member.gather."""
+        """Like Member.gather."""
         return self._member.gather(f"{self._prefix} {name}", value)
 
 
 def work(member: Member) -> JsonObject:
-    """Do the runs of the ClusterPayload; rank 0 leaves the record of each in the comparison's folder."""
+    """Do the runs of the ClusterPayload; rank 0 leaves a record of each in the comparison's folder."""
     payload = ClusterPayload.from_json(member.payload, "what the driver gave")
     collective: Collective | None = None
     for number, run in enumerate(payload.runs):
@@ -87,7 +87,7 @@ def work(member: Member) -> JsonObject:
 
 
 def _forget(config: TrainConfig) -> None:
-    """Begin anew in a process that has trained already."""
+    """Start afresh in a process that has trained before."""
     import keras
 
     keras.backend.clear_session()
@@ -173,6 +173,6 @@ def sweep(collective: Collective) -> list[SweepPoint]:
             began = time.perf_counter()
             collective.sum([values])
             seconds.append(time.perf_counter() - began)
-        # Without the first: the nodes do not come to it at the same time.
+        # Without the first: the nodes do not get to it at the same time.
         found.append(SweepPoint(collective.size, size, float(np.median(seconds[1:]))))
     return found

@@ -9,7 +9,7 @@ MISSING = "–"
 
 
 def usable(value: float | None) -> float | None:
-    """`value`, or None where it is missing or no finite number (a run that diverged)."""
+    """`value`, or None if it is missing or not a finite number (a run that diverged)."""
     return value if value is not None and math.isfinite(value) else None
 
 
@@ -39,7 +39,7 @@ def compact(value: float | None) -> str:
 
 
 def part(some: int, of: int) -> str:
-    """5, or `2 of 5` where some are missing."""
+    """5, or `2 of 5` if some are missing."""
     return count(of) if some == of else f"{count(some)} of {count(of)}"
 
 
@@ -50,7 +50,7 @@ def percent(fraction: float | None, places: int = 0) -> str:
 
 
 def signed(text: str, value: float) -> str:
-    """`text`, the absolute `value`, with its sign; none where it is written as zero."""
+    """`text`, which is the absolute `value`, with its sign; without one if it is written as zero."""
     return text if not re.search("[1-9]", text) else f"{'+' if value > 0 else '−'}{text}"
 
 
@@ -90,7 +90,7 @@ def megabytes(value: float | None) -> str:
 
 
 class Quantity:
-    """How the values and differences of one metric are written: an accuracy in per cent, all else as it is."""
+    """How the values and differences of one metric are written: an accuracy in per cent, anything else as it is."""
 
     def __init__(self, name: str) -> None:
         self.is_share = name.lower().endswith("accuracy")
@@ -112,7 +112,7 @@ class Quantity:
         return signed(f"{size} {self.unit}".strip(), value)
 
     def interval(self, low: float | None, high: float | None) -> str:
-        """97.31 to 98.02, without the unit; the sign of a missing number where there is no interval."""
+        """97.31 to 98.02, without the unit; the sign for a missing number if there is no interval."""
         low, high = usable(low), usable(high)
         if low is None or high is None:
             return MISSING

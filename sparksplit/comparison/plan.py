@@ -21,7 +21,7 @@ SINGLE = "single"
 
 @dataclass(frozen=True)
 class Run:
-    """One training run. key: its record's name. way: how reports call it."""
+    """One training run. key: its record's name. way: what reports call it."""
 
     key: str
     way: str
@@ -29,20 +29,20 @@ class Run:
 
     @property
     def processes(self) -> int:
-        """TensorFlow processes that it takes."""
+        """How many TensorFlow processes it takes."""
         return self.config.processes
 
     @property
     def cluster(self) -> tuple[int, str | None]:
-        """Runs of the same can take turns on one cluster of nodes: its processes, and the collective between them."""
+        """Runs with the same value can take turns on one cluster: its processes, and the collective between them."""
         return self.processes, self.config.collective if self.processes > 1 else None
 
 
 def label(values: dict[str, Any], way: Strategy, whole: bool = False) -> str:
-    """What a way is called: its name, and whatever is said beside it, such as `local, H = 32, nesterov`.
+    """What a way is called: its name and whatever else is said about it, such as `local, H = 32, nesterov`.
 
-    values: what is said of the way. One of a user's own is called by its function; by its file, too, if `whole`, or if
-    the function's name is one of the product's ways.
+    values: what is said about the way. A user's own is called by its function, and also by its file if `whole`, or if
+    the function has the name of one of sparksplit's ways.
     """
     more = {key: value for key, value in values.items() if key != "strategy"}
     name = str(values["strategy"])
@@ -63,15 +63,15 @@ def label(values: dict[str, Any], way: Strategy, whole: bool = False) -> str:
 
 
 def epochs(asked: int, numbers: Sequence[int]) -> int:
-    """The least number of epochs from `asked` on that all of `numbers` divide."""
+    """The smallest number of epochs, at least `asked`, that all of `numbers` divide."""
     multiple = math.lcm(*numbers)
     return -(-asked // multiple) * multiple
 
 
 def plan(config: CompareConfig) -> list[Run]:
-    """All runs, in the order in which they are best run: by clusters, the real ones before the virtual ones.
+    """All runs, in the best order to run them: cluster by cluster, real ones before virtual ones.
 
-    Reads the files of users' own ways. Raises ConfigError that names the way that is wrong.
+    Reads the files of the user's own ways. Raises ConfigError that names the way that is wrong.
     """
     values = [_values(config, place) for place in range(len(config.strategies))]
     ways = [_way(config, place, own) for place, own in enumerate(values)]
@@ -88,9 +88,9 @@ def plan(config: CompareConfig) -> list[Run]:
         if ways[place].alone and number > 1:
             continue
         if isinstance(nodes, dict) and ways[place].any_nodes:
-            continue  # is what it is on one node, whatever the number of nodes
+            continue  # it is the same as on one node, whatever the number of nodes
         given = values[place] if ways[place].alone or number > 1 else _alone(values[place])
-        # What is the same configuration is one run, called by the least that is said of it.
+        # The same configuration is one run, called by the least that is said about it.
         for said in (given, {"strategy": SINGLE}) if number == 1 else (given,):
             run = _config(config, place, {**said, "nodes": nodes, "seed": seed, "epochs": total})
             identity = digest(run.model_dump(mode="json"))
@@ -108,15 +108,16 @@ def plan(config: CompareConfig) -> list[Run]:
 
 
 def _turn(run: Run) -> tuple[bool, int, bool, str]:
-    """Of several collectives a user's own comes last: the first one's sums are measured for the cost model."""
+    """Of several collectives a user's own comes last, since the first one's sums are measured for the cost model."""
     collective = run.cluster[1] or ""
     return run.config.virtual, run.config.node_count, is_own(collective), collective
 
 
 def _names(ways: Sequence[dict[str, Any]], by_name: Mapping[str, Strategy]) -> dict[str, tuple[str, str]]:
-    """By the digest of what is said of a way: (what it is called, its part of a record's name), neither given twice.
+    """By the digest of what is said about a way: (what it is called, its part of a record's name), both unique.
 
-    Two functions of one name in two files are told apart by their files; what even so reads alike, by a digest.
+    Two functions with the same name in two files are told apart by their files; if names are still the same, by a
+    digest.
     """
     different = {digest(way): way for way in ways}
     shared = _alike({way["strategy"]: way["strategy"].rpartition(":")[2] for way in ways})
@@ -130,19 +131,19 @@ def _names(ways: Sequence[dict[str, Any]], by_name: Mapping[str, Strategy]) -> d
 
 
 def _alike(names: dict[str, str]) -> list[str]:
-    """The keys whose names other keys have, too."""
+    """The keys whose names other keys have too."""
     times = Counter(names.values())
     return [key for key, name in names.items() if times[name] > 1]
 
 
 def _alone(values: dict[str, Any]) -> dict[str, Any]:
-    """What a way is on one node: `single`, with what is said of other things than the nodes' agreement."""
+    """What a way is on one node: `single`, with all that is said about anything but the nodes' agreement."""
     together = ("strategy", "sync", "local_batch_size", "collective")
     return {"strategy": SINGLE, **{key: value for key, value in values.items() if key not in together}}
 
 
 def _points(config: CompareConfig) -> Iterator[tuple[int | dict[str, int], int, int]]:
-    """(nodes, seed, place of the way). Seeds first: a comparison that is ended early still has whole ones."""
+    """(nodes, seed, index of the way). Seeds first, so that a comparison that is ended early still has whole ones."""
     for count, numbers in ((config.seeds, config.nodes), (config.virtual_seeds, config.virtual)):
         for seed in range(config.seed, config.seed + count):
             for number in sorted(numbers):
@@ -166,7 +167,7 @@ def _values(config: CompareConfig, place: int) -> dict[str, Any]:
 
 
 def _way(config: CompareConfig, place: int, values: dict[str, Any]) -> Strategy:
-    """The way itself. Raises ConfigError where it cannot be had, or other keys do not go with it."""
+    """The way itself. Raises ConfigError if it cannot be loaded, or other keys do not go with it."""
     name = values["strategy"]
     if not is_own(name):
         return STRATEGIES[name]

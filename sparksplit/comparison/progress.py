@@ -1,4 +1,4 @@
-"""How far a comparison is, and how long it will take."""
+"""How far a comparison has got, and how long it will take."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from sparksplit.base.progress import Progress, say
 from sparksplit.comparison.plan import Run
 
 START_SECONDS = 3.0
-"""Of a run, beside its training: to build and compile the model."""
+"""Seconds of a run besides its training: to build and compile the model."""
 
 
 def passes(run: Run) -> int:
-    """Readings of the training set in a run; the plan's epochs are divided by every number of nodes."""
+    """Readings of the training set in a run; every number of nodes divides the plan's epochs."""
     return run.config.epochs
 
 
 def estimate(runs: Sequence[Run], rows: int, rows_per_second: float) -> float:
-    """Seconds that `runs` take, by the rate of one node in mini-batches of B; nodes share this machine's cores."""
+    """How many seconds `runs` take, by one node's rate in mini-batches of B; nodes share this machine's cores."""
     cores = os.cpu_count() or 1
     found = 0.0
     for run in runs:
         at_once = min(run.processes, cores)
-        # A virtual node exchanges outside of the compiled updates: some three times as slow, measured.
+        # Virtual nodes exchange outside the compiled updates: about three times as slow, measured.
         slower = 3.0 if run.config.virtual else 1.5 if run.processes > 1 else 1.0
         found += START_SECONDS + slower * passes(run) * rows / max(1.0, rows_per_second) / at_once
     return found
 
 
 def say_estimate(display: ComparisonDisplay, rows_per_second: float) -> None:
-    """Tell how long all will take."""
+    """Say how long everything will take."""
     seconds = estimate(display.runs, display.rows, rows_per_second)
     say(f"one node trains {rows_per_second:,.0f} rows/s: {len(display.runs)} runs will take about {duration(seconds)}")
 
@@ -51,7 +51,7 @@ class ComparisonDisplay:
     def __init__(self, runs: Sequence[Run], rows: int) -> None:
         self.runs, self.rows = list(runs), rows
         self.current = 0
-        """The run that the cluster is at, by its place in `begin`'s list."""
+        """The run that the cluster is at, by its index in `begin`'s list."""
         self._now: list[Run] = []
         self._before = 0.0
         self._done = 0.0
@@ -70,7 +70,7 @@ class ComparisonDisplay:
         self._progress.__exit__(kind, error, trace)
 
     def begin(self, runs: Sequence[Run]) -> None:
-        """A cluster takes these runs, of all that are left."""
+        """A cluster begins these runs, out of all that are left."""
         self._now, self.current = list(runs), 0
         first = [run.key for run in self.runs].index(runs[0].key)
         self._before = float(sum(passes(run) for run in self.runs[:first]))

@@ -1,4 +1,4 @@
-"""What crosses between a comparison's driver and its nodes, and what its folder keeps until results.json is there."""
+"""What crosses between a comparison's driver and its nodes, and what its folder keeps until there is a results.json."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparksplit.training.record import CurvePoint, RunRecord
 
 @dataclass(frozen=True, kw_only=True)
 class RunPayload(Payload):
-    """One run of a cluster's list. record: the path of the file that is to tell of it. restarts: tries before."""
+    """One run of a cluster's list. record: the path of its record's file. restarts: how often it was retried."""
 
     key: str
     way: str
@@ -23,9 +23,9 @@ class RunPayload(Payload):
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterPayload(Record):
-    """What a comparison's nodes are given: runs of as many processes, one after the other, and what to measure.
+    """What a comparison's nodes are given: runs with equally many processes, one after the other, and what to measure.
 
-    output, owner: of the comparison. probe: whether to measure training alone; sweep: sums over the nodes.
+    output, owner: the comparison's. probe: whether to measure training alone; sweep: whether to measure sums.
     """
 
     runs: list[RunPayload]
@@ -39,7 +39,7 @@ class ClusterPayload(Record):
 
 @dataclass(frozen=True)
 class Probe:
-    """Training alone, on one node, for so many seconds."""
+    """Training alone on one node, for that many seconds."""
 
     rows_per_second: float
     seconds: float
@@ -47,7 +47,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """The median seconds of a sum of so many bytes over the nodes."""
+    """The median seconds of a sum of that many bytes over the nodes."""
 
     nodes: int
     bytes: int
@@ -56,7 +56,7 @@ class SweepPoint:
 
 @dataclass(frozen=True)
 class NodeMeasured(Record):
-    """What a cluster's first node has measured before its runs. gpus: the names of its GPUs."""
+    """What a cluster's first node measured before its runs. gpus: the names of its GPUs."""
 
     gpus: list[str]
     probe: Probe | None = None
@@ -65,7 +65,7 @@ class NodeMeasured(Record):
 
 @dataclass
 class Measured(Record):
-    """measured.json: the same of all clusters together. sweeps: by the number of nodes."""
+    """measured.json: the same for all clusters together. sweeps: by the number of nodes."""
 
     WHAT: ClassVar[str] = "what compare has measured"
     REMEDY: ClassVar[str] = "remove it, and it is measured again"
@@ -77,7 +77,7 @@ class Measured(Record):
 
     @classmethod
     def read(cls, folder: str) -> Measured:
-        """What has been kept in `folder`; nothing where there is no file. Raises InputError where it is damaged."""
+        """What has been kept in `folder`; nothing if there is no file. Raises InputError if it is damaged."""
         path = filesystem.join(folder, cls.FILE)
         return cls.parse(filesystem.read_bytes(path), path) if filesystem.exists(path) else cls()
 
@@ -86,7 +86,7 @@ class Measured(Record):
         filesystem.write_json(filesystem.join(folder, self.FILE), self.to_json())
 
     def add(self, new: NodeMeasured) -> bool:
-        """Take in what is not there yet; whether there was such."""
+        """Take in what is not there yet; returns whether there was anything."""
         nodes = str(new.sweep[0].nodes) if new.sweep else None
         if self.gpus is None:
             self.gpus = new.gpus
@@ -105,8 +105,8 @@ _REMEDY = "remove it, and the run is made again"
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedRun(RunRecord):
-    """A run that finished: as run.json, with the curve of what was learnt. way: how reports call its strategy.
-    diverged: why it counts as such all the same; only within results.json."""
+    """A run that finished: like run.json, with the curve of what was learnt. way: what reports call its strategy.
+    diverged: why it counts as diverged all the same; only in results.json."""
 
     WHAT: ClassVar[str] = _RUN
     REMEDY: ClassVar[str] = _REMEDY
@@ -120,7 +120,7 @@ class ComparedRun(RunRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class DivergedRun(Record):
-    """A run that ended because its loss was no number any more. diverged: the error."""
+    """A run that ended because its loss was no longer a number. diverged: the error."""
 
     WHAT: ClassVar[str] = _RUN
     REMEDY: ClassVar[str] = _REMEDY
@@ -146,7 +146,7 @@ class _Stamp(Record):
 
 
 def read_run(path: str, config_hash: str) -> ComparedRun | DivergedRun | None:
-    """The record in the file `path`; None where it is of another configuration. Raises InputError for a damaged one."""
+    """The record in the file `path`; None if it is of another configuration. Raises InputError for a damaged one."""
     content = filesystem.read_bytes(path)
     stamp = _Stamp.parse(content, path)
     if stamp.config_hash != config_hash:

@@ -38,11 +38,11 @@ Group = tuple[str, int, bool]
 """(way, nodes, virtual)"""
 
 FORMAT_VERSION = 3
-"""Of results.json and of the records in runs/: those of another version are not taken for one's own."""
+"""The version of results.json and of the records in runs/; those of another version are not used."""
 BASE: Group = (SINGLE, 1, False)
 """What all are compared with: one node that trains with the comparison's own keys."""
 _TARGET = 0.95
-"""The part of `single`'s way to its best value on the validation rows that the default target asks for."""
+"""How much of the way from `single`'s first value to its best, on the validation rows, the default target asks for."""
 
 
 def results(
@@ -56,8 +56,8 @@ def results(
 ) -> Results:
     """The content of results.json.
 
-    run: any run's configuration. records: of all runs, those that diverged among them. created: when, in ISO 8601.
-    config_hash: of the output.
+    run: any run's configuration. records: those of all runs, including diverged ones. created: when, in ISO 8601.
+    config_hash: the output's.
     """
     manifest = data.manifest
     metric = metric_of(config, manifest)
@@ -101,7 +101,7 @@ def results(
 
 
 def machine(gpus: list[str]) -> Machine:
-    """What the driver's host is. gpus: of a node."""
+    """What the driver's host is. gpus: a node's."""
     return Machine(
         cores=os.cpu_count(),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
@@ -122,7 +122,7 @@ def _processor() -> str:
 
 
 def metric_names(given: Sequence[str] | None, manifest: Manifest) -> list[str]:
-    """The metrics that a run measures beside the loss. given: those of its configuration."""
+    """The metrics that a run measures besides the loss. given: those in its configuration."""
     has_classes = manifest.label is not None and manifest.label.classes is not None
     return ["accuracy" if has_classes else "mean_absolute_error"] if given is None else list(given)
 
@@ -130,7 +130,7 @@ def metric_names(given: Sequence[str] | None, manifest: Manifest) -> list[str]:
 def metric_of(config: CompareConfig, manifest: Manifest) -> Metric:
     """The `metric` of results.json: what decides, on which rows, and which of its values are better.
 
-    Raises ConfigError where nobody measures it, and where its direction cannot be told or is given wrongly.
+    Raises ConfigError if no run measures it, or if its direction cannot be told or is given wrongly.
     """
     names = metric_names(config.metrics, manifest)
     if config.metric not in (None, metrics.LOSS, *names):
@@ -156,7 +156,7 @@ def metric_of(config: CompareConfig, manifest: Manifest) -> Metric:
 
 
 def value_of(record: ComparedRun, metric: Metric) -> float:
-    """The metric on the test rows; on the validation rows, at the end, where there are no test rows."""
+    """The metric on the test rows; if there are none, on the validation rows at the end."""
     value = _final(record, metric)
     if value is None:
         raise ValueError(f"{record.key} has no finite {metric.name}")
@@ -170,7 +170,7 @@ def _final(record: ComparedRun, metric: Metric) -> float | None:
 
 
 def _judged(record: AnyRun, metric: Metric) -> AnyRun:
-    """The record, as one of those that diverged where what is compared is no finite number at its end."""
+    """The record, turned into a diverged one if what is compared is not a finite number at its end."""
     if isinstance(record, DivergedRun) or _final(record, metric) is not None:
         return record
     return replace(record, diverged=f"its {metric.name} is not finite at the end")
@@ -186,7 +186,7 @@ def _curve(record: ComparedRun, name: str) -> list[tuple[int, float, float]]:
 
 
 def _target(config: CompareConfig, groups: Mapping[Group, Sequence[AnyRun]], metric: Metric) -> Target | None:
-    """value, and by: what it comes from (the configuration, `single`, or all runs where none of `single` finished)."""
+    """value, and by: where it comes from (the configuration, `single`, or all runs if none of `single` finished)."""
     name = metric.name
     alone = finished(groups.get(BASE, []))
     every = [member for members in groups.values() for member in finished(members)]
@@ -199,13 +199,13 @@ def _target(config: CompareConfig, groups: Mapping[Group, Sequence[AnyRun]], met
     best = fmean(max(curve) if metric.higher_is_better else min(curve) for curve in curves)
     begin = fmean(curve[0] for curve in curves)
     by = SINGLE if alone else "all runs"
-    # Not rounded: what is a hair's breadth past the best value is never reached.
+    # Not rounded: a target a hair's breadth past the best value would never be reached.
     value = begin + _TARGET * (best - begin)
     return Target(name, min(value, best) if best > begin else max(value, best), by)
 
 
 def reached(record: ComparedRun, target: Target, higher: bool) -> tuple[float, float] | None:
-    """(passes, seconds) after which the run first reached the target on the validation rows; None where it did not."""
+    """(passes, seconds) after which the run first reached the target on the validation rows; None if it did not."""
     for passes, seconds, value in _curve(record, target.metric):
         if value >= target.value if higher else value <= target.value:
             return passes, seconds
@@ -225,7 +225,7 @@ def finished(members: Sequence[AnyRun]) -> list[ComparedRun]:
 
 
 def training_seconds(record: ComparedRun) -> float:
-    """Seconds of training, exchanges and waiting for rows among them; without start, compiling and validation."""
+    """Seconds of training, including exchanges and waiting for rows; without start, compiling and validation."""
     return record.history[-1].seconds if record.history else 0.0
 
 
@@ -328,9 +328,9 @@ def _pair(group: Group, other: Group, groups: Mapping[Group, Sequence[AnyRun]], 
 
 
 def verdict(low: float | None, high: float | None, margin: float) -> str:
-    """What an interval of differences says, where above 0 is better: `no difference` only within the margin.
+    """What an interval of differences says, where above 0 is better: `no difference` only if it lies within the margin.
 
-    An interval of no width beside 0 says that the seeds made no difference, not how sure the difference is.
+    An interval of no width away from 0 says that the seeds made no difference, not how sure the difference is.
     """
     if low is None or high is None or (low == high != 0):
         return "undecided"

@@ -47,10 +47,10 @@ REPORT, RUNS = "report.html", "runs"
 
 
 def compare(config: CompareConfig, options: Options) -> Results:
-    """Run what `config` compares, but for what has been run already; the content of results.json.
+    """Run what `config` compares, except what has been run already; returns the content of results.json.
 
-    Raises UsageError for what the user gave; RunError where a run fails other than by its loss. Finished runs are kept,
-    and the next call goes on from there.
+    Raises UsageError for the user's mistakes; RunError if a run fails for any reason other than its loss. Finished runs
+    are kept, and the next call goes on from there.
     """
     runs = plan(config)
     data = open_data(runs[0].config)
@@ -75,7 +75,7 @@ def compare(config: CompareConfig, options: Options) -> Results:
 
 
 def _fill(comparison: _Comparison) -> Results:
-    """Run what is pending, and complete the output; the content of results.json."""
+    """Run what is pending and complete the output; returns the content of results.json."""
     output, work = comparison.output, comparison.work
     if pending := comparison.pending():
         if len(pending) < len(work):
@@ -94,7 +94,7 @@ def _fill(comparison: _Comparison) -> Results:
 
 
 def _check(config: CompareConfig, runs: Sequence[Run], data: PreparedDataSet) -> None:
-    """Raise ConfigError for what only the data set can tell, before anything runs."""
+    """Raise ConfigError for mistakes that only the data set can show, before anything runs."""
     manifest = data.manifest
     for key in ("nodes", "virtual"):
         most = max(getattr(config, key), default=0)
@@ -125,7 +125,7 @@ def _say_plan(config: CompareConfig, runs: Sequence[Run]) -> None:
 
 @dataclass
 class _Work:
-    """A run and what belongs to it on the way to the nodes."""
+    """A run, and what goes with it to the nodes."""
 
     run: Run
     inputs: RunInputs
@@ -150,7 +150,7 @@ class _Comparison:
         self.measured = Measured.read(self.output.folder)
 
     def pending(self) -> list[_Work]:
-        """The runs without a record, in the order of the plan; reads what there is."""
+        """The runs without a record, in the order of the plan; reads the records there are."""
         found = []
         for one in self.work:
             path = self._path(one)
@@ -172,7 +172,7 @@ class _Comparison:
                 try:
                     self._cluster(spark, together, display)
                 except NodeFailed as error:
-                    # The first without a record: the last heartbeat may be older than the failure.
+                    # The first run without a record: the last heartbeat may be older than the failure.
                     self.pending()
                     for one in together:
                         if one.run.key not in self.records:
@@ -224,7 +224,7 @@ class _Comparison:
         return RunPayload(**vars(common), key=one.run.key, way=one.run.way, record=path, restarts=one.tries)
 
     def _failed(self, one: _Work, error: NodeFailed) -> None:
-        """Record a loss that is no number; try anything else again, as often as the configuration allows."""
+        """Record a loss that is not a number; try again after anything else, as often as the configuration allows."""
         one.tries += 1
         if DIVERGED.search(str(error)):
             say(f"{one.run.key}: {error}; it counts as diverged")
@@ -239,7 +239,7 @@ class _Comparison:
             )
             filesystem.write_json(self._path(one), record.to_json())
         elif one.tries > self.config.max_restarts:
-            if self.output.folder == self.output.path:  # else --overwrite, which begins anew
+            if self.output.folder == self.output.path:  # else --overwrite, which starts over
                 say("finished runs are kept; the same command, without --overwrite, goes on from there")
             raise error
         else:

@@ -1,4 +1,4 @@
-"""Scale-up against scale-out, and the six figures with which the question began."""
+"""Scale-up against scale-out, and the six figures that the question began with."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sparksplit.comparison.content import CostModel, OnHosts, Original, Ours, Ro
 from sparksplit.comparison.costs import ETHERNET_LATENCY, Network
 
 LINK_GBIT = 0.1
-"""Of the slow link for which the times on several hosts are predicted: 100 Mbit/s."""
+"""The rate of the slow link for which the times on several hosts are predicted: 100 Mbit/s."""
 
 ORIGINAL = (
     ("Keras, GPUs of one machine", 1, 150.0),
@@ -24,7 +24,7 @@ ORIGINAL = (
 
 def scale(table: Sequence[Row], model: CostModel | None) -> Scale:
     """The `scale` of results.json: each way on the hosts at hand as measured, and on as many hosts as nodes with a slow
-    link, predicted by exchanging the measured time of exchanges for the link's."""
+    link, predicted by replacing the measured time of exchanges by the link's."""
     rows: list[OnHosts] = []
     link = Network(ETHERNET_LATENCY, 8e-9 / LINK_GBIT)
     for row in table:

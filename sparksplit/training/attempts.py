@@ -1,4 +1,4 @@
-"""What an unfinished run's attempts have cost so far: restarts and resumes go on counting."""
+"""What the attempts of an unfinished run have cost so far: restarts and resumes go on counting from there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FILE = "_ATTEMPTS"
 
 @dataclass(frozen=True)
 class Attempts(Record):
-    """restarts: within one command, by themselves; of all commands. seconds: wall time of all commands."""
+    """restarts: those made within a command by itself, over all commands. seconds: wall time of all commands."""
 
     restarts: int = 0
     seconds: float = 0.0
@@ -27,15 +27,15 @@ def note(run: str, attempts: Attempts) -> None:
 
 
 def forget(run: str) -> None:
-    """Remove what `note` has kept: a finished run has it in its record."""
+    """Remove what `note` has kept, since a finished run has it in its record."""
     filesystem.remove(filesystem.join(run, _FILE))
 
 
 def before(run: str, checkpoint: str) -> tuple[Attempts, int]:
-    """What the attempts have cost of a run that goes on from `checkpoint`, and the last epoch that it has finished.
+    """(what the attempts of a run that goes on from `checkpoint` have cost, the last epoch that it has finished).
 
-    A driver that was killed has noted no end: then what the checkpoint knows is the least that it was. What cannot be
-    read counts as nothing: whether the checkpoint can be gone on from is not decided here.
+    A driver that was killed has noted no end: then what the checkpoint knows is the least it can have cost. What cannot
+    be read counts as nothing: it is not decided here whether the run can go on from the checkpoint.
     """
     try:
         progress = checkpoints.progress_of(checkpoint)

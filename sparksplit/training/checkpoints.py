@@ -1,8 +1,8 @@
-"""Checkpoints: all that a run needs to go on, written where all nodes agree, published by rename.
+"""Checkpoints: everything a run needs to go on, written where all nodes agree, published by rename.
 
-A checkpoint is a folder `update-NNNNNNNNN` with `state.npz` (what every rank has alike), `node-R.npz` for nodes whose
-own state differs (the random state of Dropout), and `checkpoint.json` (the update, the ledger, the history, and of each
-file its bytes and checksum, and its own).
+A checkpoint is a folder `update-NNNNNNNNN` with `state.npz` (what is the same on every rank), `node-R.npz` for nodes
+whose own state differs (the random state of Dropout), and `checkpoint.json` (the update, the ledger, the history, each
+file's size and checksum, and a checksum of its own).
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _READERS = 4  # files that are checked at once
 _PIECE_BYTES = 1 << 20
 
 Files = Mapping[str, Sequence[int]]
-"""Of each file's name its bytes and their CRC-32."""
+"""For each file's name, its size in bytes and its CRC-32."""
 
 
 class Damaged(InputError):
-    """A checkpoint's content is not what was written, or a file of it is missing."""
+    """A checkpoint's content is not what was written, or one of its files is missing."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that was read back. own: this node's own state, None where none was written for so many nodes."""
+    """A checkpoint that was read back. own: this node's own state; None if none was written for so many nodes."""
 
     progress: Progress
     state: Arrays
@@ -62,8 +62,8 @@ def write(
 ) -> None:
     """Write one checkpoint of all nodes into `run`; rank 0 publishes it and removes all but the last `keep`.
 
-    own: of this node; all have some, or none has. Every node must call it. A crash at any point leaves the previous
-    checkpoints loadable.
+    own: this node's; either all nodes have some, or none has. Every node must call it. A crash at any point leaves the
+    previous checkpoints loadable.
     """
     number = progress.update
     staging = gather(f"checkpoint-{number}", secrets.token_hex(4))[0]
@@ -87,7 +87,7 @@ def write(
 
 
 def latest(run: str) -> str | None:
-    """The path of the newest checkpoint in the folder of `run`, whole or not; None without one."""
+    """The path of the newest checkpoint in the folder of `run`, whole or not; None if there is none."""
     paths = _all(run)
     return paths[-1] if paths else None
 
@@ -95,8 +95,8 @@ def latest(run: str) -> str | None:
 def newest_whole(run: str, nodes: int) -> tuple[str | None, list[str]]:
     """(the newest checkpoint in the folder of `run` that `nodes` nodes can go on from, what is wrong with newer ones).
 
-    Reads all that they would. Raises InputError for what cannot be read, or is another version's: that says nothing
-    about the content.
+    Reads all that they would read. Raises InputError for what cannot be read, or is of another version: that says
+    nothing about the content.
     """
     problems: list[str] = []
     for path in reversed(_all(run)):
@@ -106,13 +106,13 @@ def newest_whole(run: str, nodes: int) -> tuple[str | None, list[str]]:
         except Damaged as error:
             problems.append(str(error))
         except InputError:
-            if filesystem.exists(path):  # else removed in this moment: by a node that has not noticed its end yet
+            if filesystem.exists(path):  # else it was just removed, by a node that has not noticed its end yet
                 raise
     return None, problems
 
 
 def check(path: str, nodes: int) -> None:
-    """Raise Damaged where the checkpoint `path` is not whole as `nodes` nodes need it."""
+    """Raise Damaged if the checkpoint `path` is not whole, for `nodes` nodes."""
     progress, files = _description(path)
     needed = [name for name in files if name == _STATE or nodes == progress.nodes]
     _refuse_missing(path, needed)
@@ -122,14 +122,14 @@ def check(path: str, nodes: int) -> None:
 
 
 def progress_of(path: str) -> Progress:
-    """How far the run was at the checkpoint `path`. Raises Damaged where its description is."""
+    """How far the run was at the checkpoint `path`. Raises Damaged if its description is damaged."""
     return _description(path)[0]
 
 
 def read(path: str, rank: int, nodes: int | None = None) -> Checkpoint:
-    """The checkpoint `path` as node `rank` of `nodes` needs it; None: of as many as wrote it. Raises Damaged."""
+    """The checkpoint `path` for node `rank` of `nodes`; None: of as many as wrote it. Raises Damaged."""
     progress, files = _description(path)
-    # Own states belong to a number of nodes: with another one they begin afresh.
+    # Own states belong to one number of nodes: with another number they begin afresh.
     own = _shard(rank) if _shard(rank) in files and nodes in (None, progress.nodes) else None
     _refuse_missing(path, [_STATE, *([own] if own else [])])
     state, shard = (
@@ -151,7 +151,7 @@ def _shard(rank: int) -> str:
 
 
 def _description(path: str) -> tuple[Progress, Files]:
-    """(how far the run was, what files there must be)."""
+    """(how far the run was, which files there must be)."""
     file = filesystem.join(path, _DESCRIPTION)
     _refuse_missing(path, [_DESCRIPTION])
     try:
@@ -161,7 +161,7 @@ def _description(path: str) -> tuple[Progress, Files]:
     try:
         if values.pop("format_version") != _FORMAT:
             raise InputError(f"{file}: was written by another version of sparksplit")
-        checksum = values.pop(_CHECKSUM, None)  # which those of before lack
+        checksum = values.pop(_CHECKSUM, None)  # which older ones lack
         if checksum not in (None, _checksum({"format_version": _FORMAT, **values})):
             raise Damaged(f"{file}: is damaged: its checksum differs from what was written")
         files = {str(name): (int(size), int(checksum)) for name, (size, checksum) in values.pop("files").items()}
@@ -175,20 +175,20 @@ def _description(path: str) -> tuple[Progress, Files]:
 
 
 def _checksum(description: Mapping[str, Any]) -> int:
-    """Of a description's values, however it is laid out."""
+    """The checksum of a description's values, however they are laid out."""
     values = json.loads(json.dumps(description))
     return zlib.crc32(json.dumps(values, sort_keys=True).encode())
 
 
 def _refuse_missing(path: str, names: Sequence[str]) -> None:
     there = filesystem.listing(path)
-    missing = [name for name in names if there.get(name) is None]  # a folder of the name is none
+    missing = [name for name in names if there.get(name) is None]  # a folder of that name does not count
     if missing:
         raise Damaged(f"{path}: is damaged: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
 
 
 def _check_file(file: str, facts: Sequence[int]) -> None:
-    """Raise Damaged where `file` is not what was written; holds a small part of it at a time."""
+    """Raise Damaged if `file` is not what was written; holds only a small part of it at a time."""
     size = checksum = 0
     with filesystem.open_input(file) as opened, using(file):
         while piece := opened.read(_PIECE_BYTES):
@@ -218,7 +218,7 @@ def _unpack(file: str, facts: Sequence[int]) -> dict[str, Array]:
 
 def _prune(folder: str, newest: int, keep: int) -> None:
     names = list(filesystem.listing(folder))
-    # A run that goes on with other nodes may count fewer updates than the checkpoints of before.
+    # A run that goes on with another number of nodes may count fewer updates than its older checkpoints.
     later = [name for name in names if _NAME.match(name) and _number(name) > newest]
     finished = sorted((name for name in names if _NAME.match(name) and name not in later), key=_number)
     for name in [*later, *finished[:-keep], *(name for name in names if name.startswith(".update-"))]:

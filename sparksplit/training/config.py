@@ -16,7 +16,7 @@ from sparksplit.strategies import STRATEGIES, Strategy
 
 
 def _one_of(table: Collection[str], what: str) -> pydantic.AfterValidator:
-    """Check that a name is one of the table's, or a function's. what: those functions return, such as `a strategy`."""
+    """Check that a name is in the table, or a function's. what: such functions return, for instance `a strategy`."""
 
     def check(name: str) -> str:
         if name not in table and not is_own(name):
@@ -63,23 +63,23 @@ class CheckpointConfig(Config):
     every: Literal["epoch"] | pydantic.PositiveInt = "epoch"
     """`epoch`, or a number of updates (an epoch's end is then a checkpoint only if the number falls on it)."""
     keep: pydantic.PositiveInt = 3
-    """How many of the last checkpoints stay."""
+    """How many of the last checkpoints are kept."""
 
 
 class SyncConfig(Config):
     """When nodes with `strategy: local` agree, and how."""
 
     every: pydantic.PositiveInt = 32
-    """A node's own steps between two syncs (H); an epoch's end is one, too."""
+    """A node's own steps between two syncs (H); the end of an epoch is one too."""
     outer: Literal["none", "momentum", "nesterov"] = "none"
     """What applies the averaged change of the weights: none (local SGD), momentum (SlowMo), nesterov (DiLoCo)."""
     outer_learning_rate: pydantic.PositiveFloat | None = None
-    """Of the outer optimiser; null: 1 for momentum, 0.7 for nesterov."""
+    """The outer optimiser's; null: 1 for momentum, 0.7 for nesterov."""
     outer_momentum: Annotated[float, pydantic.Field(ge=0, lt=1)] | None = None
-    """Of the outer optimiser; null: 0.7 for momentum, 0.9 for nesterov."""
+    """The outer optimiser's; null: 0.7 for momentum, 0.9 for nesterov."""
     after: pydantic.NonNegativeInt = 0
-    """Updates of strategy: batch before the local ones begin (post-local SGD), up to the end of the epoch in which the
-    last of them falls."""
+    """Updates made with strategy: batch before the local ones begin (post-local SGD), up to the end of the epoch that
+    the last of them is in."""
 
     @pydantic.model_validator(mode="after")
     def _outer_is_used(self) -> SyncConfig:
@@ -90,7 +90,7 @@ class SyncConfig(Config):
 
 
 class VirtualNodes(Config):
-    """Nodes that one process plays one after the other, with the arithmetic of the real thing."""
+    """Nodes that one process plays in turn, with the arithmetic of real ones."""
 
     virtual: pydantic.PositiveInt
     """How many."""
@@ -100,8 +100,8 @@ class HandoffConfig(Config):
     """How Spark's rows travel to the nodes, with input_mode spark."""
 
     tls: bool = False
-    """Encrypt them, with a certificate that each node makes for the run. What nodes exchange among themselves is
-    authenticated, not encrypted."""
+    """Encrypt the rows on their way, with a certificate that each node makes for the run. What nodes exchange among
+    themselves is authenticated, not encrypted."""
 
 
 class Training(Config):
@@ -112,10 +112,10 @@ class Training(Config):
     model: ModelConfig = ModelConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     loss: str | dict[str, Any] | None = None
-    """A Keras loss by name, or {name: ..., argument: ...}; null: sparse_categorical_crossentropy for classes, else
+    """A Keras loss by name, or {name: ..., argument: ...}; null: sparse_categorical_crossentropy for classes, otherwise
     mean_squared_error."""
     metrics: list[str] | None = None
-    """Keras metrics by name; null: accuracy for classes, else mean_absolute_error."""
+    """Keras metrics by name; null: accuracy for classes, otherwise mean_absolute_error."""
     batch_size: pydantic.PositiveInt = 64
     """Rows of one global mini-batch (B)."""
     epochs: pydantic.PositiveInt = 10
@@ -124,7 +124,7 @@ class Training(Config):
     """Threads per node that read ahead and assemble mini-batches."""
     transform: str | None = None
     """`package.module:function` or `path/to/file.py:function`, applied to rows as they are read: f(tensors, label,
-    seeds) returns (tensors, label); seeds holds one uint64 per row, from row_id, seed and epoch."""
+    seeds) returns (tensors, label); seeds holds one uint64 per row, made from row_id, seed and epoch."""
     window: pydantic.PositiveInt = 4
     """Blocks per lane whose rows are shuffled together; a node holds two windows of each of its lanes in memory."""
     cache_mb: pydantic.NonNegativeInt = 512
@@ -134,9 +134,9 @@ class Training(Config):
     threads: pydantic.NonNegativeInt = 0
     """TensorFlow threads per operation on each node; 0: the executor's cores."""
     seed: pydantic.NonNegativeInt = 1
-    """Of the weights, the order of rows, the transform and Dropout."""
+    """Seed of the weights, the order of rows, the transform and Dropout."""
     max_restarts: pydantic.NonNegativeInt = 0
-    """How often a run whose node died goes on from its last checkpoint by itself."""
+    """How often a run with a dead node restarts by itself, from its last checkpoint."""
     start_timeout: pydantic.PositiveFloat = 120
     """Seconds that executors and nodes may take to start."""
     stall_timeout: pydantic.PositiveFloat | None = None
@@ -152,31 +152,32 @@ class TrainConfig(Training):
     """The run's folder: model, checkpoints, run.json, metrics.jsonl, TensorBoard events."""
     nodes: pydantic.PositiveInt | VirtualNodes = 1
     """TensorFlow processes, one per Spark executor (N); `single` has one. {virtual: N}: one process that plays N nodes
-    one after the other, to see what they would learn; it takes the time of all of them."""
+    in turn, to see what they would learn; it takes the time of all of them."""
     strategy: Annotated[str, _one_of(STRATEGIES, "a strategy")] = "single"
-    """The way: single (one node), batch (the nodes share every mini-batch), epoch (each node runs every N-th epoch over
-    all rows; gradients are averaged at every step, and the learning rate is N times the given one, warmed up over the
-    first epoch), epoch-delayed (as epoch, each node with its own gradients and the given rate; weights are averaged
-    at an epoch's end), or local (each node trains on rows of its own; weights are averaged now and then). One of
-    your own: `package.module:function` or `path/to/file.py:function` that returns a sparksplit.strategies.Strategy."""
+    """How nodes share the work: single (one node), batch (the nodes share every mini-batch), epoch (each node runs
+    every N-th epoch over all rows; gradients are averaged at every step, and the learning rate is N times the given
+    one, warmed up over the first epoch), epoch-delayed (like epoch, but each node applies its own gradients at the
+    given rate; weights are averaged at the end of each epoch), or local (each node trains on its own rows; weights are
+    averaged now and then). Or your own: `package.module:function` or `path/to/file.py:function` that returns a
+    sparksplit.strategies.Strategy."""
     local_batch_size: pydantic.PositiveInt | None = None
     """Rows of each node's own mini-batches with strategy: local; null: batch_size div nodes."""
     sync: SyncConfig = SyncConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     input_mode: Literal["spark", "tensorflow"] = "tensorflow"
     """tensorflow: each node reads its lanes of the prepared data set itself; spark: Spark reads the training split and
-    hands it over, once, to the nodes' local disks. That takes an executor beside the nodes, or more to be faster."""
+    hands it over, once, to the nodes' local disks. That takes one executor beyond the nodes', or more to be faster."""
     order: Literal["exact", "arrival"] = "exact"
     """exact: training begins when all rows are there; arrival, with input_mode spark: the first epoch trains on rows as
-    they arrive, in any order, and cannot be gone on from in its middle."""
+    they arrive, in any order, and a run cannot be resumed in the middle of it."""
     handoff: HandoffConfig = HandoffConfig()
     collective: Annotated[str, _one_of(COLLECTIVES, "a collective")] = "ring"
-    """What sums gradients over the nodes: ring (over TCP), or tensorflow (its collectives: NCCL on GPUs). One of your
-    own: `package.module:function` or `path/to/file.py:function` that returns a sparksplit.collectives.Collective."""
+    """What sums gradients over the nodes: ring (over TCP), or tensorflow (its collectives: NCCL on GPUs). Or your own:
+    `package.module:function` or `path/to/file.py:function` that returns a sparksplit.collectives.Collective."""
 
     @property
     def virtual(self) -> bool:
-        """Whether one process plays the nodes."""
+        """Whether one process plays all nodes."""
         return isinstance(self.nodes, VirtualNodes)
 
     @property
@@ -201,7 +202,7 @@ class TrainConfig(Training):
 
 
 def misfit(config: TrainConfig, way: Strategy) -> str | None:
-    """What in `config` does not go with its way; None where all does."""
+    """What in `config` does not go with its strategy; None if everything does."""
     if way.alone and config.nodes != 1:
         return f"nodes must be 1 with strategy: {config.strategy} (is {config.node_count}); batch shares the work"
     if not way.sync.every_step and config.checkpoint.every != "epoch":
@@ -233,4 +234,4 @@ NOT_IN_HASH = frozenset(
         "stall_timeout",
     )
 )
-"""Keys that cannot change the result, and `data`, whose content counts instead of its place."""
+"""Keys that cannot change the result, and `data`, of which the content counts and not the place."""

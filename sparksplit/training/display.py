@@ -1,4 +1,4 @@
-"""What a person sees of a run while it trains: progress and a line for each epoch, from the nodes' heartbeats."""
+"""What people see of a run while it trains: progress, and a line for each epoch, from the nodes' heartbeats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparksplit.training.record import METRICS, RUN, EpochRecord
 class RunDisplay:
     """Progress on the terminal or in the log, from the nodes' heartbeats. A context manager.
 
-    epochs_said: the last epoch that needs no line any more. said: called with each that gets one.
+    epochs_said: the last epoch that needs no more line. said: called with each epoch that gets one.
     """
 
     def __init__(self, nodes: int, epochs_said: int = 0, said: Callable[[int], None] | None = None) -> None:
@@ -43,7 +43,7 @@ class RunDisplay:
             return
         if self._feeding is None:
             self._feeding = Progress("feeding", self.rows_to_feed, "rows").__enter__()
-        # A task that was repeated has sent some of its rows twice: that all are there shows when training begins.
+        # A repeated task has sent some of its rows twice, so only the beginning of training shows that all are there.
         self._feeding.update(min(fed, self.rows_to_feed - 1))
 
     def state(self, rank: int, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What a run is given, checked before anything starts, and the hash of all of it that can change the run's result."""
+"""What a run is given, checked before anything starts, and the hash of everything in it that can change the result."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from sparksplit.training.config import NOT_IN_HASH, TrainConfig, misfit
 
 @dataclass(frozen=True)
 class RunInputs:
-    """A run's configuration and what it names: data, users' files (their text by the key that names them), strategy.
+    """A run's configuration and what it names: data, the user's files (their text, by the key that names them),
+    strategy.
 
-    has_frame: whether a DataFrame takes the place of the training rows.
+    has_frame: whether a DataFrame replaces the training rows.
     """
 
     config: TrainConfig
@@ -30,7 +31,7 @@ class RunInputs:
 
     @classmethod
     def of(cls, config: TrainConfig, data: PreparedDataSet, has_frame: bool = False) -> RunInputs:
-        """What `config` names. Raises UsageError where some of it does not exist, or does not go together."""
+        """What `config` names. Raises UsageError if some of it does not exist, or does not go together."""
         sources = _sources(config)
         keras_names.check(config, sources)
         return cls(config, data, sources, _way(config, sources, data), has_frame)
@@ -43,7 +44,7 @@ class RunInputs:
         return {"data": self.config.data, **own, **self.config.own_file}
 
     def hash(self, nodes: int | dict[str, int] | None = None) -> str:
-        """Of all that can change the run's result. nodes: in the configuration's place."""
+        """The hash of everything that can change the run's result. nodes: replaces the configuration's."""
         values = {key: value for key, value in self.config.model_dump(mode="json").items() if key not in NOT_IN_HASH}
         if self.way.any_nodes:
             del values["nodes"]
@@ -53,13 +54,13 @@ class RunInputs:
         return digest({**hashed, "frame": True} if self.has_frame else hashed)
 
     def hashes(self) -> set[str]:
-        """Of the same run on every number of nodes, real and virtual."""
+        """The hashes of the same run on every number of nodes, real and virtual."""
         numbers = range(1, self.data.manifest.lanes + 1)
         return {self.hash(nodes) for nodes in (*numbers, *({"virtual": number} for number in numbers))}
 
 
 def open_data(config: TrainConfig) -> PreparedDataSet:
-    """The data set of a run. Raises UsageError where it cannot be trained on, or not by so many nodes."""
+    """A run's data set. Raises UsageError if it cannot be trained on, or not by that many nodes."""
     data = PreparedDataSet.open(config.data)
     manifest = data.manifest
     if not manifest.splits["train"].rows:
@@ -75,7 +76,7 @@ def open_data(config: TrainConfig) -> PreparedDataSet:
 
 
 def _functions(config: TrainConfig) -> dict[str, str]:
-    """The functions that the configuration names, and may be the user's own, by the key that names them."""
+    """The functions that the configuration names and that may be the user's own, by the key that names them."""
     found = {"model.build": config.model.build}
     if config.transform is not None:
         found["transform"] = config.transform
@@ -84,7 +85,7 @@ def _functions(config: TrainConfig) -> dict[str, str]:
 
 
 def _sources(config: TrainConfig) -> dict[str, str]:
-    """The text of users' functions that are files, by the key that names them."""
+    """The text of the user's functions that are in files, by the key that names them."""
     found = {}
     for key, name in _functions(config).items():
         try:
@@ -97,8 +98,8 @@ def _sources(config: TrainConfig) -> dict[str, str]:
 
 
 def _way(config: TrainConfig, sources: Mapping[str, str], data: PreparedDataSet) -> Strategy:
-    """The way of a run. Raises ConfigError where it does not exist, other keys do not go with it, or it leaves out rows
-    of `data`."""
+    """A run's strategy. Raises ConfigError if it does not exist, other keys do not go with it, or it leaves out rows of
+    `data`."""
     try:
         way = find(config.strategy, sources.get("strategy"))
     except FunctionError as error:
@@ -108,6 +109,6 @@ def _way(config: TrainConfig, sources: Mapping[str, str], data: PreparedDataSet)
     try:
         owned_by_rank(way.split, data.manifest.lanes, config.node_count)
         check_epochs(way.split, config.epochs, config.node_count)
-    except Exception as error:  # a split of a user's own may fail in any way
+    except Exception as error:  # a user's own split may fail in any way
         raise config.error("strategy", f"its split does not fit the data: {type(error).__name__}: {error}") from error
     return way

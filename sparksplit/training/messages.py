@@ -16,10 +16,10 @@ from sparksplit.training.record import Progress, Values
 class Payload(Record):
     """What a node needs for a run.
 
-    config: of TrainConfig. places: where its keys were written down (Origin.to_json). run: the folder to fill; output:
-    what it is to become; owner: of that. sources: the text of users' files, by the key that names them. checkpoint: the
-    path of the one to go on from. seconds_before: of the run's earlier attempts. record_only: leave no model, no
-    checkpoints and no metrics.jsonl.
+    config: a TrainConfig's values. places: where its keys were written down (Origin.to_json). run: the folder to fill;
+    output: what that is to become; owner: the output's. sources: the text of the user's files, by the key that names
+    them. checkpoint: the path of the one to go on from. seconds_before: what the run's earlier attempts took.
+    record_only: leave no model, no checkpoints and no metrics.jsonl.
     """
 
     config: JsonObject
@@ -38,7 +38,7 @@ class Payload(Record):
     def of(
         cls, config: TrainConfig, output: Output, sources: dict[str, str], config_hash: str, threads: int
     ) -> Payload:
-        """For the first attempt of a run that fills `output`."""
+        """The payload of the first attempt at a run that fills `output`."""
         return cls(
             config={**config.model_dump(mode="json"), "data": filesystem.absolute(config.data)},
             places=config.origin.to_json(),
@@ -51,16 +51,16 @@ class Payload(Record):
         )
 
     def train_config(self) -> TrainConfig:
-        """The configuration, whose errors name the places."""
+        """The configuration, with errors that name those places."""
         return parse(TrainConfig, self.config, Origin.from_json(self.places))
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeResult(Record):
-    """What one node says of a finished run; all say the same, but for host, start_seconds and seconds.
+    """What one node says about a finished run; all say the same, except for host, start_seconds and seconds.
 
-    sync_every: as RunSync.every. test: None without test rows. start_seconds: until training began. seconds: by what
-    they were spent on, as in RunSeconds. weights: the digest of the trained ones.
+    sync_every: like RunSync.every. test: None without test rows. start_seconds: until training began. seconds: by what
+    they were spent on, as in RunSeconds. weights: the digest of the trained weights.
     """
 
     progress: Progress

@@ -14,7 +14,7 @@ from sparksplit.rows.ledger import LedgerJson
 RUN, METRICS = "run.json", "metrics.jsonl"
 
 Values = dict[str, float | None]
-"""The loss and the metrics by name; None where one is no finite number."""
+"""The loss and the metrics by name; None for one that is not a finite number."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class EpochSeconds:
 
 @dataclass(frozen=True, kw_only=True)
 class EpochRecord(Record):
-    """One finished round, which is an epoch where the nodes do not split epochs: a line of metrics.jsonl.
+    """One finished round, which is an epoch unless the nodes split the epochs: a line of metrics.jsonl.
 
-    epoch: the last one that it ended, from 1. updates, steps: since the run began. validation: None without validation
-    rows. rows: that were trained on, over all nodes; rows_per_second: None where no time passed.
+    epoch: the last one that it finished, from 1. updates, steps: since the run began. validation: None without
+    validation rows. rows: how many were trained on, over all nodes; rows_per_second: None where no time passed.
     """
 
     WHAT: ClassVar[str] = f"a line of {METRICS}"
@@ -46,7 +46,7 @@ class EpochRecord(Record):
 
 
 def read_history(folder: str) -> list[EpochRecord]:
-    """The rounds that metrics.jsonl in the run's folder `folder` tells of. Raises InputError where it is damaged."""
+    """The rounds in metrics.jsonl of the run's folder `folder`. Raises InputError if it is damaged."""
     path = filesystem.join(folder, METRICS)
     lines = filesystem.read_bytes(path).splitlines()
     return [EpochRecord.parse(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
@@ -54,7 +54,7 @@ def read_history(folder: str) -> list[EpochRecord]:
 
 @dataclass(frozen=True, kw_only=True)
 class CurvePoint(Record):
-    """What was learnt after so many passes, updates, steps and seconds of training, each since the beginning."""
+    """What was learnt after this many passes, updates, steps and seconds of training, each since the run began."""
 
     passes: int
     updates: int
@@ -66,8 +66,8 @@ class CurvePoint(Record):
 
 @dataclass(frozen=True)
 class Resumed:
-    """Where a run was gone on with. update: the checkpoint's. optimizer: "reset" where nodes with optimizers of their
-    own became more or fewer, so that these began afresh."""
+    """Where a run was resumed. update: the checkpoint's. optimizer: "reset" where the number of nodes with their own
+    optimizers changed, so that these began afresh."""
 
     update: int
     nodes_before: int
@@ -80,10 +80,9 @@ class Progress(Record):
     """How far a run is.
 
     update: updates since the run began: changes of the weights that all nodes share. step: mini-batches that the node
-    with the most has trained on, which says where in the rows the run is. syncs: exchanges between nodes.
-    ledger: Ledger.to_json. history: of the finished rounds. loss_sum, loss_rows: the unfinished round's training loss
-    so far. round_train, round_total: its seconds so far, of training and in all. seconds: of the run so far, all
-    attempts together.
+    with the most has trained on, which says where in the rows the run is. syncs: exchanges between nodes. ledger:
+    Ledger.to_json. history: the finished rounds. loss_sum, loss_rows: the unfinished round's training loss so far.
+    round_train, round_total: its seconds so far, in training and in all. seconds: the run's so far, over all attempts.
     """
 
     WHAT: ClassVar[str] = "a checkpoint's description"
@@ -105,7 +104,7 @@ class Progress(Record):
 
     @property
     def epochs(self) -> int:
-        """Epochs that have been finished."""
+        """How many epochs have been finished."""
         return self.history[-1].epoch if self.history else 0
 
 
@@ -119,8 +118,8 @@ class RunData:
 
 @dataclass(frozen=True)
 class RunSync:
-    """every: "step", "epoch", or the steps between two. outer: the outer optimizer, None without. after: the updates
-    in which nodes agreed at every step before."""
+    """every: "step", "epoch", or the steps between two syncs. outer: the outer optimizer; None without one. after: how
+    many updates came first, in which nodes agreed at every step."""
 
     every: int | str
     outer: str | None
@@ -129,8 +128,8 @@ class RunSync:
 
 @dataclass(frozen=True)
 class RunLedger:
-    """rows: that the weights have seen. checksum: of their row_ids, as text, because JSON readers round large integers.
-    exact: whether each pass saw every row exactly once."""
+    """rows: how many the weights have seen. checksum: of their row_ids, as text, because JSON readers round large
+    integers. exact: whether each pass saw every row exactly once."""
 
     rows: int
     checksum: str
@@ -139,10 +138,10 @@ class RunLedger:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSeconds:
-    """Seconds by what they were spent on; all but start and total are means over the nodes.
+    """Seconds by what they were spent on; all except start and total are means over the nodes.
 
-    feed: waiting for rows. warmup: making graphs. train: updates, exchanges included; sync: exchanges alone; waiting:
-    for other nodes, of `sync`.
+    feed: waiting for rows. warmup: making graphs. train: updates, including exchanges; sync: exchanges alone; waiting:
+    the part of `sync` spent waiting for other nodes.
     """
 
     start: float
@@ -158,7 +157,7 @@ class RunSeconds:
 
 @dataclass(frozen=True, kw_only=True)
 class RunMetrics:
-    """train, validation: a list by round for each metric; None where there is nothing. test: at the end; empty without
+    """train, validation: for each metric, a list by round; None where there is nothing. test: at the end; empty without
     test rows. Numbers that are not finite are None."""
 
     train: dict[str, list[float | None]] | None = None
@@ -168,11 +167,11 @@ class RunMetrics:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord(Record):
-    """run.json: what was trained, how, at which cost, and how well.
+    """run.json: what was trained, how, at what cost, and how well.
 
-    config: the run's configuration, with every key. nodes: real or, if `virtual`, virtual ones. rows: of a pass.
+    config: the run's configuration, with every key. nodes: real ones or, if `virtual`, virtual ones. rows: of one pass.
     updates: changes of the weights that all nodes share; steps: mini-batches of the node with the most; syncs:
-    exchanges between nodes. weights: the digest of the trained ones. restarts: of all commands that trained it.
+    exchanges between nodes. weights: the digest of the trained weights. restarts: over all commands that trained it.
     """
 
     WHAT: ClassVar[str] = "what train writes"
@@ -210,7 +209,7 @@ class RunRecord(Record):
 
     @classmethod
     def read(cls, folder: str) -> Self:
-        """The record in the run's folder `folder`. Raises InputError where it is missing, damaged or another's."""
+        """The record in the run's folder `folder`. Raises InputError if it is missing, damaged or something else's."""
         path = filesystem.join(folder, RUN)
         return cls.parse(filesystem.read_bytes(path), path)
 

@@ -1,4 +1,4 @@
-"""What is told of a run, to people and in run.json."""
+"""What people, and run.json, are told about a run."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ if TYPE_CHECKING:
 
 _DIVERGED = "the loss is"
 DIVERGED = re.compile(rf"epoch \d+, step \d+: {_DIVERGED} (nan|-?inf|no number)")
-"""Found in the error of a run whose loss is no longer finite, and in no other."""
+"""Matches the error of a run whose loss is no longer finite, and no other error."""
 
 
 def diverged(epoch: int, step: int, loss: object) -> str:
-    """What that error says; epoch and step count from 1. loss: the value, or what stands in its place."""
+    """The text of that error; epoch and step count from 1. loss: its value, or what to say instead."""
     return f"epoch {epoch}, step {step}: {_DIVERGED} {loss}; a smaller optimizer.learning_rate may help"
 
 
 def finite(values: Mapping[str, float]) -> dict[str, float | None]:
-    """`values` as JSON can hold them: None for those that are no finite numbers, such as a metric of a class without
-    rows. They end no run; `undefined` finds them again."""
+    """`values` as JSON can hold them: None for those that are not finite numbers, such as a metric of a class without
+    rows. They do not end a run; `undefined` finds them again."""
     return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
 def undefined(values: Mapping[str, float | None]) -> list[str]:
-    """The names of those that `finite` has made None."""
+    """The names of those that `finite` has turned into None."""
     return [name for name, value in values.items() if value is None]
 
 
 def written(values: Mapping[str, float | None], between: str = ", ") -> str:
-    """For people, such as: loss 0.5000, accuracy 0.8333"""
+    """The values for people, such as: loss 0.5000, accuracy 0.8333"""
     return between.join(f"{name} {'not finite' if value is None else f'{value:.4f}'}" for name, value in values.items())
 
 
 def by_rows(history: Sequence[EpochRecord]) -> dict[str, list[tuple[int, Values]]]:
-    """{train, validation: (epoch, values) by round}, of which only those that were measured."""
+    """{train, validation: (epoch, values) by round}, with only those that were measured."""
     found = {
         "train": [(record.epoch, record.train) for record in history],
         "validation": [(record.epoch, record.validation) for record in history if record.validation is not None],
@@ -66,7 +66,7 @@ def by_rows(history: Sequence[EpochRecord]) -> dict[str, list[tuple[int, Values]
 
 
 def metrics_by_name(history: Sequence[EpochRecord]) -> dict[str, dict[str, list[float | None]]]:
-    """{train, validation: {name: value by epoch}} as run.json holds it; None where it was no finite number."""
+    """{train, validation: {name: value by epoch}} as run.json holds it; None for what was not a finite number."""
     return {
         name: {key: [values[key] for _, values in rounds] for key in rounds[0][1]}
         for name, rounds in by_rows(history).items()
@@ -74,7 +74,7 @@ def metrics_by_name(history: Sequence[EpochRecord]) -> dict[str, dict[str, list[
 
 
 def learning_curve(history: Sequence[EpochRecord]) -> list[CurvePoint]:
-    """What was learnt after how many passes, updates, steps and seconds of training, each since the beginning."""
+    """What was learnt after how many passes, updates, steps and seconds of training, each since the run began."""
     curve: list[CurvePoint] = []
     seconds = 0.0
     for record in history:
@@ -93,13 +93,13 @@ def learning_curve(history: Sequence[EpochRecord]) -> list[CurvePoint]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what a result depends on."""
+    """Versions of everything that a result depends on."""
     names = ("tensorflow", "keras", "numpy", "pyspark", "pyarrow", "tensorflowonspark")
     return {"sparksplit": __version__, **{name: version(name) for name in names}}
 
 
 def summary(run: RunRecord, output: str) -> Iterator[str]:
-    """Lines for the terminal at a run's end."""
+    """Lines for the terminal at the end of a run."""
     exact = "exact" if run.ledger.exact else "NOT exact"
     steps = f" ({run.steps} steps)" if run.steps != run.updates else ""
     yield (
@@ -119,7 +119,7 @@ def summary(run: RunRecord, output: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """Of a run, what its nodes' results do not tell. start, total: seconds."""
+    """What the nodes' results do not tell about a run. start, total: seconds."""
 
     run_id: str
     config_hash: str
@@ -137,9 +137,9 @@ def record(
     trained_on: Entry,
     around: Circumstances,
 ) -> RunRecord:
-    """What run.json says of a training run.
+    """What run.json says about a training run.
 
-    results: of the nodes, by rank. trained_on: the rows of a pass, which the ledger must have.
+    results: the nodes', by rank. trained_on: the rows of a pass, which the ledger must have.
     """
     first = results[0]
     progress = first.progress

@@ -31,15 +31,15 @@ log = logging.getLogger(__name__)
 
 
 def train(config: TrainConfig, options: Options, frame: DataFrame | None = None) -> RunRecord:
-    """Train as `config` says; run.json, of an earlier identical run too.
+    """Train as `config` says; returns run.json, an earlier identical run's if there is one.
 
-    frame: rows to train on in place of the data set's training split, with `input_mode: spark`: a binary column for
-        each of the data set's tensors (row-major, little-endian), its label, and `row_id` (bigint, a row's own;
-        computed where there is none). The data set gives shapes, preprocessing, validation and test. Another frame is
-        not seen as another configuration: redo with `options.overwrite`.
+    frame: rows to train on instead of the data set's training split, with `input_mode: spark`: a binary column for each
+        of the data set's tensors (row-major, little-endian), its label, and `row_id` (bigint, unique; computed if there
+        is none). Shapes, preprocessing, validation and test come from the data set. Another frame does not count as
+        another configuration: use `options.overwrite` to train anew.
 
-    Raises UsageError for what the user gave, before Spark starts where it can be known by then; RunError and its kinds
-    where the run fails. What was published before a failure stays, and `--resume` goes on from it.
+    Raises UsageError for the user's mistakes, before Spark starts if they can be known by then; RunError and its
+    subclasses if the run fails. What was published before a failure stays, and `--resume` goes on from it.
     """
     began = time.monotonic()
     data = open_data(config)
@@ -70,7 +70,7 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
 
 
 def checkpoint_of(run: str, nodes: int) -> str | None:
-    """The newest checkpoint in the folder of `run` that can be gone on from on `nodes` nodes; damaged ones are said."""
+    """The newest checkpoint in the folder of `run` that `nodes` nodes can go on from; reports newer, damaged ones."""
     found, damaged = checkpoints.newest_whole(run, nodes)
     for problem in damaged:
         say(problem)
@@ -80,14 +80,14 @@ def checkpoint_of(run: str, nodes: int) -> str | None:
 
 
 def _feeders(config: TrainConfig) -> int:
-    """Executors that are needed beside the nodes'."""
+    """How many executors are needed in addition to the nodes'."""
     return 1 if config.input_mode == "spark" else 0
 
 
 @contextmanager
 def _going_on(output: Output) -> Iterator[None]:
-    """Say how to go on where the block fails; what it has begun is removed where the user's own mistake ended it before
-    its first checkpoint. The block's error is the one that is raised, whatever happens meanwhile."""
+    """If the block fails, say how to go on. If it was the user's mistake that ended it before its first checkpoint,
+    remove what it has begun. The block's error is the one that is raised, whatever happens meanwhile."""
     try:
         yield
     except BaseException as error:
@@ -103,7 +103,7 @@ def _going_on(output: Output) -> Iterator[None]:
 
 
 def threads(config: TrainConfig, spark: SparkSession) -> int:
-    """TensorFlow's threads per operation."""
+    """How many threads TensorFlow uses per operation."""
     if config.threads:
         return config.threads
     local = re.match(r"local-cluster\[\d+,\s*(\d+)", spark.sparkContext.master or "")
@@ -112,8 +112,8 @@ def threads(config: TrainConfig, spark: SparkSession) -> int:
 
 @dataclass(frozen=True)
 class _Trained:
-    """results: of the nodes, by rank. trained_on: the rows of a pass, which the ledger must have. launched: the seconds
-    that starting the nodes took."""
+    """results: the nodes', by rank. trained_on: the rows of a pass, which the ledger must have. launched: how many
+    seconds starting the nodes took."""
 
     results: list[NodeResult]
     trained_on: Entry
@@ -122,7 +122,7 @@ class _Trained:
 
 @dataclass
 class _Run:
-    """began: when the command did (time.monotonic)."""
+    """began: when the command began (time.monotonic)."""
 
     spark: SparkSession
     inputs: RunInputs
@@ -130,13 +130,13 @@ class _Run:
     frame: DataFrame | None
     began: float
     before: attempts.Attempts = field(default_factory=attempts.Attempts)
-    """What other commands' attempts have cost."""
+    """What the attempts of earlier commands have cost."""
     restarts: int = 0
     epochs_said: int = 0
-    """The last epoch whose line has been printed, by this command or the one that it goes on from."""
+    """The last epoch whose line has been printed, by this command or the one that it resumes."""
 
     def to_end(self, checkpoint: str | None) -> RunRecord:
-        """Run the nodes, again from the last checkpoint where one dies, and publish run.json and _SUCCESS."""
+        """Run the nodes, again from the last checkpoint if one dies, and publish run.json and _SUCCESS."""
         preparing = time.monotonic() - self.began
         if checkpoint is not None:
             self.before, self.epochs_said = attempts.before(self.output.folder, checkpoint)
@@ -148,12 +148,12 @@ class _Run:
         return self._publish(trained, preparing)
 
     def so_far(self) -> attempts.Attempts:
-        """What the run has cost, all commands together."""
+        """What the run has cost, over all commands."""
         seconds = self.before.seconds + time.monotonic() - self.began
         return attempts.Attempts(self.before.restarts + self.restarts, seconds)
 
     def _train(self, checkpoint: str | None) -> _Trained:
-        """What the nodes have made of it, after as many restarts as the configuration allows."""
+        """What the nodes have returned, after as many restarts as the configuration allows."""
         config, output = self.inputs.config, self.output
         given = Payload.of(config, output, dict(self.inputs.sources), output.config_hash, threads(config, self.spark))
         while True:
@@ -173,7 +173,7 @@ class _Run:
                 say(f"{error}; restart {self.restarts} of {config.max_restarts} from {place}")
 
     def _publish(self, trained: _Trained, preparing: float) -> RunRecord:
-        """Complete the output. preparing: the seconds until the nodes were asked for."""
+        """Complete the output. preparing: how many seconds passed before the nodes were asked for."""
         inputs, output, first, cost = self.inputs, self.output, trained.results[0], self.so_far()
         if names := report.undefined(first.test or {}):
             say(f"test: {', '.join(names)}: not finite; null in {RUN}")
@@ -194,7 +194,7 @@ class _Run:
         return record
 
     def _note_end(self) -> None:
-        """Keep what a failed attempt has cost, where that is still this command's to say."""
+        """Keep what a failed attempt has cost, if the output is still this command's."""
         try:
             check_owner(self.output.path, self.output.owner)
             attempts.note(self.output.folder, self.so_far())
@@ -202,7 +202,7 @@ class _Run:
             log.debug("what this attempt has cost is not kept: %s", error)
 
     def _nodes(self, payload: Payload) -> _Trained:
-        """One attempt."""
+        """Make one attempt."""
         from sparksplit.cluster import NodeCluster
 
         config, data, split = self.inputs.config, self.inputs.data, self.inputs.way.split
@@ -232,7 +232,7 @@ class _Run:
                 if config.input_mode == "spark":
                     from sparksplit.handoff.feeding import Feeding
 
-                    # One process that plays all nodes gets the lanes of all.
+                    # One process that plays all nodes gets the lanes of all of them.
                     dealt = BatchSplit() if config.virtual else split
                     owned = owned_by_rank(dealt, data.manifest.lanes, config.processes)
                     with Feeding(self.spark, data, self.frame, cluster, display.states, owned) as feeding:

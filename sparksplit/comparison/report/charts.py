@@ -13,7 +13,7 @@ from sparksplit.comparison.report import drawing
 from sparksplit.comparison.report.drawing import GREY, INK, Picture, canvas, legend
 
 Curve = list[tuple[float, ...]]
-"""Points: passes, seconds, and the mean, the least and the greatest value."""
+"""Points: passes, seconds, and the mean, the smallest and the largest value."""
 
 
 def ways(results: Results) -> list[str]:
@@ -30,12 +30,12 @@ def way_marks(results: Results) -> dict[str, drawing.Mark]:
 
 
 def described(way: str, nodes: int, letters: int | None = None) -> str:
-    """A way and its number of nodes: 'batch, N = 2'; the way in at most so many letters."""
+    """A way and its number of nodes: 'batch, N = 2'; the way in at most that many letters."""
     return f"{way if letters is None else drawing.shortened(way, letters)}, N = {nodes}"
 
 
 def survivors(rows: Iterable[Row]) -> str:
-    """Of which of the table's rows a picture shows the runs that finished only; '' where none diverged."""
+    """For which of the table's rows a picture shows only the runs that finished; '' if none diverged."""
     found = [
         f"{row.way}, N = {row.nodes}{' virtual' if row.virtual else ''} ({row.runs} of {row.runs + row.diverged})"
         for row in rows
@@ -182,9 +182,9 @@ def _curve(results: Results, way: str) -> tuple[int, Curve] | None:
 
 
 def _zoom(axes: Any, curves: list[Curve], scale: float, target: float | None) -> bool:
-    """Show the values after each curve's first quarter; True where something is left out.
+    """Show the values after each curve's first quarter; returns whether something is left out.
 
-    The first passes change by so much that the rest would be one line.
+    The first passes change so much that the rest would look like one line.
     """
     shown = [value for points in curves for point in points[len(points) // 4 :] for value in point[2:]]
     everything = [value for points in curves for point in points for value in point[2:]]

@@ -1,4 +1,4 @@
-"""Pictures of the cost model: time to the target beyond the nodes at hand, and how far it is to be trusted."""
+"""Pictures of the cost model: time to the target beyond the nodes at hand, and how far the model can be trusted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NO_MODEL = "There is no cost model in these results, so nothing is predicted."
 
 
 def predictions(results: Results) -> list[Picture]:
-    """Time to the target over N, a picture for each speed of the network, all with the same axes."""
+    """Time to the target over N, one picture for each speed of the network, all with the same axes."""
     found = results.cost_model.predictions if results.cost_model else []
     title = "Time to the target"
     if not found:
@@ -28,7 +28,7 @@ def predictions(results: Results) -> list[Picture]:
 
 def _prediction(results: Results, found: list[Prediction], speed: float | None, title: str) -> Picture:
     key = f"prediction-{speed or 'here'}".replace(".", "-")
-    # What was measured on the network at hand has no speed of its own, and belongs in every picture.
+    # What was measured on the network at hand has no speed, and belongs in every picture.
     here = [item for item in found if item.gbit_per_s in (speed, None)]
     reached = [item for item in here if usable(item.seconds)]
     cells = [_prediction_cells(item) for item in here]
@@ -114,7 +114,7 @@ def _error(fraction: float | None) -> str:
 
 
 def sweep(results: Results) -> Picture:
-    """Seconds of one all-reduce over its bytes."""
+    """Seconds of one all-reduce against its bytes."""
     key, title = "sweep", "One all-reduce over its size"
     found = results.cost_model.sweep if results.cost_model else []
     found = [item for item in found if usable(item.seconds) and item.bytes > 0]

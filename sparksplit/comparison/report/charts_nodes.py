@@ -34,7 +34,7 @@ def scaling(results: Results) -> Picture:
         entries = [("ideal", axes.plot(nodes, ideal, color=GREY, linewidth=1, linestyle="--")[0])]
         for way, found in lines.items():
             mark = known[way]
-            # A way that was not run on one node begins at `single`: on one node there is nothing to split.
+            # A way that was not run on one node starts at `single`, since there is nothing to split on one node.
             points = found if found[0].nodes == base.nodes else [base, *found]
             xs, ys = [row.nodes for row in points], [row.rows_per_second for row in points]
             axes.plot(xs, ys, color=mark.colour, linestyle=mark.dash, linewidth=1.3)
@@ -107,7 +107,7 @@ def exchange(results: Results) -> Picture:
 
 
 def _where(results: Results) -> str:
-    """Of which rows the metric is: Test or Validation."""
+    """Which rows the metric is on: Test or Validation."""
     return str(results.metric.split).capitalize()
 
 
@@ -164,7 +164,7 @@ def spread(results: Results) -> Picture:
 
 
 def times(results: Results) -> Picture:
-    """Where the time goes: a bar for each way and number of nodes."""
+    """Where the time goes: one bar for each way and number of nodes."""
     key, title = "time", "Where the time goes"
     rows = [row for row in results.table if row.time and not row.virtual]
     if not rows:

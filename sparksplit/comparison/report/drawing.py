@@ -1,7 +1,7 @@
-"""How pictures are drawn: matplotlib figures as inline SVG that can stand many to a page.
+"""How pictures are drawn: matplotlib figures as inline SVG, of which a page can have many.
 
 Text stays text (it can be searched, and the page's font is used), the same figure gives the same bytes, and ids are
-prefixed, since those of one page must differ. Sizes are for a phone: about as many points wide as it has pixels.
+prefixed, since all those on a page must differ. Sizes are for a phone: about as many points wide as it has pixels.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 
 WIDTH, HEIGHT = 4.3, 2.9  # inches; the legend comes on top of the height
 _LEGEND_ROW, _BAR_ROW = 0.21, 0.46
-_LEGEND_LETTERS = 38  # that two columns have room for
+_LEGEND_LETTERS = 38  # what two columns have room for
 
 INK, GREY, LIGHT = "#1a1a1a", "#595959", "#d9d9d9"
-# Okabe and Ito's colours, which the colour-blind tell apart; without yellow, which is too pale for lines on white.
+# Okabe and Ito's colours, which the colour-blind can tell apart; without yellow, which is too pale for lines on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p", "*")
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1.2, 1, 1.2, 1, 1.2)))
@@ -85,7 +85,7 @@ def marks(names: Iterable[str]) -> dict[str, Mark]:
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawing with what it says in words and as a table; without an `svg`, `note` says why there is none."""
+    """A drawing, and what it shows in words and as a table; without an `svg`, `note` says why there is none."""
 
     key: str
     title: str
@@ -106,8 +106,8 @@ def canvas(height: float = HEIGHT) -> Iterator[tuple[Figure, Any]]:
 
 
 def legend(figure: Figure, entries: Sequence[tuple[str, Any]]) -> None:
-    """A legend below the axes, for which the figure grows: names and the artists that show them."""
-    # matplotlib leaves out names that begin with an underscore: a joiner, which nobody sees, goes before it.
+    """A legend below the axes, for which the figure grows: names, and the artists that show them."""
+    # matplotlib leaves out names that begin with an underscore: an invisible joiner goes before it.
     names = [shortened("\u2060" + name if name.startswith("_") else name, 42) for name, _ in entries]
     half = -(-len(names) // 2)
     widest = [max((len(name) for name in part), default=0) for part in (names[:half], names[half:])]
@@ -128,7 +128,7 @@ def line(mark: Mark, *, hollow: bool = False, dash: bool = True) -> Line2D:
 
 
 def shortened(text: str, length: int) -> str:
-    """`text`, its middle left out where it is longer than `length`."""
+    """`text`, with its middle left out if it is longer than `length`."""
     if len(text) <= length:
         return text
     tail = length // 3
@@ -147,7 +147,7 @@ def nodes_axis(axes: Any, nodes: Iterable[int], *, log: bool) -> None:
 
 
 def log_axis(axis: Any, write: Callable[[float], str]) -> None:
-    """Make a logarithmic axis write its ticks with `write`; between the powers of ten too where it spans little."""
+    """Make a logarithmic axis write its ticks with `write`; also between the powers of ten if it spans few of them."""
     low, high = sorted(axis.get_view_interval())
     decades = high / low if low > 0 else 10.0
     subs = (1.0, 2.0, 5.0) if decades < 30 else (1.0, 3.0) if decades < 1000 else (1.0,)
@@ -170,7 +170,7 @@ def bar_rows(axes: Any, labels: Sequence[str]) -> None:
 
 
 def bar_height(rows: int) -> float:
-    """Inches for so many labelled bars and an axis."""
+    """Inches for that many labelled bars and an axis."""
     return 0.75 + _BAR_ROW * rows
 
 
@@ -193,6 +193,6 @@ def to_svg(figure: Figure, key: str, label: str) -> str:
 
 
 def _inline(tag: str, key: str) -> str:
-    """A tag with its ids prefixed, and without a font family, which would win over the page's."""
+    """A tag with its ids prefixed, and without a font family, which would override the page's."""
     tag = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{key}-", tag)
     return re.sub(r"font-family: [^;\"]*;? ?", "", tag)

@@ -55,7 +55,7 @@ def render(results: Results) -> str:
 
 
 def _names(text: str) -> Markup:
-    """Text in which what stands between backticks is a name."""
+    """Text in which whatever stands between backticks is a name."""
     return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
@@ -75,7 +75,7 @@ def _subtitle(results: Results) -> Iterator[str]:
 
 
 def _notes(results: Results) -> Iterator[str]:
-    """What a reader has to know before the numbers."""
+    """What a reader must know before the numbers."""
     epochs, target, seeds = results.epochs, results.target, results.seeds
     if epochs.run != epochs.asked:
         reason = f": {epochs.reason}" if epochs.reason else ""

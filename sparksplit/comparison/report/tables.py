@@ -1,4 +1,4 @@
-"""The tables of the report: what the cells say, and the values that they are sorted by."""
+"""The tables of the report: what the cells say, and the values they are sorted by."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ PREDICTED = "predicted by virtual nodes: the learning is computed, the time is n
 
 @dataclass(frozen=True)
 class Cell:
-    """What is shown. value: what it is sorted by; None where there is nothing, which is sorted last."""
+    """What is shown. value: what it is sorted by; None if there is nothing, which is sorted last."""
 
     text: str
     value: float | str | None = None
 
     @property
     def is_number(self) -> bool:
-        """Aligned to the right."""
+        """Whether it is aligned to the right."""
         return not isinstance(self.value, str)
 
 
@@ -42,12 +42,12 @@ class Table:
 
 
 def text(value: str) -> Cell:
-    """A cell that is sorted by its letters."""
+    """A cell sorted by its letters."""
     return Cell(value, value)
 
 
 def number(value: float | None, written: str) -> Cell:
-    """A cell that is sorted by its value."""
+    """A cell sorted by its value."""
     return Cell(written, usable(value))
 
 

@@ -1,4 +1,4 @@
-"""Where a node's rows come from: its feeds over the training, validation and test rows."""
+"""Where a node's rows come from: its feeds of training, validation and test rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Feeds:
     """The feeds of `member`, a node of `process`; `close` ends those that are still open.
 
-    Held-out rows come first: what they leave of `cache_mb` is the training rows'.
+    Held-out rows come first: the training rows get what they leave of `cache_mb`.
     """
 
     def __init__(self, process: Process, member: Member, collective: Collective) -> None:
@@ -31,7 +31,7 @@ class Feeds:
         self._open: list[Feed] = []
 
     def held_out(self, name: str, held: dict[str, RowSource]) -> Feed | None:
-        """The rows of `validation` or `test`; None without any. held: sources in the prepared data set's place."""
+        """The rows of `validation` or `test`; None if there are none. held: replaces the data set's sources."""
         data, member = self._process.data, self._member
         if not data.manifest.splits[name].rows:
             return None
@@ -44,11 +44,11 @@ class Feeds:
         return feed
 
     def training(self, rows: RowSource | None, split: Split, sync: Sync, batch_size: int) -> Feed | ArrivingFeed:
-        """The training rows in mini-batches of `batch_size`. rows: None where they are still arriving."""
+        """The training rows in mini-batches of `batch_size`. rows: None if they are still arriving."""
         return self._arriving(split, sync, batch_size) if rows is None else self._exact(rows, split, sync, batch_size)
 
     def end(self, feed: Feed | ArrivingFeed) -> None:
-        """Close `feed`, whose memory the next one gets; one of arriving rows stays."""
+        """Close `feed`, so that the next one gets its memory; a feed of arriving rows stays open."""
         if isinstance(feed, Feed) and feed in self._open:
             self._open.remove(feed)
             feed.close()
@@ -65,7 +65,7 @@ class Feeds:
         return self._feed(source, own, batch_size, training=True, copies=copies, everyone=self._everyone(split, sync))
 
     def _arriving(self, split: Split, sync: Sync, batch_size: int) -> ArrivingFeed:
-        """Those of the first epoch as Spark hands them over."""
+        """The feed whose first epoch is trained as Spark hands it over."""
         from sparksplit.handoff.arrival import ArrivingFeed
 
         process, manifest = self._process, self._process.data.manifest
@@ -85,7 +85,7 @@ class Feeds:
         return split.lanes(self._process.data.manifest.lanes, self._member.rank, self._member.size)
 
     def _everyone(self, split: Split, sync: Sync) -> list[order.Ints] | None:
-        """The nodes' lanes, where their chunks must hold the same mini-batches: sums match by the turn of a loop."""
+        """All nodes' lanes, if their chunks must hold the same mini-batches: sums match by the loop's iteration."""
         lanes, size = self._process.data.manifest.lanes, self._member.size
         if not (self._collective.same_graphs and sync.every_step):
             return None

@@ -14,7 +14,7 @@ from sparksplit.training.node.metrics import Metrics
 
 
 class Graphs:
-    """loss: a keras loss without reduction: (labels, outputs) to one value per row, or per row and position.
+    """loss: a keras loss without reduction: it maps (labels, outputs) to one value per row, or per row and position.
 
     inputs: how stored values become the model's.
     """
@@ -27,12 +27,12 @@ class Graphs:
         metrics.update(labels, model(examples, training=False))
         metrics.reset()
         self.loss_sum = tf.Variable(0.0, dtype=self.float, trainable=False)
-        """Of the rows that `evaluate` has seen."""
+        """The summed loss of the rows that `evaluate` has seen."""
 
     def forward(self, share: Sequence[Any], total: Any) -> list[Any]:
         """This node's part of the means over the mini-batch's `total` rows: gradients, averaged state, loss.
 
-        share: the node's rows of it, in columns of stored values.
+        share: the node's rows of the mini-batch, as columns of stored values.
         """
         inputs, labels = self._inputs.decode(share)
         part = tf.cast(tf.shape(share[0])[0], self.float) / total
@@ -48,17 +48,17 @@ class Graphs:
         return [*map(tf.convert_to_tensor, gradients), *state, loss]
 
     def nothing(self) -> list[Any]:
-        """What `forward` gives for no rows."""
+        """What `forward` would give for no rows."""
         shaped = [*self._model.trainable_variables, *averaged_state(self._model)]
         return [*(tf.zeros(variable.shape, variable.dtype) for variable in shaped), tf.zeros((), self.float)]
 
     def forward_if_any(self, share: Sequence[Any], any_rows: Any, total: Any) -> list[Any]:
-        """`forward`, or `nothing` where `any_rows` is false: some layers have no gradient for no rows."""
+        """`forward`, or `nothing` if `any_rows` is false, since some layers have no gradient for no rows."""
         found: list[Any] = tf.cond(any_rows, lambda: self.forward(share, total), self.nothing)
         return found
 
     def evaluate(self, *arguments: Any) -> Any:
-        """Add a chunk's rows to the metrics and `loss_sum`. arguments: its columns, and its mini-batches' offsets."""
+        """Add a chunk's rows to the metrics and to `loss_sum`. arguments: its columns, its mini-batches' offsets."""
         *columns, offsets = arguments
         updates = tf.shape(offsets)[0] - 1
 

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from sparksplit.training.node.step import Evaluation
 
 _CHUNK_SECONDS = 0.25
-"""Aimed duration of one call into TensorFlow: short enough for progress, long enough to be free."""
+"""How long one call into TensorFlow should take: short enough to show progress, long enough to cost nothing."""
 
 
 class Trained(Protocol):
-    """What the loop trains; `training.node.step.Step` is it. Every node must call each of these alike, but for `train`.
+    """What the loop trains; `training.node.step.Step` is one. Every node must call each of these alike, except `train`.
 
     warmup: seconds spent on making graphs.
     """
@@ -37,10 +37,10 @@ class Trained(Protocol):
     warmup: float
 
     def train(self, chunk: Chunk) -> Any:
-        """Run the chunk's mini-batches; the mean loss of each, [chunk.updates]."""
+        """Run the chunk's mini-batches; returns the mean loss of each, [chunk.updates]."""
 
     def synchronise(self, rows: int) -> None:
-        """Make the nodes agree. rows: that this node has trained on since they did."""
+        """Make the nodes agree. rows: how many this node has trained on since the last time."""
 
     def is_finite(self) -> bool:
         """Whether all trainable weights are finite numbers."""
@@ -78,12 +78,12 @@ class Hooks:
 
 
 class Loop:
-    """Runs `rounds`, from where `tally` is.
+    """Runs `rounds`, starting where `tally` is.
 
-    A step is one mini-batch of a node; an update is one change of the weights that all nodes share: a step where they
-    agree at every step (and on a single node), else a sync.
+    A step is one mini-batch of a node; an update is one change of the weights that all nodes share: each step if they
+    agree at every step (and on a single node), otherwise each sync.
 
-    sync: of these rounds. every: steps between checkpoints, None for one at each round's end. validation: None without
+    sync: these rounds'. every: steps between checkpoints; None: one at the end of each round. validation: None without
     validation rows.
     """
 
@@ -110,16 +110,16 @@ class Loop:
         """The epochs of the round, by rank."""
 
     def run(self) -> Progress:
-        """Train to the end. Raises RunError where the loss is no longer finite."""
+        """Train to the end. Raises RunError if the loss is no longer finite."""
         tally, first = self._tally, self._rounds.first
-        # `update` is the cluster's word for a sign of progress: here it counts steps, of which there are more.
+        # The cluster takes `update` for a sign of progress: here it counts steps, of which there are more.
         self._member.state(update=tally.step, epochs=self._rounds.passes)
         begun_with = tally.step
         self._report_length(begun_with)
         finished = (tally.step - first) // self._steps if tally.step else 0
         for number, epochs in enumerate(zip(*self._rounds.epochs, strict=True), finished):
             self._round = list(epochs)
-            # A feed of rows that arrive knows its length only when its first epoch has ended.
+            # A feed of arriving rows knows its length only once its first epoch has ended.
             base = first + number * self._steps if number or self._feed.exact else 0
             self._clock.begin_round()
             self._train_epoch(self._round[self._collective.rank], base)
@@ -129,7 +129,7 @@ class Loop:
 
     @property
     def _steps(self) -> int:
-        """Of a round."""
+        """Steps of a round."""
         return self._rounds.steps or self._feed.updates
 
     @property
@@ -142,7 +142,7 @@ class Loop:
         return self._sync.every_step or self._collective.size == 1
 
     def _report_length(self, begun_with: int) -> None:
-        """Tell the driver of the run's steps. begun_with: those that there were at the beginning."""
+        """Tell the driver how many steps the run has. begun_with: how many were done at the start."""
         if self._rounds.whole:
             self._member.state(steps=self._rounds.whole[0])
         elif self._feed.exact:
@@ -150,7 +150,7 @@ class Loop:
             self._member.state(steps=self._rounds.first + rounds * self._steps)
 
     def _train_epoch(self, epoch: int, base: int) -> None:
-        """The rest of one epoch."""
+        """Train the rest of one epoch."""
         tally, every, sync_every = self._tally, self._every, self._sync.every
         tally.begin_epoch()
         waited = time.perf_counter()
@@ -166,11 +166,11 @@ class Loop:
             self._feed.max_updates = self._length(chunk.updates, time.perf_counter() - began)
             if sync_every and (tally.step - base) % sync_every == 0:
                 self._synchronise_within(base, tally.step - base)
-            # At a round's end its record belongs into the checkpoint, too.
+            # At the end of a round, its record belongs in the checkpoint too.
             if self._feed.exact and self._within_round and every and tally.step % every == 0:
                 self._save()
             waited = time.perf_counter()
-        # Those whose rows have ended weigh nothing, and still join in.
+        # Nodes whose rows have ended weigh nothing, and still join in.
         if sync_every:
             for done in syncs_left(tally.step - base, self._steps, sync_every):
                 self._synchronise_within(base, done)
@@ -178,17 +178,17 @@ class Loop:
             tally.step = base + self._steps
 
     def _length(self, steps: int, seconds: float) -> int:
-        """Steps of the next chunks, after one of `steps` took so many seconds."""
+        """Steps for the next chunks, after a chunk of `steps` took this many seconds."""
         length = max(1, min(4 * steps, int(_CHUNK_SECONDS * steps / max(seconds, 1e-9))))
         if not (self._collective.same_graphs and self._sync.every_step):
             return length
-        # Sums that match by the turn of the loop that they are in: all nodes must make as many turns.
+        # Where sums match by the iteration of the loop that they are in, all nodes must make equally many iterations.
         with self._clock.training(self._step, self._collective):
             (total,) = self._collective.sum([np.array(length, np.int64)])
         return int(total) // self._collective.size
 
     def _synchronise_within(self, base: int, done: int) -> None:
-        """A sync after `done` steps of the round; the one at its end is `_finish_round`'s."""
+        """Sync after `done` steps of the round, unless that is all of it: the sync at its end is `_finish_round`'s."""
         if done < self._steps:
             self._tally.step = base + done
             self._synchronise()
@@ -258,5 +258,5 @@ class Loop:
 
 
 def evaluate_once(step: Trained, feed: Feed | None) -> Evaluation | None:
-    """Loss and metrics over all of `feed`; None where it has no rows."""
+    """Loss and metrics over all of `feed`; None if it has no rows."""
     return None if feed is None else step.evaluate(feed.epoch(0))

@@ -17,7 +17,7 @@ from sparksplit.training.node.worker import Worker
 
 
 def work(member: Member) -> JsonObject:
-    """Train as one node of the run whose Payload the driver has given; the NodeResult, for the driver."""
+    """Train as one node of the run whose Payload the driver has given; returns the NodeResult for the driver."""
     began = time.perf_counter()
     with member.phase("start"):
         payload = Payload.from_json(member.payload, "what the driver gave")
@@ -33,9 +33,9 @@ def work(member: Member) -> JsonObject:
 def train_once(
     member: Member, payload: Payload, config: TrainConfig, collective: Collective, began: float
 ) -> NodeResult:
-    """One training run of an already configured process, whose counters begin at zero.
+    """One training run in an already configured process; its counters begin at zero.
 
-    collective: between the real nodes. began: when the run did (time.perf_counter).
+    collective: between the real nodes. began: when the run began (time.perf_counter).
     """
     with member.phase("start"):
         process = Process(member, payload, config)
@@ -73,9 +73,9 @@ def configure(config: TrainConfig, threads: int) -> None:
 
 
 def connect(member: Member, config: TrainConfig, sources: Mapping[str, str]) -> Collective:
-    """The collective between the real nodes; to be made before Keras is imported, as TensorFlow's must be.
+    """The collective between the real nodes; must be made before Keras is imported, as TensorFlow's must.
 
-    sources: users' files by key. Raises ConfigError where one of the user's own is none.
+    sources: the user's files by key. Raises ConfigError if a user's own function does not give one.
     """
     try:
         return join(config.collective, sources.get("collective"), member)

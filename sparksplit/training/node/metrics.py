@@ -1,4 +1,4 @@
-"""Keras metrics over all nodes: updated by each node with its own rows, summed over the nodes when they are asked."""
+"""Keras metrics over all nodes: each node updates them with its own rows, and they are summed when asked for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Metrics:
         self._metrics = metrics
 
     def update(self, labels: Any, outputs: Any) -> None:
-        """Take in what the model made of some rows; in a graph, too."""
+        """Take in what the model made of some rows; also works inside a graph."""
         for metric in self._metrics.values():
             metric.update_state(labels, outputs)
 
@@ -30,11 +30,11 @@ class Metrics:
             metric.reset_state()
 
     def variables(self) -> list[Any]:
-        """What `update` changes; all are there after the first one."""
+        """What `update` changes; all of them exist after its first call."""
         return [variable for metric in self._metrics.values() for variable in metric.variables]
 
     def results(self, collective: Collective) -> dict[str, float]:
-        """The values over all nodes' rows since the last reset; resets. Every node must call it."""
+        """The values over all nodes' rows since the last reset; then resets. Every node must call it."""
         variables = self.variables()
         for variable, value in zip(variables, self._summed(collective), strict=True):
             variable.assign(value)
@@ -47,7 +47,7 @@ class Metrics:
         return {f"m{place:04d}": np.array(value) for place, value in enumerate(self._summed(collective))}
 
     def restore(self, sums: Mapping[str, Array]) -> None:
-        """Go on from what `sums` gave."""
+        """Go on from what `sums` returned."""
         for place, variable in enumerate(self.variables()):
             variable.assign(sums[f"m{place:04d}"])
 

@@ -1,4 +1,4 @@
-"""What a process has once, for the node or the virtual nodes that it plays: data, model, compiled step, open ports."""
+"""What a process has once, for the node or the virtual nodes it plays: data, model, compiled step, open ports."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 
 class Process:
-    """One TensorFlow process of a run. Raises ConfigError for what is wrong with the model and its training."""
+    """One TensorFlow process of a run. Raises ConfigError for mistakes in the model and its training."""
 
     def __init__(self, member: Member, payload: Payload, config: TrainConfig) -> None:
         self.member, self.payload, self.config = member, payload, config
         self.data = PreparedDataSet.open(config.data, verify=False)
         self.way: Strategy = find(config.strategy, self._source_text("strategy"))
         self.nodes = config.node_count
-        # Spark feeds while the model is built.
+        # Opened now, so that Spark feeds while the model is built.
         self.receiver = self._receive() if config.input_mode == "spark" else None
 
     def build(self) -> None:
-        """Make the model and all that belongs to it; after the collective, since TensorFlow's must come first."""
+        """Make the model and everything that belongs to it; after the collective, since TensorFlow's comes first."""
         from sparksplit.model import build
         from sparksplit.model.inputs import Inputs
         from sparksplit.model.rates import WarmedUp
@@ -51,13 +51,13 @@ class Process:
         self.metrics = build.build_metrics(config, described, self.model, self.inputs)
 
     def step(self, sync: Any, collective: Any) -> Step:
-        """The compiled updates with that sync."""
+        """The compiled updates with that sync and collective."""
         from sparksplit.training.node.step import Step
 
         return Step(self.model, self.optimizer, self.loss, self.metrics, self.inputs, sync, collective)
 
     def random_states(self) -> list[Any]:
-        """The model's random states, which differ per node."""
+        """The model's random states, which differ from node to node."""
         return [
             variable
             for variable in self.model.non_trainable_variables
@@ -76,11 +76,11 @@ class Process:
         return transform
 
     def prepared_rows(self) -> RowSource:
-        """The training split, as it was prepared."""
+        """The training split as it was prepared."""
         return self.data.split("train")
 
     def spooled_rows(self, fed: dict[str, Any]) -> RowSource:
-        """The training split, as Spark has handed it over. fed: what the driver said when all had been fed."""
+        """The training split as Spark has handed it over. fed: what the driver said once all rows had been fed."""
         from sparksplit.handoff.spool import Spool
 
         assert self.receiver is not None
@@ -91,7 +91,7 @@ class Process:
         return Spool(files, manifest.description, fed["lane_rows"], own, manifest.block_rows)
 
     def told(self) -> Any:
-        """What the driver said when all had been fed; None before. Raises what kept this node from taking its rows."""
+        """What the driver said once all rows were fed; None before. Raises what kept this node from taking its rows."""
         member = self.member
         if member.stopping.is_set():
             raise RunError("stopped by the driver")
@@ -102,7 +102,7 @@ class Process:
         return member.heard("fed")
 
     def await_rows(self) -> RowSource:
-        """The training split, when it is there."""
+        """The training split, once it is there."""
         if self.receiver is None:
             return self.prepared_rows()
         with self.member.phase("feeding"):

@@ -1,4 +1,4 @@
-"""What rank 0 publishes into the run's folder: after each round metrics.jsonl and TensorBoard's events; the model."""
+"""What rank 0 publishes into the run's folder: metrics.jsonl and TensorBoard's events after each round; the model."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ TENSORBOARD = "tensorboard"
 
 
 def publish_history(run: str, history: Sequence[EpochRecord], scratch: str) -> None:
-    """Write all that is told of the finished rounds into the folder of `run`, by way of the local folder `scratch`."""
+    """Write what is told about the finished rounds into the folder of `run`, using the local folder `scratch`."""
     publish_metrics(run, history)
     publish_events(run, history, scratch)
 
 
 def publish_metrics(run: str, history: Sequence[EpochRecord]) -> None:
-    """Write metrics.jsonl, one line per round, into the folder of `run`; the whole of it, since HDFS files that are
-    appended to can be read half-written."""
+    """Write metrics.jsonl, one line per round, into the folder of `run`; always the whole file, since a file on HDFS
+    that is appended to can be read half-written."""
     text = "".join(json.dumps(record.to_json(), allow_nan=False) + "\n" for record in history)
     filesystem.write_bytes(filesystem.join(run, METRICS), text.encode())
 
 
 def publish_events(run: str, history: Sequence[EpochRecord], scratch: str) -> None:
-    """Write the TensorBoard events of all rounds into the folder of `run`, by way of the local folder `scratch`.
+    """Write the TensorBoard events of all rounds into the folder of `run`, using the local folder `scratch`.
 
-    A resumed run writes them anew, so that no round stands there twice.
+    A resumed run writes them anew, so that no round is there twice.
     """
     local = Path(scratch) / TENSORBOARD
     shutil.rmtree(local, ignore_errors=True)
@@ -49,7 +49,7 @@ def publish_events(run: str, history: Sequence[EpochRecord], scratch: str) -> No
 
 
 def publish_model(process: Process, scratch: str) -> None:
-    """Write the trained model, and what it needs to know of its data, into the run's folder."""
+    """Write the trained model, and what it needs to know about its data, into the run's folder."""
     run = process.payload.run
     process.data.description.write(run)
     export(process.model, process.inputs, run, scratch)

@@ -1,7 +1,7 @@
-"""Which epochs come when, and by which strategy: pure functions of integers, as rows.order.
+"""Which epochs come when, and by which strategy: pure functions of integers, like rows.order.
 
-A run is a stretch of rounds, or two of them where it goes over to its own strategy after `sync.after` updates made as
-`batch` makes them. All nodes begin and end a round together. In it each node runs one epoch, of its own where the
+A run is one stretch of rounds, or two if it changes to its own strategy after `sync.after` updates made the way `batch`
+makes them. All nodes begin and end a round together. In a round each node runs one epoch, an epoch of its own if the
 strategy splits the epochs.
 """
 
@@ -18,9 +18,9 @@ from sparksplit.strategies.splits import BatchSplit, SharedLanes, Split
 class Stretch:
     """Rounds that are trained in one way.
 
-    own: whether that is the run's own strategy; else it is `batch`, on the lanes that the nodes have. begins, until:
-    the run's epochs that are over before it, and after it. first: the run's steps before it. steps: of a round, those
-    of the node with the most; None where rows are still arriving.
+    own: whether that is the run's own strategy; if not, it is `batch`, on the lanes that the nodes have. begins, until:
+    how many of the run's epochs are over before it, and after it. first: the run's steps before it. steps: steps of a
+    round, on the node with the most; None while rows are still arriving.
     """
 
     split: Split
@@ -35,8 +35,8 @@ class Stretch:
 class Rounds:
     """What is left of a stretch.
 
-    epochs: by rank, those of the rounds that are not finished, as Split.epochs gives them. first, steps: the stretch's.
-    whole: (steps, epochs) of the whole run, where another stretch follows; else None.
+    epochs: by rank, those of the unfinished rounds, as Split.epochs gives them. first, steps: the stretch's. whole:
+    (steps, epochs) of the whole run if another stretch follows; otherwise None.
     """
 
     epochs: Sequence[range]
@@ -46,7 +46,7 @@ class Rounds:
 
     @property
     def passes(self) -> int:
-        """Epochs of the run at its end."""
+        """How many epochs of the run are over at its end."""
         return self.whole[1] if self.whole else max((own[-1] + 1 for own in self.epochs if own), default=0)
 
 
@@ -54,8 +54,8 @@ class Rounds:
 class Schedule:
     """All rounds of a run on `nodes` nodes.
 
-    split: the strategy's. lanes: of the data set. lane_rows: rows of each lane; None where they are still arriving.
-    local_batch_size: rows of mini-batches that are dealt apart, where the user says so. after: `sync.after`.
+    split: the strategy's. lanes: how many the data set has. lane_rows: rows of each lane; None while they are still
+    arriving. local_batch_size: rows of mini-batches that are dealt apart, if the user sets it. after: `sync.after`.
     """
 
     split: Split
@@ -68,12 +68,12 @@ class Schedule:
     after: int = 0
 
     def stretches(self, done: int = 0) -> list[Stretch]:
-        """The stretches that are not over after `done` epochs; the last one in any case."""
+        """The stretches that are not over after `done` epochs; always at least the last one."""
         per_epoch = 0 if self.lane_rows is None else order.updates_per_epoch(sum(self.lane_rows), self.batch_size)
         before = min(self.epochs, -(-self.after // per_epoch)) if self.after and per_epoch else 0
         found = []
         if done < before or before == self.epochs:
-            # A node that was handed its rows has those of the strategy's own lanes alone.
+            # A node that was handed its rows has only those of the strategy's own lanes.
             split = BatchSplit() if self.split.every_row else SharedLanes(self.split)
             found.append(Stretch(split, False, 0, before, 0, self._steps(split)))
         if before < self.epochs:
@@ -109,10 +109,10 @@ class Schedule:
 
 
 def step_at(stretch: Stretch, rounds: int, step: int) -> int:
-    """The run's steps so far, as a checkpoint says, after `rounds` finished rounds of the run.
+    """The run's steps so far, as a checkpoint counts them, after `rounds` finished rounds of the run.
 
-    Where mini-batches are dealt apart, a round has as many steps as the node with the most makes: another number with
-    another number of nodes than the checkpoint's.
+    If mini-batches are dealt apart, a round has as many steps as the node with the most makes: their number may differ
+    from the checkpoint's if the number of nodes does.
     """
     if not stretch.split.dealt_apart:
         return step
@@ -120,15 +120,15 @@ def step_at(stretch: Stretch, rounds: int, step: int) -> int:
 
 
 def is_within_round(stretch: Stretch, step: int) -> bool:
-    """Whether the run, after `step` steps, is within a round that nodes of another number cannot go on with."""
+    """Whether the run, after `step` steps, is within a round that another number of nodes cannot continue."""
     return not stretch.split.shared and bool(stretch.steps) and (step - stretch.first) % (stretch.steps or 1) != 0
 
 
 def next_stop(step: int, base: int, every: int | None, sync_every: int | None) -> int:
-    """The step of a round that no chunk goes beyond, seen from its step `step`.
+    """The step that no chunk may go beyond, seen from `step`, both counted within the round.
 
     base: the run's steps before the round. every: the run's steps between checkpoints; sync_every: the round's steps
-    between syncs; None for neither within a round.
+    between syncs; None where there are none within a round.
     """
     ends = [step + (1 << 62)]
     if every:
@@ -139,5 +139,5 @@ def next_stop(step: int, base: int, every: int | None, sync_every: int | None) -
 
 
 def syncs_left(done: int, steps: int, sync_every: int | None) -> range:
-    """The steps of a round after which the nodes still agree, where a node's own rows have ended after `done` steps."""
+    """The steps of a round after which the nodes still agree, for a node whose own rows ended after `done` steps."""
     return range(sync_every * (done // sync_every + 1), steps, sync_every) if sync_every else range(0)

@@ -1,4 +1,4 @@
-"""A node's state: what a checkpoint keeps of it, restored and saved, and whether all nodes hold the same weights."""
+"""A node's state: what a checkpoint keeps of it, how it is restored, and whether all nodes hold the same weights."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class State:
         self._model, self._optimizer = process.model, process.optimizer
 
     def begin(self) -> Progress:
-        """Take the state that the run begins or goes on with; how far the run is."""
+        """Take the state that the run begins or goes on with; returns how far the run is."""
         for variable in self._process.random_states():
-            # Masks of each node's own for Dropout, reproducible from the seed.
+            # Each node has its own Dropout masks, reproducible from the seed.
             first, second = variable.numpy()
             variable.assign([(int(first) + 0x9E3779B9 * self._member.rank) % 2**32, second])
         payload = self._process.payload
@@ -43,7 +43,7 @@ class State:
         return self._restore(payload.checkpoint)
 
     def save(self, progress: Progress) -> None:
-        """Write a checkpoint, where the run keeps any. Every node must call it."""
+        """Write a checkpoint, if the run keeps any. Every node must call it."""
         payload, member = self._process.payload, self._member
         if payload.record_only:
             return
@@ -61,8 +61,8 @@ class State:
         )
 
     def agreed_digest(self, when: str) -> str:
-        """The digest of the trained weights; RunError where the nodes do not hold the same bits. Every node must call
-        it."""
+        """The digest of the trained weights; raises RunError if the nodes do not hold the same bits. Every node must
+        call it."""
         digest = hashlib.sha256()
         for variable in self._model.trainable_variables:
             digest.update(variable.numpy().tobytes())
@@ -78,7 +78,7 @@ class State:
         return [*shared, *self._optimizer.variables] if self._sync.every_step else shared
 
     def _own(self) -> list[Any]:
-        """What differs per node: random states, and the optimizer's state where nodes apply gradients of their own."""
+        """What differs per node: random states, and the optimizer's state if nodes apply their own gradients."""
         return [*self._process.random_states(), *([] if self._sync.every_step else self._optimizer.variables)]
 
     def _restore(self, path: str) -> Progress:
@@ -89,7 +89,7 @@ class State:
         if checkpoint.own is not None:
             assign("r", self._own(), checkpoint.own, path)
         elif not self._sync.every_step:
-            # Another number of nodes: the optimizer begins afresh, but for its schedule.
+            # Another number of nodes: the optimizer begins afresh, except for its schedule.
             self._optimizer.iterations.assign(checkpoint.progress.step)
         # What all nodes had counted together goes on in one of them.
         if member.rank == 0:
@@ -101,12 +101,12 @@ class State:
 
 
 def named(prefix: str, variables: Sequence[Any]) -> dict[str, npt.NDArray[Any]]:
-    """Keras variables as arrays, by `prefix` and their place."""
+    """Keras variables as arrays, named by `prefix` and position."""
     return {name: np.asarray(variable.numpy()) for name, variable in _names(prefix, variables)}
 
 
 def assign(prefix: str, variables: Sequence[Any], arrays: Arrays, source: str) -> None:
-    """The inverse of `named`. Raises InputError where names or shapes differ: another model or optimizer."""
+    """The inverse of `named`. Raises InputError if names or shapes differ: another model or optimizer."""
     for name, variable in _names(prefix, variables):
         if name not in arrays or tuple(arrays[name].shape) != tuple(variable.shape):
             raise InputError(f"{source}: does not fit this model and optimizer ({name} is missing or of another shape)")
@@ -114,5 +114,5 @@ def assign(prefix: str, variables: Sequence[Any], arrays: Arrays, source: str) -
 
 
 def _names(prefix: str, variables: Sequence[Any]) -> list[tuple[str, Any]]:
-    # By place: Keras numbers names by how many layers the process has made.
+    # By position, because Keras numbers names by how many layers the process has made.
     return [(f"{prefix}{place:04d}", variable) for place, variable in enumerate(variables)]

@@ -1,8 +1,8 @@
 """The compiled part of training: many updates in one call of a tf.function, and evaluation.
 
-Each update takes the node's rows of one mini-batch to gradients, lets the sync exchange what it exchanges, and applies
-the optimizer. Looping over a chunk's updates inside TensorFlow saves the calls from Python, which cost a small model
-more than its arithmetic.
+Each update turns the node's rows of one mini-batch into gradients, lets the sync exchange what it exchanges, and
+applies the optimizer. Looping over a chunk's updates inside TensorFlow saves the calls from Python, which cost a small
+model more than its arithmetic.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Evaluation:
 class Step:
     """One model, one optimizer, one loss, and their compiled updates.
 
-    loss: a keras loss without reduction: (labels, outputs) to one value per row, or per row and position.
+    loss: a keras loss without reduction: it maps (labels, outputs) to one value per row, or per row and position.
     metrics: fresh keras metrics by name. inputs: how stored values become the model's.
     """
 
@@ -71,9 +71,9 @@ class Step:
         """Seconds spent on making graphs."""
 
     def train(self, chunk: Chunk) -> Array:
-        """Run the chunk's updates; the mean loss over all nodes' rows of each, [updates].
+        """Run the chunk's updates; returns each one's mean loss over all nodes' rows, [updates].
 
-        Raises the collective's own error where an exchange failed.
+        Raises the collective's own error if an exchange failed.
         """
         if self._sync.every_step and not self._collective.in_graphs:
             return self._train_by_updates(chunk)
@@ -84,7 +84,7 @@ class Step:
             function = self._train[share, type(self._sync)] = tf.function(
                 partial(self._train_chunk, share), input_signature=[*self._signature, _COUNTS], autograph=False
             )
-            # No updates: what is compiled now says nothing about the time of updates.
+            # A call with no updates, so that compiling is not counted as time of updates.
             nothing = [tf.zeros((0, *spec.shape[1:]), spec.dtype) for spec in self._signature[:-1]]
             function(*nothing, np.zeros(1, np.int64), np.zeros(0, np.int64))
             self.warmup += time.perf_counter() - began
@@ -93,7 +93,7 @@ class Step:
         return losses
 
     def with_sync(self, sync: Sync, collective: Collective) -> Step:
-        """The same model and graphs, with another sync or as another virtual node."""
+        """The same model and graphs, with another sync or for another virtual node."""
         other = copy.copy(self)
         other._sync, other._collective = sync, collective
         return other
@@ -104,7 +104,7 @@ class Step:
         return [*model, *optimizer, *self._metrics.variables(), self._graphs.loss_sum]
 
     def synchronise(self, rows: int) -> None:
-        """Make the nodes agree. rows: that this node has trained on since they did. Every node must call it."""
+        """Make the nodes agree. rows: how many this node has trained on since. Every node must call it."""
         self._sync.agree(self._model, rows)
 
     def is_finite(self) -> bool:
@@ -120,7 +120,7 @@ class Step:
         return self._metrics.sums(self._collective)
 
     def restore_metrics(self, sums: Mapping[str, Array]) -> None:
-        """Go on from what `metric_sums` gave."""
+        """Go on from what `metric_sums` returned."""
         self._metrics.restore(sums)
 
     def evaluate(self, chunks: Iterable[Chunk]) -> Evaluation:
@@ -146,7 +146,7 @@ class Step:
             raise
 
     def _train_chunk(self, even: int | None, *arguments: Any) -> Any:
-        """The losses of a chunk's updates. even: the rows of every share, where they are equal."""
+        """The losses of a chunk's updates. even: the rows of every share, if they are equal."""
         *columns, offsets, totals = arguments
         updates, graphs = tf.shape(totals)[0], self._graphs
 
@@ -154,7 +154,7 @@ class Step:
             begin, end = offsets[index], offsets[index + 1]
             total = tf.cast(totals[index], graphs.float)
             if even:
-                # Static shapes spare TensorFlow a tenth of a small model's time.
+                # Static shapes save a tenth of a small model's time.
                 values = graphs.forward([_rows(column, begin, even) for column in columns], total)
             elif self._collective.size == 1:
                 values = graphs.forward([column[begin:end] for column in columns], total)
@@ -169,7 +169,7 @@ class Step:
         return losses.stack()
 
     def _train_by_updates(self, chunk: Chunk) -> Array:
-        """As `train`, with every exchange outside the graphs."""
+        """Like `train`, with every exchange outside the graphs."""
         columns = chunk.tensors if chunk.label is None else [*chunk.tensors, chunk.label]
         losses = []
         for begin, end, total in zip(chunk.offsets[:-1], chunk.offsets[1:], chunk.rows, strict=True):
@@ -194,11 +194,11 @@ class _Applying:
 
 
 def as_tensor(array: Array) -> Any:
-    """The array as a tensor, without a copy where it is aligned (tf.constant copies twice); not to be changed again."""
+    """The array as a tensor, without a copy if it is aligned (tf.constant copies twice); not to be changed again."""
     return tf.experimental.dlpack.from_dlpack(array.__dlpack__()) if is_aligned(array) else tf.constant(array)
 
 
 def _rows(column: Any, begin: Any, count: int) -> Any:
-    """column[begin:begin + count], of static shape."""
+    """column[begin:begin + count], with a static shape."""
     rest = column.shape[1:]
     return tf.slice(column, [begin, *[0] * rest.rank], [count, *rest])

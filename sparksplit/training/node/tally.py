@@ -1,4 +1,4 @@
-"""What a node counts while it trains: updates, steps, exchanges, losses, the rows that it has seen, and seconds."""
+"""What a node counts while it trains: updates, steps, exchanges, losses, the rows it has seen, and seconds."""
 
 from __future__ import annotations
 
@@ -17,57 +17,59 @@ from sparksplit.training.record import EpochRecord, Progress
 
 
 class Clock:
-    """Seconds by what they were spent on: feed (waiting for rows), warmup (making graphs), train (updates, exchanges
-    included), of it sync (exchanges) and of that waiting (for peers), validation, checkpoint.
+    """Seconds by what they were spent on: feed (waiting for rows), warmup (making graphs), train (updates, including
+    exchanges), sync (the part of it in exchanges), waiting (the part of that spent waiting for peers), validation,
+    checkpoint.
 
-    progress: what the run goes on from. began: when the process did (time.perf_counter). before: of the run until then.
+    progress: what the run goes on from. began: when the process began (time.perf_counter). before: the run's until
+    then.
     """
 
     def __init__(self, progress: Progress, began: float, before: float) -> None:
         self.seconds: dict[str, float] = {}
         self.round_train = progress.round_train
-        """Of the round so far: updates, exchanges, and waiting for rows."""
+        """The round's seconds so far in updates, exchanges, and waiting for rows."""
         self._round_before, self._round_began = progress.round_total, 0.0
         self._began, self._before = began, before
 
     def begin_round(self) -> None:
-        """A round begins, or what is left of the one that the run goes on in."""
+        """Begin a round, or what is left of the one that the run goes on in."""
         self._round_began, self._round_before = time.perf_counter() - self._round_before, 0.0
 
     def end_round(self) -> None:
-        """A round has ended, and all that is told of it is told."""
+        """End a round, once everything about it has been told."""
         self.round_train = 0.0
 
     @property
     def round_total(self) -> float:
-        """Of the round so far, in all."""
+        """The round's seconds so far, in all."""
         return time.perf_counter() - self._round_began
 
     @property
     def run_total(self) -> float:
-        """Of the run so far, in all."""
+        """The run's seconds so far, in all."""
         return self._before + time.perf_counter() - self._began
 
     def add(self, name: str, seconds: float) -> None:
-        """So many more were spent on `name`."""
+        """Add seconds that were spent on `name`."""
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
     def add_feed(self, began: float) -> None:
-        """Rows were waited for since `began` (time.perf_counter)."""
+        """Add the seconds since `began` (time.perf_counter), spent waiting for rows."""
         waited = time.perf_counter() - began
         self.add("feed", waited)
         self.round_train += waited
 
     @contextmanager
     def spent_on(self, name: str) -> Iterator[None]:
-        """The time of the block, where it ends well, as spent on `name`."""
+        """Count the time of the block, if it ends well, as spent on `name`."""
         began = time.perf_counter()
         yield
         self.add(name, time.perf_counter() - began)
 
     @contextmanager
     def training(self, step: Any, collective: Collective) -> Iterator[None]:
-        """The time of the block, as spent on updates and exchanges, but for making graphs. step: has `warmup`."""
+        """Count the time of the block as spent on updates and exchanges, except making graphs. step: has `warmup`."""
         began, warmup, sync, waited = time.perf_counter(), step.warmup, collective.seconds, collective.waited
         yield
         warmup = step.warmup - warmup
@@ -80,9 +82,9 @@ class Clock:
 
 
 class Tally:
-    """Counts of a run, from `progress` on.
+    """Counts of a run, starting from `progress`.
 
-    step, updates, syncs, history: as Progress has them. own_rows: that this node has trained on.
+    step, updates, syncs, history: as in Progress. own_rows: how many rows this node has trained on.
     """
 
     def __init__(self, progress: Progress, collective: Collective) -> None:
@@ -102,7 +104,7 @@ class Tally:
 
     def add(self, chunk: Chunk, losses: Any) -> None:
         """This node has trained on `chunk`. losses: the mean loss of each of its mini-batches."""
-        # One by one: chunks depend on the clock, and the sum's bits must not.
+        # One by one: how chunks are cut depends on the clock, and the sum's bits must not.
         for loss in (losses.astype(np.float64) * chunk.rows).tolist():
             self._loss_sum += loss
         self._loss_rows += int(chunk.rows.sum())
@@ -111,20 +113,20 @@ class Tally:
         self.own_rows += chunk.seen.rows
 
     def take_rows(self) -> int:
-        """The rows that this node has trained on since the last call."""
+        """How many rows this node has trained on since the last call."""
         rows, self._since = self._since, 0
         return rows
 
     def shared(self, times: int) -> None:
-        """The weights that all nodes share have changed so often."""
+        """The weights that all nodes share have changed this many times."""
         self.updates += times
         if self._collective.size > 1:
             self.syncs += times
 
     def finish_round(self, epochs: Sequence[int], apart: bool) -> tuple[float, int]:
-        """(mean training loss, rows) of a round over all nodes, which begins anew. Every node must call it.
+        """(mean training loss, rows) of a round over all nodes; the counts then start again. Every node must call it.
 
-        epochs: of the round, by rank. apart: whether each node's losses are of its own rows alone.
+        epochs: the round's, by rank. apart: whether each node's losses are of its own rows only.
         """
         self._ledger.entries.update(self._entries_of_all(epochs))
         if apart:
@@ -135,8 +137,7 @@ class Tally:
         return loss, rows
 
     def progress(self, clock: Clock, within: Sequence[int] = ()) -> Progress:
-        """How far the run is. within: the epochs of the round that is not finished, by rank; then every node must call
-        it."""
+        """How far the run is. within: the unfinished round's epochs, by rank; if given, every node must call it."""
         ledger = Ledger(self._ledger.entries)
         if within:
             ledger.entries.update(self._entries_of_all(within))
@@ -156,7 +157,7 @@ class Tally:
         )
 
     def _entries_of_all(self, epochs: Sequence[int]) -> dict[int, Entry]:
-        """The ledger's entries of `epochs` over all nodes, with what was seen before the run went on."""
+        """The ledger's entries for `epochs` over all nodes, including what was seen before the run was resumed."""
         seen = np.zeros((self._collective.size, 2), np.uint64)
         seen[self._collective.rank] = self._own.rows, self._own.checksum
         entries = {epoch: self._ledger.entries.get(epoch, Entry()) for epoch in epochs}

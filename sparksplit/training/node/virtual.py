@@ -28,7 +28,7 @@ class VirtualMember(Member):
         self._member, self._stage, self._counts = member, stage, counts
 
     def state(self, **fields: Any) -> None:
-        """As Member.state; only rank 0 speaks of what all have alike."""
+        """Like Member.state; only rank 0 reports what is the same for all."""
         counts = self._counts[self.rank]
         counts.update((name, fields.pop(name)) for name in ("update", "rows") if name in fields)
         sums = {name: sum(other.get(name, 0) for other in self._counts) for name in counts}
@@ -47,17 +47,17 @@ class VirtualMember(Member):
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """As Member.phase, of rank 0: the others do the same between its exchanges."""
+        """Like Member.phase, for rank 0: the others do the same between its exchanges."""
         with self._member.phase(name) if self.rank == 0 else nullcontext():
             yield
 
     def gather(self, name: str, value: Any) -> list[Any]:
-        """As Member.gather."""
+        """Like Member.gather."""
         return self._stage.exchange(self.rank, lambda values: [*(values or []), value])
 
 
 def play(process: Process, began: float) -> NodeResult:
-    """Train the process's run on virtual nodes; the result of rank 0, for the driver."""
+    """Train the process's run on virtual nodes; returns rank 0's result, for the driver."""
     process.build()
     stage = Stage(process.nodes)
     counts: list[dict[str, int]] = [{} for _ in range(process.nodes)]
@@ -71,7 +71,7 @@ def play(process: Process, began: float) -> NodeResult:
     splits = process.data.manifest.splits
     apart = {
         name: _held(process, process.data.split(name)) for name in ("validation", "test") if splits[name].rows
-    }  # read once, instead of by every node
+    }  # read once, rather than by every node
 
     def node(rank: int) -> NodeResult:
         workers[rank].begin()

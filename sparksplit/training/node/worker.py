@@ -1,4 +1,4 @@
-"""One node's training, from its last checkpoint to its result; a process has one, or plays many virtual ones."""
+"""One node's training, from its last checkpoint to its result; a process has one worker, or one per virtual node."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class Worker:
-    """A node of the run of `process`, as `member` numbers it, that exchanges by `collective`.
+    """A node of the run of `process`: number and cluster by `member`, exchanging through `collective`.
 
-    like: another virtual node's step, whose graphs this one uses, too.
+    like: another virtual node's step, whose graphs this one uses too.
     """
 
     def __init__(self, process: Process, member: Member, collective: Collective, like: Step | None = None) -> None:
@@ -41,7 +41,7 @@ class Worker:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the run has been trained already, up to a checkpoint."""
+        """Whether the run has already been trained up to a checkpoint."""
         return self._progress.step > 0
 
     def begin(self) -> None:
@@ -50,10 +50,10 @@ class Worker:
         self._state.agreed_digest("before training")
 
     def train(self, rows: RowSource | None, held: dict[str, RowSource], began: float) -> NodeResult:
-        """Train to the end; the result, for the driver. rows: None where training begins while they arrive.
+        """Train to the end; returns the result for the driver. rows: None if training begins while they arrive.
 
-        held: the sources of validation and test where they are not read from the prepared data set.
-        began: when the process did (time.perf_counter).
+        held: the sources of validation and test rows, if they are not read from the prepared data set.
+        began: when the process began (time.perf_counter).
         """
         from sparksplit.training.node.loop import Hooks, Loop, evaluate_once
 
@@ -130,7 +130,7 @@ class Worker:
         return sync, self.step.with_sync(sync, self._collective)
 
     def _go_on(self, stretch: Stretch, tally: Tally) -> None:
-        """Begin where the run is in `stretch`; ConfigError where nodes of this number cannot."""
+        """Begin where the run is in `stretch`; raises ConfigError if this number of nodes cannot."""
         resumed, size = self._progress.resumed, self._member.size
         before = resumed[-1].nodes_before if resumed else size
         tally.step = step_at(stretch, len(tally.history), tally.step)
