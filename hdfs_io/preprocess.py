@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hdfs_io.config import InputConfig, PreprocessConfig
-from hdfs_io.functions import FunctionError, is_own, load, source_of
+from hdfs_io.functions import FunctionError, is_own, load, pickled_by_value, source_of
 from hdfs_io.prepare import prepare
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.publish import Output
@@ -77,7 +77,9 @@ def own_frame(spark: SparkSession, config: InputConfig) -> DataFrame:
     from pyspark.sql import DataFrame
 
     try:
-        frame = load(config.format, source_of(config.format))(spark, config.path)
+        function = load(config.format, source_of(config.format))
+        pickled_by_value(config.format)
+        frame = function(spark, config.path)
     except FunctionError as error:
         raise config.error("format", str(error)) from error
     except Exception as error:

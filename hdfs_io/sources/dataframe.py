@@ -67,7 +67,7 @@ class DataFrameSource(Source):
         self._frame = self._selected(frame, types, features, label)
         self._reader = _Reader(
             self.place, features, is_array, tensor, label, self.label_kind, len(kept), config.missing == "mean",
-            config.dtype is not None,
+            config.dtype is not None, config.max_bad_rows,
         )  # fmt: skip
 
     def parts(self) -> list[str]:
@@ -153,6 +153,7 @@ class _Reader:
     """Makes rows of the record batches; see `Reader`. array: whether the only feature is an array.
 
     gaps: whether a null is a missing value. rounds: whether the tensor's dtype was asked for, so that it may round.
+    limit: how many bad rows there may be.
     """
 
     place: str
@@ -164,11 +165,18 @@ class _Reader:
     kept: int
     gaps: bool
     rounds: bool
+    limit: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRow]]:
+        """Says of no more bad rows than one too many: that takes a hundred times as long as a good one, and then the
+        job ends. The batches are taken to their end all the same, as Spark expects."""
+        bad = 0
         for batch in batches:
-            if batch.num_rows:
-                yield from (("train", item) for item in self.read(batch))
+            for item in self.read(batch) if batch.num_rows and bad <= self.limit else ():
+                yield "train", item
+                bad += isinstance(item, BadRow)
+                if bad > self.limit:
+                    break
 
     def read(self, batch: pa.RecordBatch) -> Iterator[ParsedRows | BadRow]:
         """The good rows together, and each bad one."""
