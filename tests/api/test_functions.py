@@ -115,6 +115,12 @@ def test_columns_that_will_not_do(spark: SparkSession, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_columns_whose_names_differ_in_case_alone(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.createDataFrame([(float(place), 2.0, place % 2) for place in range(20)], "A double, a double, y int")
+    data = sparksplit.preprocess(frame, f"{tmp_path}/out", input={"label": "y"}, validation=0.0)
+    assert data.manifest.splits["train"].rows == 20
+
+
 def test_rows_of_a_users_own_function(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "def rows(spark, path):\n    return spark.read.parquet(path).select('a', 'b', 'kind')\n"
