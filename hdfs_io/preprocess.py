@@ -34,9 +34,10 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
     function = own_source(config.input)
     inputs = {**config.input.paths(), **config.own_file}
     with ExitStack() as stack:
-        if function is not None:
+        if function is not None or frame is not None:
+            # A DataFrame is looked at before anything is written, and Spark may fail at that.
             spark = stack.enter_context(spark_session("sparksplit preprocess", config.executors, nodes=False))
-            frame = own_frame(spark, config.input)
+            frame = own_frame(spark, config.input) if frame is None else frame
         input_hash = raw_digest(config.input) if frame is None else partial(_digest_now, config, frame)
         output = Output(config.output, config.config_hash(function), "preprocess", inputs, input_hash)
         # What is wrong with the input is reported before anything is written, even the claim on the output.

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sklearn.datasets import load_digits
 
 import sparksplit
-from sparksplit import ConfigError, UsageError
+from sparksplit import ConfigError, RunError, UsageError
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -119,6 +119,13 @@ def test_columns_whose_names_differ_in_case_alone(spark: SparkSession, tmp_path:
     frame = spark.createDataFrame([(float(place), 2.0, place % 2) for place in range(20)], "A double, a double, y int")
     data = sparksplit.preprocess(frame, f"{tmp_path}/out", input={"label": "y"}, validation=0.0)
     assert data.manifest.splits["train"].rows == 20
+
+
+def test_a_dataframe_that_fails_is_an_error_of_the_products(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.range(9).selectExpr("array(double(assert_true(id < 0, 'too large'))) as v")
+    with pytest.raises(RunError, match="too large"):
+        sparksplit.preprocess(rows, f"{tmp_path}/out", input={"label": None})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_rows_of_a_users_own_function(spark: SparkSession, tmp_path: Path) -> None:
