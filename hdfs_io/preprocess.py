@@ -83,7 +83,7 @@ def own_frame(spark: SparkSession, config: InputConfig) -> DataFrame:
         frame = function(spark, config.path)
     except FunctionError as error:
         raise config.error("format", str(error)) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         text = " ".join(str(error).split())[:300]
         raise config.error("format", f"{config.format} failed: {type(error).__name__}: {text}") from error
     if not isinstance(frame, DataFrame):

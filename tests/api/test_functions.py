@@ -128,6 +128,25 @@ def test_a_dataframe_that_fails_is_an_error_of_the_products(spark: SparkSession,
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_complete_data_set_is_returned_for_the_same_rows_only(spark: SparkSession, tmp_path: Path) -> None:
+    """Not where what they keep has moved to another column, bad rows have come, or columns have other names."""
+    good = [(float(place), float(-place), place % 2, None, "x") for place in range(20)]
+    frame = spark.createDataFrame(good, "a double, b double, y int, k string, l string")
+
+    def prepared(rows: DataFrame) -> sparksplit.PreparedDataSet:
+        return sparksplit.preprocess(rows, f"{tmp_path}/out", input={"label": "y", "keep": [-2, -1]}, validation=0.0)
+
+    before = prepared(frame)
+    assert prepared(frame.repartition(3)).manifest == before.manifest
+    for other in (
+        frame.select("a", "b", "y", frame.l.alias("k"), frame.k.alias("l")),
+        frame.union(frame.selectExpr("null", "b", "y", "k", "l")),
+        frame.toDF("a", "b", "y", "k", "m"),
+    ):
+        with pytest.raises(UsageError, match="made from other input: it has changed since"):
+            prepared(other)
+
+
 def test_rows_of_a_users_own_function(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "def rows(spark, path):\n    return spark.read.parquet(path).select('a', 'b', 'kind')\n"
