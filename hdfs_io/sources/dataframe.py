@@ -181,8 +181,8 @@ class _Reader:
     limit: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRow]]:
-        """Says of no more bad rows than one too many: that takes a hundred times as long as a good one, and then the
-        job ends. The batches are taken to their end all the same, as Spark expects."""
+        """Reports bad rows up to the first one too many, which ends the job: each costs some 0.4 ms. The batches are taken
+        to their end all the same, as Spark expects."""
         bad = 0
         for batch in batches:
             for item in self.read(batch) if batch.num_rows and bad <= self.limit else ():
