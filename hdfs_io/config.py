@@ -12,7 +12,7 @@ from hdfs_io import filesystem
 from hdfs_io.formats import DATAFRAME, FORMATS, format_of, known_format, users
 from hdfs_io.functions import is_own
 from sparksplit.base.config import Config, digest
-from sparksplit.base.errors import ConfigError
+from sparksplit.base.errors import ConfigError, InputError
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Dtype = Literal[
@@ -96,7 +96,12 @@ class InputConfig(Config):
         return {**self.model_dump(), "path": filesystem.absolute(self.path), "test": test}
 
     def paths(self) -> dict[str, str]:
-        """Where the rows are, by the key that gives it."""
+        """Where the rows are, by the key that names it, as far as that is a place that outputs could have, too."""
+        if is_own(self.format):  # as in `located`: a bucket, a database
+            try:
+                filesystem.absolute(self.path)
+            except InputError:
+                return {}
         return {"input.path": self.path, **({} if self.test is None else {"input.test": self.test})}
 
 

@@ -60,11 +60,10 @@ def load(name: str, source: str | None) -> Callable[..., Any]:
         if source is None:
             module = importlib.import_module(place)
         else:
-            module_name = f"sparksplit_user_{Path(place).stem}"
-            spec = importlib.util.spec_from_loader(module_name, loader=None)
+            spec = importlib.util.spec_from_loader(_module_name(place), loader=None)
             assert spec is not None
             module = importlib.util.module_from_spec(spec)
-            sys.modules[module_name] = module
+            sys.modules[spec.name] = module
             exec(compile(source, place, "exec"), module.__dict__)
     except Exception as error:
         raise FunctionError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
@@ -72,6 +71,15 @@ def load(name: str, source: str | None) -> Callable[..., Any]:
     if not callable(found):
         raise FunctionError(f"{place} has no function {function!r}")
     return found  # type: ignore[no-any-return]
+
+
+def pickled_by_value(name: str) -> None:
+    """Have Spark send executors what the file of the function `name` holds: they cannot import it. After `load`."""
+    from pyspark import cloudpickle
+
+    module = sys.modules.get(_module_name(split_name(name)[0]))
+    if module is not None:
+        cloudpickle.register_pickle_by_value(module)
 
 
 def spec_of(module: str) -> ModuleSpec | None:
@@ -82,6 +90,10 @@ def spec_of(module: str) -> ModuleSpec | None:
         return None
     except Exception as error:  # looking for a module runs the packages that contain it
         raise FunctionError(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _module_name(file: str) -> str:
+    return f"sparksplit_user_{Path(file).stem}"
 
 
 def _check(text: str, place: str, function: str) -> None:

@@ -71,7 +71,7 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
             )
             plan = _plan(counts.rows, layout, config)
             facts = _write(rows.where(f"{BAD} is null"), folder, layout, plan)
-            rows_hash = None if source.files else rows_digest(rows, len(source.keep))
+            rows_hash = None if source.files else rows_digest(rows, source)
         finally:
             rows.unpersist()
     write_bad_rows(folder, bad)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hdfs_io.config import InputConfig, PreprocessConfig
-from hdfs_io.functions import FunctionError, is_own, load, source_of
+from hdfs_io.functions import FunctionError, is_own, load, pickled_by_value, source_of
 from hdfs_io.prepare import prepare
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.publish import Output
@@ -34,9 +34,10 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
     function = own_source(config.input)
     inputs = {**config.input.paths(), **config.own_file}
     with ExitStack() as stack:
-        if function is not None:
+        if function is not None or frame is not None:
+            # A DataFrame is looked at before anything is written, and Spark may fail at that.
             spark = stack.enter_context(spark_session("sparksplit preprocess", config.executors, nodes=False))
-            frame = own_frame(spark, config.input)
+            frame = own_frame(spark, config.input) if frame is None else frame
         input_hash = raw_digest(config.input) if frame is None else partial(_digest_now, config, frame)
         output = Output(config.output, config.config_hash(function), "preprocess", inputs, input_hash)
         # What is wrong with the input is reported before anything is written, even the claim on the output.
@@ -77,10 +78,12 @@ def own_frame(spark: SparkSession, config: InputConfig) -> DataFrame:
     from pyspark.sql import DataFrame
 
     try:
-        frame = load(config.format, source_of(config.format))(spark, config.path)
+        function = load(config.format, source_of(config.format))
+        pickled_by_value(config.format)
+        frame = function(spark, config.path)
     except FunctionError as error:
         raise config.error("format", str(error)) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         text = " ".join(str(error).split())[:300]
         raise config.error("format", f"{config.format} failed: {type(error).__name__}: {text}") from error
     if not isinstance(frame, DataFrame):

@@ -15,7 +15,6 @@ import pyarrow as pa
 from hdfs_io.config import InputConfig, check_input
 from hdfs_io.preprocessing import Description, TensorSpec
 from hdfs_io.sources.base import BadRow, ParsedRows, Reader, Source, check_kept, in_trained_order, labelled_like
-from hdfs_io.sources.identify import quoted
 from sparksplit.base.errors import ConfigError, InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -25,6 +24,8 @@ Bools = npt.NDArray[np.bool_]
 _ROW_TEXT = 200
 _WHOLE_FLOAT32 = 2.0**24
 """From here on float32 does not have every whole number."""
+_PLACE = "column_{}"
+"""What a column is called by its position."""
 _NUMBERS = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double")
 _WHOLE = _NUMBERS[:5]
 
@@ -64,10 +65,10 @@ class DataFrameSource(Source):
         names = None if is_array else features
         tensor = TensorSpec(name="x", dtype=config.dtype or "float32", shape=shape, columns=names)
         self.tensors = [tensor]
-        self._frame = self._selected(frame, types, features, label)
+        self._frame = self._selected(_by_place(frame), frame.columns, types, features, label)
         self._reader = _Reader(
             self.place, features, is_array, tensor, label, self.label_kind, len(kept), config.missing == "mean",
-            config.dtype is not None,
+            config.dtype is not None, config.max_bad_rows,
         )  # fmt: skip
 
     def parts(self) -> list[str]:
@@ -92,29 +93,41 @@ class DataFrameSource(Source):
             raise InputError(f"{self.place}: column {column!r} holds {element}; features must be numbers")
         if config.shape is not None:
             return math.prod(config.shape)
-        first = frame.select(sql.size(sql.col(quoted(column))).alias("length")).where("length > 0").first()
+        place = _PLACE.format(frame.columns.index(column))
+        first = _by_place(frame).select(sql.size(place).alias("length")).where("length > 0").first()
         if first is None:
             raise InputError(f"{self.place}: column {column!r} has no values")
         return int(first[0])
 
     def _selected(
-        self, frame: DataFrame, types: dict[str, str], features: Sequence[str], label: str | None
+        self, frame: DataFrame, names: Sequence[str], types: dict[str, str], features: Sequence[str], label: str | None
     ) -> DataFrame:
-        """The features, label and kept columns, named by position, in types that Arrow hands over as numbers."""
+        """The features, label and kept columns, in types that Arrow hands over as numbers.
+
+        frame: with its columns, which are called `names`, named by position
+        """
         from pyspark.sql import functions as sql
 
+        places = {name: sql.col(_PLACE.format(place)) for place, name in enumerate(names)}
+
         def number(name: str) -> Any:
-            column = sql.col(quoted(name))
+            column = places[name]
             if types[name] == "array<boolean>":
                 return column.cast("array<tinyint>")
             return column.cast("tinyint") if types[name] == "boolean" else column
 
         columns = [number(name) for name in features]
         if label is not None:
-            text = sql.col(quoted(label)).cast("string")
+            text = places[label].cast("string")
             columns.append(text if self.label_kind == "text" else number(label))
-        columns += [sql.col(quoted(name)).cast("string") for name in self.keep]
-        return frame.select(*columns).toDF(*(f"column_{place}" for place in range(len(columns))))
+        columns += [places[name].cast("string") for name in self.keep]
+        return _by_place(frame.select(*columns))
+
+
+def _by_place(frame: DataFrame) -> DataFrame:
+    """`frame` with its columns named by position: two of the user's names may differ in case alone, which Spark does
+    not tell apart."""
+    return frame.toDF(*map(_PLACE.format, range(len(frame.columns))))
 
 
 def _column(config: InputConfig, key: str, column: int | str, columns: Sequence[str]) -> str:
@@ -153,6 +166,7 @@ class _Reader:
     """Makes rows of the record batches; see `Reader`. array: whether the only feature is an array.
 
     gaps: whether a null is a missing value. rounds: whether the tensor's dtype was asked for, so that it may round.
+    limit: how many bad rows there may be.
     """
 
     place: str
@@ -164,11 +178,18 @@ class _Reader:
     kept: int
     gaps: bool
     rounds: bool
+    limit: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRow]]:
+        """Says of no more bad rows than one too many: that takes a hundred times as long as a good one, and then the
+        job ends. The batches are taken to their end all the same, as Spark expects."""
+        bad = 0
         for batch in batches:
-            if batch.num_rows:
-                yield from (("train", item) for item in self.read(batch))
+            for item in self.read(batch) if batch.num_rows and bad <= self.limit else ():
+                yield "train", item
+                bad += isinstance(item, BadRow)
+                if bad > self.limit:
+                    break
 
     def read(self, batch: pa.RecordBatch) -> Iterator[ParsedRows | BadRow]:
         """The good rows together, and each bad one."""

@@ -79,16 +79,23 @@ def with_row_ids(frame: DataFrame, kept: int, lanes: int, cut: Cut) -> DataFrame
 def digest_now(spark: SparkSession, source: Source) -> str:
     """`rows_digest` of a source as it is now; reads all of it."""
     with bounded_batches(spark, rows_per_batch(sum(tensor.row_bytes for tensor in source.tensors))):
-        return rows_digest(with_row_ids(parse(spark, source, ()), len(source.keep), 1, Cut()), len(source.keep))
+        return rows_digest(with_row_ids(parse(spark, source, ()), len(source.keep), 1, Cut()), source)
 
 
-def rows_digest(numbered: DataFrame, kept: int) -> str:
-    """A hash of the good rows of a frame from `with_row_ids` and of their kept columns, whatever their order."""
+def rows_digest(numbered: DataFrame, source: Source) -> str:
+    """A hash of the rows of a frame from `with_row_ids`, whatever their order: of the good ones with what they keep, of
+    how many are bad, and why, of how `source` reads them, and of its columns' names."""
     from pyspark.sql import functions as sql
 
-    hashed = numbered.where(f"{BAD} is null").select(sql.xxhash64(ROW_ID, *keep_names(kept)).alias("hash"))
-    found = hashed.agg(sql.count("*"), sql.bit_xor("hash")).collect()[0]
-    return digest(list(found))
+    kept = keep_names(len(source.keep))
+    # Spark's hash skips a null: without saying where they are, (null, a) would be (a, null).
+    gaps = [sql.col(name).isNull() for name in kept]
+    good = sql.when(sql.col(BAD).isNull(), sql.xxhash64(ROW_ID, *gaps, *kept))
+    bad = sql.when(sql.col(BAD).isNotNull(), sql.xxhash64(f"{BAD}.reason", f"{BAD}.text"))
+    hashed = numbered.select(good.alias("good"), bad.alias("bad"))
+    found = hashed.agg(sql.count("good"), sql.bit_xor("good"), sql.count("bad"), sql.bit_xor("bad")).collect()[0]
+    read = [[tensor.model_dump() for tensor in source.tensors], source.label_kind, list(source.keep)]
+    return digest([*found, *read])
 
 
 def identified(frame: DataFrame, description: Description) -> DataFrame:

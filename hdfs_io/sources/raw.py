@@ -68,7 +68,7 @@ def raw_rows(
                     for part in parts
                 },
                 bad,
-                None if source.files else rows_digest(numbered, len(source.keep)),
+                None if source.files else rows_digest(numbered, source),
             )
         finally:
             numbered.unpersist()

@@ -133,11 +133,12 @@ class Predictions:
 
     def frame(self) -> DataFrame:
         """The predictions as a DataFrame of the running Spark session. Raises RuntimeError if none is running."""
+        from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
-        spark = SparkSession.getActiveSession()
-        if spark is None:
+        if SparkContext._active_spark_context is None:
             raise RuntimeError("no Spark session runs: start one to read the predictions with it")
+        spark = SparkSession.builder.getOrCreate()
         return spark.read.parquet(filesystem.for_spark(filesystem.join(self.path, FOLDER)))
 
     def pandas(self) -> pd.DataFrame:

@@ -151,5 +151,9 @@ def _section_types(annotation: Any) -> Iterator[type[pydantic.BaseModel]]:
 
 
 def _show(value: Any) -> str:
-    text = json.dumps(value, default=str, ensure_ascii=False)
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except TypeError:
+        # A YAML date, a pathlib.Path: as text it would look like what was wanted.
+        text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -55,9 +55,10 @@ def predict(config: PredictConfig, options: Options, frame: DataFrame | None = N
     trained = TrainedModel.open(config.model)
     function = None if config.raw is None else own_source(config.raw)
     with ExitStack() as stack:
-        if config.raw is not None and function is not None:
+        if config.raw is not None and (function is not None or frame is not None):
+            # A DataFrame is looked at before anything is written, and Spark may fail at that.
             spark = stack.enter_context(spark_session("sparksplit predict", config.executors, nodes=False))
-            frame = own_frame(spark, config.raw)
+            frame = own_frame(spark, config.raw) if frame is None else frame
         return _predict(config, options, trained, frame, function)
 
 

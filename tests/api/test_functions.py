@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sklearn.datasets import load_digits
 
 import sparksplit
-from sparksplit import ConfigError, UsageError
+from sparksplit import ConfigError, RunError, UsageError
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -113,6 +113,38 @@ def test_columns_that_will_not_do(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"input\.unit: is for text; the format is dataframe"):
         sparksplit.preprocess(frame, f"{tmp_path}/out", input={"label": "y", "unit": "words"})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_columns_whose_names_differ_in_case_alone(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.createDataFrame([(float(place), 2.0, place % 2) for place in range(20)], "A double, a double, y int")
+    data = sparksplit.preprocess(frame, f"{tmp_path}/out", input={"label": "y"}, validation=0.0)
+    assert data.manifest.splits["train"].rows == 20
+
+
+def test_a_dataframe_that_fails_is_an_error_of_the_products(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.range(9).selectExpr("array(double(assert_true(id < 0, 'too large'))) as v")
+    with pytest.raises(RunError, match="too large"):
+        sparksplit.preprocess(rows, f"{tmp_path}/out", input={"label": None})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_complete_data_set_is_returned_for_the_same_rows_only(spark: SparkSession, tmp_path: Path) -> None:
+    """Not where what they keep has moved to another column, bad rows have come, or columns have other names."""
+    good = [(float(place), float(-place), place % 2, None, "x") for place in range(20)]
+    frame = spark.createDataFrame(good, "a double, b double, y int, k string, l string")
+
+    def prepared(rows: DataFrame) -> sparksplit.PreparedDataSet:
+        return sparksplit.preprocess(rows, f"{tmp_path}/out", input={"label": "y", "keep": [-2, -1]}, validation=0.0)
+
+    before = prepared(frame)
+    assert prepared(frame.repartition(3)).manifest == before.manifest
+    for other in (
+        frame.select("a", "b", "y", frame.l.alias("k"), frame.k.alias("l")),
+        frame.union(frame.selectExpr("null", "b", "y", "k", "l")),
+        frame.toDF("a", "b", "y", "k", "m"),
+    ):
+        with pytest.raises(UsageError, match="made from other input: it has changed since"):
+            prepared(other)
 
 
 def test_rows_of_a_users_own_function(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import PurePosixPath
 
 import pandas as pd
 import pytest
@@ -62,6 +63,7 @@ def test_importing_it_imports_nothing_else() -> None:
         (lambda: sparksplit.preprocess("raw", "x", lane=3), r"lane: unknown key; did you mean 'lanes'\?"),
         (lambda: sparksplit.train(3, "x"), r"data: must be a prepared data set or its folder \(is int\)"),
         (lambda: sparksplit.train("d", "x", nodes=0), r"nodes"),
+        (lambda: sparksplit.train("d", PurePosixPath("x")), r"output: must be text \(is PurePosixPath\('x'\)\)"),
         (lambda: sparksplit.compare("d", "x", seeds="5"), r'seeds: must be a whole number \(is "5"\)'),
         (lambda: sparksplit.predict("m", None, "x"), r"rows: must be a path or a DataFrame of Spark \(is NoneType\)"),
     ],

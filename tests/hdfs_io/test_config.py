@@ -131,3 +131,13 @@ def test_a_delimiter_is_a_mark_that_pyarrow_takes_or_an_error(text: str) -> None
         return
     assert len(found) == 1
     ParseOptions(delimiter=found).validate()
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [("hdfs://a:1/sales", True), ("sales", True), ("s3a://bucket/sales", False), ("jdbc:x", True)],
+)
+def test_what_a_users_own_function_is_given_may_be_anywhere(path: str, place: bool) -> None:
+    config = parse(InputConfig, {"format": "mine.py:rows", "path": path})
+    assert config.paths() == ({"input.path": path} if place else {})
+    assert config.located()["path"] == path

@@ -1,10 +1,12 @@
+import pickle
 import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark import cloudpickle
 
-from hdfs_io.functions import FunctionError, load, source_of, split_name
+from hdfs_io.functions import FunctionError, load, pickled_by_value, source_of, split_name
 
 names = st.from_regex(r"[a-z_][a-z_0-9]{0,8}", fullmatch=True)
 
@@ -117,3 +119,14 @@ def test_a_file_that_fails_on_the_node(tmp_path, text, message):
 def test_classes_of_a_file_can_be_found_by_their_module(tmp_path):
     found = load(_file(tmp_path, ""), "class build: pass")
     assert getattr(sys.modules[found.__module__], "build") is found  # noqa: B009
+
+
+def test_executors_get_what_a_file_holds_and_not_its_name(tmp_path):
+    """They have no module of that name: only this process has."""
+    name = _file(tmp_path, "TIMES = 3\ndef clean(value):\n    return value * TIMES\ndef build():\n    return clean")
+    built = load(name, source_of(name))()
+    pickled_by_value(name)
+    content = cloudpickle.dumps(built)
+    del sys.modules["sparksplit_user_my_model"]
+    assert pickle.loads(content)(2) == 6
+    pickled_by_value("statistics:mean")  # which they can import

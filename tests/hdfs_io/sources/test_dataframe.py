@@ -84,6 +84,7 @@ def reader(**keys: Any) -> _Reader:
         "kept": 0,
         "gaps": False,
         "rounds": False,
+        "limit": 1,
     }
     return _Reader(**{**values, **keys})
 
@@ -139,3 +140,13 @@ def test_what_is_not_finite(value: float) -> None:
     batch = pa.RecordBatch.from_pydict({"0": [value], "1": [1.0]})
     rows, bad = read(batch, label=None, label_kind=None, gaps=True)
     assert rows is None and "not finite" in bad[0]
+
+
+def test_rows_are_read_to_the_first_bad_one_too_many() -> None:
+    batch = pa.record_batch({"0": [1.0, None, 3.0], "1": [2.0, 2.0, 2.0], "2": [1, 1, 1]})
+    for limit, rows, bad in ((0, 2, 1), (2, 6, 3), (9, 8, 4)):
+        batches = iter([batch] * 4)
+        found = [item for _, item in reader(limit=limit)(batches)]
+        assert sum(isinstance(item, BadRow) for item in found) == bad
+        assert sum(len(item) for item in found if isinstance(item, ParsedRows)) == rows
+        assert next(batches, None) is None
