@@ -137,7 +137,7 @@ def _group(item: pytest.Item) -> str | None:
 
 
 def _turn(item: pytest.Item) -> int:
-    """Where a test's turn is: Hadoop's, which one worker has to do alone, before all others, quick ones at the end."""
+    """A test's place in the order: Hadoop's first, since one worker has to do them alone; quick ones last."""
     fixtures = getattr(item, "fixturenames", ())
     marks = {mark.name for mark in item.iter_markers()}
     if "hadoop" in fixtures:

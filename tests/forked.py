@@ -63,7 +63,7 @@ class Zygote:
 
 
 class _Node:
-    """In the launcher's `_Node`'s place."""
+    """Stands in for the launcher's `_Node`."""
 
     def __init__(self, zygote: Zygote) -> None:
         self._zygote = zygote
@@ -99,7 +99,7 @@ class _Node:
 
 
 class _Job:
-    """In the place of tensorflowonspark.Job: launchers as threads of this process."""
+    """Stands in for tensorflowonspark.Job: launchers as threads of this process."""
 
     failure: str | None = None
 

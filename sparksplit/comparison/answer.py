@@ -194,7 +194,7 @@ def _certainty(results: Results, quantity: Quantity) -> str:
     metric, seeds = results.metric, len(results.seeds)
     where = f"{quantity.label} of the {metric.split} rows"
     if metric.split != "test":
-        where += " (there are no test rows, and the target is told by them, too)"
+        where += " (there are no test rows; the target comes from them too)"
     if seeds < 2:
         return f"One seed for each way ({where}): no interval can be told, so no difference in quality is decided."
     margin = quantity.difference(metric.margin).lstrip("+")

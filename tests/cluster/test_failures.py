@@ -30,7 +30,7 @@ EXECUTORS = 4
 
 
 class Sufferers:
-    """The nodes of one run, as they told of themselves; does something to them once all have."""
+    """The nodes of one run, from what they report of themselves; does something to them once all have."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

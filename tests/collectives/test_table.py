@@ -97,7 +97,7 @@ def test_one_that_cannot_be_had_is_told_before_spark_starts(data, tmp_path, monk
 
 
 def test_a_collective_of_ones_own_trains_as_the_ring_does(forked, data, tmp_path):
-    """Of two numbers there is one sum, whatever adds them: the very bits. In `compare` each has its own, which counts
+    """Two numbers have one sum, whatever adds them: the same bits. In `compare` each has its own, which counts
     what it sends, or nothing."""
     settings = {
         "epochs": 2, "batch_size": 16, "model": {"build": f"{MODELS}:linear"}, "optimizer": {"learning_rate": 0.1},

@@ -327,7 +327,7 @@ def test_rows_are_cut_one_by_one_whatever_their_kept_columns_are_called(spark: S
             for name in names[1:]:
                 assert block.keep[name].to_pylist() == [f"{kept} {name}" for kept in block.keep["split"].to_pylist()]
 
-    # Rows to be predicted have the same ids, be it only the test files' that are.
+    # Rows to be predicted have the same ids, even if only the test files' are predicted.
     config = parse(InputConfig, {**keys, "keep": names})
     with raw_rows(spark, open_source(config, data.description), data.description, 0, ("test",)) as (frames, _, _):
         assert frames["test"].columns == ["row_id", "x", "label", *names]

@@ -144,7 +144,7 @@ def test_without_batch_on_as_many_nodes_the_slow_network_is_not_compared():
 def test_what_sends_more_than_batch_is_no_advice_for_a_slow_network():
     table = [SINGLE, row("batch", 2, 6.0, 0.97, 1e9), row("mine", 2, 3.0, 0.97, 1.5e9)]
     second = answered(table, [pair("mine", "batch", "better")])["text"][1]
-    # Nor is what sends as many but for a hundredth: "1 times fewer".
+    # Nor is one that sends only a hundredth less: "1 times fewer".
     as_many = [*table[:2], row("mine", 2, 3.0, 0.97, 0.999e9)]
     assert answered(as_many, [pair("mine", "batch", "better")])["text"][1] == second
     assert second == "On a slow network nothing is gained: no way sends fewer bytes than `batch` on as many nodes."
@@ -204,7 +204,7 @@ def test_it_says_which_rows_decide():
     assert "differences in accuracy of the test rows are paired" in answered(table, pairs)["certainty"]
     assert "reach at least 0.10 points, the least that can differ" in answered(table, pairs)["certainty"]
     certainty = answered(table, pairs, split="validation")["certainty"]
-    assert "accuracy of the validation rows (there are no test rows, and the target is told by them, too)" in certainty
+    assert "accuracy of the validation rows (there are no test rows; the target comes from them too)" in certainty
 
 
 def test_a_way_whose_name_has_virtual_in_it_is_counted():

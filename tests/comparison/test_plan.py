@@ -65,7 +65,7 @@ def test_virtual_batch_is_single_and_does_not_run():
 
 
 def test_virtual_runs_are_left_out_where_the_way_says_that_they_are_those_of_one_node(tmp_path):
-    """Not where its name is `batch`: one's own with the same result on any nodes ran on virtual ones for nothing."""
+    """Whatever its name: a user's own way with the same result on any nodes ran on virtual ones for nothing."""
     same, other = own_way(tmp_path, "same", more=", any_nodes=True"), own_way(tmp_path, "other")
     runs = planned(strategies=["single", same, other], nodes=[1, 2], virtual=[4], seeds=1)
     assert [run.config.strategy for run in runs if run.config.virtual] == [other]

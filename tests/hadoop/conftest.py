@@ -21,7 +21,7 @@ _SECONDS = 1200  # the first test may have to fetch the jars
 
 @pytest.fixture(scope="session")
 def hadoop(nothing_left_running: None) -> Iterator[HadoopCluster]:
-    """A running HDFS with two DataNodes, and YARN with one NodeManager and two pretended GPUs.
+    """A running HDFS with two DataNodes, and YARN with one NodeManager and two simulated GPUs.
 
     Tests that use it carry the marker `hadoop`.
     """

@@ -12,7 +12,7 @@ _STOP_SECONDS = 20.0
 
 
 class Kept:
-    """A command that is killed, with all that it started, by `stop`, or when this process ends in whatever way."""
+    """A command that is killed, with all that it started, by `stop`, or when this process ends, however it does."""
 
     def __init__(self, folder: Path, command: list[str], log: Path, environment: dict[str, str]) -> None:
         """Start `command` in `folder`, which exists as long as it runs; its output is appended to `log`."""
@@ -49,7 +49,7 @@ class Kept:
 
 
 class KeptFolder:
-    """A temporary folder that is removed by `remove`, or when this process ends in whatever way."""
+    """A temporary folder that is removed by `remove`, or when this process ends, however it does."""
 
     def __init__(self, prefix: str) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=prefix)).resolve()

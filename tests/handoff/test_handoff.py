@@ -63,7 +63,7 @@ def receivers(tmp_path, schema):
 
 
 class Contiguous(BatchSplit):
-    """A split of one's own, whose nodes own neighbouring lanes."""
+    """A user's own split, whose nodes own neighbouring lanes."""
 
     def lanes(self, lanes, rank, nodes):
         return np.array_split(np.arange(lanes), nodes)[rank]

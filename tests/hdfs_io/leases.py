@@ -1,4 +1,4 @@
-"""Leases of one's own and of others, and a clock."""
+"""Leases, this process's and others', and a clock."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_a_new_file_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_new_file_is_never_seen_empty(tmp_path: Path) -> None:
-    """Not even by who asks in the very moment in which it appears."""
+    """Not even by someone who looks at the very moment at which it appears."""
     path, seen = f"{tmp_path}/a", set()
     with ThreadPoolExecutor(1) as pool:
         for _ in range(300):

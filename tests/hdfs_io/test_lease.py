@@ -1,4 +1,4 @@
-"""Whose an output is: of several commands that want it one comes through, and keeps it."""
+"""Whose an output is: of several commands that want it, one gets it and keeps it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose lease it is that is there: known at once of a process of this machine, of another by watching it."""
+"""Whether a lease's holder still runs: known at once on this machine, and on another one by watching the lease."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_one_that_has_grown_old_and_is_renewed_is_alive(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("renewed", [True, False])
 def test_while_the_file_system_is_away_nobody_can_renew_it(tmp_path, monkeypatch, renewed):
-    """A NameNode that comes back after longer than a lease lasts answers who asks before it takes what others write."""
+    """A NameNode that was away for longer than a lease lasts answers questions before it takes what others write."""
     time, file, looks = Time(), tmp_path / ".out.owner", []
     read = lease.read
 

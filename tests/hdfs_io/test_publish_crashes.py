@@ -36,7 +36,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("which", ["stage", "fill"])
 @pytest.mark.parametrize("crash", range(1, 6))
 def test_a_crash_while_publishing_loses_neither(tmp_path, monkeypatch, which, crash):
-    """At each rename and removal of the end; the next command finds the old one or the new one, complete."""
+    """At each rename and removal at the end; the next command finds the old one or the new one, complete."""
     do = {"stage": stage, "fill": fill}[which]
     do(output(tmp_path / "out", command="train"), "old")
     calls = 0
@@ -75,7 +75,7 @@ def test_a_crash_while_publishing_loses_neither(tmp_path, monkeypatch, which, cr
 
 
 def killed_while_removing(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-    """Removal of a folder ends when so many of its entries are gone, in the order of their names; marks are first."""
+    """Removing a folder stops when this many of its entries are gone, in the order of their names; marks are first."""
 
     def remove(path: str) -> None:
         for number, entry in enumerate(sorted(Path(path).iterdir())):

@@ -1,4 +1,4 @@
-"""A run's folder as `train` leaves it, without training: the model's weights are random, which predicting is not."""
+"""A run's folder as `train` leaves it, without training: the model's weights are random, its predictions are not."""
 
 from pathlib import Path
 

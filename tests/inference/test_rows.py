@@ -1,4 +1,4 @@
-"""The rows to be predicted: what tells that they are others than before."""
+"""The rows to be predicted: what shows that they have changed."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Which lanes a split gives to whom, and what a split of one's own must not do."""
+"""Which lanes a split gives to whom, and what a user's own split must not do."""
 
 import re
 

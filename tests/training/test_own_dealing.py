@@ -1,4 +1,4 @@
-"""A strategy of one's own, whose nodes own neighbouring lanes, in every place that must ask it who owns a row."""
+"""A user's own strategy, whose nodes own neighbouring lanes, in every place that must ask it who owns a row."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def assert_is(folder, result, data, nodes):
 
 
 def test_the_dealing_makes_a_difference(data):
-    """Else this file would test nothing."""
+    """Otherwise this file would test nothing."""
     assert longest_round(data, 2, neighbouring) != longest_round(data, 2)
 
 

@@ -90,7 +90,7 @@ def _notes(results: Results) -> Iterator[str]:
     else:
         yield "No run measured the metric on validation rows, so there is no time to a target."
     if results.metric.split != "test":
-        yield "There are no test rows: what decides are the validation rows, by which the target is told, too."
+        yield "There are no test rows: the validation rows decide, from which the target comes too."
     if diverged := results.diverged:
         keys = ", ".join(run.key for run in diverged)
         yield f"Left out of all means, because the loss or the metric was no longer a number: {keys}."

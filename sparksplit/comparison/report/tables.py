@@ -52,7 +52,7 @@ def number(value: float | None, written: str) -> Cell:
 
 
 def called(item: OnHosts | Ours) -> str:
-    """A way, with what of it is not to be overlooked: that some of its runs diverged."""
+    """A way, with what must not be overlooked about it: that some of its runs diverged."""
     return item.way + (f", {item.diverged} of {item.runs + item.diverged} diverged" if item.diverged else "")
 
 

@@ -93,6 +93,6 @@ def test_without_test_rows_the_page_says_validation():
     words = visible(page)
     assert "validation accuracy" in words and "Validation accuracy against bytes sent" in words
     assert "accuracy of the validation rows; higher is better" in words
-    assert "There are no test rows: what decides are the validation rows" in words
+    assert "There are no test rows: the validation rows decide" in words
     assert words.count("87.65 %") == len(results["runs"]) + len(results["virtual"])
     assert "test accuracy" not in words.lower() and "test rows;" not in words

@@ -1,4 +1,4 @@
-"""Rows of a DataFrame: what Arrow's batches become, and what is said of columns that cannot be."""
+"""Rows of a DataFrame: what Arrow's batches become, and what is said about columns that cannot be read."""
 
 from __future__ import annotations
 

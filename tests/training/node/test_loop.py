@@ -108,7 +108,7 @@ def test_from_each_of_its_checkpoints_a_run_ends_alike(every):
 
 
 def test_an_epoch_within_which_a_run_has_gone_on_has_the_seconds_of_both_parts():
-    """Else its rows, all of them, seem to have been trained in the second part's time."""
+    """Otherwise all of its rows would seem to have been trained in the second part's time."""
     straight = Node(every=3, epochs=1)
     straight.run()
     saved = straight.saved[1]
@@ -124,7 +124,7 @@ def test_an_epoch_within_which_a_run_has_gone_on_has_the_seconds_of_both_parts()
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("sync_every", [None, 3, 8, 100])
 def test_an_update_is_a_change_that_all_nodes_share(size, sync_every):
-    """Each step where they agree at every step, or there is one node; else each sync. Steps are those of the nodes."""
+    """Each step if they agree at every step or there is one node, otherwise each sync. Steps are those of the nodes."""
 
     def work(rank, gather):
         collective = Together(rank, size, gather) if size > 1 else Alone()

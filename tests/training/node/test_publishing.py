@@ -1,4 +1,4 @@
-"""What a node publishes of a run's rounds."""
+"""What a node publishes about a run's rounds."""
 
 import json
 
