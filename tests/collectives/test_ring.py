@@ -105,14 +105,15 @@ def test_a_node_that_does_not_know_the_secret_is_refused():
 
 def test_strangers_do_not_disturb_the_forming_ring():
     """They connect first, with nonsense, and take no place in the ring."""
+    strangers = []
 
     def connect(rank, gather):
         def gather_after_strangers(name, value):
             if rank == 0:
                 for _ in range(3):
-                    stranger = socket.create_connection(tuple(value))
-                    stranger.sendall(secrets.token_bytes(52))
-                    stranger.shutdown(socket.SHUT_WR)
+                    strangers.append(socket.create_connection(tuple(value)))
+                    strangers[-1].sendall(secrets.token_bytes(52))
+                    strangers[-1].shutdown(socket.SHUT_WR)
             return gather(name, value)
 
         return Ring.connect(rank, 2, "127.0.0.1", SECRET, gather_after_strangers, 20.0)
@@ -120,8 +121,8 @@ def test_strangers_do_not_disturb_the_forming_ring():
     formed = in_threads(2, connect)
     found = in_threads(2, lambda rank, _: sums(formed[rank], [np.ones(2)]))
     assert found[0][0][0].tolist() == [2.0, 2.0]
-    for ring in formed:
-        ring.close()
+    for connection in [*formed, *strangers]:
+        connection.close()
 
 
 @pytest.mark.parametrize("number", [3, handshake.MOST_STRANGERS + 6])
