@@ -181,8 +181,8 @@ class _Reader:
     limit: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRow]]:
-        """Says of no more bad rows than one too many: that takes a hundred times as long as a good one, and then the
-        job ends. The batches are taken to their end all the same, as Spark expects."""
+        """Reports bad rows only up to one too many: each takes a hundred times as long as a good one, and then the job
+        ends anyway. The batches are still read to their end, as Spark expects."""
         bad = 0
         for batch in batches:
             for item in self.read(batch) if batch.num_rows and bad <= self.limit else ():
