@@ -56,7 +56,8 @@ class InputConfig(Config):
     """csv, text: the file or folder that stays the test split. An IDX folder brings its own, the t10k files."""
     label: int | str | None = -1
     """csv, your own function: the label's column by name (in a csv with a header) or position (0 is the first, -1 the
-    last). null, with any format: no labels. The label of a text is the next token at each position."""
+    last, which is taken for csv alone where nothing is given). null, with any format: no labels. The label of a text is
+    the next token at each position."""
     label_type: Literal["auto", "integer", "text", "number"] = "auto"
     """All but text: integer and text labels are classes, a number is predicted as a number; auto decides by the first
     rows, or by the type of a DataFrame's column."""
