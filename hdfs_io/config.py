@@ -97,7 +97,7 @@ class InputConfig(Config):
         return {**self.model_dump(), "path": filesystem.absolute(self.path), "test": test}
 
     def paths(self) -> dict[str, str]:
-        """Where the rows are, by the key that names it, as far as that is a place that outputs could have, too."""
+        """Where the rows are, by the key that gives it; left out where it is no place that an output could have."""
         if is_own(self.format):  # as in `located`: a bucket, a database
             try:
                 filesystem.absolute(self.path)

@@ -74,7 +74,7 @@ def load(name: str, source: str | None) -> Callable[..., Any]:
 
 
 def pickled_by_value(name: str) -> None:
-    """Have Spark send executors what the file of the function `name` holds: they cannot import it. After `load`."""
+    """Have Spark send executors the content of the file of function `name`, which they cannot import. After `load`."""
     from pyspark import cloudpickle
 
     module = sys.modules.get(_module_name(split_name(name)[0]))

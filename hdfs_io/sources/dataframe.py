@@ -182,7 +182,7 @@ class _Reader:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRow]]:
         """Reports bad rows up to the first one too many, which ends the job: each costs some 0.4 ms. The batches are
-        taken to their end all the same, as Spark expects."""
+        still read to their end, as Spark expects."""
         bad = 0
         for batch in batches:
             for item in self.read(batch) if batch.num_rows and bad <= self.limit else ():

@@ -141,7 +141,7 @@ def cost_model(
         text=(
             "Computing is linear in a node's rows and steps, fitted to the measured runs; an exchange costs "
             "2 (N - 1) messages and 2 (N - 1) / N times its bytes, fitted to the all-reduce sweep, and "
-            f"{network.per_sync * 1e6:.0f} microseconds beside, fitted to the runs; nodes that share the host compute "
+            f"a fixed {network.per_sync * 1e6:.0f} microseconds, fitted to the runs; nodes that share the host compute "
             f"{compute.contention:.2g} times as slowly as one alone. Beyond the nodes at hand a message is assumed to "
             f"take {ETHERNET_LATENCY * 1e6:.0f} microseconds, and each node to have a device of its own."
         ),
