@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import psutil
 import pytest
 from pyspark.sql import SparkSession
@@ -19,6 +20,10 @@ from tests.forked import Zygote, nodes_of
 
 # What a shell starts in the background ignores Ctrl-C, and hands that on to what tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A busy machine makes no test fail.
+hypothesis.settings.register_profile("tests", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("tests")
 
 _MARK = "SPARKSPLIT_TESTS"
 _LEAVE_SECONDS = 10.0

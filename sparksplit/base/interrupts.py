@@ -110,6 +110,21 @@ def interruptible(handlers: dict[signal.Signals, Any], spark: SparkSession) -> I
             signal.signal(signum, handler)
 
 
+@contextmanager
+def interruptible_program(spark: SparkSession) -> Iterator[None]:
+    """As `interruptible`, for SIGINT in a program whose own session is used: instead of pyspark's handler (see
+    `starting`), which is set again afterwards."""
+    before = stopping_handlers().get(signal.SIGINT)
+    if getattr(before, "__module__", None) != "pyspark.context":
+        yield
+        return
+    try:
+        with py4j_quiet(), interruptible({signal.SIGINT: signal.default_int_handler}, spark):
+            yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _cancel_jobs(spark: SparkSession) -> None:
     """Otherwise what the interrupted call was waiting for would go on, and keep the executors from the cleaning up."""
     try:

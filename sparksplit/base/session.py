@@ -22,7 +22,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparksplit.base.errors import RunError, UsageError
-from sparksplit.base.interrupts import interruptible, py4j_quiet, starting, stopping_handlers, undisturbed
+from sparksplit.base.interrupts import (
+    interruptible,
+    interruptible_program,
+    py4j_quiet,
+    starting,
+    stopping_handlers,
+    undisturbed,
+)
 from sparksplit.base.java import java_home
 from sparksplit.base.masters import await_master
 from sparksplit.base.progress import say
@@ -59,7 +66,7 @@ def spark_session(
     """
     running = _running_session()
     if running is not None:
-        with _spark_errors():
+        with interruptible_program(running), _spark_errors():
             yield running
         return
     submitted = _submitted()

@@ -1,0 +1,47 @@
+"""Ctrl-C in a program with a session of its own, whose handler pyspark has set."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from pyspark.sql import SparkSession
+import sparksplit
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+folder = Path(sys.argv[1])
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+before = signal.getsignal(signal.SIGINT)
+
+def slow(batches):
+    for batch in batches:
+        (folder / "begun").touch()
+        time.sleep(600)
+        yield batch
+
+def press():
+    while not (folder / "begun").exists():
+        time.sleep(0.1)
+    os.kill(os.getpid(), signal.SIGINT)
+
+rows = spark.range(9).selectExpr("double(id) x", "cast(id % 2 as int) y").mapInArrow(slow, "x double, y int")
+threading.Thread(target=press, daemon=True).start()
+try:
+    sparksplit.preprocess(rows, f"{folder}/out", input={"label": "y"})
+except KeyboardInterrupt:
+    print("stopped", spark.range(5).count(), signal.getsignal(signal.SIGINT) is before, os.listdir(folder))
+"""
+
+
+@pytest.mark.slow
+def test_a_program_is_stopped_and_its_session_lives_on(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, f"{tmp_path}"], check=False, capture_output=True, text=True, cwd=Path.cwd()
+    )
+    assert done.stdout.strip() == "stopped 5 True ['begun']", done.stderr
