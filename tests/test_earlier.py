@@ -72,7 +72,7 @@ def test_its_prepared_data_set_is_read(left: Path) -> None:
 
 def test_its_prepared_data_set_is_trained_on_as_by_0_1(forked: None, left: Path, tmp_path: Path) -> None:
     keys = {**TRAIN, "data": str(left / "prepared"), "output": str(tmp_path / "new")}
-    result = train_run(parse(TrainConfig, keys), Options())
+    result = train_run(parse(TrainConfig, keys), Options()).to_json()
     earlier = recorded(left)
     assert result["data"]["digest"] == earlier["data"]["digest"]
     assert result["ledger"] == earlier["ledger"]

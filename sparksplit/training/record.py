@@ -13,6 +13,11 @@ from sparksplit.rows.ledger import LedgerJson
 
 RUN, METRICS = "run.json", "metrics.jsonl"
 
+_Steps = Annotated[int, pydantic.Field(validation_alias=pydantic.AliasChoices("steps", "updates"))]
+"""What 0.1 calls updates are steps, and it has no others."""
+_Strategy = Annotated[str, pydantic.Field(validation_alias=pydantic.AliasChoices("strategy", "split"))]
+"""0.1 calls it split."""
+
 Values = dict[str, float | None]
 """The loss and the metrics by name; None for one that is not a finite number."""
 
@@ -37,7 +42,7 @@ class EpochRecord(Record):
 
     epoch: int
     updates: int
-    steps: int
+    steps: _Steps
     train: Values
     validation: Values | None = None
     rows: int
@@ -182,8 +187,7 @@ class RunRecord(Record):
     command: str
     data: RunData
     config: dict[str, Json]
-    strategy: Annotated[str, pydantic.Field(validation_alias=pydantic.AliasChoices("strategy", "split"))]
-    """0.1 called it split."""
+    strategy: _Strategy
     sync: RunSync
     nodes: int
     virtual: bool
@@ -193,7 +197,7 @@ class RunRecord(Record):
     epochs: int
     passes: int
     updates: int
-    steps: int
+    steps: _Steps
     syncs: int
     sync_bytes_per_node: int
     ledger: RunLedger

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -30,11 +31,12 @@ def test_what_is_written_is_read_back_key_for_key(tmp_path, values):
     assert RunRecord.read(str(tmp_path)) == record
 
 
-def test_a_run_of_0_1_is_read(tmp_path):
-    content = {"split" if key == "strategy" else key: value for key, value in RUN_JSON.items()}
-    content["config"] = {"split": "batch", "transport": "ring"}
-    (tmp_path / "run.json").write_text(json.dumps(content))
-    assert RunRecord.read(str(tmp_path)).strategy == "batch"
+def test_a_run_of_0_1_is_read():
+    """It has no steps: its updates were those of the nodes."""
+    folder = str(Path(__file__).parent.parent / "data" / "0.1" / "run")
+    record = RunRecord.read(folder)
+    assert (record.strategy, record.updates, record.steps, record.ledger.exact) == ("batch", 10, 10, True)
+    assert [(each.epoch, each.updates, each.steps) for each in read_history(folder)] == [(1, 5, 5), (2, 10, 10)]
 
 
 def test_what_a_later_version_writes_beside_is_passed_over():
