@@ -34,6 +34,7 @@ def readme_example() -> str:
     return str(found)
 
 
+@pytest.mark.slow
 def test_the_readmes_example(
     fed: None,
     spark: SparkSession,
@@ -65,6 +66,7 @@ def test_the_readmes_example(
     assert spark.range(3).count() == 3  # the session is the program's
 
 
+@pytest.mark.slow
 def test_a_dataframe_is_prepared_as_the_csv_file_of_its_rows(
     spark: SparkSession, table: pd.DataFrame, tmp_path: Path
 ) -> None:
@@ -128,6 +130,7 @@ def test_a_dataframe_that_fails_is_an_error_of_the_products(spark: SparkSession,
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_complete_data_set_is_returned_for_the_same_rows_only(spark: SparkSession, tmp_path: Path) -> None:
     """Not where what they keep has moved to another column, bad rows have come, or columns have other names."""
     good = [(float(place), float(-place), place % 2, None, "x") for place in range(20)]
