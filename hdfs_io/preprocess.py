@@ -47,7 +47,8 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
                 say(f"{output.path}: is complete, made with the same configuration; nothing was done")
                 return PreparedDataSet.open(output.path)
             source = source or _open(config, frame)
-            # Published, or removed, when Spark has stopped and nothing writes any more.
+            # Published, or removed, when the Spark that this call starts has stopped, and nothing writes any more.
+            # In a session that stays, what a failed job's last tasks write is removed by the next command.
             with (
                 output.staging() as folder,
                 spark_session("sparksplit preprocess", config.executors, nodes=False) as spark,
