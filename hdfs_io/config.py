@@ -89,6 +89,8 @@ class InputConfig(Config):
     read all others as unknown; null: every token of the training split."""
     max_bad_rows: Annotated[int, Field(ge=0)] = 0
     """csv, your own function: bad rows to leave out, and keep in bad_rows/ with the reason; one more ends the job."""
+    max_bad_fraction: Fraction | None = None
+    """The same as a share of all rows, instead of max_bad_rows; where both are given, the stricter holds."""
 
     def located(self) -> dict[str, Any]:
         """The values, with paths that do not depend on the working folder."""

@@ -13,7 +13,7 @@ from sparksplit.base.errors import did_you_mean
 if TYPE_CHECKING:
     from hdfs_io.sources.base import FileSource
 
-_COLUMNS = frozenset(("label", "label_type", "dtype", "shape", "keep", "missing", "max_bad_rows"))
+_COLUMNS = frozenset(("label", "label_type", "dtype", "shape", "keep", "missing", "max_bad_rows", "max_bad_fraction"))
 
 
 @dataclass(frozen=True)

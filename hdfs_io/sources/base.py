@@ -70,6 +70,8 @@ class BadRow:
     text: str = ""
     offset: int = 0
     fatal: bool = False
+    kind: str = ""
+    """The reason without the row's own values, by which bad rows are counted; empty where the reason has none."""
 
     def __str__(self) -> str:
         if self.fatal:
