@@ -64,6 +64,11 @@ class CutConfig(Config):
         return list(self.columns) if self.by == "key" else [] if self.column is None else [self.column]
 
     @property
+    def key(self) -> str:
+        """The key that names them."""
+        return "columns" if self.by == "key" else "column"
+
+    @property
     def boundaries(self) -> bool:
         """Whether boundaries in time are given, so that there are no shares."""
         return self.validation_from is not None or self.test_from is not None
