@@ -44,8 +44,9 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
             settings = dict(format_of(config.input.format).settings)
             return started.enter_context(spark_session(_NAME, config.executors, settings, nodes=False))
 
-        if function is not None and frame is None:
-            frame = own_frame(session(), config.input)
+        if not (config.input.listed or format_of(config.input.format).source):
+            spark = session()
+            frame = own_frame(spark, config.input) if function is not None and frame is None else frame
         source = None if config.input.listed else _open(config, session, frame)
         input_hash = raw_digest(config.input) if source is None else _hash_of(source, session)
         output = Output(config.output, config.config_hash(function), "preprocess", inputs, input_hash)
