@@ -23,18 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FOLDER = "bad_rows"
-BAD_STRUCT = pa.struct(
-    [
-        ("path", pa.string()),
-        ("row", pa.int64()),
-        ("reason", pa.string()),
-        ("text", pa.string()),
-        ("offset", pa.int64()),
-        ("fatal", pa.bool_()),
-        ("kind", pa.string()),
-    ]
-)
-"""A bad row in a parsed frame's column; null where the row is good."""
 _ORDER = ("path", "offset", "row", "reason", "text")
 _WRITTEN = pa.schema([("path", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("text", pa.string())])
 _ROWS_PER_FILE = 1_000_000
@@ -55,14 +43,19 @@ class Tally:
         """How many there are."""
         return sum(self.counts.values())
 
-    def __str__(self) -> str:
-        """`3 rows were left out: 2 column 'x': is null, 1 column 'y': is not finite`; empty where there are none."""
-        if not self.counts:
-            return ""
-        shown = [f"{count:,} {kind}" for kind, count in list(self.counts.items())[:_SHOWN]]
-        more = len(self.counts) - len(shown)
-        left = f", and {more} other reason{'' if more == 1 else 's'}" if more else ""
-        return f"{_rows(self.rows)} {'was' if self.rows == 1 else 'were'} left out: {', '.join(shown)}{left}"
+
+def said(counts: Mapping[str, int]) -> str:
+    """`3 rows were left out: 2 column 'x': is null, 1 column 'y': is not finite`; empty where there are none.
+
+    counts: rows by reason
+    """
+    if not counts:
+        return ""
+    shown = [f"{count:,} {kind}" for kind, count in list(counts.items())[:_SHOWN]]
+    more = len(counts) - len(shown)
+    left = f", and {more} other reason{'' if more == 1 else 's'}" if more else ""
+    rows = sum(counts.values())
+    return f"{_rows(rows)} {'was' if rows == 1 else 'were'} left out: {', '.join(shown)}{left}"
 
 
 @dataclass(frozen=True)
@@ -125,7 +118,7 @@ def place_of(row: BadRow) -> tuple[str, int, int, str, str]:
 
 
 def tally(bad: DataFrame) -> Tally:
-    """The tally of a frame of bad rows, with BAD_STRUCT's fields as columns; the driver gets a row for each kind."""
+    """The tally of a frame of bad rows, with the fields of base.BAD as columns; the driver gets a row for each kind."""
     from pyspark.sql import functions as sql
 
     first = sql.min(sql.struct(*_ORDER)).alias("first")

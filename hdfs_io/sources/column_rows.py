@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hdfs_io.manifest import SPLITS
 from hdfs_io.preprocessing import TensorSpec
-from hdfs_io.sources.base import BadRow, ParsedRows
+from hdfs_io.sources.base import BadRows, ParsedRows
 from hdfs_io.sources.cut_columns import CutColumns
 from hdfs_io.sources.readers import plain_path
 
@@ -45,14 +46,14 @@ class ColumnReader:
     rounds: bool
     cut: CutColumns | None = None
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRow]]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRows]]:
         """The rows of all batches."""
         for batch in batches:
             for part, rows in _by_part(batch):
                 yield from ((part, item) for item in self.read(rows))
 
-    def read(self, batch: pa.RecordBatch) -> Iterator[ParsedRows | BadRow]:
-        """The good rows together, and each bad one."""
+    def read(self, batch: pa.RecordBatch) -> Iterator[ParsedRows | BadRows]:
+        """The good rows together, and the bad ones."""
         values, wrong = self._features(batch)
         label, bad_label = self._labels(batch)
         cut, bad_cut = self._cut(batch)
@@ -68,10 +69,8 @@ class ColumnReader:
                 [column.take(pa.array(chosen)).to_pylist() for column in keep],
                 None if cut is None else cut[good],
             )
-        rows = np.flatnonzero(bad)
-        found = [column.to_pylist() for column in batch.take(pa.array(rows)).columns] if len(rows) else []
-        for row, cells in zip(rows.tolist(), zip(*found, strict=True), strict=True):
-            yield self._bad(cells, wrong[row], bool(bad_label[row]))
+        if not good.all():
+            yield self._bad(batch.filter(pa.array(bad)), wrong[bad], bad_label[bad])
 
     def _cut(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64] | None, Bools]:
         """What the cut goes by, 0 where that is null, and where it is, both [rows]."""
@@ -108,31 +107,44 @@ class ColumnReader:
         dtype = np.dtype(np.int64 if self.label_kind == "integer" else np.float32)
         return numbers(column, dtype, gaps=False, rounds=True)
 
-    def _bad(self, cells: Sequence[Any], wrong: Bools, bad_label: bool) -> BadRow:
-        """cells: of all columns of a batch. wrong: which values cannot be taken [values]"""
-        place = plain_path(cells[-1]) if cells[-1] else self.place
-        text = ", ".join(map(str, cells[: len(self.features) + (self.label is not None)]))[:_ROW_TEXT]
-        reason, kind = self._reason(cells, wrong, bad_label)
-        return BadRow(place, 0, reason, text, kind=kind)
+    def _bad(self, batch: pa.RecordBatch, wrong: Bools, bad_label: Bools) -> BadRows:
+        """The rows of `batch`, all of them bad. wrong: which values cannot be taken [rows, values]"""
+        rows = batch.num_rows
+        texts = [_texts(column) for column in batch.columns[: len(self.features) + (self.label is not None)]]
+        text = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*texts, ", "), 0, _ROW_TEXT)
+        reasons, kinds = np.empty(rows, object), np.empty(rows, object)
+        # The first thing that is wrong with a row: a feature, its label, what the cut goes by.
+        first = np.where(wrong.any(axis=1), wrong.argmax(axis=1), np.where(bad_label, -1, -2))
+        for place in np.unique(first).tolist():
+            chosen = np.flatnonzero(first == place)
+            column = batch.column(
+                {-2: batch.num_columns - 3, -1: len(self.features)}.get(place, 0 if self.array else place)
+            )
+            known: dict[Any, tuple[str, str]] = {}
+            for row, value in zip(chosen.tolist(), column.take(pa.array(chosen)).to_pylist(), strict=True):
+                key = row if self.array else value
+                if key not in known:
+                    known[key] = self._reason(place, value)
+                reasons[row], kinds[row] = known[key]
+        files = {file: plain_path(file) if file else self.place for file in batch.columns[-1].unique().to_pylist()}
+        paths = [files[file] for file in batch.columns[-1].to_pylist()]
+        return BadRows.from_columns(path=paths, reason=reasons, text=text, kind=kinds)
 
-    def _reason(self, cells: Sequence[Any], wrong: Bools, bad_label: bool) -> tuple[str, str]:
-        """(why a row is bad, the same without its values)"""
-        if not wrong.any():
-            if not bad_label:
-                assert self.cut is not None
-                return self.cut.problem(cells[-3])
-            value = cells[len(self.features)]
-            shown = "null" if value is None else repr(value)
-            subject = f"column {self.label!r}, the label"
+    def _reason(self, place: int, value: Any) -> tuple[str, str]:
+        """(why a row is bad, the same without its values). place: of the feature, or value in the array, that cannot be
+        taken; -1: the label; -2: what the cut goes by. value: what is there"""
+        if place == -2:
+            assert self.cut is not None
+            return self.cut.problem(value)
+        if place == -1:
+            shown, subject = "null" if value is None else repr(value), f"column {self.label!r}, the label"
             return f"{subject}: {shown} is no {self.label_kind}", f"{subject}: no {self.label_kind}"
-        first = int(np.flatnonzero(wrong)[0])
-        subject = f"column {self.features[0 if self.array else first]!r}"
-        value = cells[0 if self.array else first]
+        subject = f"column {self.features[0 if self.array else place]!r}"
         if self.array:
             if value is None or len(value) != self.tensor.values:
                 has, kind = ("is null",) * 2 if value is None else (f"has {len(value)} values", "another length")
                 return f"{subject}: {has}, {self.tensor.values} are needed", f"{subject}: {kind}"
-            value = value[first]
+            value = value[place]
         problem, kind = self._problem(value)
         return f"{subject}: {problem}", f"{subject}: {kind}"
 
@@ -157,6 +169,13 @@ class ColumnReader:
             f"{value} is {rounded:.0f} in float32, the default; set input.dtype (float64 keeps it, float32 rounds it)",
             "rounded by float32, the default",
         )
+
+
+def _texts(column: pa.Array) -> pa.Array:
+    """The values as text, to be shown."""
+    if pa.types.is_nested(column.type):
+        return pa.array([str(value) for value in column.to_pylist()], pa.string())
+    return column.cast(pa.string()).fill_null("null")
 
 
 def _by_part(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:

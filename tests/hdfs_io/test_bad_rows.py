@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hdfs_io.bad_rows import Limit, Tally, tally_of, write_part
+from hdfs_io.bad_rows import Limit, Tally, said, tally_of, write_part
 from hdfs_io.config import InputConfig
 from hdfs_io.sources import BadRow
 from sparksplit.base.config import parse
@@ -24,10 +24,10 @@ TALLY = tally_of([(LATER.kind, 2, LATER), (FIRST.kind, 1, FIRST)])
 def test_bad_rows_are_counted_by_reason_and_the_first_is_known() -> None:
     assert Tally({LATER.kind: 2, FIRST.kind: 1}, FIRST) == TALLY
     assert list(TALLY.counts) == [LATER.kind, FIRST.kind] and TALLY.rows == 3
-    assert str(TALLY) == "3 rows were left out: 2 column 'y': is null, 1 column 'x': not a number"
-    assert tally_of([]) == Tally() and str(Tally()) == ""
+    assert said(TALLY.counts) == "3 rows were left out: 2 column 'y': is null, 1 column 'x': not a number"
+    assert tally_of([]) == Tally() and said({}) == ""
     many = tally_of([(f"reason {number}", 1000, FIRST) for number in range(7)])
-    assert str(many).endswith("1,000 reason 3, 1,000 reason 4, and 2 other reasons")
+    assert said(many.counts).endswith("1,000 reason 3, 1,000 reason 4, and 2 other reasons")
 
 
 def test_a_damaged_file_comes_first_and_no_limit_allows_it() -> None:
