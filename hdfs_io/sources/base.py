@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
@@ -53,6 +54,8 @@ class ParsedRows:
     tensors: list[npt.NDArray[Any]]
     label: npt.NDArray[Any] | list[str] | None
     keep: list[list[str | None]] = field(default_factory=list)
+    cut: npt.NDArray[np.int64] | None = None
+    """What the cut goes by [n]; None where it needs nothing."""
 
     def __len__(self) -> int:
         return len(self.tensors[0])
@@ -99,6 +102,8 @@ class Source(abc.ABC):
     """Whether its tasks say which split their rows belong to, so that nothing is cut by a hash."""
     vocabulary: list[str] | None = None
     """The classes of labels that are tokens."""
+    rereads: bool = False
+    """Whether reading the rows twice is cheaper than keeping them, and gives the same rows to the same tasks."""
 
     @abc.abstractmethod
     def parts(self) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +37,8 @@ _LABELS = {
 }
 
 
-PART, CONTENT, BAD, SPLIT, LANE = "part", ("content_a", "content_b"), "bad", "split", "lane"
+PART, CONTENT, CUT, BAD = "part", ("content_a", "content_b"), "cut", "bad"
+NUMBER, SPLIT, LANE = "number", "split", "lane"
 """Columns of these frames, beside row_id and label. All columns have names of our own, with tensors and kept columns
 numbered, because a user's column may have the same name, or differ from it only in case, which Spark ignores."""
 
@@ -53,31 +54,46 @@ def keep_names(count: int) -> list[str]:
 
 
 def parsed_schema(source: Source) -> pa.Schema:
-    """The part, content hash (two words), tensors, label, kept columns; or `bad` and nulls in the last three."""
+    """The part, content hash (two words), tensors, label, kept columns, what the cut goes by; or `bad`, and nulls in
+    all but the part and the hash."""
     fields = [(PART, pa.int32()), *((word, pa.int64()) for word in CONTENT)]
     fields += [(name, pa.binary()) for name in tensor_names(len(source.tensors))]
     if source.label_kind is not None:
         fields.append((LABEL, _LABELS[source.label_kind]))
-    return pa.schema([*fields, *((name, pa.string()) for name in keep_names(len(source.keep))), (BAD, _BAD)])
+    fields += [(name, pa.string()) for name in keep_names(len(source.keep))]
+    return pa.schema([*fields, (CUT, pa.int64()), (BAD, _BAD)])
 
 
-def parse(spark: SparkSession, source: Source, wanted: Sequence[str] = SPLITS) -> DataFrame:
+class Stage(Protocol):
+    """What executors do with record batches of parsed rows, in the Python task that parses them; picklable."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the record batches that it makes."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Record batches of `schema`, of those of one partition."""
+
+
+def parse(spark: SparkSession, source: Source, wanted: Sequence[str] = SPLITS, then: Stage | None = None) -> DataFrame:
     """The source's rows, good and bad, with the columns of `parsed_schema`; a Spark task for each of its tasks.
 
-    wanted: the parts whose tensors are needed; rows of the others are there only to be counted
+    wanted: the parts whose tensors, and labels that are tokens, are needed; rows of the others are there only to be
+        counted. then: what is done with them at once; the columns are then its own.
     """
     frame, read = source.raw(spark)
     schema = parsed_schema(source)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for name, item in read(batches):
-            yield to_batch(item, name, schema, name in wanted)
+        parsed = (to_batch(item, name, schema, name in wanted) for name, item in read(batches))
+        return parsed if then is None else then(parsed)
 
-    return frame.mapInArrow(run, _spark_schema(schema))
+    return frame.mapInArrow(run, spark_schema(schema if then is None else then.schema))
 
 
 def to_batch(item: ParsedRows | BadRow, name: str, schema: pa.Schema, wanted: bool = True) -> pa.RecordBatch:
-    """What a source read of the part `name`, as a record batch of `schema`; without tensors unless `wanted`."""
+    """What a source read of the part `name`, as a record batch of `schema`; without tensors, and labels that are
+    tokens, unless `wanted`."""
     part = SPLITS.index(name)
     if isinstance(item, BadRow):
         bad = {field.name: getattr(item, field.name) for field in _BAD}
@@ -93,10 +109,12 @@ def to_batch(item: ParsedRows | BadRow, name: str, schema: pa.Schema, wanted: bo
         binary_column(tensor, _spec(tensor)) if wanted else pa.nulls(count, pa.binary()) for tensor in item.tensors
     ]
     if isinstance(item.label, np.ndarray) and item.label.ndim > 1:
-        columns.append(binary_column(item.label, _spec(item.label)))
+        tokens = binary_column(item.label, _spec(item.label)) if wanted else pa.nulls(count, pa.binary())
+        columns.append(tokens)
     elif item.label is not None:
         columns.append(pa.array(item.label, type=schema.field(LABEL).type))
     columns += [pa.array(texts, type=pa.string()) for texts in item.keep]
+    columns.append(pa.nulls(count, pa.int64()) if item.cut is None else pa.array(item.cut))
     columns.append(pa.nulls(count, _BAD))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -144,7 +162,8 @@ def _numbered(spark: SparkSession, rows: list[BadRow]) -> list[BadRow]:
     ]
 
 
-def _spark_schema(schema: pa.Schema) -> Any:
+def spark_schema(schema: pa.Schema) -> Any:
+    """Spark's type for `schema`."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema)

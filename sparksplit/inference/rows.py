@@ -145,11 +145,11 @@ class RawRows(InputRows):
         from hdfs_io.sources.raw import raw_rows
 
         facts: list[Facts] = []
-        with raw_rows(spark, self._source, self._description, self._max_bad_rows, self.splits) as (frames, bad, hashed):
-            self.bad += bad
-            self.rows_hash = hashed
-            for split, frame in frames.items():
-                self.expected[split] = (frame.count(), None)
+        with raw_rows(spark, self._source, self._description, self._max_bad_rows, self.splits) as raw:
+            self.bad += raw.bad
+            self.rows_hash = raw.digest
+            for split, frame in raw.frames.items():
+                self.expected[split] = (raw.rows[split], None)
                 facts += facts_of(frame, _raw_task(job, split), Facts)
         return facts
 

@@ -1,0 +1,143 @@
+"""Rows counted before any is written: by split, by label, bad ones; and what follows from the counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from hdfs_io.config import InputConfig
+from hdfs_io.lane_files import CHANGED, LABEL
+from hdfs_io.manifest import SPLITS, Manifest
+from hdfs_io.numbering import ROWS
+from hdfs_io.sources.base import Source
+from hdfs_io.sources.identify import Cut, Identify
+from hdfs_io.sources.parse import SPLIT, spark_schema
+from sparksplit.base.errors import InputError, RunError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_MAX_CLASSES = 100_000
+_MANY_CLASSES, _ROWS_PER_CLASS = 100, 2
+"""Whole numbers with at least this many distinct values, and fewer rows than this for each, are a quantity."""
+_GROUPED = 1 << 17
+"""Counts that a task collects before it adds up those of the same label."""
+
+
+@dataclass
+class Counts:
+    """Good rows by split and, where labels are classes, by label."""
+
+    rows: dict[str, int]
+    labels: dict[str, dict[Any, int]]
+
+
+def count(keys: DataFrame, source: Source, identify: Identify, cut: Cut, labels: bool = True) -> Counts:
+    """Count the good rows of `keys` (part, content hash, label, kept columns, `cut`) by split and, if `labels`, label.
+
+    Raises InputError where there are too many labels to be classes.
+    """
+    from pyspark.sql import functions as sql
+
+    classified = labels and source.label_kind in ("integer", "text")
+    counted = [SPLIT, LABEL] if classified else [SPLIT]
+    kinds = {SPLIT: pa.int32(), LABEL: pa.string() if source.label_kind == "text" else pa.int64(), ROWS: pa.int64()}
+    stage = _Count(identify, cut, pa.schema([(name, kinds[name]) for name in (*counted, ROWS)]))
+    parts = keys.mapInArrow(stage, spark_schema(stage.schema))
+    # More groups than this have too many labels: a label's rows may lie in every split.
+    found = parts.groupBy(*counted).agg(sql.sum(ROWS)).limit(len(SPLITS) * _MAX_CLASSES + 1).collect()
+    if classified and len({row[LABEL] for row in found}) > _MAX_CLASSES:
+        raise InputError(
+            f"{source.place}: more than {_MAX_CLASSES} different labels; is the label a number to predict"
+            " (input.label_type: number)?"
+        )
+    counts = Counts(dict.fromkeys(SPLITS, 0), {name: {} for name in SPLITS})
+    for row in found:
+        split, rows = SPLITS[row[SPLIT]], row[-1]
+        counts.rows[split] += rows
+        if classified:
+            counts.labels[split][row[LABEL]] = rows
+    return counts
+
+
+@dataclass(frozen=True)
+class _Count:
+    """Adds up, in a task, the rows of each split and label; see `Stage`."""
+
+    identify: Identify
+    cut: Cut
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pending: list[pa.Table] = []
+        waiting = _GROUPED
+        for found in self.identify(batches):
+            columns = [pa.array(found.splits(self.cut))]
+            if LABEL in self.schema.names:
+                columns.append(found.rows.column(LABEL))
+            columns.append(pa.array(np.ones(len(found.ids), np.int64)))
+            pending.append(self._added(pa.Table.from_arrays(columns, schema=self.schema)))
+            if sum(table.num_rows for table in pending) >= waiting:
+                pending = [self._added(pa.concat_tables(pending))]
+                waiting = max(_GROUPED, 2 * pending[0].num_rows)
+        if pending:
+            yield from self._added(pa.concat_tables(pending)).to_batches(max_chunksize=10_000)
+
+    def _added(self, table: pa.Table) -> pa.Table:
+        names = self.schema.names[:-1]
+        added = table.group_by(names).aggregate([(ROWS, "sum")])
+        return added.rename_columns(self.schema.names).cast(self.schema)
+
+
+def without_rows(rows: dict[str, int], has_test: bool) -> str:
+    """Why there is nothing to train on. has_test: whether the test rows come from other files."""
+    dealt = {name: rows[name] for name in SPLITS[1:] if rows[name] and not (has_test and name == "test")}
+    if not dealt:
+        return "has no rows to train on"
+    found = ", ".join(f"{count} for {name}" for name, count in dealt.items())
+    return f"none of its {sum(dealt.values())} rows fell to the training split ({found}); lower {' and '.join(dealt)}"
+
+
+def classes(counts: Counts, source: Source, config: InputConfig) -> list[str] | None:
+    """The sorted distinct labels of the training split; None where labels are not classes.
+
+    Raises InputError for labels that the training split does not have, and for whole numbers that were not declared to
+    be classes and cannot be meant as classes.
+    """
+    if source.label_kind not in ("integer", "text"):
+        return None
+    known = counts.labels["train"]
+    taken_for_classes = source.label_kind == "integer" and config.label_type == "auto"
+    hint = "; are the labels numbers to predict (input.label_type: number)?" if taken_for_classes else ""
+    different, rows = len(set().union(*counts.labels.values())), sum(counts.rows.values())
+    if taken_for_classes and different >= _MANY_CLASSES and rows < _ROWS_PER_CLASS * different:
+        raise InputError(
+            f"{source.place}: {different} different labels in {rows} rows{hint} (input.label_type: integer"
+            " takes them for classes)"
+        )
+    for name in SPLITS[1:]:
+        unknown = sorted(label for label in counts.labels[name] if known and label not in known)
+        if unknown:
+            raise InputError(
+                f"{source.place}: label {unknown[0]!r} ({counts.labels[name][unknown[0]]} rows of the {name}"
+                f" split) does not occur in the training split{hint}"
+            )
+    return [str(label) for label in sorted(known)]
+
+
+def label_counts(counts: Counts, split: str, source: Source) -> list[int] | None:
+    """Rows of each of the `classes` in a split; None where labels are not classes."""
+    if source.label_kind not in ("integer", "text"):
+        return None
+    return [counts.labels[split].get(label, 0) for label in sorted(counts.labels["train"])]
+
+
+def check_counts(counted: dict[str, int], manifest: Manifest) -> None:
+    """Raise RunError where other rows were written than were counted before: they were computed twice, differently."""
+    for name, rows in counted.items():
+        if manifest.splits[name].rows != rows:
+            raise RunError(f"{name}: {rows} rows were counted, {manifest.splits[name].rows} were written: {CHANGED}")
