@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from hdfs_io import filesystem
 from hdfs_io.config import InputConfig, check_input
+from hdfs_io.cut_config import By
 from hdfs_io.filesystem import FileFacts
 from hdfs_io.manifest import SourceFile
 from hdfs_io.preprocessing import TOKENS, Description, TensorSpec
@@ -149,6 +150,10 @@ class Source(abc.ABC):
     """Whether its tasks say which split their rows belong to, so that nothing is cut by a hash."""
     vocabulary: list[str] | None = None
     """The classes of labels that are tokens."""
+    cut_by: By = "row"
+    """What its rows are cut by: then they have it in `cut`, but for a hash of the features, which `parse` makes."""
+    rereads: bool = False
+    """Whether reading the rows twice is cheaper than keeping them, and gives the same rows to the same tasks."""
 
     @abc.abstractmethod
     def parts(self) -> list[str]:

@@ -246,7 +246,7 @@ def test_a_damaged_block_ends_it_with_one_line_and_no_output(
     data, _, run = images
     splits = {split: read_all(data, split)[1:] for split in ("train", "test")}
     copy = from_arrays(str(tmp_path / "data"), splits, lanes=11, scaling="standard", block_size=1024)
-    file = Path(copy.path) / copy.manifest.splits["test"].files[0].path
+    file = Path(copy.path) / next(iter(copy.files("test")))
     content = bytearray(file.read_bytes())
     content[len(content) // 3] ^= 0xFF
     file.write_bytes(content)
