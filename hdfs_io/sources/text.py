@@ -27,6 +27,7 @@ from sparksplit.base.errors import InputError, UsageError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 _MAX_TOKENS = 100_000
+_PATHS = ("path", "test")
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class TextSource(FileSource):
             message = f"must be at most the length, {self._length}, or tokens would be left out (is {self._stride})"
             raise config.error("stride", message)
         wanted = {"train": True, "validation": validation > 0, "test": test > 0}
-        files = input_files(config.path)
+        files = input_files(config.one_path())
         most = None if config.max_sequences is None else (config.max_sequences - 1) * self._stride + self._span
         ranges, starts = self._counted(files, most)
         tokens = int(starts[-1]) if most is None else min(int(starts[-1]), most)
@@ -92,7 +93,7 @@ class TextSource(FileSource):
         self._stretches = {split: _Stretch(ranges, starts, cut[split]) for split in SPLITS if wanted[split]}
         self.has_test = config.test is not None
         if config.test is not None:
-            test_files = input_files(config.test)
+            test_files = input_files(config.one_path("test"))
             ranges, starts = self._counted(test_files, None)
             self._stretches["test"] = _Stretch(ranges, starts, range(int(starts[-1])))
             files = files + test_files
@@ -101,7 +102,7 @@ class TextSource(FileSource):
                 own = self.has_test and split == "test"
                 whole = "" if own else f" of {tokens:,}"
                 raise InputError(
-                    f"{config.test if own else config.path}: too short: the {split} stretch has "
+                    f"{config.one_path('test') if own else config.place}: too short: the {split} stretch has "
                     f"{len(stretch.used):,}{whole} {config.unit}, one sequence and what follows needs {self._span}"
                 )
         self.vocabulary = vocabulary or self._fitted(config)
@@ -110,6 +111,12 @@ class TextSource(FileSource):
         self.tensors = [TensorSpec(name="x", dtype=dtype.name, shape=[self._length])]
         self.label_kind = None if config.label is None else config.unit
         self.files = [SourceFile(path=path, bytes=size) for path, size in files]
+
+    @classmethod
+    def is_long(cls, config: InputConfig) -> bool:
+        return any(
+            len(text_tokens.ranges_of(input_files(config.one_path(key)))) > 1 for key in _PATHS if config.paths_of(key)
+        )
 
     def tasks(self) -> list[Task]:
         """The sequences that begin in each range, split by split."""
@@ -203,7 +210,7 @@ class TextSource(FileSource):
         vocabulary = text_tokens.vocabulary_of(counts, config.vocabulary)
         if len(vocabulary) > _MAX_TOKENS:
             raise InputError(
-                f"{config.path}: more than {_MAX_TOKENS:,} different {unit}; input.vocabulary keeps the most frequent"
+                f"{config.place}: more than {_MAX_TOKENS:,} different {unit}; input.vocabulary keeps the most frequent"
             )
         return vocabulary
 

@@ -1,0 +1,219 @@
+"""Rows of the record batches that columns.py has Spark hand over: tensors, labels, what is kept, and bad rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hdfs_io.manifest import SPLITS
+from hdfs_io.preprocessing import TensorSpec
+from hdfs_io.sources.base import BadRows, ParsedRows
+from hdfs_io.sources.cut_columns import CutColumns
+from hdfs_io.sources.readers import plain_path
+
+Bools = npt.NDArray[np.bool_]
+_ROW_TEXT = 200
+WHOLE_FLOAT32 = 2.0**24
+"""From here on float32 does not have every whole number."""
+
+
+@dataclass(frozen=True)
+class ColumnReader:
+    """Makes rows of the record batches; see `Reader`. array: whether the only feature is an array.
+
+    gaps: whether a null is a missing value. rounds: whether the tensor's dtype was asked for, so that it may round.
+    cut: the columns that the cut goes by; None where there are none.
+
+    A batch has the columns of the features, the label, what is kept, what the cut goes by and what to show where it is
+    null (where there is a `cut`), the part and the file.
+    """
+
+    place: str
+    features: Sequence[str]
+    array: bool
+    tensor: TensorSpec
+    label: str | None
+    label_kind: str | None
+    kept: int
+    gaps: bool
+    rounds: bool
+    cut: CutColumns | None = None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRows]]:
+        """The rows of all batches."""
+        for batch in batches:
+            for part, rows in _by_part(batch):
+                yield from ((part, item) for item in self.read(rows))
+
+    def read(self, batch: pa.RecordBatch) -> Iterator[ParsedRows | BadRows]:
+        """The good rows together, and the bad ones."""
+        values, wrong = self._features(batch)
+        label, bad_label = self._labels(batch)
+        cut, bad_cut = self._cut(batch)
+        bad = wrong.any(axis=1) | bad_label | bad_cut
+        good = ~bad
+        first = len(self.features) + (self.label is not None)
+        keep = batch.columns[first : first + self.kept]
+        if good.any():
+            chosen = np.flatnonzero(good)
+            yield ParsedRows(
+                [np.ascontiguousarray(values[good]).reshape(-1, *self.tensor.shape)],
+                [label[row] for row in chosen] if isinstance(label, list) else None if label is None else label[good],
+                [column.take(pa.array(chosen)).to_pylist() for column in keep],
+                None if cut is None else cut[good],
+            )
+        if not good.all():
+            yield self._bad(batch.filter(pa.array(bad)), wrong[bad], bad_label[bad])
+
+    def _cut(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64] | None, Bools]:
+        """What the cut goes by, 0 where that is null, and where it is, both [rows]."""
+        if self.cut is None:
+            return None, np.zeros(batch.num_rows, dtype=np.bool_)
+        column = batch.column(batch.num_columns - 4)
+        return column.fill_null(0).to_numpy(zero_copy_only=False), column.is_null().to_numpy(zero_copy_only=False)
+
+    def _features(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[Any], Bools]:
+        """(the values, and which of them cannot be taken), both [rows, values]."""
+        dtype, rows = self.tensor.numpy_dtype, batch.num_rows
+        values = np.zeros((rows, self.tensor.values), dtype=dtype)
+        wrong = np.zeros(values.shape, dtype=np.bool_)
+        if not self.array:
+            for place in range(len(self.features)):
+                values[:, place], wrong[:, place] = numbers(batch.column(place), dtype, self.gaps, self.rounds)
+            return values, wrong
+        column = batch.column(0)
+        lengths = column.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False)
+        fits = lengths == self.tensor.values
+        wrong[~fits] = True
+        inner = column.filter(pa.array(fits)).flatten()
+        found, problems = numbers(inner, dtype, self.gaps, self.rounds)
+        values[fits], wrong[fits] = found.reshape(-1, self.tensor.values), problems.reshape(-1, self.tensor.values)
+        return values, wrong
+
+    def _labels(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[Any] | list[str] | None, Bools]:
+        if self.label is None:
+            return None, np.zeros(batch.num_rows, dtype=np.bool_)
+        column = batch.column(len(self.features))
+        if self.label_kind == "text":
+            texts = [text or "" for text in column.to_pylist()]
+            return texts, np.array([not text for text in texts], dtype=np.bool_)
+        dtype = np.dtype(np.int64 if self.label_kind == "integer" else np.float32)
+        return numbers(column, dtype, gaps=False, rounds=True)
+
+    def _bad(self, batch: pa.RecordBatch, wrong: Bools, bad_label: Bools) -> BadRows:
+        """The rows of `batch`, all of them bad. wrong: which values cannot be taken [rows, values]"""
+        rows = batch.num_rows
+        texts = [_texts(column) for column in batch.columns[: len(self.features) + (self.label is not None)]]
+        text = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*texts, ", "), 0, _ROW_TEXT)
+        reasons, kinds = np.empty(rows, object), np.empty(rows, object)
+        # The first thing that is wrong with a row: a feature, its label, what the cut goes by.
+        first = np.where(wrong.any(axis=1), wrong.argmax(axis=1), np.where(bad_label, -1, -2))
+        for place in np.unique(first).tolist():
+            chosen = np.flatnonzero(first == place)
+            column = batch.column(
+                {-2: batch.num_columns - 3, -1: len(self.features)}.get(place, 0 if self.array else place)
+            )
+            known: dict[Any, tuple[str, str]] = {}
+            for row, value in zip(chosen.tolist(), column.take(pa.array(chosen)).to_pylist(), strict=True):
+                key = row if self.array else value
+                if key not in known:
+                    known[key] = self._reason(place, value)
+                reasons[row], kinds[row] = known[key]
+        files = {file: plain_path(file) if file else self.place for file in batch.columns[-1].unique().to_pylist()}
+        paths = [files[file] for file in batch.columns[-1].to_pylist()]
+        return BadRows.from_columns(path=paths, reason=reasons, text=text, kind=kinds)
+
+    def _reason(self, place: int, value: Any) -> tuple[str, str]:
+        """(why a row is bad, the same without its values). place: of the feature, or value in the array, that cannot be
+        taken; -1: the label; -2: what the cut goes by. value: what is there"""
+        if place == -2:
+            assert self.cut is not None
+            return self.cut.problem(value)
+        if place == -1:
+            shown, subject = "null" if value is None else repr(value), f"column {self.label!r}, the label"
+            return f"{subject}: {shown} is no {self.label_kind}", f"{subject}: no {self.label_kind}"
+        subject = f"column {self.features[0 if self.array else place]!r}"
+        if self.array:
+            if value is None or len(value) != self.tensor.values:
+                has, kind = ("is null",) * 2 if value is None else (f"has {len(value)} values", "another length")
+                return f"{subject}: {has}, {self.tensor.values} are needed", f"{subject}: {kind}"
+            value = value[place]
+        problem, kind = self._problem(value)
+        return f"{subject}: {problem}", f"{subject}: {kind}"
+
+    def _problem(self, value: float | None) -> tuple[str, str]:
+        """(what is wrong with a value, the same without it)"""
+        dtype = np.dtype(self.tensor.dtype)
+        if value is None or math.isnan(value):
+            hint = " (input.missing: mean fills gaps)" if dtype.kind == "f" else ""
+            kind = "is null" if value is None else "is NaN"
+            return kind + hint, kind
+        if math.isinf(value):
+            return f"{value} is not finite", "not finite"
+        if dtype.kind in "iu":
+            limits = np.iinfo(dtype)
+            wanted = f"not a whole number from {limits.min} to {limits.max} ({dtype.name})"
+            return f"{value} is {wanted}", wanted
+        with np.errstate(over="ignore"):
+            rounded = float(dtype.type(value))
+        if math.isinf(rounded):
+            return f"{value} is not finite as {dtype.name}", f"not finite as {dtype.name}"
+        return (
+            f"{value} is {rounded:.0f} in float32, the default; set input.dtype (float64 keeps it, float32 rounds it)",
+            "rounded by float32, the default",
+        )
+
+
+def _texts(column: pa.Array) -> pa.Array:
+    """The values as text, to be shown."""
+    if pa.types.is_nested(column.type):
+        return pa.array([str(value) for value in column.to_pylist()], pa.string())
+    return column.cast(pa.string()).fill_null("null")
+
+
+def _by_part(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """(part, its rows) of each part that has rows in a batch."""
+    parts = batch.column(batch.num_columns - 2).to_numpy()
+    for part in np.unique(parts).tolist():
+        yield SPLITS[part], batch if (parts == part).all() else batch.filter(pa.array(parts == part))
+
+
+def numbers(column: pa.Array, dtype: np.dtype[Any], gaps: bool, rounds: bool) -> tuple[npt.NDArray[Any], Bools]:
+    """(`column` as `dtype`, and where that is impossible), both [rows]; where it is impossible the value is 0.
+
+    gaps: nulls and NaNs are missing values, stored as NaN in a float dtype. rounds: a number may lose the last digits
+    of its whole part; otherwise only digits after the point.
+    """
+    empty = column.is_null().to_numpy(zero_copy_only=False)
+    raw = column.fill_null(0).to_numpy(zero_copy_only=False)
+    if raw.dtype.kind == "f":
+        empty = empty | np.isnan(raw)
+        raw = np.where(empty, raw.dtype.type(0), raw)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if dtype.kind == "f":
+            values = raw.astype(dtype)
+            wrong = ~np.isfinite(values)
+            if not rounds:
+                # Exact for every 64-bit integer where long doubles have 64 bits of precision.
+                lost = np.abs(values.astype(np.longdouble) - raw.astype(np.longdouble)) >= 0.5
+                wrong |= lost & (np.abs(raw.astype(np.float64)) >= WHOLE_FLOAT32)
+        else:
+            limits = np.iinfo(dtype)
+            # Compared with the float above the limit, since 2^63 - 1 is not a float.
+            above = raw >= float(limits.max) + 1 if raw.dtype.kind == "f" else raw > min(limits.max, 2**63 - 1)
+            wrong = (raw < max(limits.min, -(2**63))) | above | ~np.isfinite(raw)
+            if raw.dtype.kind == "f":
+                wrong |= raw != np.floor(raw)
+            values = np.where(wrong, raw.dtype.type(0), raw).astype(dtype)
+    values = np.where(wrong, dtype.type(0), values).astype(dtype, copy=False)
+    if not gaps:
+        return values, wrong | empty
+    # One bit pattern for every missing value, since the row's hash covers the bits.
+    return np.where(empty, dtype.type(np.nan), values), wrong & ~empty

@@ -1,0 +1,241 @@
+"""Raw columns to rows: which columns are features, label, kept, or what a cut goes by, and which rows are bad.
+
+The columns are those of Spark's readers (readers.py), of a program's own DataFrame, or of what a user's function
+returns. A row whose numbers might be refused also has the file it came from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hdfs_io.config import DataFrameInput, InputConfig, check_input
+from hdfs_io.cut_config import CutConfig
+from hdfs_io.manifest import SPLITS, SourceFile
+from hdfs_io.preprocessing import Description, TensorSpec
+from hdfs_io.sources.base import Reader, Source, check_kept, in_trained_order, labelled_like
+from hdfs_io.sources.column_rows import WHOLE_FLOAT32, ColumnReader
+from hdfs_io.sources.cut_columns import CutColumns
+from hdfs_io.sources.readers import Raw, RawFrame
+from sparksplit.base.config import Config
+from sparksplit.base.errors import ConfigError, InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_PLACE = "column_{}"
+"""What a column is called by its position."""
+_NUMBERS = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double")
+_WHOLE = _NUMBERS[:5]
+_PART, _FILE = "part", "file"
+
+
+class DataFrameSource(Source):
+    """All columns but the label, the kept ones and those that the cut goes by are the features: numbers, or a single
+    array of numbers."""
+
+    def __init__(
+        self,
+        config: InputConfig,
+        raw: Raw,
+        description: Description | None = None,
+        cut: CutConfig | None = None,
+    ) -> None:
+        """cut: the columns that it goes by (keys, a time, the name of a split) are not features, though they may be
+        kept."""
+        config = labelled_like(config, description)
+        check_input(config)
+        self.place = config.place
+        self.raw_digest = raw.digest
+        self.files = [SourceFile(path=path, bytes=one.bytes) for files in raw.files.values() for path, one in files]
+        self.has_test = "test" in raw.parts
+        frame = raw.parts["train"].frame
+        types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+        if len(types) < len(frame.columns):
+            twice = next(name for name in frame.columns if frame.columns.count(name) > 1)
+            raise InputError(f"{self.place}: has two columns {twice!r}")
+        label = self._label(config, frame.columns)
+        kept = [_column(config, "keep", column, frame.columns, self.place) for column in config.keep]
+        if label in kept or len(set(kept)) < len(kept):
+            raise config.error("keep", "names the label, or a column twice")
+        check_kept(config, kept)
+        cut_by = [] if cut is None else [_column(cut, cut.key, name, frame.columns, self.place) for name in cut.needed]
+        if cut is not None and (label in cut_by or len(set(cut_by)) < len(cut_by)):
+            raise cut.error(cut.key, "names the label, or a column twice")
+        features = [name for name in frame.columns if name != label and name not in (*kept, *cut_by)]
+        if not features:
+            raise InputError(f"{self.place}: has no columns left for features ({len(types)} in all)")
+        self.keep = kept
+        self.label_kind = None if label is None else _label_kind(config, label, types[label])
+        is_array = len(features) == 1 and types[features[0]].startswith("array<")
+        if not is_array:
+            _check_features(config, types, features)
+            features = in_trained_order(features, description, self.place)
+        values = self._array_length(config, frame, features[0]) if is_array else len(features)
+        shape = config.shape or [values]
+        if math.prod(shape) != values:
+            raise config.error("shape", f"does not fit {values} features (is {shape})")
+        names = None if is_array else features
+        tensor = TensorSpec(name="x", dtype=config.dtype or "float32", shape=shape, columns=names)
+        self.tensors = [tensor]
+        self._parts = list(raw.parts)
+        goes_by = None
+        if cut is not None and cut_by:
+            columns = _by_place(frame).select(*(_PLACE.format(frame.columns.index(name)) for name in cut_by))
+            goes_by = CutColumns.of(cut, cut_by, [types[name] for name in cut_by], columns)
+        self._reader = ColumnReader(
+            self.place, features, is_array, tensor, label, self.label_kind, len(kept), config.missing == "mean",
+            config.dtype is not None, goes_by,
+        )  # fmt: skip
+        frames = [self._selected(name, part, types) for name, part in raw.parts.items()]
+        self._frame = reduce(lambda one, other: one.unionAll(other), frames)
+
+    def parts(self) -> list[str]:
+        return self._parts
+
+    def raw(self, spark: SparkSession) -> tuple[DataFrame, Reader]:
+        return self._frame, self._reader
+
+    def _label(self, config: InputConfig, columns: Sequence[str]) -> str | None:
+        if config.label is None:
+            return None
+        if "label" not in config.model_fields_set:
+            none = "None" if isinstance(config, DataFrameInput) else "null"
+            raise config.error("label", f"must be the label's column, or {none} (there are {', '.join(columns)})")
+        return _column(config, "label", config.label, columns, self.place)
+
+    def _array_length(self, config: InputConfig, frame: DataFrame, column: str) -> int:
+        """The length of the first row's array; the shape's, where one is given."""
+        from pyspark.sql import functions as sql
+
+        element = frame.schema[column].dataType.elementType.simpleString()  # type: ignore[attr-defined]
+        if element not in _NUMBERS:
+            raise InputError(f"{self.place}: column {column!r} holds {element}; features must be numbers")
+        if config.shape is not None:
+            return math.prod(config.shape)
+        place = _PLACE.format(frame.columns.index(column))
+        first = _by_place(frame).select(sql.size(place).alias("length")).where("length > 0").first()
+        if first is None:
+            raise InputError(f"{self.place}: column {column!r} has no values")
+        return int(first[0])
+
+    def _selected(self, part: str, raw: RawFrame, types: dict[str, str]) -> DataFrame:
+        """The features, label, kept columns, what the cut goes by and what to show where it is null, part and file, in
+        types that Arrow hands over well.
+
+        types: of the training rows' columns, which those of any other part must have too
+        """
+        from pyspark.sql import functions as sql
+
+        names = raw.frame.columns
+        if part != "train":
+            self._check_alike(part, raw, types)
+        file = sql.lit(None).cast("string") if raw.file is None else sql.expr(raw.file)
+        # Named by position: two of the user's names may differ in case alone, which Spark does not tell apart.
+        frame = raw.frame.select("*", file).toDF(*map(_PLACE.format, range(len(names))), _FILE)
+        places = {name: sql.col(_PLACE.format(place)) for place, name in enumerate(names)}
+
+        def number(name: str) -> Any:
+            column = places[name]
+            if types[name] == "array<boolean>":
+                return column.cast("array<tinyint>")
+            return column.cast("tinyint") if types[name] == "boolean" else column
+
+        reader = self._reader
+        columns = [number(name) for name in reader.features]
+        if reader.label is not None:
+            text = places[reader.label].cast("string")
+            columns.append(text if self.label_kind == "text" else number(reader.label))
+        columns += [places[name].cast("string") for name in self.keep]
+        good = self._surely_good(places, types)
+        if (cut := reader.cut) is not None:
+            at = [_PLACE.format(names.index(name)) for name in cut.names]
+            # Rows of other parts are not cut.
+            value = cut.value(at, [types[name] for name in cut.names]) if part == "train" else sql.lit(0).cast("bigint")
+            columns += [value, sql.when(value.isNull(), cut.text(at))]
+            good = good & value.isNotNull()
+        columns.append(sql.lit(SPLITS.index(part)).cast("tinyint"))
+        # The file's name is longer than many a row: it travels with those that may be bad.
+        columns.append(sql.when(~sql.coalesce(good, sql.lit(False)), sql.col(_FILE)))
+        return frame.select(*columns).toDF(*map(_PLACE.format, range(len(columns))))
+
+    def _surely_good(self, places: dict[str, Any], types: dict[str, str]) -> Any:
+        """A SQL condition that every bad row fails; null where a value is null."""
+        from pyspark.sql import functions as sql
+
+        reader = self._reader
+        if reader.array:
+            return sql.lit(False)
+        low, high = _safe_range(np.dtype(reader.tensor.dtype), reader.rounds)
+        checks = []
+        for name in reader.features:
+            column = places[name].cast("double")
+            checks.append(column.between(low, high))
+            if types[name] in ("float", "double") and np.dtype(reader.tensor.dtype).kind != "f":
+                checks.append(column == sql.floor(column))
+        if reader.label is not None:
+            checks.append(sql.length(places[reader.label].cast("string")) > 0)
+            if types[reader.label] in ("float", "double"):
+                checks.append(places[reader.label].between(-WHOLE_FLOAT32, WHOLE_FLOAT32))
+        return reduce(lambda one, other: one & other, checks)
+
+    def _check_alike(self, part: str, raw: RawFrame, types: dict[str, str]) -> None:
+        found = {field.name: field.dataType.simpleString() for field in raw.frame.schema.fields}
+        for name, kind in types.items():
+            if name not in found:
+                raise InputError(f"{self.place}: the {part} files have no column {name!r}")
+            numbers = kind in _NUMBERS and found[name] in _NUMBERS
+            if found[name] != kind and not numbers:
+                raise InputError(f"{self.place}: column {name!r} is {kind}, and {found[name]} in the {part} files")
+        if more := [name for name in found if name not in types]:
+            raise InputError(f"{self.place}: has no column {more[0]!r}, which the {part} files have")
+
+
+def _safe_range(dtype: np.dtype[Any], rounds: bool) -> tuple[float, float]:
+    """Numbers in this range are never refused for their size."""
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return max(float(limits.min), -(2.0**53)), min(float(limits.max), 2.0**53)
+    high = min(float(np.finfo(dtype).max), math.inf if rounds else WHOLE_FLOAT32)
+    return -high, high
+
+
+def _by_place(frame: DataFrame) -> DataFrame:
+    """`frame` with its columns named by position: two of the user's names may differ in case alone, which Spark does
+    not tell apart."""
+    return frame.toDF(*map(_PLACE.format, range(len(frame.columns))))
+
+
+def _column(config: Config, key: str, column: int | str, columns: Sequence[str], place: str) -> str:
+    if isinstance(column, str):
+        if column not in columns:
+            there = f"{place} has no column {column!r}; it has {', '.join(columns)}"
+            raise config.error(key, there + did_you_mean(column, columns))
+        return column
+    if not -len(columns) <= column < len(columns):
+        raise config.error(key, f"{place} has {len(columns)} columns, 0 to {len(columns) - 1} (is {column})")
+    return columns[column]
+
+
+def _label_kind(config: InputConfig, name: str, found: str) -> str:
+    natural = "integer" if found in _WHOLE else "number" if found in _NUMBERS else "text"
+    wanted = natural if config.label_type == "auto" else config.label_type
+    fits = found in _WHOLE or wanted == natural
+    if found not in (*_NUMBERS, "string") or not fits:
+        error: ConfigError = config.error("label", f"column {name!r} is {found}, which is no {wanted} label: cast it")
+        raise error
+    return wanted
+
+
+def _check_features(config: InputConfig, types: dict[str, str], features: Sequence[str]) -> None:
+    for name in features:
+        if types[name] not in _NUMBERS:
+            vector = "; pyspark.ml.functions.vector_to_array makes an array of it" if types[name] == "vector" else ""
+            raise InputError(
+                f"{config.place}: column {name!r} is {types[name]}; features must be numbers, or one array of numbers: "
+                f"cast it, drop it, or name it in input.keep{vector}"
+            )
