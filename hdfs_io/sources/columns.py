@@ -20,7 +20,7 @@ from hdfs_io.config import DataFrameInput, InputConfig, check_input
 from hdfs_io.manifest import SPLITS, SourceFile
 from hdfs_io.preprocessing import Description, TensorSpec
 from hdfs_io.sources.base import BadRow, ParsedRows, Reader, Source, check_kept, in_trained_order, labelled_like
-from hdfs_io.sources.readers import Raw, RawFrame, plain_path
+from hdfs_io.sources.readers import Decoder, Raw, RawFrame, plain_path
 from sparksplit.base.errors import ConfigError, InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ _PLACE = "column_{}"
 """What a column is called by its position."""
 _NUMBERS = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double")
 _WHOLE = _NUMBERS[:5]
-_PART, _FILE = "part", "file"
+_FILE, _ROW, _BAD = "file", "row", "bad"
+_BAD_TYPE = "struct<reason: string, text: string, fatal: boolean>"
 
 
 class DataFrameSource(Source):
@@ -56,37 +57,45 @@ class DataFrameSource(Source):
         self.raw_digest = raw.digest
         self.files = [SourceFile(path=path, bytes=one.bytes) for files in raw.files.values() for path, one in files]
         self.has_test = "test" in raw.parts
-        frame = raw.parts["train"].frame
-        types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-        if len(types) < len(frame.columns):
-            twice = next(name for name in frame.columns if frame.columns.count(name) > 1)
+        train = raw.parts["train"]
+        frame, types = train.frame, dict(train.types)
+        names = [name for name, _ in train.types]
+        if len(types) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
             raise InputError(f"{self.place}: has two columns {twice!r}")
-        label = self._label(config, frame.columns)
-        kept = [_column(config, "keep", column, frame.columns) for column in config.keep]
+        label = self._label(config, names, train.label)
+        kept = [_column(config, "keep", column, names) for column in config.keep]
         if label in kept or len(set(kept)) < len(kept):
             raise config.error("keep", "names the label, or a column twice")
         check_kept(config, kept)
-        cut = [_column(config, "label", column, frame.columns) for column in cut_by]
-        features = [name for name in frame.columns if name != label and name not in (*kept, *cut)]
+        cut = [_column(config, "label", column, names) for column in cut_by]
+        features = [name for name in names if name != label and name not in (*kept, *cut)]
         if not features:
             raise InputError(f"{self.place}: has no columns left for features ({len(types)} in all)")
         self.keep = kept
         self.label_kind = None if label is None else _label_kind(config, label, types[label])
+        decoder = None
         is_array = len(features) == 1 and types[features[0]].startswith("array<")
-        if not is_array:
-            _check_features(config, types, features)
-            features = in_trained_order(features, description, self.place)
-        values = self._array_length(config, frame, features[0]) if is_array else len(features)
-        shape = config.shape or [values]
-        if math.prod(shape) != values:
-            raise config.error("shape", f"does not fit {values} features (is {shape})")
-        names = None if is_array else features
-        tensor = TensorSpec(name="x", dtype=config.dtype or "float32", shape=shape, columns=names)
+        if train.decoded is not None:
+            features, is_array = [train.decoded[0]], True
+            decoder = train.decoded[1]
+            tensor = decoder.tensor
+        else:
+            if not is_array:
+                _check_features(config, types, features)
+                features = in_trained_order(features, description, self.place)
+            values = self._array_length(config, frame, features[0]) if is_array else len(features)
+            shape = config.shape or [values]
+            if math.prod(shape) != values:
+                raise config.error("shape", f"does not fit {values} features (is {shape})")
+            columns = None if is_array else features
+            tensor = TensorSpec(name="x", dtype=config.dtype or "float32", shape=shape, columns=columns)
         self.tensors = [tensor]
         self._parts = list(raw.parts)
         self._reader = _Reader(
             self.place, features, is_array, tensor, label, self.label_kind, len(kept), config.missing == "mean",
-            config.dtype is not None, config.max_bad_rows, len(cut),
+            config.dtype is not None, config.max_bad_rows, len(cut), decoder,
+            any(part.bad is not None for part in raw.parts.values()),
         )  # fmt: skip
         frames = [self._selected(name, part, types, cut) for name, part in raw.parts.items()]
         self._frame = reduce(lambda one, other: one.unionAll(other), frames)
@@ -97,10 +106,12 @@ class DataFrameSource(Source):
     def raw(self, spark: SparkSession) -> tuple[DataFrame, Reader]:
         return self._frame, self._reader
 
-    def _label(self, config: InputConfig, columns: Sequence[str]) -> str | None:
+    def _label(self, config: InputConfig, columns: Sequence[str], default: str | None) -> str | None:
         if config.label is None:
             return None
         if "label" not in config.model_fields_set:
+            if default is not None:
+                return default
             none = "None" if isinstance(config, DataFrameInput) else "null"
             raise config.error("label", f"must be the label's column, or {none} (there are {', '.join(columns)})")
         return _column(config, "label", config.label, columns)
@@ -121,19 +132,22 @@ class DataFrameSource(Source):
         return int(first[0])
 
     def _selected(self, part: str, raw: RawFrame, types: dict[str, str], cut: Sequence[str]) -> DataFrame:
-        """The features, label, kept columns, those of the cut, part and file, in types that Arrow hands over well.
+        """The reader's columns, in types that Arrow hands over well.
 
         types: of the training rows' columns, which those of any other part must have too
         """
         from pyspark.sql import functions as sql
 
-        names = raw.frame.columns
         if part != "train":
             self._check_alike(part, raw, types)
-        file = sql.lit(None).cast("string") if raw.file is None else sql.expr(raw.file)
+        origin = [
+            sql.lit(None).cast(kind) if given is None else sql.expr(given).cast(kind)
+            for given, kind in ((raw.bad, _BAD_TYPE), (raw.row, "bigint"), (raw.file, "string"))
+        ]
         # Named by position: two of the user's names may differ in case alone, which Spark does not tell apart.
-        frame = raw.frame.select("*", file).toDF(*map(_PLACE.format, range(len(names))), _FILE)
-        places = {name: sql.col(_PLACE.format(place)) for place, name in enumerate(names)}
+        frame = raw.frame.select("*", *origin)
+        frame = frame.toDF(*map(_PLACE.format, range(len(raw.frame.columns))), _BAD, _ROW, _FILE)
+        places = {name: sql.col(_PLACE.format(place)) for place, name in enumerate(raw.frame.columns)}
 
         def number(name: str) -> Any:
             column = places[name]
@@ -148,9 +162,14 @@ class DataFrameSource(Source):
             columns.append(text if self.label_kind == "text" else number(reader.label))
         columns += [places[name].cast("string") for name in self.keep]
         columns += [places[name] for name in cut]
-        columns.append(sql.lit(SPLITS.index(part)).cast("tinyint"))
         # The file's name is longer than many a row: it travels with those that may be bad.
-        columns.append(sql.when(~sql.coalesce(self._surely_good(places, types), sql.lit(False)), sql.col(_FILE)))
+        doubtful = ~sql.coalesce(self._surely_good(places, types), sql.lit(False))
+        if reader.told:
+            columns.append(sql.col(_BAD))
+            doubtful |= sql.col(_BAD).isNotNull()
+        columns.append(sql.when(doubtful, sql.col(_ROW)))
+        columns.append(sql.lit(SPLITS.index(part)).cast("tinyint"))
+        columns.append(sql.when(doubtful, sql.col(_FILE)))
         return frame.select(*columns).toDF(*map(_PLACE.format, range(len(columns))))
 
     def _surely_good(self, places: dict[str, Any], types: dict[str, str]) -> Any:
@@ -174,7 +193,7 @@ class DataFrameSource(Source):
         return reduce(lambda one, other: one & other, checks)
 
     def _check_alike(self, part: str, raw: RawFrame, types: dict[str, str]) -> None:
-        found = {field.name: field.dataType.simpleString() for field in raw.frame.schema.fields}
+        found = dict(raw.types)
         for name, kind in types.items():
             if name not in found:
                 raise InputError(f"{self.place}: the {part} files have no column {name!r}")
@@ -236,9 +255,11 @@ class _Reader:
     """Makes rows of the record batches; see `Reader`. array: whether the only feature is an array.
 
     gaps: whether a null is a missing value. rounds: whether the tensor's dtype was asked for, so that it may round.
-    limit: how many bad rows there may be. cut: how many columns the cut goes by.
+    limit: how many bad rows there may be. cut: how many columns the cut goes by. decoder: what makes the features of
+    the only column. told: whether a row may be bad before anyone looks at its columns.
 
-    A batch has the columns of the features, the label, what is kept, what the cut goes by, the part and the file.
+    A batch has the columns of the features, the label, what is kept, what the cut goes by, what is bad (if rows may be
+    `told`), the row's number, the part and the file.
     """
 
     place: str
@@ -252,6 +273,8 @@ class _Reader:
     rounds: bool
     limit: int
     cut: int = 0
+    decoder: Decoder | None = None
+    told: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRow]]:
         """Reports bad rows up to the first one too many, which ends the job: each costs some 0.4 ms. The batches are
@@ -267,7 +290,7 @@ class _Reader:
 
     def cut_values(self, batch: pa.RecordBatch) -> list[pa.Array]:
         """The columns that the cut goes by, in its order."""
-        first = batch.num_columns - 2 - self.cut
+        first = batch.num_columns - 3 - self.told - self.cut
         return list(batch.columns[first : first + self.cut])
 
     def read(self, batch: pa.RecordBatch) -> Iterator[ParsedRows | BadRow]:
@@ -275,6 +298,8 @@ class _Reader:
         values, wrong = self._features(batch)
         label, bad_label = self._labels(batch)
         bad = wrong.any(axis=1) | bad_label
+        if self.told:
+            bad |= batch.column(batch.num_columns - 4).is_valid().to_numpy(zero_copy_only=False)
         good = ~bad
         first = len(self.features) + (self.label is not None)
         keep = batch.columns[first : first + self.kept]
@@ -298,6 +323,8 @@ class _Reader:
                 values[:, place], wrong[:, place] = numbers(batch.column(place), dtype, self.gaps, self.rounds)
             return values, wrong
         column = batch.column(0)
+        if self.decoder is not None:
+            return self.decoder.values(column)
         lengths = column.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False)
         fits = lengths == self.tensor.values
         wrong[~fits] = True
@@ -318,21 +345,29 @@ class _Reader:
 
     def _bad(self, row: dict[str, Any], wrong: Bools, bad_label: bool) -> BadRow:
         found = list(row.values())
-        place = plain_path(found[-1]) if found[-1] else self.place
-        text = ", ".join(str(value) for value in found[: len(self.features) + (self.label is not None)])[:_ROW_TEXT]
+        place, number = plain_path(found[-1]) if found[-1] else self.place, found[-3] or 0
+        if self.told and (told := found[-4]) is not None:
+            return BadRow(place, number, told["reason"], told["text"] or "", fatal=bool(told["fatal"]))
+        shown = found[self.decoder is not None : len(self.features) + (self.label is not None)]
+        text = ", ".join(str(value) for value in shown)[:_ROW_TEXT]
+        return BadRow(place, number, self._reason(found, wrong), text)
+
+    def _reason(self, found: list[Any], wrong: Bools) -> str:
         if not wrong.any():
             value = found[len(self.features)]
             shown = "null" if value is None else repr(value)
-            return BadRow(place, 0, f"column {self.label!r}, the label: {shown} is no {self.label_kind}", text)
+            return f"column {self.label!r}, the label: {shown} is no {self.label_kind}"
         first = int(np.flatnonzero(wrong)[0])
         name = self.features[0 if self.array else first]
         value = found[0 if self.array else first]
+        if self.decoder is not None:
+            return self.decoder.problem(value)
         if self.array:
             if value is None or len(value) != self.tensor.values:
                 has = "is null" if value is None else f"has {len(value)} values"
-                return BadRow(place, 0, f"column {name!r}: {has}, {self.tensor.values} are needed", text)
+                return f"column {name!r}: {has}, {self.tensor.values} are needed"
             value = value[first]
-        return BadRow(place, 0, f"column {name!r}: {self._problem(value)}", text)
+        return f"column {name!r}: {self._problem(value)}"
 
     def _problem(self, value: float | None) -> str:
         dtype = np.dtype(self.tensor.dtype)

@@ -1,4 +1,4 @@
-"""Spark's packages: those that a session needs are fetched by Spark itself, as it starts, with what it says held back."""
+"""Spark's packages: those that a session needs are fetched by Spark as it starts, with what it prints held back."""
 
 from __future__ import annotations
 

@@ -13,7 +13,10 @@ from hypothesis import strategies as some
 
 from hdfs_io.sources import tfrecord
 from hdfs_io.sources.examples import Feature, columns, features_of
+from hdfs_io.sources.parse import bad_rows, parse
 from hdfs_io.sources.tfrecord import DamagedFile, records
+from sparksplit.base.errors import InputError
+from tests.hdfs_io.sources.raw_columns import rows_of, source
 from tests.hdfs_io.tfrecords import example, write
 
 _FLOATS = some.lists(some.floats(width=32, allow_nan=False), min_size=0, max_size=3)
@@ -128,3 +131,49 @@ def test_floats_that_are_not_packed_are_read():
     assert tf.train.Example.FromString(written).features.feature["x"].float_list.value == [1.5, -2.0]
     (column,), wrong = columns([written], features_of([written]))
     assert (column.to_pylist(), wrong) == ([[1.5, -2.0]], {})
+
+
+def test_files_of_examples_are_rows(spark, tmp_path):
+    raw = tmp_path / "raw 10%20"
+    (raw / "day=1").mkdir(parents=True)
+    (raw / "day=2").mkdir()
+    rows = [example(f10=[number], f9=[number / 2], y=[number % 2], id=[b"%d" % number]) for number in range(4)]
+    write(raw / "day=1" / "a.tfrecord", rows[:3])
+    write(raw / "day=2" / "b.tfrecord.gz", rows[3:], "GZIP")
+    write(raw / "day=2" / "c.tfrecord", [example(f9=[1.0], y=[1], f10=[], id=[b"5"]), b"\xff"])
+    (raw / "day=2" / "_SUCCESS").write_text("no records")
+    write(tmp_path / "held", [example(f9=[4.0], f10=[5], y=[0], id=[b"held"], day=[3])])
+    opened = source(spark, format="tfrecord", path=f"{raw}", test=f"{tmp_path}/held", keep=["id"], max_bad_rows=2)
+    assert opened.tensors[0].columns == ["f9", "f10", "day"]
+    assert rows_of(spark, opened) == [
+        (0, 0, 0, 1, 0, "0"), (0, 0.5, 1, 1, 1, "1"), (0, 1, 2, 1, 0, "2"), (0, 1.5, 3, 2, 1, "3"),
+        (2, 4, 5, 3, 0, "held"),
+    ]  # fmt: skip
+    assert [str(bad) for bad in bad_rows(spark, parse(spark, opened), 2)] == [
+        f"{raw}/day=2/c.tfrecord: row 1: column 'f10': is null (input.missing: mean fills gaps)",
+        f"{raw}/day=2/c.tfrecord: row 2: is no tf.train.Example",
+    ]
+
+
+def test_an_array_is_the_tensor_and_a_damaged_file_ends_the_job(spark, tmp_path):
+    write(tmp_path / "a", [example(x=[1.5, 2.5], y=[b"cat"]), example(x=[1.5], y=[b"dog"])])
+    good = source(spark, format="tfrecord", path=f"{tmp_path}/a", max_bad_rows=1)
+    assert rows_of(spark, good) == [(0, 1.5, 2.5, "cat")]
+    (bad,) = bad_rows(spark, parse(spark, good), 1)
+    assert str(bad) == f"{tmp_path}/a: row 2: column 'x': has 1 values, 2 are needed"
+    whole = (tmp_path / "a").read_bytes()
+    (tmp_path / "b").write_bytes(whole[:-1])
+    damaged = source(spark, format="tfrecord", path=[f"{tmp_path}/a", f"{tmp_path}/b"], max_bad_rows=10)
+    with pytest.raises(InputError, match=f"^{tmp_path}/b: is truncated: it ends within record 2, which begins"):
+        bad_rows(spark, parse(spark, damaged), 10)
+    (tmp_path / "b").write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match=f"^{tmp_path}/b: the first records are no tf.train.Examples with features"):
+        source(spark, format="tfrecord", path=f"{tmp_path}/b")
+
+
+def test_files_that_only_sparks_hadoop_knows(spark, tmp_path, elsewhere):
+    (tmp_path / "raw").mkdir()
+    write(tmp_path / "raw" / "a", [example(x=[1.5], y=[1])])
+    write(tmp_path / "raw" / "b", [example(x=[2.5], y=[0])], "GZIP")
+    opened = source(spark, format="tfrecord", path=elsewhere(tmp_path, "raw"))
+    assert rows_of(spark, opened) == [(0, 1.5, 1), (0, 2.5, 0)]
