@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field
 
 from hdfs_io import filesystem
 from hdfs_io.formats import DATAFRAME, FORMATS, format_of, known_format, users
 from hdfs_io.functions import is_own
+from hdfs_io.listing import expand
 from sparksplit.base.config import Config, digest
 from sparksplit.base.errors import ConfigError, InputError
 
@@ -43,20 +44,34 @@ def _delimiter(text: str) -> str:
     return mark
 
 
+_Path = Annotated[str, Field(min_length=1)]
+Paths = _Path | Annotated[list[_Path], Field(min_length=1)]
+"""A path, or several."""
+
+
 class InputConfig(Config):
     """Raw rows: where they are and how to read them."""
 
     format: Annotated[str, AfterValidator(known_format)] = "idx"
     """idx: a folder with MNIST's four standard file names; csv: a file or a folder of them; text: UTF-8, a file or a
-    folder of them, read as one text in the order of their names. Any of them may be .gz. Or your own function,
+    folder of them, read as one text in the order of their names. Any of them may be .gz. parquet, orc, json, avro:
+    files that Spark reads; table: a table of Spark's catalog (Hive); sql: a query. Or your own function,
     `package.module:function` or `path/to/file.py:function`: f(spark, path) returns a DataFrame of numbers."""
-    path: Annotated[str, Field(min_length=1)]
-    """The IDX folder; the CSV or text file to train on, or a folder of them; what your own function is to be given."""
-    test: str | None = None
-    """csv, text: the file or folder that stays the test split. An IDX folder brings its own, the t10k files."""
+    path: Paths | None = None
+    """The IDX folder; the CSV or text file to train on, or a folder of them; what your own function is to be given.
+    parquet, orc, json, avro: a file, a folder with its sub-folders (those of partition columns give columns), a pattern
+    or a list of them, wherever Spark can read. Not for table and sql."""
+    validation: Paths | None = None
+    """parquet, orc, json, avro: files of your own, given like the path, that stay the validation split."""
+    test: Paths | None = None
+    """The same for the test split; csv, text: a file or a folder. An IDX folder brings its own, the t10k files."""
+    table: Annotated[str, Field(min_length=1)] | None = None
+    """table: its name in Spark's catalog, such as the Hive metastore's: DATABASE.TABLE."""
+    query: Annotated[str, Field(min_length=1)] | None = None
+    """sql: the SELECT whose rows are to be read."""
     label: int | str | None = -1
-    """csv, your own function: the label's column by name (in a csv with a header) or position (0 is the first, -1 the
-    last, which is taken for csv alone where nothing is given). null, with any format: no labels. The label of a text is
+    """Where rows have columns: the label's by name (in a csv with a header) or position (0 is the first, -1 the last,
+    which is taken for csv alone where nothing is given). null, with any format: no labels. The label of a text is
     the next token at each position."""
     label_type: Literal["auto", "integer", "text", "number"] = "auto"
     """All but text: integer and text labels are classes, a number is predicted as a number; auto decides by the first
@@ -71,9 +86,9 @@ class InputConfig(Config):
     shape: list[Annotated[int, Field(gt=0)]] | None = None
     """All but text: the shape of one row's tensor; null: the IDX file's own, otherwise one dimension."""
     keep: list[int | str] = Field(default_factory=list)
-    """csv, your own function: columns to carry along as text, by name or position; they are not features."""
+    """Where rows have columns: those to carry along as text, by name or position; they are not features."""
     missing: Literal["error", "mean"] = "error"
-    """csv, your own function: error: an empty cell makes its row bad; mean (float dtypes only): it is filled with its
+    """Where rows have columns: error: an empty cell makes its row bad; mean (float dtypes only): it is filled with its
     column's mean over the training split."""
     unit: Literal["characters", "words"] = "characters"
     """text: what a token is. A word is a run of letters, digits and _, or any one other mark except white space."""
@@ -87,23 +102,63 @@ class InputConfig(Config):
     """text: keep this many tokens, the most frequent in the training split (ties: the lowest code point first), and
     read all others as unknown; null: every token of the training split."""
     max_bad_rows: Annotated[int, Field(ge=0)] = 0
-    """csv, your own function: bad rows to leave out, and keep in bad_rows/ with the reason; one more ends the job."""
+    """Where rows have columns: bad rows to leave out, and keep in bad_rows/ with the reason; one more ends the job."""
+
+    @property
+    def place(self) -> str:
+        """What errors call the rows."""
+        return self.table or ("the query" if self.query else "; ".join(self.paths_of("path")))
+
+    def paths_of(self, key: str) -> list[str]:
+        """The paths under `key`: path, validation or test; empty where there is none."""
+        given: str | list[str] | None = getattr(self, key)
+        return [given] if isinstance(given, str) else list(given or ())
+
+    def one_path(self, key: str = "path") -> str:
+        """The only path under `key`. Raises ConfigError where it is a list."""
+        given = self.paths_of(key)
+        if len(given) != 1:
+            error: ConfigError = self.error(key, f"must be one path for {self.format} (is a list of {len(given)})")
+            raise error
+        return given[0]
+
+    @property
+    def listed(self) -> bool:
+        """Whether the rows are in files that can be looked at without Spark."""
+        there = [path for key in _PATHS for path in self.paths_of(key)]
+        return not is_own(self.format) and bool(there) and all(map(filesystem.is_known, there))
 
     def located(self) -> dict[str, Any]:
         """The values, with paths that do not depend on the working folder."""
         if is_own(self.format):  # its function may be given anything, a table's name for instance
             return self.model_dump()
-        test = None if self.test is None else filesystem.absolute(self.test)
-        return {**self.model_dump(), "path": filesystem.absolute(self.path), "test": test}
+        return {**self.model_dump(), **{key: self._located(key) for key in _PATHS}}
+
+    def _located(self, key: str) -> str | list[str] | None:
+        paths = [filesystem.absolute(path) if self._is_place(path) else path for path in self.paths_of(key)]
+        return paths if isinstance(getattr(self, key), list) else paths[0] if paths else None
+
+    def _is_place(self, path: str) -> bool:
+        return not format_of(self.format).patterns or filesystem.is_known(path)
 
     def paths(self) -> dict[str, str]:
         """Where the rows are, by the key that gives it; left out where it is no place that an output could have."""
         if is_own(self.format):  # as in `located`: a bucket, a database
+            path = self.one_path()
             try:
-                filesystem.absolute(self.path)
+                filesystem.absolute(path)
             except InputError:
                 return {}
-        return {"input.path": self.path, **({} if self.test is None else {"input.test": self.test})}
+            return {"input.path": path}
+        found: dict[str, str] = {}
+        for key in _PATHS:
+            for path in filter(self._is_place, self.paths_of(key)):
+                for one in expand(path) if format_of(self.format).patterns else [path]:
+                    found[f"input.{key}" if f"input.{key}" not in found else f"input.{key}: {one}"] = one
+        return found
+
+
+_PATHS = ("path", "validation", "test")
 
 
 class DataFrameInput(InputConfig):
@@ -111,6 +166,10 @@ class DataFrameInput(InputConfig):
 
     format: Literal["dataframe"] = "dataframe"
     path: Literal["the DataFrame"] = "the DataFrame"
+
+    @property
+    def listed(self) -> bool:
+        return False
 
     def located(self) -> dict[str, Any]:
         return self.model_dump()
@@ -122,7 +181,7 @@ class DataFrameInput(InputConfig):
 class PreprocessConfig(Config):
     """How raw data becomes a prepared data set."""
 
-    input: InputConfig
+    input: InputConfig = Field(default_factory=InputConfig)
     output: Annotated[str, Field(min_length=1)]
     """The folder of the prepared data set."""
     validation: Fraction = 0.1
@@ -153,12 +212,19 @@ class PreprocessConfig(Config):
         values = {**own, "input": self.input.located(), "rules": RULES}
         return digest(values if function is None else {**values, "function": function})
 
+    def effective(self) -> Self:
+        """The same, with nothing cut off for validation where files of its own bring it."""
+        return self if self.input.validation is None else self.model_copy(update={"validation": 0.0})
+
     def check(self) -> None:
         """Raise ConfigError for values that contradict each other."""
         if self.validation + self.test >= 1:
             raise self.error("validation", f"with test leaves no rows to train on ({self.validation} + {self.test})")
         if self.input.test is not None and self.test > 0:
             raise self.error("test", f"must be 0 where input.test brings the test split (is {self.test})")
+        if self.input.validation is not None and self.validation > 0 and "validation" in self.model_fields_set:
+            message = f"must be 0 where input.validation brings the validation split (is {self.validation})"
+            raise self.error("validation", message)
         if "scaling_by" in self.model_fields_set and self.scaling == "none":
             raise self.error("scaling_by", "means nothing with scaling: none")
         cut_by_hash = [name for name, each in FORMATS.items() if not each.tokens]
@@ -195,9 +261,17 @@ def check_input(config: InputConfig) -> None:
     """Raise ConfigError for keys of an input section that its format does not use, or that contradict each other."""
     for key in InputConfig.model_fields:
         check_used(config, key, users(key), config.format)
+    for key in ("path", "table", "query"):
+        if key in format_of(config.format).keys and getattr(config, key) is None:
+            missing: ConfigError = config.error(key, "is required")
+            raise missing
+    if not format_of(config.format).patterns:
+        for key in _PATHS:
+            if isinstance(getattr(config, key), list):
+                config.one_path(key)
     is_float = (config.dtype or "float32").startswith("float")
     is_csv = config.format == "csv"
-    has_columns = "keep" in format_of(config.format).keys
+    has_columns = format_of(config.format).columns
     problems: list[tuple[bool, str, str]] = [
         (config.missing == "mean" and not is_float, "missing", f"mean needs a float dtype (is {config.dtype})"),
         (

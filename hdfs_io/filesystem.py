@@ -68,6 +68,12 @@ def _parts(path: str) -> tuple[str | None, str]:
     raise InputError(f"{path}: the scheme {uri[1]}:// is not known; use a path, file:// or hdfs://")
 
 
+def is_known(path: str) -> bool:
+    """Whether `path` is one that `resolve` takes; other schemes are for Spark's readers alone."""
+    uri = _URI.fullmatch(path)
+    return uri is None or uri[2] is uri[3] is None or uri[1].lower() in ("file", "hdfs")
+
+
 def _normal(path: str) -> str:
     return posixpath.normpath(f"/{path.lstrip('/')}")  # two slashes at its beginning would stay
 
@@ -189,6 +195,16 @@ def entries(path: str) -> dict[str, FileFacts | None]:
         info.base_name: None if info.type == fs.FileType.Directory else _facts(info)
         for info in sorted(found, key=lambda info: str(info.base_name))
     }
+
+
+def tree(path: str) -> dict[str, FileFacts]:
+    """Paths, relative to the folder `path`, of all files in it and its sub-folders, sorted, with their facts."""
+    filesystem, inner = resolve(path)
+    with _named(path):
+        found = filesystem.get_file_info(fs.FileSelector(inner, recursive=True))
+    start = len(inner.rstrip("/")) + 1
+    files = {str(info.path)[start:]: _facts(info) for info in found if info.type == fs.FileType.File}
+    return dict(sorted(files.items()))
 
 
 def _facts(info: fs.FileInfo) -> FileFacts:

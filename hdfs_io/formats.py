@@ -5,52 +5,85 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hdfs_io.functions import FunctionError, is_own, split_name
 from sparksplit.base.errors import did_you_mean
 
 if TYPE_CHECKING:
     from hdfs_io.sources.base import FileSource
+    from hdfs_io.sources.readers import Read
 
 _COLUMNS = frozenset(("label", "label_type", "dtype", "shape", "keep", "missing", "max_bad_rows"))
+_FILES = frozenset(("path", "validation", "test"))
 
 
 @dataclass(frozen=True)
 class Format:
-    """What the configuration needs to know about a format.
+    """What others need to know about a format.
 
-    source: its class, as `module:Class` within hdfs_io.sources, made with its `of`; "" where the rows come as a
-    DataFrame.
-    keys: the keys of the input section that it uses, beside `format` and `path`.
+    source: its class, as `module:Class` within hdfs_io.sources, made with its `of`: our own tasks read its files.
+    reader: the function that gives its columns as a DataFrame, as `module:function` there (readers.Read): Spark reads
+    it. Neither, where the caller has a DataFrame already.
+    keys: the keys of the input section that it uses, beside `format`.
     shapeless: whether its rows have neither dtype nor shape of their own, so that `predict` takes the model's.
     tokens: whether its rows are sequences of tokens, cut into splits by position rather than by a hash.
+    settings: Spark's settings that a session needs for it, if we start the session.
     """
 
-    source: str
+    source: str = ""
+    reader: str = ""
     keys: frozenset[str] = field(default_factory=frozenset)
     shapeless: bool = False
     tokens: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def patterns(self) -> bool:
+        """Whether its paths may be patterns or lists, and lie wherever Spark can read."""
+        return bool(self.reader)
+
+    @property
+    def columns(self) -> bool:
+        """Whether its rows have columns, so that labels and what is kept go by their names."""
+        return "keep" in self.keys
 
     def load(self) -> type[FileSource]:
-        """The class."""
-        module, _, name = self.source.partition(":")
-        found: type[FileSource] = getattr(importlib.import_module(f"hdfs_io.sources.{module}"), name)
+        """The class that `source` names."""
+        found: type[FileSource] = _named(self.source)
         return found
+
+    def load_reader(self) -> Read:
+        """The function that `reader` names."""
+        found: Read = _named(self.reader)
+        return found
+
+
+def _named(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(f"hdfs_io.sources.{module}"), name)
 
 
 DATAFRAME = "dataframe"
 """The format of a DataFrame, which no configuration file can name, and of what a user's own function returns."""
 
+_HIVE = {"spark.sql.catalogImplementation": "hive"}
+
 FORMATS: Mapping[str, Format] = {
-    "idx": Format("idx:IdxSource", frozenset(("label", "label_type", "dtype", "shape"))),
-    "csv": Format("csv:CsvSource", _COLUMNS | {"test", "header", "delimiter"}, shapeless=True),
+    "idx": Format("idx:IdxSource", keys=frozenset(("path", "label", "label_type", "dtype", "shape"))),
+    "csv": Format("csv:CsvSource", keys=_COLUMNS | {"path", "test", "header", "delimiter"}, shapeless=True),
+    **{
+        name: Format(reader="readers:files", keys=_COLUMNS | _FILES, shapeless=True)
+        for name in ("parquet", "orc", "json", "avro")
+    },
+    "table": Format(reader="readers:table", keys=_COLUMNS | {"table"}, shapeless=True, settings=_HIVE),
+    "sql": Format(reader="readers:query", keys=_COLUMNS | {"query"}, shapeless=True, settings=_HIVE),
     "text": Format(
         "text:TextSource",
-        frozenset(("test", "label", "unit", "length", "stride", "max_sequences", "vocabulary")),
+        keys=frozenset(("path", "test", "label", "unit", "length", "stride", "max_sequences", "vocabulary")),
         tokens=True,
     ),
-    DATAFRAME: Format("", _COLUMNS, shapeless=True),
+    DATAFRAME: Format(keys=_COLUMNS | {"path"}, shapeless=True),
 }
 
 
@@ -78,4 +111,4 @@ def known_format(name: str) -> str:
 
 def users(key: str) -> tuple[str, ...]:
     """The formats that use `key` of the input section."""
-    return tuple(name for name, each in FORMATS.items() if key in ("format", "path") or key in each.keys)
+    return tuple(name for name, each in FORMATS.items() if key == "format" or key in each.keys)

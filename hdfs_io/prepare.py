@@ -61,7 +61,7 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
             # Collected only where there are some: that sorts, and most data has none.
             bad = bad_rows(spark, rows, config.input.max_bad_rows) if counts.bad else []
             if counts.rows["train"] == 0:
-                raise InputError(f"{config.input.path}: {_without_rows(counts.rows, source.has_test)}")
+                raise InputError(f"{config.input.place}: {_without_rows(counts.rows, source.has_test)}")
             layout = Layout(
                 source.tensors,
                 _label_spec(source, _classes(counts, source, config.input)),

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 from typing import TYPE_CHECKING
 
 from hdfs_io.config import InputConfig, PreprocessConfig
+from hdfs_io.formats import format_of
 from hdfs_io.functions import FunctionError, is_own, load, pickled_by_value, source_of
 from hdfs_io.prepare import prepare
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.publish import Output
-from hdfs_io.sources import Source, open_source, raw_digest
-from hdfs_io.sources.dataframe import DataFrameSource
+from hdfs_io.sources import Source, open_frame, open_source, open_with_spark, raw_digest
+from hdfs_io.sources.columns import DataFrameSource
 from hdfs_io.sources.identify import digest_now
 from sparksplit.base.command import Options
 from sparksplit.base.progress import say, spark_progress
@@ -20,6 +21,8 @@ from sparksplit.base.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_NAME = "sparksplit preprocess"
 
 
 def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | None = None) -> PreparedDataSet:
@@ -31,33 +34,39 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
     Raises UsageError for what is wrong with the user's input, before anything is written; RunError where Spark fails.
     """
     config.check()
+    config = config.effective()
     function = own_source(config.input)
     inputs = {**config.input.paths(), **config.own_file}
-    with ExitStack() as stack:
-        if function is not None or frame is not None:
-            # A DataFrame is looked at before anything is written, and Spark may fail at that.
-            spark = stack.enter_context(spark_session("sparksplit preprocess", config.executors, nodes=False))
-            frame = own_frame(spark, config.input) if frame is None else frame
-        input_hash = raw_digest(config.input) if frame is None else partial(_digest_now, config, frame)
+    # Spark starts before the claim only where it has to look at the rows: it may fail at that.
+    with ExitStack() as started:
+
+        def session() -> SparkSession:
+            settings = dict(format_of(config.input.format).settings)
+            return started.enter_context(spark_session(_NAME, config.executors, settings, nodes=False))
+
+        if not (config.input.listed or format_of(config.input.format).source):
+            spark = session()
+            frame = own_frame(spark, config.input) if function is not None and frame is None else frame
+        source = None if config.input.listed else _open(config, session, frame)
+        input_hash = raw_digest(config.input) if source is None else _hash_of(source, session)
         output = Output(config.output, config.config_hash(function), "preprocess", inputs, input_hash)
         # What is wrong with the input is reported before anything is written, even the claim on the output.
-        source = None if output.decide(options.overwrite) == "done" else _open(config, frame)
+        if source is None and output.decide(options.overwrite) != "done":
+            source = _open(config, session, frame)
         with output.claimed(options.overwrite) as decision:
             if decision == "done":
                 say(f"{output.path}: is complete, made with the same configuration; nothing was done")
                 return PreparedDataSet.open(output.path)
-            source = source or _open(config, frame)
+            source = source or _open(config, session, frame)
             # Published, or removed, when the Spark that this call starts has stopped, and nothing writes any more.
             # In a session that stays, what a failed job's last tasks write is removed by the next command.
-            with (
-                output.staging() as folder,
-                spark_session("sparksplit preprocess", config.executors, nodes=False) as spark,
-                spark_progress(spark, "preprocess"),
-            ):
-                output.lease.tell(spark.sparkContext.applicationId)
-                manifest, rows_hash = prepare(spark, config, source, folder)
-                if rows_hash is not None:
-                    output.made_of(folder, rows_hash)
+            with output.staging() as folder, started:
+                spark = session()
+                with spark_progress(spark, "preprocess"):
+                    output.lease.tell(spark.sparkContext.applicationId)
+                    manifest, rows_hash = prepare(spark, config, source, folder)
+                    if rows_hash is not None:
+                        output.made_of(folder, rows_hash)
         return PreparedDataSet(output.path, manifest)
 
 
@@ -81,7 +90,7 @@ def own_frame(spark: SparkSession, config: InputConfig) -> DataFrame:
     try:
         function = load(config.format, source_of(config.format))
         pickled_by_value(config.format)
-        frame = function(spark, config.path)
+        frame = function(spark, config.one_path())
     except FunctionError as error:
         raise config.error("format", str(error)) from error
     except (Exception, SystemExit) as error:
@@ -92,15 +101,21 @@ def own_frame(spark: SparkSession, config: InputConfig) -> DataFrame:
     return frame
 
 
-def _digest_now(config: PreprocessConfig, frame: DataFrame) -> str:
-    return digest_now(frame.sparkSession, DataFrameSource(config.input, frame))
+def _hash_of(source: Source, session: Callable[[], SparkSession]) -> str | Callable[[], str]:
+    """What shows that the rows of an opened source are others: its files, or all rows, read when that is asked for."""
+    known = source.raw_digest if isinstance(source, DataFrameSource) else None
+    return known or (lambda: digest_now(session(), source))
 
 
-def _open(config: PreprocessConfig, frame: DataFrame | None) -> Source:
+def _open(config: PreprocessConfig, session: Callable[[], SparkSession], frame: DataFrame | None) -> Source:
     """The source of raw rows. Raises ConfigError and InputError for whatever the driver can see is wrong with it."""
     if frame is not None:
-        return DataFrameSource(config.input, frame)
-    source = open_source(config.input, validation=config.validation, test=config.test)
+        return open_frame(frame, config.input)
+    source: Source
+    if format_of(config.input.format).reader:
+        source = open_with_spark(session(), config.input)
+    else:
+        source = open_source(config.input, validation=config.validation, test=config.test)
     if source.has_test and config.test > 0:
         raise config.error("test", f"must be 0: the source brings a test split (is {config.test})")
     return source

@@ -1,43 +1,67 @@
-"""Raw rows, one module for each format behind one small interface; hdfs_io/formats.py is their table.
+"""Raw rows of every format behind one small interface; hdfs_io/formats.py is their table.
 
 base.Source     what each gives: a DataFrame, and what makes rows of it in executors
-idx, csv, text  the formats that are files
-dataframe       rows that come as a DataFrame: a program's own, or what a user's function returns
+readers         what Spark reads: a DataFrame of raw columns for each format
+columns         raw columns to rows; also for a program's own DataFrame, or what a user's function returns
+idx, csv, text  the formats whose files our own tasks read
 parse, identify the DataFrame of tensors, label, row_id, lane and split that preprocess starts from
 raw             the DataFrame that predict starts from
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from hdfs_io import filesystem
-from hdfs_io.config import InputConfig
+from hdfs_io.config import InputConfig, check_input
 from hdfs_io.formats import format_of
+from hdfs_io.listing import expand, files_in
 from hdfs_io.preprocessing import Description
 from hdfs_io.sources.base import BadRow, FileSource, ParsedRows, Source, Task
+from hdfs_io.sources.columns import DataFrameSource
+from hdfs_io.sources.readers import Raw, RawFrame, read
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError
 
-__all__ = ["BadRow", "FileSource", "ParsedRows", "Source", "Task", "check_like", "open_source", "raw_digest"]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = [
+    "BadRow",
+    "FileSource",
+    "ParsedRows",
+    "Source",
+    "Task",
+    "check_like",
+    "open_frame",
+    "open_source",
+    "open_with_spark",
+    "raw_digest",
+]
 
 
 def raw_digest(config: InputConfig) -> str | None:
     """A hash of what can be seen of the raw files without opening them: names, bytes, times of change.
 
-    None where the files are gone, so that nothing could have changed since, and where the rows come as a DataFrame.
+    None where the files are gone, so that nothing could have changed since, and where only Spark can look at them.
 
     Raises InputError where the folder holds something that cannot be read.
     """
+    if not config.listed:
+        return None
     format_ = format_of(config.format)
-    if not format_.source:
+    paths = [path for key in ("path", "validation", "test") for path in config.paths_of(key)]
+    roots = [root for path in paths for root in (expand(path) if format_.patterns else [filesystem.absolute(path)])]
+    if not roots or not all(filesystem.exists(root) for root in roots):
         return None
-    folders = [filesystem.absolute(path) for path in (config.path, config.test) if path is not None]
-    if not all(filesystem.exists(folder) for folder in folders):
-        return None
-    facts = format_.load().facts
+    # A pattern may match other folders with the same files in them, so there the whole path counts.
+    whole = len(roots) > len(paths)
+    found = [files_in(root) if format_.patterns else format_.load().facts(root, config) for root in roots]
     return digest(
         [
-            [[path.removeprefix(folder), found.bytes, found.modified] for path, found in facts(folder, config)]
-            for folder in folders
+            [[path if whole else path.removeprefix(root), one.bytes, one.modified] for path, one in files]
+            for root, files in zip(roots, found, strict=True)
         ]
     )
 
@@ -45,7 +69,7 @@ def raw_digest(config: InputConfig) -> str | None:
 def open_source(
     config: InputConfig, description: Description | None = None, *, validation: float = 0.0, test: float = 0.0
 ) -> FileSource:
-    """The source of files that `config` names, checked on the driver as far as that is cheap.
+    """The source of files that our own tasks read, checked on the driver as far as that is cheap.
 
     description: of the data set that a model was trained on, where rows are to be predicted: they must match it.
     validation, test: the shares that a text cuts off itself, since it is not cut by a hash
@@ -54,7 +78,31 @@ def open_source(
     """
     source = format_of(config.format).load().of(config, description, validation, test)
     if description is not None:
-        check_like(source, description, config.path)
+        check_like(source, description, source.place)
+    return source
+
+
+def open_with_spark(
+    spark: SparkSession,
+    config: InputConfig,
+    description: Description | None = None,
+    cut_by: Sequence[int | str] = (),
+) -> DataFrameSource:
+    """The source of rows that Spark reads; like `open_source`. cut_by: the columns that the cut goes by."""
+    check_input(config)
+    source = DataFrameSource(config, read(spark, config), description, cut_by)
+    if description is not None:
+        check_like(source, description, source.place)
+    return source
+
+
+def open_frame(
+    frame: DataFrame, config: InputConfig, description: Description | None = None, cut_by: Sequence[int | str] = ()
+) -> DataFrameSource:
+    """The source of the rows of a DataFrame; like `open_with_spark`."""
+    source = DataFrameSource(config, Raw({"train": RawFrame(frame)}), description, cut_by)
+    if description is not None:
+        check_like(source, description, source.place)
     return source
 
 

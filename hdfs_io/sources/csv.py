@@ -64,9 +64,9 @@ class CsvSource(FileSource):
 
     def __init__(self, config: InputConfig, description: Description | None = None) -> None:
         self._delimiter, self._header, self._limit = config.delimiter, config.header, config.max_bad_rows
-        self._files = {"train": input_files(config.path)}
+        self._files = {"train": input_files(config.one_path())}
         if config.test is not None:
-            self._files["test"] = input_files(config.test)
+            self._files["test"] = input_files(config.one_path("test"))
         self.has_test = config.test is not None
         self.files = [SourceFile(path=path, bytes=size) for files in self._files.values() for path, size in files]
 

@@ -134,7 +134,7 @@ class IdxSource(FileSource):
         return [(path, filesystem.facts(path)) for path in found if path is not None]
 
     def __init__(self, config: InputConfig, need_train: bool = True) -> None:
-        folder = filesystem.absolute(config.path)
+        folder = filesystem.absolute(config.one_path())
         if not filesystem.is_folder(folder):
             raise InputError(f"{folder}: there is no such folder (an IDX input.path is the folder of the four files)")
         self._pairs: dict[str, tuple[IdxFile, IdxFile | None]] = {}

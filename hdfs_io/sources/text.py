@@ -82,17 +82,17 @@ class TextSource(FileSource):
             # text.
             message = f"must be at most the length, {self._length}, or tokens would be left out (is {self._stride})"
             raise config.error("stride", message)
-        files = input_files(config.path)
+        files = input_files(config.one_path())
         names, codes = tokenize(_read(files), config.unit)
         if config.max_sequences is not None:
             codes = codes[: (config.max_sequences - 1) * self._stride + self._span]
         cut = stretches(len(codes), validation, test)
-        parts = {split: (config.path, names, codes[cut[split].start : cut[split].stop]) for split in SPLITS}
+        parts = {split: (config.place, names, codes[cut[split].start : cut[split].stop]) for split in SPLITS}
         wanted = {"train": True, "validation": validation > 0, "test": test > 0}
         self.has_test = config.test is not None
         if config.test is not None:
-            test_files = input_files(config.test)
-            parts["test"], wanted["test"] = (config.test, *tokenize(_read(test_files), config.unit)), True
+            test_files = input_files(config.one_path("test"))
+            parts["test"], wanted["test"] = (config.one_path("test"), *tokenize(_read(test_files), config.unit)), True
             files = files + test_files
         for split, (path, _, part) in parts.items():
             if wanted[split] and len(part) < self._span:
@@ -105,7 +105,7 @@ class TextSource(FileSource):
             vocabulary = fit(names, parts["train"][2], config.vocabulary)
         if len(vocabulary) > _MAX_TOKENS:
             raise InputError(
-                f"{config.path}: more than {_MAX_TOKENS:,} different {config.unit}; "
+                f"{config.place}: more than {_MAX_TOKENS:,} different {config.unit}; "
                 "input.vocabulary keeps the most frequent"
             )
         self.vocabulary = vocabulary

@@ -15,7 +15,7 @@ from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
 from hdfs_io.publish import made_from
 from hdfs_io.sources import BadRow, Source
-from hdfs_io.sources.dataframe import DataFrameSource
+from hdfs_io.sources.columns import DataFrameSource
 from hdfs_io.sources.identify import digest_now
 from sparksplit.base.errors import InputError
 from sparksplit.base.task_facts import facts_of
@@ -102,9 +102,14 @@ class RawRows(InputRows):
     """Raw rows, parsed in executors the way `preprocess` parses them."""
 
     def __init__(
-        self, config: PredictConfig, raw: InputConfig, trained: TrainedModel, frame: DataFrame | None = None
+        self,
+        config: PredictConfig,
+        raw: InputConfig,
+        trained: TrainedModel,
+        frame: DataFrame | None = None,
+        spark: SparkSession | None = None,
     ) -> None:
-        """frame: the rows, if `raw` names no files."""
+        """frame: the rows, if `raw` names none. spark: the session that reads them, where Spark does."""
         super().__init__()
         self._description = trained.description
         tensors = trained.description.tensors
@@ -122,15 +127,19 @@ class RawRows(InputRows):
             message = f"must be error: the model {trained.path} was trained on data without gaps, and has no means"
             raise raw.error("missing", message)
         self._max_bad_rows = raw.max_bad_rows
-        self.place = filesystem.absolute(raw.path) if frame is None else raw.path
-        self.identity, self.content = {**raw.located(), "rules": RULES}, sources.raw_digest(raw)
+        self.place = raw.place
         source: Source
-        if frame is None:
-            source = sources.open_source(raw, trained.description)
+        if frame is not None:
+            source = sources.open_frame(frame, raw, trained.description)
+        elif format_of(raw.format).reader:
+            assert spark is not None
+            source = sources.open_with_spark(spark, raw, trained.description)
         else:
-            source = DataFrameSource(raw, frame, trained.description)
-            sources.check_like(source, trained.description, self.place)
+            source = sources.open_source(raw, trained.description)
+            self.place = filesystem.absolute(raw.one_path())
         self._source = source
+        known = source.raw_digest if isinstance(source, DataFrameSource) else None
+        self.identity, self.content = {**raw.located(), "rules": RULES}, sources.raw_digest(raw) or known
         _check_tensors(self.place, source.tensors, trained)
         self.kept = source.keep
         self.label = trained.description.label if source.label_kind is not None else None

@@ -9,6 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
+from hdfs_io.config import check_input
+from hdfs_io.formats import format_of
 from hdfs_io.lane_files import LABEL
 from hdfs_io.prepare import write_bad_rows
 from hdfs_io.preprocess import own_frame, own_source
@@ -28,7 +30,7 @@ from sparksplit.inference.writer import Columns
 from sparksplit.training.report import finite
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 METRICS = "metrics.json"
 
@@ -53,17 +55,26 @@ def predict(config: PredictConfig, options: Options, frame: DataFrame | None = N
     Raises UsageError for the user's mistakes, before Spark starts if they can be known by then, and RunError.
     """
     trained = TrainedModel.open(config.model)
+    if config.raw is not None:
+        check_input(config.raw)
     function = None if config.raw is None else own_source(config.raw)
     with ExitStack() as stack:
-        if config.raw is not None and (function is not None or frame is not None):
+        spark = None
+        if config.raw is not None and (function is not None or not format_of(config.raw.format).source):
             # A DataFrame is looked at before anything is written, and Spark may fail at that.
-            spark = stack.enter_context(spark_session("sparksplit predict", config.executors, nodes=False))
-            frame = own_frame(spark, config.raw) if frame is None else frame
-        return _predict(config, options, trained, frame, function)
+            settings = dict(format_of(config.raw.format).settings)
+            spark = stack.enter_context(spark_session("sparksplit predict", config.executors, settings, nodes=False))
+            frame = own_frame(spark, config.raw) if function is not None and frame is None else frame
+        return _predict(config, options, trained, frame, function, spark)
 
 
 def _predict(
-    config: PredictConfig, options: Options, trained: TrainedModel, frame: DataFrame | None, function: str | None
+    config: PredictConfig,
+    options: Options,
+    trained: TrainedModel,
+    frame: DataFrame | None,
+    function: str | None,
+    spark: SparkSession | None,
 ) -> Result:
     rows: InputRows
     input_hash: str | Callable[[], str]
@@ -71,8 +82,9 @@ def _predict(
         rows = PreparedRows(config, trained)
         input_hash = digest(rows.content)
     else:
-        rows = raw = RawRows(config, config.raw, trained, frame)
-        input_hash = digest(rows.content) if frame is None else partial(raw.hash_now, frame.sparkSession)
+        rows = raw = RawRows(config, config.raw, trained, frame, spark)
+        # Without files to look at, the rows themselves are.
+        input_hash = digest(rows.content) if spark is None or rows.content is not None else partial(raw.hash_now, spark)
     columns = _columns(config, rows, trained)
     values = {"command": "predict", "model": trained.digest, "input": rows.identity, "splits": rows.splits}
     if function is not None:

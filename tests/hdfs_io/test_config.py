@@ -41,15 +41,22 @@ def test_a_key_that_the_format_does_not_use_is_refused_even_with_its_default(key
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("cvs", "must be one of idx, csv, text, or a function that gives a DataFrame (is 'cvs'); did you mean 'csv'?"),
-        ("dataframe", "must be one of idx, csv, text, or a function that gives a DataFrame (is 'dataframe')"),
+        (
+            "cvs",
+            "NAMES (is 'cvs'); did you mean 'csv'?",
+        ),
+        (
+            "dataframe",
+            "NAMES (is 'dataframe')",
+        ),
         ("mine.py:", "must be package.module:function or path/to/file.py:function (is 'mine.py:')"),
     ],
 )
 def test_a_format_that_there_is_not(name: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(InputConfig, {"path": "x", "format": name})
-    assert str(caught.value) == f"format: {message}"
+    names = "must be one of idx, csv, parquet, orc, json, avro, table, sql, text, or a function that gives a DataFrame"
+    assert str(caught.value) == f"format: {message.replace('NAMES', names)}"
 
 
 def test_a_dataframe_reads_no_path() -> None:
@@ -66,7 +73,7 @@ def test_a_dataframe_reads_no_path() -> None:
         ("input: {format: idx, path: x}\nscaling_by: tensor\n", ":2: scaling_by: means nothing with scaling: none"),
         (
             "input: {format: text, path: x}\nseed: 1\n",
-            ":2: seed: is for idx and csv and DataFrames; the format",
+            ":2: seed: is for idx and csv and parquet and orc",
         ),
         ("input:\n  path: x\n  label: -1\n", ":3: input.label: names a column, which csv has; for idx it is left out"),
     ],

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.sources import BadRow, ParsedRows
-from hdfs_io.sources.dataframe import _Reader, numbers
+from hdfs_io.sources.columns import _Reader, numbers
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 FLOATS = ["float16", "float32", "float64"]
@@ -89,8 +89,15 @@ def reader(**keys: Any) -> _Reader:
     return _Reader(**{**values, **keys})
 
 
+def complete(batch: pa.RecordBatch, part: int = 0, file: str | None = None) -> pa.RecordBatch:
+    """With the part and the file that every batch has."""
+    rows = batch.num_rows
+    columns = [pa.array([part] * rows, pa.int8()), pa.array([file] * rows, pa.string())]
+    return pa.RecordBatch.from_arrays([*batch.columns, *columns], names=[*batch.schema.names, "part", "file"])
+
+
 def read(batch: pa.RecordBatch, **keys: Any) -> tuple[ParsedRows | None, list[str]]:
-    items = list(reader(**keys).read(batch))
+    items = list(reader(**keys).read(complete(batch)))
     bad = [str(item) for item in items if isinstance(item, BadRow)]
     good = [item for item in items if isinstance(item, ParsedRows)]
     assert len(good) <= 1
@@ -143,10 +150,33 @@ def test_what_is_not_finite(value: float) -> None:
 
 
 def test_rows_are_read_to_the_first_bad_one_too_many() -> None:
-    batch = pa.record_batch({"0": [1.0, None, 3.0], "1": [2.0, 2.0, 2.0], "2": [1, 1, 1]})
+    batch = complete(pa.record_batch({"0": [1.0, None, 3.0], "1": [2.0, 2.0, 2.0], "2": [1, 1, 1]}))
     for limit, rows, bad in ((0, 2, 1), (2, 6, 3), (9, 8, 4)):
         batches = iter([batch] * 4)
         found = [item for _, item in reader(limit=limit)(batches)]
         assert sum(isinstance(item, BadRow) for item in found) == bad
         assert sum(len(item) for item in found if isinstance(item, ParsedRows)) == rows
         assert next(batches, None) is None
+
+
+def test_parts_files_and_what_the_cut_goes_by_come_with_the_rows() -> None:
+    one = pa.record_batch({"0": [1.0, 2.0], "1": [1.0, 2.0], "2": [0, 1], "3": ["k", "l"], "4": [7, 8]})
+    names = [field.name for field in one.schema]
+    both = pa.Table.from_batches(
+        [
+            complete(one),
+            complete(one.slice(0, 1), 2),
+            complete(one.set_column(0, names[0], pa.nulls(2, pa.float64())), 1),
+        ]
+    )
+    made = reader(kept=1, cut=1, limit=9)
+    found = list(made(both.combine_chunks().to_batches()))
+    assert [(part, len(item) if isinstance(item, ParsedRows) else 0) for part, item in found] == [
+        ("train", 2),
+        ("validation", 0),
+        ("validation", 0),
+        ("test", 1),
+    ]
+    assert made.cut_values(complete(one))[0].to_pylist() == [7, 8]
+    (bad,) = made.read(complete(one.slice(1).set_column(0, names[0], pa.nulls(1, pa.float64())), 0, "file:/a%20b"))
+    assert isinstance(bad, BadRow) and bad.path == "/a b"

@@ -1,0 +1,134 @@
+"""The files that a path of the input names: a file, a folder with its sub-folders, or a pattern; none is opened.
+
+What is left out is what Spark leaves out: names that begin with `.`, or with `_` (a partition column's folder may),
+and files that are still being copied. So are empty files.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from hdfs_io import filesystem
+from hdfs_io.filesystem import FileFacts
+from sparksplit.base.errors import InputError
+
+_WILD = re.compile(r"[*?\[{]")
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_ESCAPED = re.compile(r"\\(.)")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What paths name. roots: the files and folders themselves, as Spark's readers take them. files: (path, facts) of
+    every file with content. nested: whether there are sub-folders that name no partition columns."""
+
+    roots: list[str]
+    files: list[tuple[str, FileFacts]]
+    nested: bool
+
+
+def find(paths: Sequence[str]) -> Found:
+    """What `paths` name: local ones, or ones on HDFS.
+
+    Raises InputError where one of them matches nothing, where there are no rows in any of them, and where a folder
+    holds partition columns beside other folders or files.
+    """
+    roots: list[str] = []
+    for path in paths:
+        matches = expand(path)
+        if not matches:
+            raise InputError(f"{path}: nothing matches")
+        roots += [match for match in matches if match not in roots]
+    files: dict[str, FileFacts] = {}
+    nested = False
+    for root in roots:
+        found = files_in(root)
+        nested |= is_nested(root, [name for name, _ in found])
+        files.update(found)
+    if not files:
+        raise InputError(f"{paths[0]}: {'the folder' if filesystem.is_folder(roots[0]) else 'it'} holds no rows")
+    return Found([filesystem.for_spark(root) for root in roots], list(files.items()), nested)
+
+
+def expand(path: str) -> list[str]:
+    """`path`, made absolute; if nothing has that very name and it is a pattern (`*`, `?`, `[ab]`, `[^a]`, `{a,b}`),
+    what matches it, by name. Local paths, and ones on HDFS."""
+    whole = filesystem.absolute(path)
+    if not _WILD.search(whole) or filesystem.exists(whole):
+        return [whole]
+    authority = whole[: whole.index("/", len("hdfs://"))] if whole.startswith("hdfs://") else ""
+    found: set[str] = set()
+    for one in _alternatives(whole[len(authority) :]):
+        found.update(_matches(authority + "/", one.strip("/").split("/")))
+    return sorted(found)
+
+
+def _alternatives(pattern: str) -> Iterator[str]:
+    """The patterns without braces that `{a,b}` stands for."""
+    braces = _BRACES.search(pattern)
+    if braces is None:
+        yield pattern
+        return
+    for choice in braces[1].split(","):
+        yield from _alternatives(pattern[: braces.start()] + choice + pattern[braces.end() :])
+
+
+def _matches(folder: str, parts: Sequence[str]) -> Iterator[str]:
+    """What matches the pattern of which `parts` are left, below `folder`."""
+    part, rest = parts[0], parts[1:]
+    if not _WILD.search(part):
+        place = filesystem.join(folder, _ESCAPED.sub(r"\1", part))
+        if rest:
+            yield from _matches(place, rest)
+        elif filesystem.exists(place):
+            yield place
+        return
+    if not filesystem.is_folder(folder):
+        return
+    pattern = _ESCAPED.sub(r"[\1]", part.replace("[^", "[!"))
+    for name, facts in filesystem.entries(folder).items():
+        if (is_hidden(name) and name[0] != part[0]) or not fnmatch.fnmatchcase(name, pattern):
+            continue
+        if not rest:
+            yield filesystem.join(folder, name)
+        elif facts is None:
+            yield from _matches(filesystem.join(folder, name), rest)
+
+
+def files_in(path: str) -> list[tuple[str, FileFacts]]:
+    """(path, facts) of the file `path`, or of every file in that folder and its sub-folders, by name; hidden and empty
+    ones left out. Raises InputError where there is nothing at `path`."""
+    if not filesystem.is_folder(path):
+        return [(path, facts)] if (facts := filesystem.facts(path)).bytes else []
+    return [
+        (filesystem.join(path, name), facts)
+        for name, facts in filesystem.tree(path).items()
+        if facts.bytes and not any(map(is_hidden, name.split("/")))
+    ]
+
+
+def is_hidden(name: str) -> bool:
+    """Whether Spark's readers leave out a file or folder of this name."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
+
+
+def is_nested(root: str, files: Sequence[str]) -> bool:
+    """Whether the folder `root` has sub-folders that name no partition columns. files: paths of all its files.
+
+    Raises InputError where some files lie in folders of partition columns, and others do not, or of other columns:
+    Spark's readers would leave some out.
+    """
+    kinds: dict[tuple[str, ...], str] = {}
+    for file in files:
+        folders = file.removeprefix(root).strip("/").split("/")[:-1]
+        kinds.setdefault(tuple(name.partition("=")[0] if "=" in name else "" for name in folders), file)
+    columns = [kind for kind in kinds if any(kind)]
+    if not columns:
+        return any(kinds)
+    if len(kinds) > 1 or "" in columns[0]:
+        one, other = kinds[columns[0]], next((kinds[kind] for kind in kinds if kind != columns[0]), root)
+        raise InputError(f"{root}: {one} and {other} do not lie in folders of the same partition columns")
+    return False

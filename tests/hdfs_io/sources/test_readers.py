@@ -1,0 +1,87 @@
+"""What Spark's readers give: parts, partition columns, kept columns, bad rows with their files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from hdfs_io.config import InputConfig
+from hdfs_io.sources import Source, open_with_spark
+from hdfs_io.sources.parse import bad_rows, parse
+from sparksplit.base.config import parse as parse_config
+from sparksplit.base.errors import InputError
+from tests.commands.preprocessing import run
+
+
+def source(spark: SparkSession, **keys: Any) -> Source:
+    return open_with_spark(spark, parse_config(InputConfig, {"format": "parquet", "label": "y", **keys}))
+
+
+def rows_of(spark: SparkSession, opened: Source) -> list[tuple[Any, ...]]:
+    """(part, values, label, what is kept) of the good rows."""
+    good = parse(spark, opened).where("bad is null").collect()
+    return sorted(
+        (row.part, *np.frombuffer(row.tensor_0, "<f4").tolist(), row.label, *row[5 : 5 + len(opened.keep)])
+        for row in good
+    )
+
+
+def write(place: Path, **columns: Any) -> Path:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), place)
+    return place
+
+
+def test_folders_of_partition_columns_parts_and_bad_rows(spark: SparkSession, tmp_path: Path) -> None:
+    raw = tmp_path / "raw [1]"
+    write(raw / "day=2" / "a.parquet", x=[1.5, 2.5], y=[0, 1], id=["p", "q"])
+    write(raw / "day=1" / "b c.parquet", x=[3.5, None], y=[1, 1], id=["r", "s"])
+    (raw / "_SUCCESS").touch()
+    write(tmp_path / "held" / "1" / "c.parquet", y=[1], id=["t"], x=[4.5], day=[3])
+    paths = {"path": f"{raw}", "validation": [f"{tmp_path}/held"], "test": f"{tmp_path}/h?ld/*/*.parquet"}
+    opened = source(spark, keep=["id"], max_bad_rows=1, **paths)
+    assert opened.parts() == ["train", "validation", "test"] and opened.has_test
+    assert opened.tensors[0].columns == ["x", "day"] and len(opened.files) == 4
+    assert rows_of(spark, opened) == [
+        (0, 1.5, 2, 0, "p"), (0, 2.5, 2, 1, "q"), (0, 3.5, 1, 1, "r"), (1, 4.5, 3, 1, "t"), (2, 4.5, 3, 1, "t"),
+    ]  # fmt: skip
+    (bad,) = bad_rows(spark, parse(spark, opened), 1)
+    reason = "a row: column 'x': is null (input.missing: mean fills gaps) (None, 1, 1)"
+    assert str(bad) == f"{raw}/day=1/b c.parquet: {reason}"
+
+
+def test_tables_and_queries(spark: SparkSession, tmp_path: Path) -> None:
+    spark.createDataFrame([(1.0, 2, 0), (2.0, 3, 1)], "a double, b int, y int").createOrReplaceTempView("things")
+    whole = source(spark, format="table", table="things")
+    assert rows_of(spark, whole) == [(0, 1, 2, 0), (0, 2, 3, 1)] and whole.files == []
+    some = source(spark, format="sql", query="SELECT a, y FROM things WHERE b > 2")
+    assert rows_of(spark, some) == [(0, 2, 1)]
+    with pytest.raises(InputError, match=r"^nothings: .*cannot be found"):
+        source(spark, format="table", table="nothings")
+    with pytest.raises(InputError, match=r"^the query: .*`c` cannot be resolved"):
+        source(spark, format="sql", query="SELECT c FROM things")
+
+
+def test_the_same_again_needs_no_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from hdfs_io import preprocess
+
+    write(tmp_path / "raw" / "a.parquet", x=list(range(20)), y=[0, 1] * 10)
+    write(tmp_path / "held.parquet", x=[0.5], y=[0])
+    settings = [f"input.path={tmp_path}/raw/*.parquet", f"input.validation={tmp_path}/held.parquet"]
+    settings += ["input.format=parquet", "input.label=y"]
+    assert run(tmp_path, *settings) == 0
+    assert "validation            1 rows" in capsys.readouterr().out
+    monkeypatch.setattr(preprocess, "spark_session", lambda *_, **__: pytest.fail("Spark was started"))
+    assert run(tmp_path, *settings) == 0
+    assert "nothing was done" in capsys.readouterr().err
+    write(tmp_path / "raw" / "b.parquet", x=[1], y=[0])
+    assert run(tmp_path, *settings) == 2
+    assert "made from other input" in capsys.readouterr().err

@@ -1,0 +1,72 @@
+"""Which files a path names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hdfs_io.listing import expand, find
+from sparksplit.base.errors import InputError
+
+
+def make(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("x")
+
+
+def names(folder: Path, *paths: str) -> list[str]:
+    return [file.removeprefix(f"{folder}/") for file, _ in find([f"{folder}/{path}" for path in paths]).files]
+
+
+def test_folders_with_sub_folders_without_what_is_hidden_or_empty(tmp_path: Path) -> None:
+    make(tmp_path, "b", "a/c", "a/d/e", "_SUCCESS", ".x", "_temporary/0/f", "a/.crc", "g._COPYING_")
+    (tmp_path / "empty").touch()
+    assert names(tmp_path, "") == ["a/c", "a/d/e", "b"] and find([f"{tmp_path}"]).nested
+    assert names(tmp_path, "a/c", "b", "b") == ["a/c", "b"] and not find([f"{tmp_path}/b"]).nested
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matches"),
+    [
+        ("*", ["1.csv", "2.csv", "f"]),
+        ("?.csv", ["1.csv", "2.csv"]),
+        ("[^1].csv", ["2.csv"]),
+        ("{1,2}.{csv,tsv}", ["1.csv", "2.csv"]),
+        ("f/*/x", ["f/a/x", "f/b/x"]),
+        ("f/{a,c}", ["f/a"]),
+        ("_*", ["_hidden"]),
+        ("*/*/*/*", []),
+    ],
+)
+def test_patterns(tmp_path: Path, pattern: str, matches: list[str]) -> None:
+    make(tmp_path, "1.csv", "2.csv", "f/a/x", "f/b/x", "_hidden")
+    assert expand(f"{tmp_path}/{pattern}") == [f"{tmp_path}/{match}" for match in matches]
+
+
+def test_what_is_there_under_that_name_is_no_pattern(tmp_path: Path) -> None:
+    make(tmp_path, "a[1]/x", "a1/y")
+    assert names(tmp_path, "a[1]") == ["a[1]/x"]
+    assert find([f"{tmp_path}/a[1]"]).roots == [f"file://{tmp_path}/a\\[1\\]"]
+    assert names(tmp_path, "a\\[?\\]") == ["a[1]/x"]
+
+
+def test_partition_columns_are_no_sub_folders_and_go_with_nothing_else(tmp_path: Path) -> None:
+    make(tmp_path, "t/y=1/_m=2/a", "t/y=2/_m=1/b")
+    assert names(tmp_path, "t") == ["t/y=1/_m=2/a", "t/y=2/_m=1/b"] and not find([f"{tmp_path}/t"]).nested
+    for other in ("t/c", "t/y=3/c", "t/y=3/z=1/c", "t/more/_m=1/c"):
+        make(tmp_path, other)
+        with pytest.raises(InputError, match="do not lie in folders of the same partition columns"):
+            find([f"{tmp_path}/t"])
+        (tmp_path / other).unlink()
+
+
+@pytest.mark.parametrize(
+    ("path", "message"), [("none", "does not exist"), ("none*", "nothing matches"), ("folder", "holds no rows")]
+)
+def test_nothing_to_read(tmp_path: Path, path: str, message: str) -> None:
+    make(tmp_path, "folder/_SUCCESS")
+    with pytest.raises(InputError) as caught:
+        find([f"{tmp_path}/{path}"])
+    assert str(caught.value).startswith(f"{tmp_path}/{path}: ") and message in str(caught.value)
