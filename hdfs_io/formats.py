@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hdfs_io.sources.base import FileSource
     from hdfs_io.sources.readers import Read
 
-_COLUMNS = frozenset(("label", "label_type", "dtype", "shape", "keep", "missing", "max_bad_rows"))
+_COLUMNS = frozenset(("label", "label_type", "dtype", "shape", "keep", "missing", "max_bad_rows", "max_bad_fraction"))
 _FILES = frozenset(("path", "validation", "test"))
 
 

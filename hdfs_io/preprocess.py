@@ -110,10 +110,10 @@ def _hash_of(source: Source, session: Callable[[], SparkSession]) -> str | Calla
 def _open(config: PreprocessConfig, session: Callable[[], SparkSession], frame: DataFrame | None) -> Source:
     """The source of raw rows. Raises ConfigError and InputError for whatever the driver can see is wrong with it."""
     if frame is not None:
-        return open_frame(frame, config.input)
+        return open_frame(frame, config.input, cut=config.cut)
     source: Source
     if format_of(config.input.format).reader:
-        source = open_with_spark(session(), config.input)
+        source = open_with_spark(session(), config.input, cut=config.cut)
     else:
         source = open_source(config.input, validation=config.validation, test=config.test)
     if source.has_test and config.test > 0:

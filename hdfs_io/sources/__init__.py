@@ -10,11 +10,11 @@ raw             the DataFrame that predict starts from
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hdfs_io import filesystem
 from hdfs_io.config import InputConfig, check_input
+from hdfs_io.cut_config import CutConfig
 from hdfs_io.formats import format_of
 from hdfs_io.listing import expand, files_in
 from hdfs_io.preprocessing import Description
@@ -86,21 +86,21 @@ def open_with_spark(
     spark: SparkSession,
     config: InputConfig,
     description: Description | None = None,
-    cut_by: Sequence[int | str] = (),
+    cut: CutConfig | None = None,
 ) -> DataFrameSource:
-    """The source of rows that Spark reads; like `open_source`. cut_by: the columns that the cut goes by."""
+    """The source of rows that Spark reads; like `open_source`. cut: whose columns are no features."""
     check_input(config)
-    source = DataFrameSource(config, read(spark, config), description, cut_by)
+    source = DataFrameSource(config, read(spark, config), description, cut)
     if description is not None:
         check_like(source, description, source.place)
     return source
 
 
 def open_frame(
-    frame: DataFrame, config: InputConfig, description: Description | None = None, cut_by: Sequence[int | str] = ()
+    frame: DataFrame, config: InputConfig, description: Description | None = None, cut: CutConfig | None = None
 ) -> DataFrameSource:
     """The source of the rows of a DataFrame; like `open_with_spark`."""
-    source = DataFrameSource(config, Raw({"train": RawFrame(frame)}), description, cut_by)
+    source = DataFrameSource(config, Raw({"train": RawFrame(frame)}), description, cut)
     if description is not None:
         check_like(source, description, source.place)
     return source

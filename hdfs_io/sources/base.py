@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
@@ -53,6 +54,8 @@ class ParsedRows:
     tensors: list[npt.NDArray[Any]]
     label: npt.NDArray[Any] | list[str] | None
     keep: list[list[str | None]] = field(default_factory=list)
+    cut: npt.NDArray[np.int64] | None = None
+    """What the cut goes by [n]; None where it needs nothing."""
 
     def __len__(self) -> int:
         return len(self.tensors[0])
@@ -70,6 +73,8 @@ class BadRow:
     text: str = ""
     offset: int = 0
     fatal: bool = False
+    kind: str = ""
+    """The reason without the row's own values, by which bad rows are counted; empty where the reason has none."""
 
     def __str__(self) -> str:
         if self.fatal:

@@ -38,6 +38,7 @@ _LABELS = {
 
 
 PART, CONTENT, BAD, SPLIT, LANE = "part", ("content_a", "content_b"), "bad", "split", "lane"
+CUT, NUMBER = "cut", "number"
 """Columns of these frames, beside row_id and label. All columns have names of our own, with tensors and kept columns
 numbered, because a user's column may have the same name, or differ from it only in case, which Spark ignores."""
 
