@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfs_io.config import DataFrameInput, InputConfig, PreprocessConfig, check_input
-from hdfs_io.formats import FORMATS, users
+from hdfs_io.formats import DATAFRAME, FORMATS, users
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError
 
