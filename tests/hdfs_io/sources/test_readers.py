@@ -36,7 +36,7 @@ def test_folders_of_partition_columns_parts_and_bad_rows(spark: SparkSession, tm
         (0, 1.5, 2, 0, "p"), (0, 2.5, 2, 1, "q"), (0, 3.5, 1, 1, "r"), (1, 4.5, 3, 1, "t"), (2, 4.5, 3, 1, "t"),
     ]  # fmt: skip
     (bad,) = bad_rows(spark, parse(spark, opened), 1)
-    reason = "a row: column 'x': is null (input.missing: mean fills gaps) (None, 1, 1)"
+    reason = "a row: column 'x': is null (input.missing: mean fills gaps) (null, 1, 1)"
     assert str(bad) == f"{raw}/day=1/b c.parquet: {reason}"
 
 
