@@ -20,7 +20,7 @@ from hdfs_io.preprocessing import Description, TensorSpec
 from hdfs_io.sources.base import Reader, Source, check_kept, in_trained_order, labelled_like
 from hdfs_io.sources.column_rows import WHOLE_FLOAT32, ColumnReader
 from hdfs_io.sources.cut_columns import CutColumns
-from hdfs_io.sources.readers import Raw, RawFrame
+from hdfs_io.sources.readers import Raw, RawFrame, has_footers
 from sparksplit.base.config import Config
 from sparksplit.base.errors import ConfigError, InputError, did_you_mean
 
@@ -71,6 +71,8 @@ class DataFrameSource(Source):
         features = [name for name in names if name != label and name not in (*kept, *cut_by)]
         if not features:
             raise InputError(f"{self.place}: has no columns left for features ({len(types)} in all)")
+        self.columns = types
+        self._raw = raw
         self.keep = kept
         self.label_kind = None if label is None else _label_kind(config, label, types[label])
         features, tensor, is_array = self._features(config, train, features, description)
@@ -108,6 +110,19 @@ class DataFrameSource(Source):
 
     def parts(self) -> list[str]:
         return self._parts
+
+    def expected_rows(self, row_bytes: float | None) -> dict[str, int] | None:
+        """As the footers of Parquet and ORC say, or as many as the files hold if all rows have `row_bytes`."""
+        found = {}
+        for part, raw in self._raw.parts.items():
+            files = self._raw.files.get(part)
+            if has_footers(raw.frame):
+                found[part] = raw.frame.count()
+            elif files and row_bytes:
+                found[part] = round(sum(one.bytes for _, one in files) / row_bytes)
+            else:
+                return None
+        return found
 
     def raw(self, spark: SparkSession) -> tuple[DataFrame, Reader]:
         return self._frame, self._reader

@@ -130,6 +130,24 @@ def query(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     return RawFrame(spark.sql(config.query))
 
 
+def has_footers(frame: DataFrame) -> bool:
+    """Whether Spark counts the rows of `frame` without reading them: it is nothing but columns of Parquet or ORC."""
+    return _has_footers(frame._jdf.queryExecution().optimizedPlan())
+
+
+def _has_footers(plan: Any) -> bool:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    kind, children = plan.nodeName(), plan.children()
+    if kind == "LogicalRelation":
+        try:
+            return plan.relation().fileFormat().getClass().getSimpleName() in ("ParquetFileFormat", "OrcFileFormat")
+        except Py4JError:  # another kind of relation, which has no files
+            return False
+    inner = [_has_footers(children.apply(place)) for place in range(children.size())]
+    return kind in ("Project", "Union") and bool(inner) and all(inner)
+
+
 def found_at(spark: SparkSession, paths: Sequence[str]) -> Found:
     """What `paths` name, wherever they are."""
     ours = [path for path in paths if filesystem.is_known(path)]
