@@ -26,7 +26,7 @@ from hdfs_io.lane_files import LABEL, tensor_of
 from hdfs_io.manifest import SPLITS
 from hdfs_io.preprocess import open_rows, own_frame, own_source, session_for
 from hdfs_io.preprocessing import TOKENS
-from hdfs_io.sources.base import BadRow, ParsedRows, Reader, Source
+from hdfs_io.sources.base import BadRow, BadRows, ParsedRows, Reader, Source
 from hdfs_io.sources.parse import BAD, CONTENT, CUT, NUMBER, PART, keep_names, parsed_schema, tensor_names, to_batch
 from hdfs_io.spark_batches import bounded_batches
 from sparksplit.base.errors import InputError
@@ -127,13 +127,13 @@ class _Take:
         kept, shown, ended = 0, 0, True
         clock = _Clock()
         for name, item in self.read(batches):
-            clock.saw(len(item) if isinstance(item, ParsedRows) else 1)
+            clock.saw(1 if isinstance(item, BadRow) else len(item))
             if kept >= self.most or clock.seconds > TASK_SECONDS:
                 ended = False
                 break
-            if isinstance(item, BadRow):
+            if not isinstance(item, ParsedRows):
                 taken.append(to_batch(item, name, self.schema))
-                kept += 1
+                kept += len(item) if isinstance(item, BadRows) else 1
             else:
                 stop = min(len(item), self.most - kept)
                 head = min(stop, SHOWN_ROWS - shown)
