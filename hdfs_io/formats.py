@@ -76,6 +76,7 @@ FORMATS: Mapping[str, Format] = {
         name: Format(reader="readers:files", keys=_COLUMNS | _FILES, shapeless=True)
         for name in ("parquet", "orc", "json", "avro")
     },
+    "tfrecord": Format(reader="tfrecord:read", keys=_COLUMNS | _FILES, shapeless=True),
     "table": Format(reader="readers:table", keys=_COLUMNS | {"table"}, shapeless=True, settings=_HIVE),
     "sql": Format(reader="readers:query", keys=_COLUMNS | {"query"}, shapeless=True, settings=_HIVE),
     "text": Format(

@@ -6,7 +6,7 @@ import abc
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -155,6 +155,16 @@ class Source(abc.ABC):
     rereads: bool = False
     """Whether reading the rows twice is cheaper than keeping them, and gives the same rows to the same tasks."""
 
+    columns: Mapping[str, str] = {}
+    """The raw columns with their types, as Spark calls them, where it reads them."""
+
+    def expected_rows(self, row_bytes: float | None) -> dict[str, int] | None:
+        """About how many rows each part has, without reading them; None where nothing tells.
+
+        row_bytes: of a file for each row, where Spark has read some
+        """
+        return None
+
     @abc.abstractmethod
     def parts(self) -> list[str]:
         """The parts that it has rows for: train and test, or the splits where a source deals its rows itself."""
@@ -186,6 +196,15 @@ class FileSource(Source):
 
         return spark.range(0, len(tasks), 1, max(1, len(tasks))), read
 
+    def expected_rows(self, row_bytes: float | None) -> dict[str, int] | None:
+        """The rows of the tasks, for a source whose tasks say which rows they read."""
+        found = dict.fromkeys(self.parts(), 0)
+        for task in self.tasks():
+            if task.stop is None:
+                return None
+            found[task.part] += task.stop - task.start
+        return found
+
     @staticmethod
     def facts(folder: str, config: InputConfig) -> list[tuple[str, FileFacts]]:
         """(path, what is known without opening it) of each file in `folder`, one of the paths of `config`."""
@@ -197,6 +216,12 @@ class FileSource(Source):
         config = labelled_like(config, description)
         check_input(config)
         return cls(config)  # type: ignore[call-arg]
+
+    @classmethod
+    def is_long(cls, config: InputConfig) -> bool:
+        """Whether making the source of `config` takes so much reading that executors should do it: it then uses the
+        Spark that runs."""
+        return False
 
     @abc.abstractmethod
     def tasks(self) -> list[Task]:

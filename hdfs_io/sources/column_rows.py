@@ -16,7 +16,7 @@ from hdfs_io.manifest import SPLITS
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.sources.base import BadRows, ParsedRows
 from hdfs_io.sources.cut_columns import CutColumns
-from hdfs_io.sources.readers import plain_path
+from hdfs_io.sources.readers import Decoder, plain_path
 
 Bools = npt.NDArray[np.bool_]
 _ROW_TEXT = 200
@@ -29,10 +29,11 @@ class ColumnReader:
     """Makes rows of the record batches; see `Reader`. array: whether the only feature is an array.
 
     gaps: whether a null is a missing value. rounds: whether the tensor's dtype was asked for, so that it may round.
-    cut: the columns that the cut goes by; None where there are none.
+    cut: the columns that the cut goes by; None where there are none. decoder: what makes the features of the only
+    column. told: whether a row may be bad before anyone looks at its columns.
 
     A batch has the columns of the features, the label, what is kept, what the cut goes by and what to show where it is
-    null (where there is a `cut`), the part and the file.
+    null (where there is a `cut`), what is bad (if rows may be `told`), the row's number, the part and the file.
     """
 
     place: str
@@ -45,6 +46,8 @@ class ColumnReader:
     gaps: bool
     rounds: bool
     cut: CutColumns | None = None
+    decoder: Decoder | None = None
+    told: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRows]]:
         """The rows of all batches."""
@@ -57,7 +60,8 @@ class ColumnReader:
         values, wrong = self._features(batch)
         label, bad_label = self._labels(batch)
         cut, bad_cut = self._cut(batch)
-        bad = wrong.any(axis=1) | bad_label | bad_cut
+        told = self._told(batch)
+        bad = wrong.any(axis=1) | bad_label | bad_cut | told
         good = ~bad
         first = len(self.features) + (self.label is not None)
         keep = batch.columns[first : first + self.kept]
@@ -70,14 +74,23 @@ class ColumnReader:
                 None if cut is None else cut[good],
             )
         if not good.all():
-            yield self._bad(batch.filter(pa.array(bad)), wrong[bad], bad_label[bad])
+            yield self._bad(batch.filter(pa.array(bad)), wrong[bad], bad_label[bad], told[bad])
 
     def _cut(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64] | None, Bools]:
         """What the cut goes by, 0 where that is null, and where it is, both [rows]."""
         if self.cut is None:
             return None, np.zeros(batch.num_rows, dtype=np.bool_)
-        column = batch.column(batch.num_columns - 4)
+        column = batch.column(self._cut_place(batch))
         return column.fill_null(0).to_numpy(zero_copy_only=False), column.is_null().to_numpy(zero_copy_only=False)
+
+    def _cut_place(self, batch: pa.RecordBatch) -> int:
+        return int(batch.num_columns) - 5 - self.told
+
+    def _told(self, batch: pa.RecordBatch) -> Bools:
+        if not self.told:
+            return np.zeros(batch.num_rows, dtype=np.bool_)
+        column: Bools = batch.column(batch.num_columns - 4).is_valid().to_numpy(zero_copy_only=False)
+        return column
 
     def _features(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[Any], Bools]:
         """(the values, and which of them cannot be taken), both [rows, values]."""
@@ -89,6 +102,8 @@ class ColumnReader:
                 values[:, place], wrong[:, place] = numbers(batch.column(place), dtype, self.gaps, self.rounds)
             return values, wrong
         column = batch.column(0)
+        if self.decoder is not None:
+            return self.decoder.values(column)
         lengths = column.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False)
         fits = lengths == self.tensor.values
         wrong[~fits] = True
@@ -107,19 +122,23 @@ class ColumnReader:
         dtype = np.dtype(np.int64 if self.label_kind == "integer" else np.float32)
         return numbers(column, dtype, gaps=False, rounds=True)
 
-    def _bad(self, batch: pa.RecordBatch, wrong: Bools, bad_label: Bools) -> BadRows:
+    def _bad(self, batch: pa.RecordBatch, wrong: Bools, bad_label: Bools, told: Bools) -> BadRows:
         """The rows of `batch`, all of them bad. wrong: which values cannot be taken [rows, values]"""
         rows = batch.num_rows
-        texts = [_texts(column) for column in batch.columns[: len(self.features) + (self.label is not None)]]
-        text = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*texts, ", "), 0, _ROW_TEXT)
+        shown = batch.columns[self.decoder is not None : len(self.features) + (self.label is not None)]
+        text = pc.utf8_slice_codeunits(pc.binary_join_element_wise("", *map(_texts, shown), ", "), 2, _ROW_TEXT + 2)
+        texts, fatal = np.array(text.to_pylist(), object), np.zeros(rows, np.bool_)
         reasons, kinds = np.empty(rows, object), np.empty(rows, object)
-        # The first thing that is wrong with a row: a feature, its label, what the cut goes by.
+        for row in np.flatnonzero(told).tolist():
+            found = batch.column(batch.num_columns - 4)[row].as_py()
+            reasons[row] = kinds[row] = found["reason"]
+            texts[row], fatal[row] = found["text"] or "", bool(found["fatal"])
+        # The first thing that is wrong with any other row: a feature, its label, what the cut goes by.
         first = np.where(wrong.any(axis=1), wrong.argmax(axis=1), np.where(bad_label, -1, -2))
-        for place in np.unique(first).tolist():
-            chosen = np.flatnonzero(first == place)
-            column = batch.column(
-                {-2: batch.num_columns - 3, -1: len(self.features)}.get(place, 0 if self.array else place)
-            )
+        for place in np.unique(first[~told]).tolist():
+            chosen = np.flatnonzero((first == place) & ~told)
+            other = {-2: self._cut_place(batch) + 1, -1: len(self.features)}
+            column = batch.column(other.get(place, 0 if self.array else place))
             known: dict[Any, tuple[str, str]] = {}
             for row, value in zip(chosen.tolist(), column.take(pa.array(chosen)).to_pylist(), strict=True):
                 key = row if self.array else value
@@ -128,7 +147,8 @@ class ColumnReader:
                 reasons[row], kinds[row] = known[key]
         files = {file: plain_path(file) if file else self.place for file in batch.columns[-1].unique().to_pylist()}
         paths = [files[file] for file in batch.columns[-1].to_pylist()]
-        return BadRows.from_columns(path=paths, reason=reasons, text=text, kind=kinds)
+        numbers = batch.columns[-3].fill_null(0).to_pylist()
+        return BadRows.from_columns(path=paths, row=numbers, reason=reasons, text=texts, fatal=fatal, kind=kinds)
 
     def _reason(self, place: int, value: Any) -> tuple[str, str]:
         """(why a row is bad, the same without its values). place: of the feature, or value in the array, that cannot be
@@ -139,6 +159,9 @@ class ColumnReader:
         if place == -1:
             shown, subject = "null" if value is None else repr(value), f"column {self.label!r}, the label"
             return f"{subject}: {shown} is no {self.label_kind}", f"{subject}: no {self.label_kind}"
+        if self.decoder is not None:
+            problem = self.decoder.problem(value)
+            return problem, problem
         subject = f"column {self.features[0 if self.array else place]!r}"
         if self.array:
             if value is None or len(value) != self.tensor.values:

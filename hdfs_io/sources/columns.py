@@ -20,7 +20,7 @@ from hdfs_io.preprocessing import Description, TensorSpec
 from hdfs_io.sources.base import Reader, Source, check_kept, in_trained_order, labelled_like
 from hdfs_io.sources.column_rows import WHOLE_FLOAT32, ColumnReader
 from hdfs_io.sources.cut_columns import CutColumns
-from hdfs_io.sources.readers import Raw, RawFrame
+from hdfs_io.sources.readers import Raw, RawFrame, has_footers
 from sparksplit.base.config import Config
 from sparksplit.base.errors import ConfigError, InputError, did_you_mean
 
@@ -31,7 +31,8 @@ _PLACE = "column_{}"
 """What a column is called by its position."""
 _NUMBERS = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double")
 _WHOLE = _NUMBERS[:5]
-_PART, _FILE = "part", "file"
+_FILE, _ROW, _BAD = "file", "row", "bad"
+_BAD_TYPE = "struct<reason: string, text: string, fatal: boolean>"
 
 
 class DataFrameSource(Source):
@@ -53,34 +54,28 @@ class DataFrameSource(Source):
         self.raw_digest = raw.digest
         self.files = [SourceFile(path=path, bytes=one.bytes) for files in raw.files.values() for path, one in files]
         self.has_test = "test" in raw.parts
-        frame = raw.parts["train"].frame
-        types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-        if len(types) < len(frame.columns):
-            twice = next(name for name in frame.columns if frame.columns.count(name) > 1)
+        train = raw.parts["train"]
+        frame, types = train.frame, dict(train.types)
+        names = [name for name, _ in train.types]
+        if len(types) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
             raise InputError(f"{self.place}: has two columns {twice!r}")
-        label = self._label(config, frame.columns)
-        kept = [_column(config, "keep", column, frame.columns, self.place) for column in config.keep]
+        label = self._label(config, names, train.label)
+        kept = [_column(config, "keep", column, names, self.place) for column in config.keep]
         if label in kept or len(set(kept)) < len(kept):
             raise config.error("keep", "names the label, or a column twice")
         check_kept(config, kept)
-        cut_by = [] if cut is None else [_column(cut, cut.key, name, frame.columns, self.place) for name in cut.needed]
+        cut_by = [] if cut is None else [_column(cut, cut.key, name, names, self.place) for name in cut.needed]
         if cut is not None and (label in cut_by or len(set(cut_by)) < len(cut_by)):
             raise cut.error(cut.key, "names the label, or a column twice")
-        features = [name for name in frame.columns if name != label and name not in (*kept, *cut_by)]
+        features = [name for name in names if name != label and name not in (*kept, *cut_by)]
         if not features:
             raise InputError(f"{self.place}: has no columns left for features ({len(types)} in all)")
+        self.columns = types
+        self._raw = raw
         self.keep = kept
         self.label_kind = None if label is None else _label_kind(config, label, types[label])
-        is_array = len(features) == 1 and types[features[0]].startswith("array<")
-        if not is_array:
-            _check_features(config, types, features)
-            features = in_trained_order(features, description, self.place)
-        values = self._array_length(config, frame, features[0]) if is_array else len(features)
-        shape = config.shape or [values]
-        if math.prod(shape) != values:
-            raise config.error("shape", f"does not fit {values} features (is {shape})")
-        names = None if is_array else features
-        tensor = TensorSpec(name="x", dtype=config.dtype or "float32", shape=shape, columns=names)
+        features, tensor, is_array = self._features(config, train, features, description)
         self.tensors = [tensor]
         self._parts = list(raw.parts)
         goes_by = None
@@ -89,21 +84,55 @@ class DataFrameSource(Source):
             goes_by = CutColumns.of(cut, cut_by, [types[name] for name in cut_by], columns)
         self._reader = ColumnReader(
             self.place, features, is_array, tensor, label, self.label_kind, len(kept), config.missing == "mean",
-            config.dtype is not None, goes_by,
+            config.dtype is not None, goes_by, train.decoded and train.decoded[1],
+            any(part.bad is not None for part in raw.parts.values()),
         )  # fmt: skip
         frames = [self._selected(name, part, types) for name, part in raw.parts.items()]
         self._frame = reduce(lambda one, other: one.unionAll(other), frames)
 
+    def _features(
+        self, config: InputConfig, raw: RawFrame, features: list[str], description: Description | None
+    ) -> tuple[list[str], TensorSpec, bool]:
+        """(the features in the tensor's order, the tensor, whether the only one has all of its values)"""
+        if raw.decoded is not None:
+            return [raw.decoded[0]], raw.decoded[1].tensor, True
+        types = dict(raw.types)
+        is_array = len(features) == 1 and types[features[0]].startswith("array<")
+        if not is_array:
+            _check_features(config, types, features)
+            features = in_trained_order(features, description, self.place)
+        values = self._array_length(config, raw.frame, features[0]) if is_array else len(features)
+        shape = config.shape or [values]
+        if math.prod(shape) != values:
+            raise config.error("shape", f"does not fit {values} features (is {shape})")
+        columns = None if is_array else features
+        return features, TensorSpec(name="x", dtype=config.dtype or "float32", shape=shape, columns=columns), is_array
+
     def parts(self) -> list[str]:
         return self._parts
+
+    def expected_rows(self, row_bytes: float | None) -> dict[str, int] | None:
+        """As the footers of Parquet and ORC say, or as many as the files hold if all rows have `row_bytes`."""
+        found = {}
+        for part, raw in self._raw.parts.items():
+            files = self._raw.files.get(part)
+            if has_footers(raw.frame):
+                found[part] = raw.frame.count()
+            elif files and row_bytes:
+                found[part] = round(sum(one.bytes for _, one in files) / row_bytes)
+            else:
+                return None
+        return found
 
     def raw(self, spark: SparkSession) -> tuple[DataFrame, Reader]:
         return self._frame, self._reader
 
-    def _label(self, config: InputConfig, columns: Sequence[str]) -> str | None:
+    def _label(self, config: InputConfig, columns: Sequence[str], default: str | None) -> str | None:
         if config.label is None:
             return None
         if "label" not in config.model_fields_set:
+            if default is not None:
+                return default
             none = "None" if isinstance(config, DataFrameInput) else "null"
             raise config.error("label", f"must be the label's column, or {none} (there are {', '.join(columns)})")
         return _column(config, "label", config.label, columns, self.place)
@@ -124,8 +153,7 @@ class DataFrameSource(Source):
         return int(first[0])
 
     def _selected(self, part: str, raw: RawFrame, types: dict[str, str]) -> DataFrame:
-        """The features, label, kept columns, what the cut goes by and what to show where it is null, part and file, in
-        types that Arrow hands over well.
+        """The reader's columns, in types that Arrow hands over well.
 
         types: of the training rows' columns, which those of any other part must have too
         """
@@ -134,9 +162,12 @@ class DataFrameSource(Source):
         names = raw.frame.columns
         if part != "train":
             self._check_alike(part, raw, types)
-        file = sql.lit(None).cast("string") if raw.file is None else sql.expr(raw.file)
+        origin = [
+            sql.lit(None).cast(kind) if given is None else sql.expr(given).cast(kind)
+            for given, kind in ((raw.bad, _BAD_TYPE), (raw.row, "bigint"), (raw.file, "string"))
+        ]
         # Named by position: two of the user's names may differ in case alone, which Spark does not tell apart.
-        frame = raw.frame.select("*", file).toDF(*map(_PLACE.format, range(len(names))), _FILE)
+        frame = raw.frame.select("*", *origin).toDF(*map(_PLACE.format, range(len(names))), _BAD, _ROW, _FILE)
         places = {name: sql.col(_PLACE.format(place)) for place, name in enumerate(names)}
 
         def number(name: str) -> Any:
@@ -158,9 +189,14 @@ class DataFrameSource(Source):
             value = cut.value(at, [types[name] for name in cut.names]) if part == "train" else sql.lit(0).cast("bigint")
             columns += [value, sql.when(value.isNull(), cut.text(at))]
             good = good & value.isNotNull()
-        columns.append(sql.lit(SPLITS.index(part)).cast("tinyint"))
         # The file's name is longer than many a row: it travels with those that may be bad.
-        columns.append(sql.when(~sql.coalesce(good, sql.lit(False)), sql.col(_FILE)))
+        doubtful = ~sql.coalesce(good, sql.lit(False))
+        if reader.told:
+            columns.append(sql.col(_BAD))
+            doubtful |= sql.col(_BAD).isNotNull()
+        columns.append(sql.when(doubtful, sql.col(_ROW)))
+        columns.append(sql.lit(SPLITS.index(part)).cast("tinyint"))
+        columns.append(sql.when(doubtful, sql.col(_FILE)))
         return frame.select(*columns).toDF(*map(_PLACE.format, range(len(columns))))
 
     def _surely_good(self, places: dict[str, Any], types: dict[str, str]) -> Any:
@@ -184,7 +220,7 @@ class DataFrameSource(Source):
         return reduce(lambda one, other: one & other, checks)
 
     def _check_alike(self, part: str, raw: RawFrame, types: dict[str, str]) -> None:
-        found = {field.name: field.dataType.simpleString() for field in raw.frame.schema.fields}
+        found = dict(raw.types)
         for name, kind in types.items():
             if name not in found:
                 raise InputError(f"{self.place}: the {part} files have no column {name!r}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -111,6 +112,13 @@ class CsvSource(FileSource):
         )
         for files in self._files.values():
             self._probe(files[0][0])
+
+    def expected_rows(self, row_bytes: float | None) -> dict[str, int] | None:
+        """As many as the files hold if their lines are as long, and compress as well, as the first file's first."""
+        with open_raw(self.files[0].path) as (stream, compressed):
+            head = stream.read(_PROBE_BYTES)
+        size, lines = len(zlib.compress(head) if compressed else head), head.count(b"\n")
+        return {part: sum(bytes_ for _, bytes_ in of) * lines // size for part, of in self._files.items()}
 
     def tasks(self) -> list[Task]:
         """Byte ranges of plain files; one task for each gzip file, which cannot be split."""

@@ -15,7 +15,7 @@ from hdfs_io.lane_files import LABEL, binary_column
 from hdfs_io.manifest import SPLITS
 from hdfs_io.preprocessing import TOKENS, TensorSpec
 from hdfs_io.sources.base import BAD as BAD_STRUCT
-from hdfs_io.sources.base import BadRow, BadRows, ParsedRows, Source
+from hdfs_io.sources.base import BadRow, BadRows, ParsedRows, Reader, Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,11 +84,10 @@ def parse(spark: SparkSession, source: Source, wanted: Sequence[str] = SPLITS, t
         counted. then: what is done with them at once; the columns are then its own.
     """
     frame, read = source.raw(spark)
-    schema, by_features = parsed_schema(source), source.cut_by == "features"
+    schema, read = parsed_schema(source), reader_of(source, read)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = together(read(batches))
-        parsed = (to_batch(_cut(item, by_features), name, schema, name in wanted) for name, item in rows)
+        parsed = (to_batch(item, name, schema, name in wanted) for name, item in read(batches))
         return parsed if then is None else then(parsed)
 
     return frame.mapInArrow(run, spark_schema(schema if then is None else then.schema))
@@ -102,10 +101,18 @@ def together(rows: Iterable[tuple[str, Item]]) -> Iterator[tuple[str, Item]]:
         yield from found
 
 
-def _cut(item: Item, by_features: bool) -> Item:
-    if by_features and isinstance(item, ParsedRows) and len(item):
-        return replace(item, cut=features_hash(item.tensors))
-    return item
+def reader_of(source: Source, read: Reader) -> Reader:
+    """`read`, the reader of `source`, with what its rows are cut by, and single bad rows together."""
+    by_features = source.cut_by == "features"
+
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Item]]:
+        for name, item in together(read(batches)):
+            if by_features and isinstance(item, ParsedRows) and len(item):
+                yield name, replace(item, cut=features_hash(item.tensors))
+            else:
+                yield name, item
+
+    return rows
 
 
 def features_hash(tensors: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hdfs_io.bad_rows import FOLDER, said
 from hdfs_io.config import PreprocessConfig
+from hdfs_io.dry_run import dry_run
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.preprocess import preprocess
 from hdfs_io.preprocessing import TOKENS, UNKNOWN
@@ -13,8 +14,9 @@ from sparksplit.base.command import Command, Options
 
 
 def run(config: PreprocessConfig, options: Options) -> None:
-    """Prepare the data set, unless it is there already, and print what it holds on standard output."""
-    print(summary(preprocess(config, options)))
+    """Prepare the data set, unless it is there already, and print what it holds on standard output; or, as a dry run,
+    what a sample tells."""
+    print(dry_run(config) if options.dry_run else summary(preprocess(config, options)))
 
 
 def summary(data: PreparedDataSet) -> str:
@@ -47,6 +49,7 @@ COMMAND = Command(
     summary="Raw data to a prepared data set: Parquet, manifest and fitted preprocessing.",
     config=PreprocessConfig,
     run=run,
+    rehearses=True,
 )
 
 

@@ -91,10 +91,10 @@ def reader(**keys: Any) -> ColumnReader:
 
 
 def complete(batch: pa.RecordBatch, part: int = 0, file: str | None = None) -> pa.RecordBatch:
-    """With the part and the file that every batch has."""
+    """With the row's number, the part and the file that every batch has."""
     rows = batch.num_rows
-    columns = [pa.array([part] * rows, pa.int8()), pa.array([file] * rows, pa.string())]
-    return pa.RecordBatch.from_arrays([*batch.columns, *columns], names=[*batch.schema.names, "part", "file"])
+    columns = [pa.nulls(rows, pa.int64()), pa.array([part] * rows, pa.int8()), pa.array([file] * rows, pa.string())]
+    return pa.RecordBatch.from_arrays([*batch.columns, *columns], names=[*batch.schema.names, "row", "part", "file"])
 
 
 def read(batch: pa.RecordBatch, **keys: Any) -> tuple[ParsedRows | None, list[str]]:

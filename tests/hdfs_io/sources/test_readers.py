@@ -5,32 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from hdfs_io import bad_rows
-from hdfs_io.config import InputConfig
-from hdfs_io.sources import Source, open_with_spark
 from hdfs_io.sources.parse import parse
-from sparksplit.base.config import parse as parse_config
 from sparksplit.base.errors import InputError
 from tests.commands.preprocessing import run
-
-
-def source(spark: SparkSession, **keys: Any) -> Source:
-    return open_with_spark(spark, parse_config(InputConfig, {"format": "parquet", "label": "y", **keys}))
-
-
-def rows_of(spark: SparkSession, opened: Source) -> list[tuple[Any, ...]]:
-    """(part, values, label, what is kept) of the good rows."""
-    good = parse(spark, opened).where("bad is null").collect()
-    return sorted(
-        (row.part, *np.frombuffer(row.tensor_0, "<f4").tolist(), row.label, *row[5 : 5 + len(opened.keep)])
-        for row in good
-    )
+from tests.hdfs_io.sources.raw_columns import rows_of, source
 
 
 def write(place: Path, **columns: Any) -> Path:
