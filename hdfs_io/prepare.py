@@ -57,7 +57,7 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
     """
     cut = Cut() if source.deals else Cut.of(config, ("test",) if source.has_test else ())
     probe = Layout(source.tensors, _label_spec(source, None), source.keep, 1)
-    with bounded_batches(spark, rows_per_batch(probe.row_bytes)), passes(spark, source) as both:
+    with bounded_batches(spark, rows_per_batch(max(probe.row_bytes, source.raw_bytes))), passes(spark, source) as both:
         good, some = both.count()
         bad = bad_rows.of(both.keys)
         tally = bad_rows.tally(bad) if some else bad_rows.Tally()

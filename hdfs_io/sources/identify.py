@@ -123,7 +123,8 @@ def move_apart(rows: Iterable[Key], identify: Identify) -> dict[Key, int]:
 
 def digest_now(spark: SparkSession, source: Source) -> str:
     """`rows_digest` of a source as it is now; reads all of it."""
-    with bounded_batches(spark, rows_per_batch(sum(tensor.row_bytes for tensor in source.tensors))):
+    row_bytes = sum(tensor.row_bytes for tensor in source.tensors)
+    with bounded_batches(spark, rows_per_batch(max(row_bytes, source.raw_bytes))):
         return rows_digest(parse(spark, source, ()), source)
 
 

@@ -49,7 +49,7 @@ def raw_rows(
 
     Raises InputError for more bad rows than `limit` allows.
     """
-    row_bytes = sum(tensor.row_bytes for tensor in source.tensors)
+    row_bytes = max(sum(tensor.row_bytes for tensor in source.tensors), source.raw_bytes)
     with bounded_batches(spark, rows_per_batch(row_bytes)), passes(spark, source, parts) as both:
         good, some = both.count()
         bad = bad_rows.of(both.keys)
