@@ -99,9 +99,11 @@ class Numberer:
         order = np.argsort(entry, kind="stable")
         ordered = entry[order]
         fresh = np.flatnonzero(np.diff(ordered, prepend=-1))
-        within = np.arange(len(ordered)) - np.repeat(fresh, np.diff(fresh, append=len(ordered)))
-        numbers[rows[order]] = known.base[ordered] + self._seen[ordered] + within
-        self._seen += np.bincount(entry, minlength=len(self._seen))
+        counts = np.diff(fresh, append=len(ordered))
+        numbers[rows[order]] = (
+            known.base[ordered] + self._seen[ordered] + np.arange(len(ordered)) - fresh.repeat(counts)
+        )
+        self._seen[ordered[fresh]] += counts
         return numbers
 
     def check(self) -> None:

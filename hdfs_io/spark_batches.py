@@ -22,8 +22,10 @@ def bounded_batches(spark: SparkSession, rows: int) -> Iterator[None]:
     """Inside the block, Spark's batches have at most `rows` rows, and the same files are cut into the same partitions
     each time, whatever executors come and go."""
     keys = ("spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.inMemoryColumnarStorage.batchSize")
-    slots = spark.conf.get("spark.sql.files.minPartitionNum", None) or str(spark.sparkContext.defaultParallelism)
-    with settings(spark, {**dict.fromkeys(keys, str(rows)), "spark.sql.files.minPartitionNum": slots}):
+    least = "spark.sql.files.minPartitionNum"
+    known = (spark.conf.get(key, None) for key in (least, "spark.sql.leafNodeDefaultParallelism"))
+    slots = next((value for value in known if value), str(spark.sparkContext.defaultParallelism))
+    with settings(spark, {**dict.fromkeys(keys, str(rows)), least: slots}):
         yield
 
 

@@ -13,7 +13,12 @@ from pyspark.sql import functions as sql
 
 import sparksplit
 from hdfs_io import numbering, plan, prepare, row_ids
+from hdfs_io.arrays import from_arrays
+from hdfs_io.config import InputConfig
 from hdfs_io.prepared import BlockReader, PreparedDataSet
+from hdfs_io.sources import open_source
+from hdfs_io.sources.raw import raw_rows
+from sparksplit.base.config import parse
 from tests.commands.preprocessing import run
 from tests.hdfs_io.idx_files import digits, write_folder
 
@@ -65,6 +70,25 @@ def test_rows_that_are_read_twice_are_shuffled_once_and_kept_nowhere(
     data = PreparedDataSet.open(f"{tmp_path}/out")
     assert frame.rdd.getNumPartitions() == sum(split.files for split in data.manifest.splits.values())
     assert len({row_id for split in data.manifest.splits for row_id in ids_of(data, split)}) == 690
+
+
+def test_raw_rows_to_predict_are_neither_shuffled_nor_kept(spark: SparkSession, tmp_path: Path) -> None:
+    """Though they are numbered over both parts, the test rows being training rows again."""
+    x, y = digits(60)
+    folder = write_folder(tmp_path / "raw", (x, y), (x[:20], y[:20]))
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    description = from_arrays(f"{tmp_path}/data", {"train": (x, y)}).description
+    source = open_source(parse(InputConfig, {"path": f"{folder}"}), description)
+    with raw_rows(spark, source, description, parts=["test"]) as raw:
+        shown = raw.frames["test"]._jdf.queryExecution().executedPlan().toString()  # type: ignore[operator]
+        assert not any(word in shown for word in ("Exchange", "InMemory", "Window", "Sort"))
+        found = [row.row_id for row in raw.frames["test"].collect()]
+    assert raw.rows == {"test": 20} and list(raw.frames) == ["test"]
+    fixed = np.concatenate([x.reshape(60, -1), y.astype("<i8").view(np.uint8).reshape(60, -1)], axis=1)[:20]
+    content = row_ids.content_hash(fixed)
+    assert sorted(found) == sorted(row_ids.signed(row_ids.row_id(content[:, 0], np.ones(20, np.int64))).tolist())
+    assert spark.conf.get("spark.sql.shuffle.partitions") == before
+    assert spark.conf.get("spark.sql.files.minPartitionNum", None) is None
 
 
 def test_too_many_equal_rows_are_numbered_by_spark_with_the_same_result(

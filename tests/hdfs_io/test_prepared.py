@@ -213,6 +213,19 @@ def test_what_is_incomplete_or_damaged_is_refused(tmp_path: Path) -> None:
         PreparedDataSet.open(data.path)
 
 
+def test_a_table_of_blocks_that_is_missing_or_damaged_is_refused(tmp_path: Path) -> None:
+    data = write(tmp_path / "data")
+    table = tmp_path / "data" / "blocks" / "train.parquet"
+    content = table.read_bytes()
+    table.write_bytes(content[: len(content) // 2])
+    with pytest.raises(InputError, match=r"blocks/train\.parquet: is damaged: "):
+        PreparedDataSet.open(data.path)
+    table.unlink()
+    for opened in (PreparedDataSet.open, lambda path: BlockReader(PreparedDataSet.open(path, verify=False), "train")):
+        with pytest.raises(InputError, match=r"blocks/train\.parquet: does not exist$"):
+            opened(data.path)
+
+
 @pytest.mark.parametrize("where", ["values", "everywhere", "table"])
 def test_a_block_with_another_checksum_is_refused(tmp_path: Path, where: str) -> None:
     data = write(tmp_path / "data")
