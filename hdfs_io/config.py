@@ -64,7 +64,8 @@ class InputConfig(Config):
     parquet, orc, json, avro, tfrecord, images: a file, a folder with its sub-folders (those of partition columns give
     columns), a pattern or a list of them, wherever Spark can read. Not for table and sql."""
     validation: Paths | None = None
-    """parquet, orc, json, avro, tfrecord, images: files of your own, given like the path, that stay the validation split."""
+    """parquet, orc, json, avro, tfrecord, images: files of your own, given like the path, that stay the validation
+    split."""
     test: Paths | None = None
     """The same for the test split; csv, text: a file or a folder. An IDX folder brings its own, the t10k files."""
     table: Annotated[str, Field(min_length=1)] | None = None
