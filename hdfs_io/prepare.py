@@ -53,7 +53,7 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
 
     cut = Cut() if source.deals else Cut.of(config, ("test",) if source.has_test else ())
     probe = Layout(source.tensors, _label_spec(source, None), source.keep, 1)
-    with bounded_batches(spark, rows_per_batch(probe.row_bytes)):
+    with bounded_batches(spark, rows_per_batch(max(probe.row_bytes, source.raw_bytes))):
         # Numbered once: the cut needs the numbers, and the rows of each label are counted split by split.
         rows = with_row_ids(parse(spark, source), len(source.keep), config.lanes, cut)
         rows = rows.persist(StorageLevel.MEMORY_AND_DISK)

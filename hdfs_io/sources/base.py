@@ -147,6 +147,8 @@ class Source(abc.ABC):
     """Whether the source brings a test split."""
     deals: bool = False
     """Whether its tasks say which split their rows belong to, so that nothing is cut by a hash."""
+    raw_bytes: int = 0
+    """Bytes of a raw row, where it may have more than its tensors."""
     vocabulary: list[str] | None = None
     """The classes of labels that are tokens."""
 

@@ -77,6 +77,7 @@ class DataFrameSource(Source):
         self.label_kind = None if label is None else _label_kind(config, label, types[label])
         features, tensor, is_array = self._features(config, train, features, description)
         self.tensors = [tensor]
+        self.raw_bytes = max(part.row_bytes for part in raw.parts.values())
         self._parts = list(raw.parts)
         goes_by = None
         if cut is not None and cut_by:

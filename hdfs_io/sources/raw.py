@@ -44,7 +44,7 @@ def raw_rows(
     from pyspark import StorageLevel
     from pyspark.sql import functions as sql
 
-    row_bytes = sum(tensor.row_bytes for tensor in source.tensors)
+    row_bytes = max(sum(tensor.row_bytes for tensor in source.tensors), source.raw_bytes)
     with bounded_batches(spark, rows_per_batch(row_bytes)):
         numbered = with_row_ids(parse(spark, source, parts), len(source.keep), lanes=1, cut=Cut())
         numbered = numbered.persist(StorageLevel.MEMORY_AND_DISK)

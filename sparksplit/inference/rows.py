@@ -122,6 +122,9 @@ class RawRows(InputRows):
             dtype = raw.dtype or (tensors[0].dtype if tensors[0].dtype != "float32" else None)
             own = {"dtype": dtype, "shape": raw.shape or tensors[0].shape}
             raw = raw.model_copy(update=own)
+        elif "size" in format_of(raw.format).keys and len(shape := tensors[0].shape) == 3:
+            sizes: dict[str, Any] = {"size": shape[:2], "channels": shape[2]}
+            raw = raw.model_copy(update={key: sizes[key] for key in sizes if key not in raw.model_fields_set})
         fitted = trained.description.preprocessing.tensors.get(tensors[0].name)
         if raw.missing == "mean" and (fitted is None or fitted.impute is None):
             message = f"must be error: the model {trained.path} was trained on data without gaps, and has no means"

@@ -14,7 +14,9 @@ from sparksplit.base.config import parse as parse_config
 
 
 def source(spark: SparkSession, **keys: Any) -> Source:
-    return open_with_spark(spark, parse_config(InputConfig, {"format": "parquet", "label": "y", **keys}))
+    """label: y, unless it is given, or found without."""
+    label = {} if keys.get("format") == "images" else {"label": "y"}
+    return open_with_spark(spark, parse_config(InputConfig, {"format": "parquet", **label, **keys}))
 
 
 def rows_of(spark: SparkSession, opened: Source) -> list[tuple[Any, ...]]:
