@@ -29,6 +29,7 @@ class Format:
     shapeless: whether its rows have neither dtype nor shape of their own, so that `predict` takes the model's.
     tokens: whether its rows are sequences of tokens, cut into splits by position rather than by a hash.
     settings: Spark's settings that a session needs for it, if we start the session.
+    rereads: of what Spark reads, whether reading it twice is cheaper than keeping it (Source.rereads).
     """
 
     source: str = ""
@@ -37,6 +38,7 @@ class Format:
     shapeless: bool = False
     tokens: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
+    rereads: bool = False
 
     @property
     def patterns(self) -> bool:
@@ -75,11 +77,15 @@ FORMATS: Mapping[str, Format] = {
     "idx": Format("idx:IdxSource", keys=frozenset(("path", "label", "label_type", "dtype", "shape"))),
     "csv": Format("csv:CsvSource", keys=_COLUMNS | {"path", "test", "header", "delimiter"}, shapeless=True),
     **{
-        name: Format(reader="readers:files", keys=_COLUMNS | _FILES, shapeless=True)
+        name: Format(reader="readers:files", keys=_COLUMNS | _FILES, shapeless=True, rereads=name != "json")
         for name in ("parquet", "orc", "json")
     },
     "avro": Format(
-        reader="readers:avro", keys=_COLUMNS | _FILES, shapeless=True, settings={"spark.jars.packages": AVRO}
+        reader="readers:avro",
+        keys=_COLUMNS | _FILES,
+        shapeless=True,
+        settings={"spark.jars.packages": AVRO},
+        rereads=True,
     ),
     "tfrecord": Format(reader="tfrecord:read", keys=_COLUMNS | _FILES, shapeless=True),
     "images": Format(

@@ -15,6 +15,7 @@ import numpy as np
 
 from hdfs_io.config import DataFrameInput, InputConfig, check_input
 from hdfs_io.cut_config import CutConfig
+from hdfs_io.formats import format_of
 from hdfs_io.manifest import SPLITS, SourceFile
 from hdfs_io.preprocessing import Description, TensorSpec
 from hdfs_io.sources.base import Reader, Source, check_kept, in_trained_order, labelled_like
@@ -50,7 +51,7 @@ class DataFrameSource(Source):
         kept."""
         config = labelled_like(config, description)
         check_input(config)
-        self.place = config.place
+        self.place, self.rereads = config.place, format_of(config.format).rereads
         self.raw_digest = raw.digest
         self.files = [SourceFile(path=path, bytes=one.bytes) for files in raw.files.values() for path, one in files]
         self.has_test = "test" in raw.parts

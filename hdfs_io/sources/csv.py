@@ -57,6 +57,8 @@ class _Line:
 class CsvSource(FileSource):
     """A CSV file, or a folder of them with the same columns. The first rows are parsed on the driver to check them."""
 
+    rereads = True
+
     @classmethod
     def of(cls, config: InputConfig, description: Description | None, validation: float, test: float) -> CsvSource:
         config = labelled_like(config, description)
