@@ -28,7 +28,7 @@ from hdfs_io.preprocess import open_rows, own_frame, own_source, session_for
 from hdfs_io.preprocessing import TOKENS
 from hdfs_io.sources.base import BadRow, BadRows, ParsedRows, Reader, Source
 from hdfs_io.sources.parse import BAD, CONTENT, CUT, NUMBER, PART, keep_names, parsed_schema, tensor_names, to_batch
-from hdfs_io.spark_batches import bounded_batches
+from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 from sparksplit.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -194,7 +194,8 @@ def sampled(spark: SparkSession, source: Source) -> Sample:
     frame, read = source.raw(spark)
     schema = parsed_schema(source)
     before = _read_so_far(spark)
-    with bounded_batches(spark, _BATCH):
+    row_bytes = max(sum(tensor.row_bytes for tensor in source.tensors), source.raw_bytes)
+    with bounded_batches(spark, min(_BATCH, rows_per_batch(row_bytes))):
         # Spark goes from task to task until it has so many of these rows.
         found = frame.mapInArrow(_Take(read, schema, TASK_ROWS), "rate double, ended boolean, rows binary").take(
             TASKS + 1

@@ -84,7 +84,7 @@ FORMATS: Mapping[str, Format] = {
     "tfrecord": Format(reader="tfrecord:read", keys=_COLUMNS | _FILES, shapeless=True),
     "images": Format(
         reader="images:read",
-        keys=_FILES | {"label", "label_type", "keep", "max_bad_rows", "size", "channels", "column"},
+        keys=_FILES | {"label", "label_type", "keep", "size", "channels", "column"} | _BAD_ROWS,
     ),
     "table": Format(reader="readers:table", keys=_COLUMNS | {"table"}, shapeless=True, settings=_HIVE),
     "sql": Format(reader="readers:query", keys=_COLUMNS | {"query"}, shapeless=True, settings=_HIVE),
