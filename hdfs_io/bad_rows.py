@@ -6,16 +6,18 @@ All of them stay in executors: the driver gets one count for each reason, and th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hdfs_io import filesystem
 from hdfs_io.config import InputConfig
 from hdfs_io.sources.base import BadRow
+from hdfs_io.sources.csv import lines_before
 from sparksplit.base.errors import InputError, using
 from sparksplit.base.task_facts import facts_of
 
@@ -32,11 +34,15 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Tally:
-    """Bad rows by their reason's kind, the commonest first. first: the first of them, by file and row; one that stands
-    for a whole file that could not be read comes before all others."""
+    """Bad rows by their reason's kind, the commonest first.
+
+    first: the first of them, by file and row; one that stands for a whole file that could not be read comes before all
+    others. lines: how many lines there are before each (path, offset) from which rows are counted.
+    """
 
     counts: Mapping[str, int] = field(default_factory=dict)
     first: BadRow | None = None
+    lines: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -98,6 +104,9 @@ class Limit:
         raise InputError(f"{first} (the first of {_rows(tally.rows, 'bad ')}, {commonest}; {key})")
 
 
+NONE = Limit(0)
+
+
 def _rows(count: int, kind: str = "") -> str:
     return f"{count:,} {kind}row{'' if count == 1 else 's'}"
 
@@ -117,16 +126,29 @@ def place_of(row: BadRow) -> tuple[str, int, int, str, str]:
     return row.path, row.offset, row.row, row.reason, row.text
 
 
+def of(frame: DataFrame) -> DataFrame:
+    """The bad rows of a parsed frame: with the fields of base.BAD as columns."""
+    return frame.where("bad is not null").select("bad.*")
+
+
 def tally(bad: DataFrame) -> Tally:
-    """The tally of a frame of bad rows, with the fields of base.BAD as columns; the driver gets a row for each kind."""
+    """The tally of a frame as `of` gives it; the driver gets a row for each kind, and for each range of a file."""
     from pyspark.sql import functions as sql
 
     first = sql.min(sql.struct(*_ORDER)).alias("first")
     found = bad.groupBy("kind", "fatal").agg(sql.count("*").alias("rows"), first).collect()
-    return tally_of(
+    counted = tally_of(
         (row["kind"], row["rows"], BadRow(**row["first"].asDict(), fatal=row["fatal"], kind=row["kind"]))
         for row in found
     )
+    ranges = [tuple(row) for row in bad.where("offset > 0").select("path", "offset").distinct().collect()]
+    if not ranges or counted.first is None:
+        return counted
+    context = bad.sparkSession.sparkContext
+    lines = dict(context.parallelize(ranges, len(ranges)).map(lambda place: (place, lines_before(*place))).collect())
+    known = counted.first
+    row = known.row + lines.get((known.path, known.offset), 0)
+    return replace(counted, first=replace(known, row=row, offset=0), lines=lines)
 
 
 @dataclass
@@ -134,26 +156,29 @@ class _Written:
     path: str
 
 
-def write(bad: DataFrame, rows: int, folder: str) -> None:
+def write(bad: DataFrame, counted: Tally, folder: str) -> None:
     """Write bad_rows/ into `folder` from executors: path, row, reason and text of each, as Parquet, by path and row;
     nothing where there are none.
 
-    bad: as for `tally`. rows: how many there are
+    bad, counted: as `of` and `tally` give them
     """
-    if not rows:
+    if not counted.rows:
         return
+    lines = dict(counted.lines)
     place = filesystem.join(folder, FOLDER)
     filesystem.make_folder(place)
-    parts = -(-rows // _ROWS_PER_FILE)
+    parts = -(-counted.rows // _ROWS_PER_FILE)
     placed = bad.repartitionByRange(parts, *_ORDER) if parts > 1 else bad.coalesce(1)
-    ordered = placed.sortWithinPartitions(*_ORDER).select(*_WRITTEN.names)
+    ordered = placed.sortWithinPartitions(*_ORDER).select(*_WRITTEN.names, "offset")
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[_Written]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         partition, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
-        path = write_part(batches, place, f"part-{partition:05d}.parquet", attempt)
+        path = write_part(
+            (_numbered(batch, lines) for batch in batches), place, f"part-{partition:05d}.parquet", attempt
+        )
         if path is not None:
             yield _Written(path)
 
@@ -163,6 +188,15 @@ def write(bad: DataFrame, rows: int, folder: str) -> None:
     for name in filesystem.listing(place):
         if name.startswith("."):  # what failed attempts have left behind
             filesystem.remove(filesystem.join(place, name))
+
+
+def _numbered(batch: pa.RecordBatch, lines: Mapping[tuple[str, int], int]) -> pa.RecordBatch:
+    """The columns that are written, with rows counted from the beginning of their file."""
+    path, row, reason, text, offset = batch.columns
+    if lines and batch.num_rows:
+        ranges = zip(path.to_pylist(), offset.to_pylist(), strict=True)
+        row = pa.array(row.to_numpy() + np.array([lines.get(place, 0) for place in ranges]))
+    return pa.RecordBatch.from_arrays([path, row, reason, text], schema=_WRITTEN)
 
 
 def write_part(batches: Iterable[pa.RecordBatch], place: str, name: str, attempt: int) -> str | None:

@@ -22,7 +22,7 @@ Dtype = Literal[
 ]
 
 
-RULES = 2
+RULES = 3
 """Version of the rules for reading, numbering, cutting and fitting rows. Goes up by one when the same configuration
 would give other rows or numbers, so that nothing made by the earlier rules is taken for complete."""
 
@@ -214,12 +214,15 @@ class PreprocessConfig(Config):
     scaling_by: Literal["tensor", "feature"] = "tensor"
     """With unit and standard: one scale for the whole tensor (pixels), or one for each value (columns in different
     units)."""
-    lanes: Annotated[int, Field(ge=1, le=100_000)] = 96
-    """Fixed row streams that the data set is dealt into; no run can use more nodes than lanes."""
+    lanes: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Fixed row streams that the data set is dealt into; no run can use more nodes than lanes. null: 96, and up to 1536
+    where each lane then has at least 1000 rows and 4 MiB."""
     file_size: Annotated[int, Field(ge=1)] = 128 * 1024 * 1024
-    """Bytes of rows to aim for in each file, before compression; a file holds at least one whole lane."""
+    """Bytes of rows to aim for in each file, before compression, whatever the lanes; smaller sets have smaller files,
+    of 8 MiB at least, so that several tasks write them."""
     block_size: Annotated[int, Field(ge=1024)] = 512 * 1024
-    """Bytes to aim for in a block, the unit that nodes read; a block has 16 to 4096 rows."""
+    """Bytes to aim for in a block, the unit that nodes read; a block has 16 to 4096 rows. Past 384 lanes blocks are
+    smaller, so that a node that reads all lanes does not need more memory."""
     executors: Annotated[int, Field(ge=1)] = 2
     """Executors of the local cluster that is started where spark-submit names no master."""
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from hdfs_io.sources.base import FileSource
     from hdfs_io.sources.readers import Read
 
-_COLUMNS = frozenset(("label", "label_type", "dtype", "shape", "keep", "missing", "max_bad_rows", "max_bad_fraction"))
+_BAD_ROWS = frozenset(("max_bad_rows", "max_bad_fraction"))
+_COLUMNS = frozenset(("label", "label_type", "dtype", "shape", "keep", "missing")) | _BAD_ROWS
 _FILES = frozenset(("path", "validation", "test"))
 
 

@@ -135,16 +135,11 @@ class CsvSource(FileSource):
         return tasks
 
     def read(self, task: Task) -> Iterator[ParsedRows | BadRow]:
-        """The task's rows; ends early once more rows are bad than the configuration allows."""
-        bad = 0
+        """The task's rows."""
         try:
             with open_raw(task.path) as (stream, _):
                 for first_line, content in self._blocks(task, stream):
-                    for item in self._parse(task, first_line, content):
-                        yield item
-                        bad += isinstance(item, BadRow)
-                        if bad > self._limit:
-                            return
+                    yield from self._parse(task, first_line, content)
         except GZIP_ERRORS as error:
             yield BadRow(task.path, 0, gzip_problem(error), fatal=True)
         except InputError as error:
@@ -216,7 +211,7 @@ class CsvSource(FileSource):
             line = lines[0]
             text = line.content[:_ROW_TEXT].decode(errors="replace").rstrip("\r")
             reason = problem if isinstance(problem, str) else self._columns.reason(line.content, problem)
-            yield BadRow(task.path, line.number, reason, text, offset=task.start)
+            yield BadRow(task.path, line.number, reason, text, offset=task.start, kind=csv_columns.kind_of(reason))
         elif lines:
             yield from self._halve(task, lines[: len(lines) // 2])
             yield from self._halve(task, lines[len(lines) // 2 :])

@@ -133,6 +133,18 @@ class Columns:
                 raise ValueError("a number is rounded")
 
 
+def kind_of(reason: str) -> str:
+    """The reason why a row is bad without the row's own values."""
+    if reason.startswith("has ") and reason.endswith("are needed"):
+        return "another number of columns"
+    place, _, problem = reason.partition(": ")
+    if " in float32, the default" in problem:
+        return f"{place}: rounded by float32, the default"
+    return (
+        f"{place}: {problem.rpartition(' is ')[2]}" if problem[:1] in "'\"" else reason.partition(" (input.missing")[0]
+    )
+
+
 def label_problem(field: str, kind: str | None) -> str | None:
     """Why `field` is not a label of that kind; None where it is one."""
     if not field.strip():

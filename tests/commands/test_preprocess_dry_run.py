@@ -19,7 +19,7 @@ from tests.hdfs_io.tfrecords import example, write
 
 OWN = """
 def rows(spark, path):
-    return spark.range(40).selectExpr("id % 3 AS y", "id * 0.5 AS a")
+    return spark.range(40).selectExpr("id % 3 AS y", "id / 2 AS a")
 """
 
 

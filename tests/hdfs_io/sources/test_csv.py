@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -155,10 +156,17 @@ def test_bad_rows_far_into_a_file_are_found_with_their_rows(
     assert values[:, 0].tolist() == [number % 256 for number in range(400)] * 2 + [5]
 
 
-def test_reading_stops_once_too_many_rows_are_bad(tmp_path: Path) -> None:
-    path = write(tmp_path, "1,0\n" + "x,0\n" * 1000)
-    bad = [item for item in items(source(path, header=False, max_bad_rows=3)) if isinstance(item, BadRow)]
-    assert len(bad) == 4
+def test_bad_rows_are_told_to_the_last_by_reason(tmp_path: Path) -> None:
+    path = write(tmp_path, "1,0\n" + "x is y,0\n" * 1000 + ",0\n16777217,0\n1,one\ninf,0\n1\n")
+    found = items(source(path, header=False, max_bad_rows=3, label_type="integer"))
+    assert Counter(item.kind for item in found if isinstance(item, BadRow)) == {
+        "column 1: not a number": 1000,
+        "column 1: is empty": 1,
+        "column 1: rounded by float32, the default": 1,
+        "column 2, the label: not a whole number (int64)": 1,
+        "column 1: not a finite number": 1,
+        "another number of columns": 1,
+    }
 
 
 def test_infinite_numbers_are_refused(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from hdfs_io.sources.images import Decoder
-from hdfs_io.sources.parse import bad_rows, parse
+from hdfs_io.sources.parse import parse
 from sparksplit.base.errors import ConfigError, InputError
-from tests.hdfs_io.sources.raw_columns import source
+from tests.hdfs_io.sources.raw_columns import bad_of, source
 
 COLOURS = np.random.default_rng(1).integers(0, 256, (4, 6, 3), dtype=np.uint8)
 
@@ -110,7 +110,7 @@ def test_folders_by_class(spark, tmp_path, elsewhere):
         ([10] * 3, "cat", "1.png"), ([20] * 3, "cat", "2.jpg"), ([30] * 3, "dog [x]", "1.png"),
         ([40] * 3, "dog", "1.png"),
     ]  # fmt: skip
-    (bad,) = bad_rows(spark, parse(spark, opened), 1)
+    (bad,) = bad_of(spark, opened, 1)
     assert str(bad) == f"{raw}/cat/notes.txt: a row: is no PNG or JPEG image (cat)"
     far = source(spark, **keys, path=elsewhere(tmp_path, "held"), channels=1)
     assert pixels_of(spark, far) == [([40], "dog")]
@@ -134,7 +134,7 @@ def test_a_column_of_encoded_images(spark, tmp_path):
     keys = {"format": "images", "path": f"{tmp_path}/a.parquet", "size": [4, 6], "label": "kind"}
     opened = source(spark, **keys, column="picture", keep=["more"], max_bad_rows=1)
     assert pixels_of(spark, opened) == [(COLOURS[0, 0].tolist(), 3, "a")]
-    (bad,) = bad_rows(spark, parse(spark, opened), 1)
+    (bad,) = bad_of(spark, opened, 1)
     assert str(bad) == f"{tmp_path}/a.parquet: a row: is null (4)"
     with pytest.raises(ConfigError, match=r"^column: must hold the bytes of PNG or JPEG files \(is bigint\)"):
         source(spark, **keys, column="kind")
