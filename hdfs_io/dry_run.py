@@ -40,7 +40,7 @@ from hdfs_io.sources.parse import (
     tensor_names,
     to_batch,
 )
-from hdfs_io.spark_batches import bounded_batches
+from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 from sparksplit.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -206,7 +206,8 @@ def sampled(spark: SparkSession, source: Source) -> Sample:
     frame, read = source.raw(spark)
     schema = parsed_schema(source)
     before = _read_so_far(spark)
-    with bounded_batches(spark, _BATCH):
+    row_bytes = max(sum(tensor.row_bytes for tensor in source.tensors), source.raw_bytes)
+    with bounded_batches(spark, min(_BATCH, rows_per_batch(row_bytes))):
         # Spark goes from task to task until it has so many of these rows.
         take = _Take(reader_of(source, read), schema, TASK_ROWS)
         found = frame.mapInArrow(take, "rate double, ended boolean, rows binary").take(TASKS + 1)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from hdfs_io.sources.base import FileSource
     from hdfs_io.sources.readers import Read
 
-_COLUMNS = frozenset(("label", "label_type", "dtype", "shape", "keep", "missing", "max_bad_rows", "max_bad_fraction"))
+_BAD_ROWS = frozenset(("max_bad_rows", "max_bad_fraction"))
+_COLUMNS = frozenset(("label", "label_type", "dtype", "shape", "keep", "missing")) | _BAD_ROWS
 _FILES = frozenset(("path", "validation", "test"))
 
 
@@ -90,7 +91,7 @@ FORMATS: Mapping[str, Format] = {
     "tfrecord": Format(reader="tfrecord:read", keys=_COLUMNS | _FILES, shapeless=True),
     "images": Format(
         reader="images:read",
-        keys=_FILES | {"label", "label_type", "keep", "max_bad_rows", "max_bad_fraction", "size", "channels", "column"},
+        keys=_FILES | {"label", "label_type", "keep", "size", "channels", "column"} | _BAD_ROWS,
     ),
     "table": Format(reader="readers:table", keys=_COLUMNS | {"table"}, shapeless=True, settings=_HIVE),
     "sql": Format(reader="readers:query", keys=_COLUMNS | {"query"}, shapeless=True, settings=_HIVE),

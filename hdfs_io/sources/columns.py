@@ -80,6 +80,7 @@ class DataFrameSource(Source):
         self.tensors = [tensor]
         self.raw_bytes = max(part.row_bytes for part in raw.parts.values())
         self._parts = list(raw.parts)
+        self._mixed = _mixed(raw)
         goes_by = None
         if cut is not None and cut_by:
             columns = _by_place(frame).select(*(_PLACE.format(frame.columns.index(name)) for name in cut_by))
@@ -174,6 +175,8 @@ class DataFrameSource(Source):
 
         def number(name: str) -> Any:
             column = places[name]
+            if name in self._mixed:
+                return column.cast("double")
             if types[name] == "array<boolean>":
                 return column.cast("array<tinyint>")
             return column.cast("tinyint") if types[name] == "boolean" else column
@@ -231,6 +234,16 @@ class DataFrameSource(Source):
                 raise InputError(f"{self.place}: column {name!r} is {kind}, and {found[name]} in the {part} files")
         if more := [name for name in found if name not in types]:
             raise InputError(f"{self.place}: has no column {more[0]!r}, which the {part} files have")
+
+
+def _mixed(raw: Raw) -> set[str]:
+    """The columns of whole numbers in some parts and of others elsewhere: Spark's union makes float of int and float,
+    and round."""
+    kinds: dict[str, set[str]] = {}
+    for part in raw.parts.values():
+        for name, kind in part.types:
+            kinds.setdefault(name, set()).add(kind)
+    return {name for name, found in kinds.items() if len(found) > 1 and found & {"float", "double"}}
 
 
 def _safe_range(dtype: np.dtype[Any], rounds: bool) -> tuple[float, float]:

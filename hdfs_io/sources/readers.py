@@ -6,6 +6,7 @@ else needs to know it: finding files, parts, labels, kept columns, types, bad ro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -190,9 +191,7 @@ def _found_by_spark(spark: SparkSession, path: str) -> Found:
 
 def facts_of_files(spark: SparkSession, uris: Sequence[str]) -> list[tuple[str, FileFacts]]:
     """(path, facts) of the files at these addresses, as a DataFrame's `inputFiles` gives them."""
-    from re import sub
-
-    plain = sorted(sub(r"([{}\[\]*?\\])", r"\\\1", unquote(uri)) for uri in uris)
+    plain = sorted(re.sub(r"([{}\[\]*?\\])", r"\\\1", unquote(uri)) for uri in uris)
     return [file for start in range(0, len(plain), _COUNT) for file in _facts(spark, plain[start : start + _COUNT])]
 
 
@@ -200,13 +199,18 @@ def _facts(spark: SparkSession, paths: Sequence[str]) -> list[tuple[str, FileFac
     """What Spark's listing knows of the files at `paths`, which it does not open."""
     listed = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(list(paths))
     rows = listed.selectExpr("path", "length", "unix_micros(modificationTime) AS modified").collect()
-    return sorted((plain_path(row.path), FileFacts(row.length, row.modified * 1000)) for row in rows)
+    return sorted((hadoop_path(row.path), FileFacts(row.length, row.modified * 1000)) for row in rows)
 
 
 def plain_path(uri: str) -> str:
     """The path at an address that Spark gives (`file:/a%20b`), as users write it."""
-    scheme, colon, rest = uri.partition(":")
-    return unquote(f"/{rest.lstrip('/')}" if scheme == "file" and colon else uri)
+    return unquote(hadoop_path(uri))
+
+
+def hadoop_path(path: str) -> str:
+    """A path that Hadoop gives (`file:/a b`, with nothing encoded), as users write it."""
+    scheme, _, rest = path.partition(":")
+    return f"/{rest.lstrip('/')}" if scheme == "file" else path
 
 
 @contextmanager
@@ -221,4 +225,4 @@ def as_input_error(place: str) -> Iterator[None]:
 
 
 def _first_sentence(error: Any) -> str:
-    return spark_reason(str(error)).split("; line ")[0]
+    return re.split("; (?:line |')", spark_reason(str(error)))[0]
