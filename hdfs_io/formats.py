@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = frozenset(("label", "label_type", "dtype", "shape", "keep", "missing", "max_bad_rows"))
 _FILES = frozenset(("path", "validation", "test"))
+_TEXT = frozenset(("columns", "delimiter", "nulls", "encoding", "comment"))
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,10 @@ _HIVE = {"spark.sql.catalogImplementation": "hive"}
 
 FORMATS: Mapping[str, Format] = {
     "idx": Format("idx:IdxSource", keys=frozenset(("path", "label", "label_type", "dtype", "shape"))),
-    "csv": Format("csv:CsvSource", keys=_COLUMNS | {"path", "test", "header", "delimiter"}, shapeless=True),
+    "csv": Format(
+        reader="csv:rows", keys=_COLUMNS | _FILES | _TEXT | {"header", "quote", "escape", "multiline"}, shapeless=True
+    ),
+    "hive-text": Format(reader="csv:hive_text", keys=_COLUMNS | _FILES | _TEXT, shapeless=True),
     **{
         name: Format(reader="readers:files", keys=_COLUMNS | _FILES, shapeless=True)
         for name in ("parquet", "orc", "json", "avro")

@@ -64,11 +64,11 @@ class BadRow:
 
     path: str
     row: int
-    """Line of the file, from 1 (a header counts), if `offset` is 0; otherwise the line counted from byte `offset`. 0
-    where rows have no number."""
+    """Line of the file, from 1 (a header counts); 0 where it is not known (yet), or rows have no number."""
     reason: str
     text: str = ""
     offset: int = 0
+    """The mark of its text by which the line is looked up (line_numbers.py); 0 where there is nothing to look up"""
     fatal: bool = False
 
     def __str__(self) -> str:

@@ -7,34 +7,30 @@ returns. A row whose numbers might be refused also has the file it came from.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from hdfs_io.config import DataFrameInput, InputConfig, check_input
 from hdfs_io.manifest import SPLITS, SourceFile
 from hdfs_io.preprocessing import Description, TensorSpec
-from hdfs_io.sources.base import BadRow, ParsedRows, Reader, Source, check_kept, in_trained_order, labelled_like
-from hdfs_io.sources.readers import Raw, RawFrame, plain_path
+from hdfs_io.sources.base import Reader, Source, check_kept, in_trained_order, labelled_like
+from hdfs_io.sources.cells import WHOLE_FLOAT32, label_kind, number_problem
+from hdfs_io.sources.column_rows import ColumnReader
+from hdfs_io.sources.readers import Raw, RawFrame
 from sparksplit.base.errors import ConfigError, InputError, did_you_mean
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Bools = npt.NDArray[np.bool_]
-_ROW_TEXT = 200
-_WHOLE_FLOAT32 = 2.0**24
-"""From here on float32 does not have every whole number."""
 _PLACE = "column_{}"
 """What a column is called by its position."""
 _NUMBERS = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double")
 _WHOLE = _NUMBERS[:5]
-_PART, _FILE = "part", "file"
+_FILE = "file"
 
 
 class DataFrameSource(Source):
@@ -56,38 +52,56 @@ class DataFrameSource(Source):
         self.raw_digest = raw.digest
         self.files = [SourceFile(path=path, bytes=one.bytes) for files in raw.files.values() for path, one in files]
         self.has_test = "test" in raw.parts
-        frame = raw.parts["train"].frame
-        types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-        if len(types) < len(frame.columns):
-            twice = next(name for name in frame.columns if frame.columns.count(name) > 1)
+        train = raw.parts["train"]
+        names, types = train.columns, _types(train)
+        if len(types) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
             raise InputError(f"{self.place}: has two columns {twice!r}")
-        label = self._label(config, frame.columns)
-        kept = [_column(config, "keep", column, frame.columns) for column in config.keep]
+        label = self._label(config, train)
+        kept = [_column(config, "keep", column, names) for column in config.keep]
         if label in kept or len(set(kept)) < len(kept):
             raise config.error("keep", "names the label, or a column twice")
         check_kept(config, kept)
-        cut = [_column(config, "label", column, frame.columns) for column in cut_by]
-        features = [name for name in frame.columns if name != label and name not in (*kept, *cut)]
+        cut = [_column(config, "label", column, names) for column in cut_by]
+        features = [name for name in names if name != label and name not in (*kept, *cut)]
         if not features:
             raise InputError(f"{self.place}: has no columns left for features ({len(types)} in all)")
         self.keep = kept
-        self.label_kind = None if label is None else _label_kind(config, label, types[label])
+        self.label_kind = None if label is None else _label_kind(config, train, label)
         is_array = len(features) == 1 and types[features[0]].startswith("array<")
+        named = train.cells is None or train.cells.named
         if not is_array:
-            _check_features(config, types, features)
-            features = in_trained_order(features, description, self.place)
-        values = self._array_length(config, frame, features[0]) if is_array else len(features)
+            if train.cells is None:
+                _check_features(config, types, features)
+            if named:
+                features = in_trained_order(features, description, self.place)
+        values = self._array_length(config, train.frame, features[0]) if is_array else len(features)
         shape = config.shape or [values]
         if math.prod(shape) != values:
             raise config.error("shape", f"does not fit {values} features (is {shape})")
-        names = None if is_array else features
-        tensor = TensorSpec(name="x", dtype=config.dtype or "float32", shape=shape, columns=names)
+        tensor = TensorSpec(
+            name="x", dtype=config.dtype or "float32", shape=shape, columns=None if is_array or not named else features
+        )
         self.tensors = [tensor]
         self._parts = list(raw.parts)
-        self._reader = _Reader(
-            self.place, features, is_array, tensor, label, self.label_kind, len(kept), config.missing == "mean",
-            config.dtype is not None, config.max_bad_rows, len(cut),
-        )  # fmt: skip
+        chosen = [*features, *([] if label is None else [label]), *kept, *cut]
+        self._reader = ColumnReader(
+            place=self.place,
+            features=features,
+            array=is_array,
+            tensor=tensor,
+            label=label,
+            label_kind=self.label_kind,
+            kept=len(kept),
+            gaps=config.missing == "mean",
+            rounds=config.dtype is not None,
+            limit=config.max_bad_rows,
+            cut=len(cut),
+            cells=None if train.cells is None else replace(train.cells, sample=()),
+            order=[] if train.cells is None else [chosen.index(name) for name in train.cells.names],
+        )
+        if train.cells is not None and not train.cells.header and not config.max_bad_rows:
+            self._check_first_row(train)
         frames = [self._selected(name, part, types, cut) for name, part in raw.parts.items()]
         self._frame = reduce(lambda one, other: one.unionAll(other), frames)
 
@@ -97,13 +111,28 @@ class DataFrameSource(Source):
     def raw(self, spark: SparkSession) -> tuple[DataFrame, Reader]:
         return self._frame, self._reader
 
-    def _label(self, config: InputConfig, columns: Sequence[str]) -> str | None:
+    def _label(self, config: InputConfig, train: RawFrame) -> str | None:
+        columns = train.columns
         if config.label is None:
             return None
-        if "label" not in config.model_fields_set:
+        # The last column of a file's own is where its label usually is.
+        usual = train.cells is not None and len(columns) == len(train.cells.names)
+        if "label" not in config.model_fields_set and not usual:
             none = "None" if isinstance(config, DataFrameInput) else "null"
             raise config.error("label", f"must be the label's column, or {none} (there are {', '.join(columns)})")
         return _column(config, "label", config.label, columns)
+
+    def _check_first_row(self, train: RawFrame) -> None:
+        """Raise InputError where the first row is a header that nobody has announced."""
+        assert train.cells is not None
+        reader = self._reader
+        if not train.cells.sample:
+            return
+        for name in (name for name in reader.features if name in train.cells.names):
+            text = train.cells.sample[0][train.cells.names.index(name)]
+            if problem := number_problem(text, reader.tensor.numpy_dtype, train.cells.nulls, reader.gaps, True):
+                hint = "is it a header (input.header: true)?"
+                raise InputError(f"{train.cells.file}: row 1: {train.cells.say(name)}: {problem}; {hint}")
 
     def _array_length(self, config: InputConfig, frame: DataFrame, column: str) -> int:
         """The length of the first row's array; the shape's, where one is given."""
@@ -127,10 +156,10 @@ class DataFrameSource(Source):
         """
         from pyspark.sql import functions as sql
 
-        names = raw.frame.columns
         if part != "train":
             self._check_alike(part, raw, types)
         file = sql.lit(None).cast("string") if raw.file is None else sql.expr(raw.file)
+        names = raw.frame.columns
         # Named by position: two of the user's names may differ in case alone, which Spark does not tell apart.
         frame = raw.frame.select("*", file).toDF(*map(_PLACE.format, range(len(names))), _FILE)
         places = {name: sql.col(_PLACE.format(place)) for place, name in enumerate(names)}
@@ -139,6 +168,8 @@ class DataFrameSource(Source):
             column = places[name]
             if types[name] == "array<boolean>":
                 return column.cast("array<tinyint>")
+            if types[name].startswith("decimal"):
+                return column.cast("string")  # parsed exactly, as a file's text
             return column.cast("tinyint") if types[name] == "boolean" else column
 
         reader = self._reader
@@ -148,9 +179,11 @@ class DataFrameSource(Source):
             columns.append(text if self.label_kind == "text" else number(reader.label))
         columns += [places[name].cast("string") for name in self.keep]
         columns += [places[name] for name in cut]
+        columns.append(places[raw.broken] if raw.broken else sql.lit(None).cast("string"))
         columns.append(sql.lit(SPLITS.index(part)).cast("tinyint"))
-        # The file's name is longer than many a row: it travels with those that may be bad.
-        columns.append(sql.when(~sql.coalesce(self._surely_good(places, types), sql.lit(False)), sql.col(_FILE)))
+        # The file's name is longer than many a row: where it can be told, it travels with those that may be bad.
+        good = sql.lit(False) if reader.cells else sql.coalesce(self._surely_good(places, types), sql.lit(False))
+        columns.append(sql.when(~good, sql.col(_FILE)))
         return frame.select(*columns).toDF(*map(_PLACE.format, range(len(columns))))
 
     def _surely_good(self, places: dict[str, Any], types: dict[str, str]) -> Any:
@@ -170,19 +203,31 @@ class DataFrameSource(Source):
         if reader.label is not None:
             checks.append(sql.length(places[reader.label].cast("string")) > 0)
             if types[reader.label] in ("float", "double"):
-                checks.append(places[reader.label].between(-_WHOLE_FLOAT32, _WHOLE_FLOAT32))
+                checks.append(places[reader.label].between(-WHOLE_FLOAT32, WHOLE_FLOAT32))
         return reduce(lambda one, other: one & other, checks)
 
     def _check_alike(self, part: str, raw: RawFrame, types: dict[str, str]) -> None:
-        found = {field.name: field.dataType.simpleString() for field in raw.frame.schema.fields}
+        cells = self._reader.cells
+        if cells is not None and raw.cells is not None and cells.names != raw.cells.names:
+            raise InputError(f"{raw.cells.file}: its header is not that of {cells.file}")
+        found = _types(raw)
         for name, kind in types.items():
             if name not in found:
                 raise InputError(f"{self.place}: the {part} files have no column {name!r}")
-            numbers = kind in _NUMBERS and found[name] in _NUMBERS
+            numbers = _is_number(kind) and _is_number(found[name])
             if found[name] != kind and not numbers:
                 raise InputError(f"{self.place}: column {name!r} is {kind}, and {found[name]} in the {part} files")
         if more := [name for name in found if name not in types]:
             raise InputError(f"{self.place}: has no column {more[0]!r}, which the {part} files have")
+
+
+def _types(raw: RawFrame) -> dict[str, str]:
+    """The type of each column, as Spark names it."""
+    return {field.name: field.dataType.simpleString() for field in raw.frame.schema.fields if field.name != raw.broken}
+
+
+def _is_number(kind: str) -> bool:
+    return kind in _NUMBERS or kind.startswith("decimal(")
 
 
 def _safe_range(dtype: np.dtype[Any], rounds: bool) -> tuple[float, float]:
@@ -190,7 +235,7 @@ def _safe_range(dtype: np.dtype[Any], rounds: bool) -> tuple[float, float]:
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         return max(float(limits.min), -(2.0**53)), min(float(limits.max), 2.0**53)
-    high = min(float(np.finfo(dtype).max), math.inf if rounds else _WHOLE_FLOAT32)
+    high = min(float(np.finfo(dtype).max), math.inf if rounds else WHOLE_FLOAT32)
     return -high, high
 
 
@@ -211,11 +256,16 @@ def _column(config: InputConfig, key: str, column: int | str, columns: Sequence[
     return columns[column]
 
 
-def _label_kind(config: InputConfig, name: str, found: str) -> str:
-    natural = "integer" if found in _WHOLE else "number" if found in _NUMBERS else "text"
+def _label_kind(config: InputConfig, train: RawFrame, name: str) -> str:
+    found = _types(train)[name]
+    if train.cells is not None:
+        place = train.cells.names.index(name) if name in train.cells.names else None
+        texts = [] if place is None else [fields[place] for fields in train.cells.sample]
+        return label_kind(texts) if config.label_type == "auto" else config.label_type
+    whole = found in _WHOLE or found.endswith(",0)")
+    natural = "integer" if whole else "number" if _is_number(found) else "text"
     wanted = natural if config.label_type == "auto" else config.label_type
-    fits = found in _WHOLE or wanted == natural
-    if found not in (*_NUMBERS, "string") or not fits:
+    if not (_is_number(found) or found == "string") or not (whole or wanted == natural):
         error: ConfigError = config.error("label", f"column {name!r} is {found}, which is no {wanted} label: cast it")
         raise error
     return wanted
@@ -223,172 +273,9 @@ def _label_kind(config: InputConfig, name: str, found: str) -> str:
 
 def _check_features(config: InputConfig, types: dict[str, str], features: Sequence[str]) -> None:
     for name in features:
-        if types[name] not in _NUMBERS:
+        if not _is_number(types[name]):
             vector = "; pyspark.ml.functions.vector_to_array makes an array of it" if types[name] == "vector" else ""
             raise InputError(
                 f"{config.place}: column {name!r} is {types[name]}; features must be numbers, or one array of numbers: "
                 f"cast it, drop it, or name it in input.keep{vector}"
             )
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """Makes rows of the record batches; see `Reader`. array: whether the only feature is an array.
-
-    gaps: whether a null is a missing value. rounds: whether the tensor's dtype was asked for, so that it may round.
-    limit: how many bad rows there may be. cut: how many columns the cut goes by.
-
-    A batch has the columns of the features, the label, what is kept, what the cut goes by, the part and the file.
-    """
-
-    place: str
-    features: Sequence[str]
-    array: bool
-    tensor: TensorSpec
-    label: str | None
-    label_kind: str | None
-    kept: int
-    gaps: bool
-    rounds: bool
-    limit: int
-    cut: int = 0
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRow]]:
-        """Reports bad rows up to the first one too many, which ends the job: each costs some 0.4 ms. The batches are
-        still read to their end, as Spark expects."""
-        bad = 0
-        for batch in batches:
-            for part, rows in _by_part(batch) if bad <= self.limit else ():
-                for item in self.read(rows) if bad <= self.limit else ():
-                    yield part, item
-                    bad += isinstance(item, BadRow)
-                    if bad > self.limit:
-                        break
-
-    def cut_values(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        """The columns that the cut goes by, in its order."""
-        first = batch.num_columns - 2 - self.cut
-        return list(batch.columns[first : first + self.cut])
-
-    def read(self, batch: pa.RecordBatch) -> Iterator[ParsedRows | BadRow]:
-        """The good rows together, and each bad one."""
-        values, wrong = self._features(batch)
-        label, bad_label = self._labels(batch)
-        bad = wrong.any(axis=1) | bad_label
-        good = ~bad
-        first = len(self.features) + (self.label is not None)
-        keep = batch.columns[first : first + self.kept]
-        if good.any():
-            chosen = np.flatnonzero(good)
-            yield ParsedRows(
-                [np.ascontiguousarray(values[good]).reshape(-1, *self.tensor.shape)],
-                [label[row] for row in chosen] if isinstance(label, list) else None if label is None else label[good],
-                [column.take(pa.array(chosen)).to_pylist() for column in keep],
-            )
-        for row in np.flatnonzero(bad).tolist():
-            yield self._bad(batch.slice(row, 1).to_pylist()[0], wrong[row], bool(bad_label[row]))
-
-    def _features(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[Any], Bools]:
-        """(the values, and which of them cannot be taken), both [rows, values]."""
-        dtype, rows = self.tensor.numpy_dtype, batch.num_rows
-        values = np.zeros((rows, self.tensor.values), dtype=dtype)
-        wrong = np.zeros(values.shape, dtype=np.bool_)
-        if not self.array:
-            for place in range(len(self.features)):
-                values[:, place], wrong[:, place] = numbers(batch.column(place), dtype, self.gaps, self.rounds)
-            return values, wrong
-        column = batch.column(0)
-        lengths = column.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False)
-        fits = lengths == self.tensor.values
-        wrong[~fits] = True
-        inner = column.filter(pa.array(fits)).flatten()
-        found, problems = numbers(inner, dtype, self.gaps, self.rounds)
-        values[fits], wrong[fits] = found.reshape(-1, self.tensor.values), problems.reshape(-1, self.tensor.values)
-        return values, wrong
-
-    def _labels(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[Any] | list[str] | None, Bools]:
-        if self.label is None:
-            return None, np.zeros(batch.num_rows, dtype=np.bool_)
-        column = batch.column(len(self.features))
-        if self.label_kind == "text":
-            texts = [text or "" for text in column.to_pylist()]
-            return texts, np.array([not text for text in texts], dtype=np.bool_)
-        dtype = np.dtype(np.int64 if self.label_kind == "integer" else np.float32)
-        return numbers(column, dtype, gaps=False, rounds=True)
-
-    def _bad(self, row: dict[str, Any], wrong: Bools, bad_label: bool) -> BadRow:
-        found = list(row.values())
-        place = plain_path(found[-1]) if found[-1] else self.place
-        text = ", ".join(str(value) for value in found[: len(self.features) + (self.label is not None)])[:_ROW_TEXT]
-        if not wrong.any():
-            value = found[len(self.features)]
-            shown = "null" if value is None else repr(value)
-            return BadRow(place, 0, f"column {self.label!r}, the label: {shown} is no {self.label_kind}", text)
-        first = int(np.flatnonzero(wrong)[0])
-        name = self.features[0 if self.array else first]
-        value = found[0 if self.array else first]
-        if self.array:
-            if value is None or len(value) != self.tensor.values:
-                has = "is null" if value is None else f"has {len(value)} values"
-                return BadRow(place, 0, f"column {name!r}: {has}, {self.tensor.values} are needed", text)
-            value = value[first]
-        return BadRow(place, 0, f"column {name!r}: {self._problem(value)}", text)
-
-    def _problem(self, value: float | None) -> str:
-        dtype = np.dtype(self.tensor.dtype)
-        if value is None or math.isnan(value):
-            hint = " (input.missing: mean fills gaps)" if dtype.kind == "f" else ""
-            return ("is null" if value is None else "is NaN") + hint
-        if math.isinf(value):
-            return f"{value} is not finite"
-        if dtype.kind in "iu":
-            limits = np.iinfo(dtype)
-            return f"{value} is not a whole number from {limits.min} to {limits.max} ({dtype.name})"
-        with np.errstate(over="ignore"):
-            rounded = float(dtype.type(value))
-        if math.isinf(rounded):
-            return f"{value} is not finite as {dtype.name}"
-        return (
-            f"{value} is {rounded:.0f} in float32, the default; set input.dtype (float64 keeps it, float32 rounds it)"
-        )
-
-
-def _by_part(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """(part, its rows) of each part that has rows in a batch."""
-    parts = batch.column(batch.num_columns - 2).to_numpy()
-    for part in np.unique(parts).tolist():
-        yield SPLITS[part], batch if (parts == part).all() else batch.filter(pa.array(parts == part))
-
-
-def numbers(column: pa.Array, dtype: np.dtype[Any], gaps: bool, rounds: bool) -> tuple[npt.NDArray[Any], Bools]:
-    """(`column` as `dtype`, and where that is impossible), both [rows]; where it is impossible the value is 0.
-
-    gaps: nulls and NaNs are missing values, stored as NaN in a float dtype. rounds: a number may lose the last digits
-    of its whole part; otherwise only digits after the point.
-    """
-    empty = column.is_null().to_numpy(zero_copy_only=False)
-    raw = column.fill_null(0).to_numpy(zero_copy_only=False)
-    if raw.dtype.kind == "f":
-        empty = empty | np.isnan(raw)
-        raw = np.where(empty, raw.dtype.type(0), raw)
-    with np.errstate(over="ignore", invalid="ignore"):
-        if dtype.kind == "f":
-            values = raw.astype(dtype)
-            wrong = ~np.isfinite(values)
-            if not rounds:
-                # Exact for every 64-bit integer where long doubles have 64 bits of precision.
-                lost = np.abs(values.astype(np.longdouble) - raw.astype(np.longdouble)) >= 0.5
-                wrong |= lost & (np.abs(raw.astype(np.float64)) >= _WHOLE_FLOAT32)
-        else:
-            limits = np.iinfo(dtype)
-            # Compared with the float above the limit, since 2^63 - 1 is not a float.
-            above = raw >= float(limits.max) + 1 if raw.dtype.kind == "f" else raw > min(limits.max, 2**63 - 1)
-            wrong = (raw < max(limits.min, -(2**63))) | above | ~np.isfinite(raw)
-            if raw.dtype.kind == "f":
-                wrong |= raw != np.floor(raw)
-            values = np.where(wrong, raw.dtype.type(0), raw).astype(dtype)
-    values = np.where(wrong, dtype.type(0), values).astype(dtype, copy=False)
-    if not gaps:
-        return values, wrong | empty
-    # One bit pattern for every missing value, since the row's hash covers the bits.
-    return np.where(empty, dtype.type(np.nan), values), wrong & ~empty

@@ -13,7 +13,7 @@ from hdfs_io.lane_files import LABEL, binary_column
 from hdfs_io.manifest import SPLITS
 from hdfs_io.preprocessing import TOKENS, TensorSpec
 from hdfs_io.sources.base import BadRow, ParsedRows, Source
-from hdfs_io.sources.csv import lines_before
+from hdfs_io.sources.line_numbers import with_line_numbers
 from sparksplit.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -117,31 +117,18 @@ def bad_rows(spark: SparkSession, frame: DataFrame, limit: int) -> list[BadRow]:
 
     Raises InputError, naming the first, where there are more or where a file is damaged.
     """
-    found = frame.where("bad is not null").select("bad.*").orderBy("path", "offset", "row", "reason", "text")
+    found = frame.where("bad is not null").select("bad.*").orderBy("path", "row", "offset", "reason", "text")
     fatal = found.where("fatal").limit(1).collect()
     rows = [BadRow(**row.asDict()) for row in (fatal or found.limit(limit + 1).collect())]
     if not rows:
         return []
-    rows = _numbered(spark, rows)
+    rows = sorted(with_line_numbers(spark, rows), key=lambda row: (row.path, row.row))
     if fatal:
         raise InputError(str(rows[0]))
     if len(rows) > limit:
         more = f" (and more than input.max_bad_rows: {limit} rows are bad)" if limit else ""
         raise InputError(f"{rows[0]}{more}")
     return rows
-
-
-def _numbered(spark: SparkSession, rows: list[BadRow]) -> list[BadRow]:
-    """The rows with line numbers counted through the whole file; the lines before a range are counted in executors."""
-    ranges = sorted({(row.path, row.offset) for row in rows if row.offset > 0})
-    if not ranges:
-        return rows
-    counted = spark.sparkContext.parallelize(ranges, len(ranges)).map(lambda place: (place, lines_before(*place)))
-    before: dict[tuple[str, int], int] = dict(counted.collect())
-    return [
-        BadRow(row.path, row.row + before.get((row.path, row.offset), 0), row.reason, row.text, 0, row.fatal)
-        for row in rows
-    ]
 
 
 def _spark_schema(schema: pa.Schema) -> Any:

@@ -6,10 +6,11 @@ else needs to know it: finding files, parts, labels, kept columns, types, bad ro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from hdfs_io import filesystem
@@ -17,25 +18,35 @@ from hdfs_io.config import InputConfig
 from hdfs_io.filesystem import FileFacts
 from hdfs_io.formats import format_of
 from hdfs_io.listing import Found, find, is_nested
+from hdfs_io.sources.cells import Cells
+from hdfs_io.sources.failures import is_sparks, said
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError
-from sparksplit.base.reasons import spark_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_METADATA = "_metadata.file_path"
+METADATA = "_metadata.file_path"
+"""The file that a row came from, in what Spark's readers of files give."""
 _COUNT = 10_000
 """Paths that Spark is asked about at a time."""
 
 
 @dataclass(frozen=True)
 class RawFrame:
-    """Raw columns. frame: all of them, and no others. file: the SQL expression of the file that a row came from; None
-    where there is none."""
+    """Raw columns. frame: all of them, and no others but `broken`. file: the SQL expression of the file that a row came
+    from; None where there is none. broken: the column with the text of a record that does not fit the columns, and
+    null in every other; cells: how to read the cells. These two where all columns are texts."""
 
     frame: DataFrame
     file: str | None = None
+    broken: str | None = None
+    cells: Cells | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns' names."""
+        return [name for name in self.frame.columns if name != self.broken]
 
 
 Read = Callable[["SparkSession", InputConfig, Found], RawFrame]
@@ -79,7 +90,7 @@ def read(spark: SparkSession, config: InputConfig) -> Raw:
 def files(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     """Files whose columns have names and types: the format's name is Spark's."""
     reader = spark.read.format(config.format).option("recursiveFileLookup", str(found.nested).lower())
-    return RawFrame(reader.load(found.roots), _METADATA)
+    return RawFrame(reader.load(found.roots), METADATA)
 
 
 def table(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
@@ -118,9 +129,7 @@ def _found_by_spark(spark: SparkSession, path: str) -> Found:
 
 def facts_of_files(spark: SparkSession, uris: Sequence[str]) -> list[tuple[str, FileFacts]]:
     """(path, facts) of the files at these addresses, as a DataFrame's `inputFiles` gives them."""
-    from re import sub
-
-    plain = sorted(sub(r"([{}\[\]*?\\])", r"\\\1", unquote(uri)) for uri in uris)
+    plain = sorted(escaped(unquote(uri)) for uri in uris)
     return [file for start in range(0, len(plain), _COUNT) for file in _facts(spark, plain[start : start + _COUNT])]
 
 
@@ -129,6 +138,16 @@ def _facts(spark: SparkSession, paths: Sequence[str]) -> list[tuple[str, FileFac
     listed = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(list(paths))
     rows = listed.selectExpr("path", "length", "unix_micros(modificationTime) AS modified").collect()
     return sorted((plain_path(row.path), FileFacts(row.length, row.modified * 1000)) for row in rows)
+
+
+def for_spark(path: str) -> str:
+    """One file as Spark's readers take it."""
+    return filesystem.for_spark(path) if filesystem.is_known(path) else escaped(path)
+
+
+def escaped(path: str) -> str:
+    """`path` with the characters of Spark's patterns escaped."""
+    return re.sub(r"([{}\[\]*?\\])", r"\\\1", path)
 
 
 def plain_path(uri: str) -> str:
@@ -143,10 +162,6 @@ def as_input_error(place: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+        if not is_sparks(error):
             raise
-        raise InputError(f"{place}: {_first_sentence(error)}") from error
-
-
-def _first_sentence(error: Any) -> str:
-    return spark_reason(str(error)).split("; line ")[0]
+        raise InputError(f"{place}: {said(error)}") from error

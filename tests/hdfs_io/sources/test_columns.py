@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.sources import BadRow, ParsedRows
-from hdfs_io.sources.columns import _Reader, numbers
+from hdfs_io.sources.column_rows import ColumnReader, numbers
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 FLOATS = ["float16", "float32", "float64"]
@@ -73,7 +73,7 @@ def test_floats_are_rounded_and_gaps_are_nan(values: list[float | None], name: s
     ).all()
 
 
-def reader(**keys: Any) -> _Reader:
+def reader(**keys: Any) -> ColumnReader:
     values: dict[str, Any] = {
         "place": "the DataFrame",
         "features": ["a", "b"],
@@ -86,14 +86,14 @@ def reader(**keys: Any) -> _Reader:
         "rounds": False,
         "limit": 1,
     }
-    return _Reader(**{**values, **keys})
+    return ColumnReader(**{**values, **keys})
 
 
 def complete(batch: pa.RecordBatch, part: int = 0, file: str | None = None) -> pa.RecordBatch:
-    """With the part and the file that every batch has."""
+    """With what every batch has: the text of a record that does not fit, the part, the file."""
     rows = batch.num_rows
-    columns = [pa.array([part] * rows, pa.int8()), pa.array([file] * rows, pa.string())]
-    return pa.RecordBatch.from_arrays([*batch.columns, *columns], names=[*batch.schema.names, "part", "file"])
+    columns = [pa.nulls(rows, pa.string()), pa.array([part] * rows, pa.int8()), pa.array([file] * rows, pa.string())]
+    return pa.RecordBatch.from_arrays([*batch.columns, *columns], names=[*batch.schema.names, "broken", "part", "file"])
 
 
 def read(batch: pa.RecordBatch, **keys: Any) -> tuple[ParsedRows | None, list[str]]:

@@ -44,13 +44,28 @@ def test_a_folder_in_the_folder_is_refused_by_name(folder: Path) -> None:
     (folder / "_SUCCESS").touch()
     assert [path for path, _ in input_files(f"{folder}")] == [f"{folder}/a.csv", f"{folder}/b.csv"]
     (folder / "2024").mkdir()
-    for read in (lambda: input_files(f"{folder}"), lambda: digest(folder), lambda: digest(folder, format="text")):
+    for read in (lambda: input_files(f"{folder}"), lambda: digest(folder, format="text")):
         with pytest.raises(InputError) as caught:
             read()
         assert str(caught.value) == (
             f"{folder}/2024: is a folder, and only files in the input's own folder are read: "
             "name the folder that holds the files, or move this one away"
         )
+
+
+def test_what_lies_in_sub_folders_counts_where_spark_reads(folder: Path) -> None:
+    whole = digest(folder)
+    (folder / "2024" / "_temporary").mkdir(parents=True)
+    (folder / "2024" / "_temporary" / "d.csv").write_text("1,2\n")
+    assert digest(folder) == whole
+    (folder / "2024" / "c.csv").write_text("1,2\n")
+    inner = digest(folder)
+    assert inner not in (None, whole)
+    touch(folder / "2024" / "c.csv")
+    assert digest(folder) != inner
+    named = [f"{folder}/*.csv", f"{folder}/2024"]
+    assert digest(folder, path=named) == digest(folder, path=named) not in (None, inner)
+    assert digest(folder, path=f"{folder}/*.txt") is None
 
 
 def append(path: Path) -> None:

@@ -1,0 +1,64 @@
+"""The lines that bad rows of text files are on: looked up in executors, once the few that are reported are known.
+
+Spark's readers tell no line numbers. A bad row carries a mark of its text, and the lines of its file that have the same
+mark are numbered. What a parser may take away does not count for a mark: quotes, backslashes and white space.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hdfs_io.sources.base import BadRow
+from hdfs_io.sources.readers import METADATA, for_spark, plain_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_DROPPED = "\"'\\ \t\r\ufeff"
+_DIGITS = 15
+_FILES = 1000
+"""Files that are read again at most."""
+
+
+def line_mark(text: str) -> int:
+    """A number from 1 for the first line of `text`; the same for lines that differ in what parsers drop alone."""
+    line = text.split("\n", 1)[0].translate({ord(character): None for character in _DROPPED})
+    return int(hashlib.md5(line.encode(), usedforsecurity=False).hexdigest()[:_DIGITS], 16) + 1
+
+
+def with_line_numbers(spark: SparkSession, rows: Sequence[BadRow]) -> list[BadRow]:
+    """`rows`, those that have a mark with the number of their line, from 1, or 0 where it cannot be told."""
+    from pyspark.sql import functions as sql
+
+    marks = {row.offset for row in rows if row.offset}
+    files = sorted({row.path for row in rows if row.offset})[:_FILES]
+    if not files:
+        return list(rows)
+    lines = spark.read.text([for_spark(file) for file in files])
+    digits = sql.substring(sql.md5(sql.translate("value", _DROPPED, "")), 1, _DIGITS)
+    numbered = lines.select(
+        sql.expr(METADATA).alias("file"),
+        sql.expr("_metadata.file_block_start").alias("start"),
+        sql.monotonically_increasing_id().alias("id"),
+        (sql.conv(digits, 16, 10).cast("bigint") + 1).alias("mark"),
+    )
+    # Each task numbers the lines of its blocks in their order: how many a block has says where the next one begins.
+    blocks = numbered.groupBy("file", "start").agg(sql.min("id"), sql.count("id")).collect()
+    before: dict[tuple[str, int], int] = {}
+    for file in {block.file for block in blocks}:
+        count = 0
+        for _, start, first, size in sorted(block for block in blocks if block.file == file):
+            before[file, start] = count - first + 1
+            count += size
+    found: dict[tuple[str, int], list[int]] = {}
+    for file, start, number, mark in numbered.where(sql.col("mark").isin(list(marks))).sort("id").collect():
+        found.setdefault((plain_path(file), mark), []).append(number + before[file, start])
+    # Equal rows are bad for the same reason, so it does not matter which is on which line.
+    numbers = {key: iter(sorted(lines)) for key, lines in found.items()}
+    return [
+        replace(row, row=next(numbers.get((row.path, row.offset), iter(())), 0), offset=0) if row.offset else row
+        for row in rows
+    ]
