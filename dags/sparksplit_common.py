@@ -19,7 +19,7 @@ from airflow.sdk.exceptions import AirflowFailException
 DATE = "{{ dag_run.run_after | ds }}"  # `ds` itself is undefined where an asset started the run
 KEYS = {
     *("schedule", "compare_schedule", "raw", "base", "config", "home", "spark_submit", "python", "environment"),
-    *("deploy_mode", "spark", "retries", "retry_minutes", "timeout_hours"),
+    *("deploy_mode", "spark_defaults", "spark", "retries", "retry_minutes", "timeout_hours"),
 }
 COMMANDS = {"preprocess", "train", "predict", "compare"}
 
@@ -73,6 +73,7 @@ def settings() -> dict[str, Any]:
     sections = (
         (found, KEYS, ""),
         (found.get("config"), COMMANDS, "config."),
+        (found.get("spark_defaults"), COMMANDS, "spark_defaults."),
         (found.get("timeout_hours"), COMMANDS, "timeout_hours."),
     )
     for section, keys, prefix in sections:
@@ -83,6 +84,16 @@ def settings() -> dict[str, Any]:
     found["base"] = found["base"].rstrip("/")
     found["home"] = Path(found["home"] or Path(__file__).resolve().parent.parent)
     return found
+
+
+def properties(file: Path) -> dict[str, str]:
+    """The keys and values of a file of Spark's settings.
+
+    Given to spark-submit one by one, since --properties-file would put the site's own spark-defaults.conf out of use.
+    """
+    lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
+    pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line and line[0] not in "#!")
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
 def triggers(schedule: str | None) -> list[Asset]:
@@ -106,8 +117,6 @@ def new_dag(site: dict[str, Any], dag_id: str, schedule: str | None, description
             "conn_id": "spark_default",
             "spark_binary": str(site["home"] / site["spark_submit"]),
             "env_vars": {"PYSPARK_PYTHON": str(site["home"] / site["python"]), **site["environment"]},
-            # Airflow tries again; YARN doing so by itself would be a second layer.
-            "conf": {"spark.yarn.maxAppAttempts": "1", **{key: str(value) for key, value in site["spark"].items()}},
             "deploy_mode": site["deploy_mode"],
             # In cluster mode a retry finds the application that is still running, and watches that.
             "yarn_track_via_rm_api": on_cluster,
@@ -131,6 +140,7 @@ def command(
     paths: other keys of its configuration to be filled in
     """
     on_cluster, config = site["deploy_mode"] == "cluster", site["home"] / site["config"][name]
+    defaults = site["spark_defaults"][name]
     folder = f"{site['base']}/{writes.name.rpartition('/')[2]}/{DATE}"
     sets = [text for key, path in {**paths, "output": folder}.items() for text in ("--set", f"{key}={path}")]
     return SparksplitOperator(
@@ -140,6 +150,12 @@ def command(
         application=str(site["home"] / "jobs" / f"{name}.py"),
         # On YARN the driver has no checkout, but the files that were sent along.
         files=str(config) if on_cluster else None,
+        conf={
+            # Airflow tries again; YARN doing so by itself would be a second layer.
+            "spark.yarn.maxAppAttempts": "1",
+            **({} if defaults is None else properties(site["home"] / defaults)),
+            **{key: str(value) for key, value in site["spark"].items()},
+        },
         application_args=["--config", config.name if on_cluster else str(config), *sets, *switches],
         name=f"sparksplit-{name}-{DATE}",
         inlets=reads,

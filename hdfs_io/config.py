@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field
 
 from hdfs_io import filesystem
+from hdfs_io.cut_config import CutConfig, check_cut
 from hdfs_io.formats import DATAFRAME, FORMATS, format_of, known_format, users
 from hdfs_io.functions import is_own
 from hdfs_io.listing import expand
@@ -124,6 +125,8 @@ class InputConfig(Config):
     read all others as unknown; null: every token of the training split."""
     max_bad_rows: Annotated[int, Field(ge=0)] = 0
     """Where rows have columns: bad rows to leave out, and keep in bad_rows/ with the reason; one more ends the job."""
+    max_bad_fraction: Fraction | None = None
+    """The same as a share of all rows, instead of max_bad_rows; where both are given, the stricter holds."""
 
     @property
     def place(self) -> str:
@@ -206,12 +209,18 @@ class PreprocessConfig(Config):
     output: Annotated[str, Field(min_length=1)]
     """The folder of the prepared data set."""
     validation: Fraction = 0.1
-    """The share of the training rows that becomes the validation split, cut row by row; for a text, the stretch that
-    follows the training split's."""
+    """The share of the training rows (of the groups, where `cut` keeps groups together) that becomes the validation
+    split; for a text, the stretch that follows the training split's."""
     test: Fraction = 0.0
     """The same for the test split, where the source brings none; for a text, its end."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
-    """All but text: the seed of the row hash that cuts validation and test."""
+    """All but text: the seed of the hash that cuts validation and test."""
+    cut: CutConfig = Field(default_factory=CutConfig)
+    """All but text: which rows become validation and test."""
+    unseen_labels: Literal["error", "unknown", "drop"] = "error"
+    """All but text: what becomes of validation and test rows with a label that no training row has. error: the job
+    ends; unknown: they get the class `<unknown>`, which the data set then has beside its labels; drop: they are left
+    out, and counted."""
     scaling: Literal["none", "unit", "standard"] = "none"
     """unit: the training split's minimum becomes 0, its maximum 1; standard: its mean 0, its standard deviation 1."""
     scaling_by: Literal["tensor", "feature"] = "tensor"
@@ -249,7 +258,13 @@ class PreprocessConfig(Config):
         if "scaling_by" in self.model_fields_set and self.scaling == "none":
             raise self.error("scaling_by", "means nothing with scaling: none")
         cut_by_hash = [name for name, each in FORMATS.items() if not each.tokens]
-        check_used(self, "seed", cut_by_hash, self.input.format)
+        for key in ("seed", "unseen_labels"):
+            check_used(self, key, cut_by_hash, self.input.format)
+        no_classes = self.input.label is None or self.input.label_type == "number"
+        if no_classes and "unseen_labels" in self.model_fields_set:
+            raise self.error("unseen_labels", "needs labels that are classes")
+        used = format_of(self.input.format)
+        check_cut(self, tokens=used.tokens, columns=used.columns)
         if format_of(self.input.format).tokens:
             if self.scaling != "none":
                 raise self.error(

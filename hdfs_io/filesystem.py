@@ -102,9 +102,9 @@ def holds(outer: str, inner: str) -> bool:
 
 def for_spark(path: str) -> str:
     """`path` as Spark's readers and writers take it: a local one as file://, since their default on a Hadoop cluster is
-    HDFS, and with the characters of their patterns escaped."""
-    path = absolute(path)
-    uri = path if path.startswith("hdfs://") else f"file://{path}"
+    HDFS, and with the characters of their patterns escaped. It may have a scheme that only they know."""
+    path = absolute(path) if is_known(path) else path
+    uri = f"file://{path}" if path.startswith("/") else path
     return re.sub(r"([{}\[\]*?\\])", r"\\\1", uri)
 
 

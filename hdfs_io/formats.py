@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hdfs_io.sources.base import FileSource
     from hdfs_io.sources.readers import Read
 
-_COLUMNS = frozenset(("label", "label_type", "dtype", "shape", "keep", "missing", "max_bad_rows"))
+_COLUMNS = frozenset(("label", "label_type", "dtype", "shape", "keep", "missing", "max_bad_rows", "max_bad_fraction"))
 _FILES = frozenset(("path", "validation", "test"))
 _TEXT = frozenset(("columns", "delimiter", "nulls", "encoding", "comment"))
 
@@ -80,6 +80,7 @@ FORMATS: Mapping[str, Format] = {
         name: Format(reader="readers:files", keys=_COLUMNS | _FILES, shapeless=True)
         for name in ("parquet", "orc", "json", "avro")
     },
+    "tfrecord": Format(reader="tfrecord:read", keys=_COLUMNS | _FILES, shapeless=True),
     "table": Format(reader="readers:table", keys=_COLUMNS | {"table"}, shapeless=True, settings=_HIVE),
     "sql": Format(reader="readers:query", keys=_COLUMNS | {"query"}, shapeless=True, settings=_HIVE),
     "text": Format(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pydantic
+
 from hdfs_io import filesystem
 from hdfs_io.preprocessing import (
     FORMAT_VERSION,
@@ -88,6 +90,11 @@ class Manifest(Frozen):
     keep: list[str]
     preprocessing: FittedPreprocessing
     splits: dict[str, SplitFacts]
+    unseen_labels: dict[str, int] = pydantic.Field(default_factory=dict)
+    """By split: rows with a label that no training row has. They have the class `<unknown>`, where there is one, or
+    were left out."""
+    bad_rows: dict[str, int] = pydantic.Field(default_factory=dict)
+    """Rows that were left out, by reason; they are in bad_rows/."""
 
     @property
     def description(self) -> Description:

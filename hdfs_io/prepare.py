@@ -18,11 +18,12 @@ import pyarrow.parquet as pq
 from hdfs_io import filesystem, lane_files
 from hdfs_io.arrays import from_arrays
 from hdfs_io.config import InputConfig, PreprocessConfig
+from hdfs_io.cut import Cut
 from hdfs_io.lane_files import LABEL, ROW_ID, FileFacts, LaneFile, Layout
 from hdfs_io.manifest import SPLITS, Manifest, SourceFacts, SplitFacts
 from hdfs_io.preprocessing import TOKENS, FittedPreprocessing, LabelSpec
 from hdfs_io.sources.base import BadRow, Source
-from hdfs_io.sources.identify import Cut, rows_digest, with_row_ids
+from hdfs_io.sources.identify import rows_digest, with_row_ids
 from hdfs_io.sources.parse import BAD, CONTENT, LANE, SPLIT, bad_rows, keep_names, parse, tensor_names
 from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 from sparksplit import __version__
@@ -50,7 +51,7 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
     """
     from pyspark import StorageLevel
 
-    cut = Cut() if source.deals else Cut(config.seed, config.validation, config.test)
+    cut = Cut() if source.deals else Cut.of(config, ("test",) if source.has_test else ())
     probe = Layout(source.tensors, _label_spec(source, None), source.keep, 1)
     with bounded_batches(spark, rows_per_batch(probe.row_bytes)):
         # Numbered once: the cut needs the numbers, and the rows of each label are counted split by split.

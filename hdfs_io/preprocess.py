@@ -12,7 +12,7 @@ from hdfs_io.functions import FunctionError, is_own, load, pickled_by_value, sou
 from hdfs_io.prepare import prepare
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.publish import Output
-from hdfs_io.sources import Source, open_frame, open_source, open_with_spark, raw_digest
+from hdfs_io.sources import Source, check_paths, open_frame, open_source, open_with_spark, raw_digest
 from hdfs_io.sources.columns import DataFrameSource
 from hdfs_io.sources.failures import input_failures
 from hdfs_io.sources.identify import digest_now
@@ -40,25 +40,21 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
     inputs = {**config.input.paths(), **config.own_file}
     # Spark starts before the claim only where it has to look at the rows: it may fail at that.
     with ExitStack() as started:
-
-        def session() -> SparkSession:
-            settings = dict(format_of(config.input.format).settings)
-            return started.enter_context(spark_session(_NAME, config.executors, settings, nodes=False))
-
+        session = session_for(config, started)
         if not (config.input.listed or format_of(config.input.format).source):
             spark = session()
             frame = own_frame(spark, config.input) if function is not None and frame is None else frame
-        source = None if config.input.listed else _open(config, session, frame)
+        source = None if config.input.listed else open_rows(config, session, frame)
         input_hash = raw_digest(config.input) if source is None else _hash_of(source, session)
         output = Output(config.output, config.config_hash(function), "preprocess", inputs, input_hash)
         # What is wrong with the input is reported before anything is written, even the claim on the output.
         if source is None and output.decide(options.overwrite) != "done":
-            source = _open(config, session, frame)
+            source = open_rows(config, session, frame)
         with output.claimed(options.overwrite) as decision:
             if decision == "done":
                 say(f"{output.path}: is complete, made with the same configuration; nothing was done")
                 return PreparedDataSet.open(output.path)
-            source = source or _open(config, session, frame)
+            source = source or open_rows(config, session, frame)
             # Published, or removed, when the Spark that this call starts has stopped, and nothing writes any more.
             # In a session that stays, what a failed job's last tasks write is removed by the next command.
             with output.staging() as folder, started:
@@ -70,6 +66,13 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
                     if rows_hash is not None:
                         output.made_of(folder, rows_hash)
         return PreparedDataSet(output.path, manifest)
+
+
+def session_for(config: PreprocessConfig, started: ExitStack) -> Callable[[], SparkSession]:
+    """What gives the Spark session that `config` needs, and starts it when it is first asked for; it stops with
+    `started`."""
+    settings = dict(format_of(config.input.format).settings)
+    return lambda: started.enter_context(spark_session(_NAME, config.executors, settings, nodes=False))
 
 
 def own_source(config: InputConfig) -> str | None:
@@ -109,14 +112,17 @@ def _hash_of(source: Source, session: Callable[[], SparkSession]) -> str | Calla
     return known or (lambda: digest_now(session(), source))
 
 
-def _open(config: PreprocessConfig, session: Callable[[], SparkSession], frame: DataFrame | None) -> Source:
+def open_rows(config: PreprocessConfig, session: Callable[[], SparkSession], frame: DataFrame | None) -> Source:
     """The source of raw rows. Raises ConfigError and InputError for whatever the driver can see is wrong with it."""
     if frame is not None:
-        return open_frame(frame, config.input)
+        return open_frame(frame, config.input, cut=config.cut)
     source: Source
     if format_of(config.input.format).reader:
-        source = open_with_spark(session(), config.input)
+        check_paths(config.input)
+        source = open_with_spark(session(), config.input, cut=config.cut)
     else:
+        if format_of(config.input.format).load().is_long(config.input):
+            session()
         source = open_source(config.input, validation=config.validation, test=config.test)
     if source.has_test and config.test > 0:
         raise config.error("test", f"must be 0: the source brings a test split (is {config.test})")

@@ -26,7 +26,8 @@ FORMAT_VERSION = 1
 TOKENS = ("characters", "words")
 """Kinds of labels that are a text's tokens, one at each position of the input."""
 UNKNOWN = "<unknown>"
-"""The name of class 0 of a vocabulary: every token that is not in it."""
+"""The name of class 0 of a vocabulary, every token that is not in it; and of the last class, every label that no
+training row had, where `unseen_labels: unknown` asks for one."""
 Model = TypeVar("Model", bound=pydantic.BaseModel)
 
 
@@ -80,6 +81,8 @@ class LabelSpec(TensorSpec):
     vocabulary of a text."""
     kind: str = "integer"
     """How raw labels are read: integer, text or number; characters or words where they are the tokens of a text."""
+    unknown: bool = False
+    """Whether the last class, `<unknown>`, stands for every label that no training row had."""
 
 
 class TensorPreprocessing(Frozen):

@@ -18,6 +18,9 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _CUT = np.uint64(0xD1B54A32D192ED03)
 """Separates the cut into splits from every other use of the content's hash."""
 
+_GROUPS = np.uint64(0x8CB92BA72F3D8DD7)
+"""The same for the cut of groups."""
+
 
 def mix64(x: npt.ArrayLike) -> U64:
     """The finaliser of splitmix64, elementwise: a bijection of uint64; every input bit reaches every output bit.
@@ -111,6 +114,19 @@ def split_fraction(content: U64, duplicate_number: npt.ArrayLike, seed: int) -> 
         keyed = mix64(np.uint64(seed % 2**64) + _CUT)
         mixed = mix64(mix64(content[:, 0] ^ keyed) + content[:, 1])
         mixed = mix64(mixed + number * _GOLDEN)
+    return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def group_fraction(groups: npt.ArrayLike, seed: int) -> npt.NDArray[np.float64]:
+    """A uniform number in [0, 1) for each row, the same for rows of one group: validation and test are cut by it where
+    groups stay together.
+
+    groups: a 64-bit hash of the group that each row belongs to, as int64 or uint64 [rows]
+    """
+    hashes = np.ascontiguousarray(groups).view(np.uint64)
+    with np.errstate(over="ignore"):
+        keyed = mix64(np.uint64(seed % 2**64) + _GROUPS)
+        mixed = mix64(mix64(hashes ^ keyed) + _GOLDEN)
     return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 

@@ -10,13 +10,13 @@ raw             the DataFrame that predict starts from
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hdfs_io import filesystem
 from hdfs_io.config import InputConfig, check_input
+from hdfs_io.cut_config import CutConfig
 from hdfs_io.formats import format_of
-from hdfs_io.listing import expand, files_in
+from hdfs_io.listing import expand, files_in, find
 from hdfs_io.preprocessing import Description
 from hdfs_io.sources.base import BadRow, FileSource, ParsedRows, Source, Task
 from hdfs_io.sources.columns import DataFrameSource
@@ -34,6 +34,7 @@ __all__ = [
     "Source",
     "Task",
     "check_like",
+    "check_paths",
     "open_frame",
     "open_source",
     "open_with_spark",
@@ -66,6 +67,13 @@ def raw_digest(config: InputConfig) -> str | None:
     )
 
 
+def check_paths(config: InputConfig) -> None:
+    """Raise InputError where a path of files that Spark is to read names nothing, as far as we can see without it."""
+    for key in ("path", "validation", "test") if config.listed else ():
+        if config.paths_of(key):
+            find(config.paths_of(key))
+
+
 def open_source(
     config: InputConfig, description: Description | None = None, *, validation: float = 0.0, test: float = 0.0
 ) -> FileSource:
@@ -86,21 +94,21 @@ def open_with_spark(
     spark: SparkSession,
     config: InputConfig,
     description: Description | None = None,
-    cut_by: Sequence[int | str] = (),
+    cut: CutConfig | None = None,
 ) -> DataFrameSource:
-    """The source of rows that Spark reads; like `open_source`. cut_by: the columns that the cut goes by."""
+    """The source of rows that Spark reads; like `open_source`. cut: whose columns are no features."""
     check_input(config)
-    source = DataFrameSource(config, read(spark, config), description, cut_by)
+    source = DataFrameSource(config, read(spark, config), description, cut)
     if description is not None:
         check_like(source, description, source.place)
     return source
 
 
 def open_frame(
-    frame: DataFrame, config: InputConfig, description: Description | None = None, cut_by: Sequence[int | str] = ()
+    frame: DataFrame, config: InputConfig, description: Description | None = None, cut: CutConfig | None = None
 ) -> DataFrameSource:
     """The source of the rows of a DataFrame; like `open_with_spark`."""
-    source = DataFrameSource(config, Raw({"train": RawFrame(frame)}), description, cut_by)
+    source = DataFrameSource(config, Raw({"train": RawFrame(frame)}), description, cut)
     if description is not None:
         check_like(source, description, source.place)
     return source

@@ -6,11 +6,12 @@ import abc
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
@@ -53,6 +54,8 @@ class ParsedRows:
     tensors: list[npt.NDArray[Any]]
     label: npt.NDArray[Any] | list[str] | None
     keep: list[list[str | None]] = field(default_factory=list)
+    cut: npt.NDArray[np.int64] | None = None
+    """What the cut goes by [n]; None where it needs nothing."""
 
     def __len__(self) -> int:
         return len(self.tensors[0])
@@ -64,23 +67,71 @@ class BadRow:
 
     path: str
     row: int
-    """Line of the file, from 1 (a header counts); 0 where it is not known (yet), or rows have no number."""
+    """Line of the file, from 1 (a header counts); 0 where it is not known, or rows have no number. Below 0: a mark of
+    its text, by which line_numbers.py looks the line up."""
     reason: str
     text: str = ""
     offset: int = 0
-    """The mark of its text by which the line is looked up (line_numbers.py); 0 where there is nothing to look up"""
+    """What rows of a file are ordered by, where `row` is a mark; otherwise 0"""
     fatal: bool = False
+    kind: str = ""
+    """The reason without the row's own values, by which bad rows are counted; empty where the reason has none."""
 
     def __str__(self) -> str:
         if self.fatal:
             return f"{self.path}: {self.reason}"
-        if self.row == 0:
+        if self.row <= 0:
             return f"{self.path}: a row: {self.reason} ({self.text})"
         return f"{self.path}: row {self.row}: {self.reason}"
 
 
-Reader = Callable[[Iterable[pa.RecordBatch]], Iterator[tuple[str, ParsedRows | BadRow]]]
-"""How a Spark task reads its record batches: it yields (part, rows or a bad row); picklable."""
+@dataclass(frozen=True)
+class BadRows:
+    """Many bad rows at once, without an object for each. rows: of BAD, whose fields are BadRow's"""
+
+    rows: pa.StructArray
+
+    @classmethod
+    def of(cls, rows: Sequence[BadRow]) -> BadRows:
+        """These rows."""
+        values = [{name: getattr(row, name) for name in _NAMES} | {"kind": row.kind or row.reason} for row in rows]
+        return cls(pa.array(values, type=BAD))
+
+    @classmethod
+    def from_columns(cls, **columns: Any) -> BadRows:
+        """Rows of the same number of values, or one that all rows have, for some of the fields; `reason` among them."""
+        rows = len(columns["reason"])
+        given = dict(zip(_NAMES, ("", 0, "", "", 0, False, ""), strict=True)) | columns
+        arrays = []
+        for field_ in BAD:
+            values = given[field_.name]
+            single = isinstance(values, str | int)
+            arrays.append(pa.repeat(pa.scalar(values, field_.type), rows) if single else pa.array(values, field_.type))
+        return cls(pa.StructArray.from_arrays(arrays, fields=list(BAD)))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[BadRow]:
+        return (BadRow(**row) for row in self.rows.to_pylist())
+
+
+BAD = pa.struct(
+    [
+        ("path", pa.string()),
+        ("row", pa.int64()),
+        ("reason", pa.string()),
+        ("text", pa.string()),
+        ("offset", pa.int64()),
+        ("fatal", pa.bool_()),
+        ("kind", pa.string()),
+    ]
+)
+"""A bad row in a record batch; null where the row is good."""
+_NAMES = tuple(field_.name for field_ in BAD)
+
+Reader = Callable[[Iterable[pa.RecordBatch]], Iterator[tuple[str, ParsedRows | BadRow | BadRows]]]
+"""How a Spark task reads its record batches: it yields (part, rows or bad rows); picklable."""
 
 
 class Source(abc.ABC):
@@ -99,6 +150,16 @@ class Source(abc.ABC):
     """Whether its tasks say which split their rows belong to, so that nothing is cut by a hash."""
     vocabulary: list[str] | None = None
     """The classes of labels that are tokens."""
+
+    columns: Mapping[str, str] = {}
+    """The raw columns with their types, as Spark calls them, where it reads them."""
+
+    def expected_rows(self, row_bytes: float | None) -> dict[str, int] | None:
+        """About how many rows each part has, without reading them; None where nothing tells.
+
+        row_bytes: of a file for each row, where Spark has read some
+        """
+        return None
 
     @abc.abstractmethod
     def parts(self) -> list[str]:
@@ -131,6 +192,15 @@ class FileSource(Source):
 
         return spark.range(0, len(tasks), 1, max(1, len(tasks))), read
 
+    def expected_rows(self, row_bytes: float | None) -> dict[str, int] | None:
+        """The rows of the tasks, for a source whose tasks say which rows they read."""
+        found = dict.fromkeys(self.parts(), 0)
+        for task in self.tasks():
+            if task.stop is None:
+                return None
+            found[task.part] += task.stop - task.start
+        return found
+
     @staticmethod
     def facts(folder: str, config: InputConfig) -> list[tuple[str, FileFacts]]:
         """(path, what is known without opening it) of each file in `folder`, one of the paths of `config`."""
@@ -142,6 +212,12 @@ class FileSource(Source):
         config = labelled_like(config, description)
         check_input(config)
         return cls(config)  # type: ignore[call-arg]
+
+    @classmethod
+    def is_long(cls, config: InputConfig) -> bool:
+        """Whether making the source of `config` takes so much reading that executors should do it: it then uses the
+        Spark that runs."""
+        return False
 
     @abc.abstractmethod
     def tasks(self) -> list[Task]:

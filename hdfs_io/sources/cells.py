@@ -54,16 +54,17 @@ class Cells:
         """What errors call a column."""
         return f"column {name!r}" if self.named or name not in self.names else f"column {self.names.index(name) + 1}"
 
-    def record_problem(self, record: str) -> str:
-        """What is wrong with a record that has not one cell for each column."""
+    def record_problem(self, record: str) -> tuple[str, str]:
+        """What is wrong with a record that has not one cell for each column, and the same without numbers."""
         if self.quote is not None and record.count(self.quote) % 2:
             hint = "" if self.multiline else " (input.multiline: true reads line breaks within quotes)"
-            return f"a quoted field does not close on its line{hint}"
+            return (f"a quoted field does not close on its line{hint}",) * 2
         try:
             found = len(split(record, self.delimiter, self.quote))
         except InputError as error:
-            return str(error)
-        return f"has {found} columns, {len(self.names)} are needed"
+            return (str(error),) * 2
+        kind = "too few" if found < len(self.names) else "too many"
+        return f"has {found} columns, {len(self.names)} are needed", f"has {kind} columns"
 
 
 def split(record: str, delimiter: str, quote: str | None) -> list[str]:
@@ -162,26 +163,31 @@ def fits(text: str | None, dtype: np.dtype[Any]) -> bool:
 
 def number_problem(
     text: str | None, dtype: np.dtype[Any], nulls: Sequence[str], gaps: bool, rounds: bool
-) -> str | None:
-    """Why a cell is no number of `dtype`; None where it is one. The arguments are those of `numbers_of`."""
+) -> tuple[str, str] | None:
+    """Why a cell is no number of `dtype`, and the same without its text; None where it is one. The arguments are those
+    of `numbers_of`."""
     stripped = (text or "").strip()
     if not stripped and "" not in nulls:
-        return "is empty, which input.nulls does not list"
+        return ("is empty, which input.nulls does not list",) * 2
     if not stripped or stripped in nulls or (dtype.kind == "f" and stripped.lower().lstrip("+-") == "nan"):
         hint = " (input.missing: mean fills gaps)" if dtype.kind == "f" else ""
-        return None if gaps else ("is empty" if not stripped else f"is {short(stripped)}") + hint
+        kind = "is empty" if not stripped else f"is {short(stripped)}"
+        return None if gaps else (kind + hint, kind)
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         between = f" from {limits.min} to {limits.max}" if re.fullmatch(_INTEGER, stripped) else ""
-        return None if fits(stripped, dtype) else f"{short(text)} is not a whole number{between} ({dtype.name})"
+        said = f"not a whole number{between} ({dtype.name})"
+        return None if fits(stripped, dtype) else (f"{short(text)} is {said}", said)
     if not re.fullmatch(_FLOAT, stripped):
-        return f"{short(text)} is not a number"
+        return f"{short(text)} is not a number", "not a number"
     with np.errstate(over="ignore"):
         finite = math.isfinite(float(dtype.type(stripped)))
-    return f"{short(text)} is not a finite number" if not finite else None if rounds else rounding(text)
+    if not finite:
+        return f"{short(text)} is not a finite number", "not finite"
+    return None if rounds else rounding(text)
 
 
-def rounding(text: str | None) -> str | None:
+def rounding(text: str | None) -> tuple[str, str] | None:
     """What is wrong with a number, written without an exponent, whose whole part float32 would change, or None."""
     stripped = (text or "").strip()
     if not _PLAIN.fullmatch(stripped):
@@ -190,9 +196,8 @@ def rounding(text: str | None) -> str | None:
         rounded = Decimal(float(np.float32(stripped)))
     if abs(rounded - Decimal(stripped)) < Decimal("0.5"):
         return None
-    return (
-        f"{short(text)} is {rounded:f} in float32, the default; set input.dtype (float64 keeps it, float32 rounds it)"
-    )
+    keeps = "set input.dtype (float64 keeps it, float32 rounds it)"
+    return f"{short(text)} is {rounded:f} in float32, the default; {keeps}", "rounded by float32, the default"
 
 
 def short(text: str | None) -> str:

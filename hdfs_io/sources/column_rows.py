@@ -1,4 +1,4 @@
-"""Record batches of raw columns to rows, in executors: numbers as the tensor's dtype has them, and what is wrong."""
+"""Rows of the record batches that columns.py has Spark hand over: tensors, labels, what is kept, and bad rows."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ import pyarrow.compute as pc
 
 from hdfs_io.manifest import SPLITS
 from hdfs_io.preprocessing import TensorSpec
-from hdfs_io.sources.base import BadRow, ParsedRows
+from hdfs_io.sources.base import BadRows, ParsedRows
 from hdfs_io.sources.cells import UNDECODED, WHOLE_FLOAT32, Bools, Cells, number_problem, numbers_of, short
-from hdfs_io.sources.line_numbers import line_mark
-from hdfs_io.sources.readers import plain_path
-
-_ROW_TEXT = 200
+from hdfs_io.sources.cut_columns import CutColumns
+from hdfs_io.sources.line_numbers import ROW_TEXT, line_mark
+from hdfs_io.sources.readers import Decoder, plain_path
 
 
 @dataclass(frozen=True)
 class ColumnReader:
-    """Makes rows of record batches; see `base.Reader`. array: whether the only feature is an array.
+    """Makes rows of the record batches; see `Reader`. array: whether the only feature is an array.
 
     gaps: whether a null is a missing value. rounds: whether the tensor's dtype was asked for, so that it may round.
-    limit: how many bad rows there may be. cut: how many columns the cut goes by.
+    cut: the columns that the cut goes by; None where there are none. decoder: what makes the features of the only
+    column. told: whether a row may be bad before anyone looks at its columns. cells: how texts are read, where all
+    columns are texts; order: then, where in a batch each column of the file is.
 
-    A batch has the columns of the features, the label, what is kept, what the cut goes by, the text of a record that
-    does not fit, the part and the file. cells: how texts are read, where all columns are texts; order: then, where in a
-    batch each column of the file is.
+    A batch has the columns of the features, the label, what is kept, what the cut goes by and what to show where it is
+    null (where there is a `cut`), what is bad (if rows may be `told`), the row's number, the part and the file.
     """
 
     place: str
@@ -43,105 +43,46 @@ class ColumnReader:
     kept: int
     gaps: bool
     rounds: bool
-    limit: int
-    cut: int = 0
+    cut: CutColumns | None = None
+    decoder: Decoder | None = None
+    told: bool = False
     cells: Cells | None = None
     order: Sequence[int] = ()
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRow]]:
-        """Reports bad rows up to the first one too many, which ends the job: each costs some 0.4 ms. The batches are
-        still read to their end, as Spark expects."""
-        bad, before = 0, 0
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRows]]:
+        """The rows of all batches."""
+        before = 0
         for batch in batches:
-            for part, rows in _by_part(batch) if bad <= self.limit else ():
-                for item in self.read(rows, before) if bad <= self.limit else ():
-                    yield part, item
-                    bad += isinstance(item, BadRow)
-                    if bad > self.limit:
-                        break
+            for part, rows in _by_part(batch):
+                yield from ((part, item) for item in self.read(rows, before))
             before += batch.num_rows
 
-    def cut_values(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        """The columns that the cut goes by, in its order."""
-        first = len(self.features) + (self.label is not None) + self.kept
-        return list(batch.columns[first : first + self.cut])
-
-    def read(self, batch: pa.RecordBatch, before: int = 0) -> Iterator[ParsedRows | BadRow]:
-        """The good rows together, and each bad one. before: rows that the task has had before these."""
-        fits = batch.column(batch.num_columns - 3).is_null().to_numpy(zero_copy_only=False)
-        rows = batch if fits.all() else batch.filter(pa.array(fits))
-        values, wrong = self._features(rows)
-        label, bad_label = self._labels(rows)
-        first = len(self.features) + (self.label is not None)
-        keep = rows.columns[first : first + self.kept]
-        bad = wrong.any(axis=1) | bad_label | self._unreadable(keep, rows.num_rows)
-        if not bad.all():
-            chosen = np.flatnonzero(~bad)
-            yield ParsedRows(
-                [np.ascontiguousarray(values[chosen]).reshape(-1, *self.tensor.shape)],
-                [label[row] for row in chosen] if isinstance(label, list) else None if label is None else label[chosen],
-                [self._kept(column.take(pa.array(chosen))) for column in keep],
-            )
-        # In the order of the file, so that the first ones are reported.
-        among = np.cumsum(fits) - 1
-        for place in np.flatnonzero(~fits | bad[among]).tolist() if bad.any() else np.flatnonzero(~fits).tolist():
-            row, number = list(batch.slice(place, 1).to_pylist()[0].values()), before + place + 1
-            if fits[place]:
-                yield self._bad(row, wrong[among[place]], bool(bad_label[among[place]]), number)
-            else:
-                yield self._broken(row, number)
-
-    def _features(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[Any], Bools]:
-        """(the values, and which of them cannot be taken), both [rows, values]."""
-        dtype, rows = self.tensor.numpy_dtype, batch.num_rows
-        # Filled column by column: a column is contiguous here.
-        values = np.zeros((self.tensor.values, rows), dtype=dtype)
-        wrong = np.zeros(values.shape, dtype=np.bool_)
-        if not self.array:
-            for place in range(len(self.features)):
-                values[place], wrong[place] = self._numbers(batch.column(place), dtype, self.gaps, self.rounds)
-            return values.T, wrong.T
-        return self._array_values(batch.column(0), dtype)
-
-    def _array_values(self, column: pa.Array, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], Bools]:
-        values = np.zeros((len(column), self.tensor.values), dtype=dtype)
-        wrong = np.zeros(values.shape, dtype=np.bool_)
-        lengths = column.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False)
-        fits = lengths == self.tensor.values
-        wrong[~fits] = True
-        inner = column.filter(pa.array(fits)).flatten()
-        found, problems = numbers(inner, dtype, self.gaps, self.rounds)
-        values[fits], wrong[fits] = found.reshape(-1, self.tensor.values), problems.reshape(-1, self.tensor.values)
-        return values, wrong
-
-    def _numbers(
-        self, column: pa.Array, dtype: np.dtype[Any], gaps: bool, rounds: bool
-    ) -> tuple[npt.NDArray[Any], Bools]:
-        if pa.types.is_string(column.type):
-            return numbers_of(column, dtype, self._nulls, gaps, rounds)
-        return numbers(column, dtype, gaps, rounds)
-
     @property
-    def _nulls(self) -> tuple[str, ...]:
-        return ("",) if self.cells is None else self.cells.nulls
+    def cut_names(self) -> Sequence[str]:
+        """The columns that the cut goes by."""
+        return () if self.cut is None else self.cut.names
 
-    def _labels(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[Any] | list[str] | None, Bools]:
-        if self.label is None:
-            return None, np.zeros(batch.num_rows, dtype=np.bool_)
-        column = batch.column(len(self.features))
-        if self.label_kind == "text":
-            texts = [text or "" for text in column.to_pylist()]
-            return texts, np.array([self._label_problem(text) is not None for text in texts], dtype=np.bool_)
-        dtype = np.dtype(np.int64 if self.label_kind == "integer" else np.float32)
-        return self._numbers(column, dtype, False, True)
-
-    def _label_problem(self, text: str) -> str | None:
-        """What is wrong with a label that is a text."""
-        if self.cells is None:
-            return None if text else "is null or empty"
-        if UNDECODED in text:
-            return self._undecoded
-        return None if text.strip() and text not in self.cells.nulls else f"is {short(text) if text else 'empty'}"
+    def read(self, batch: pa.RecordBatch, before: int = 0) -> Iterator[ParsedRows | BadRows]:
+        """The good rows together, and the bad ones. before: rows that the task has had before these."""
+        values, wrong = self._features(batch)
+        label, bad_label = self._labels(batch)
+        cut, bad_cut = self._cut(batch)
+        told = self._told(batch)
+        first = len(self.features) + (self.label is not None)
+        keep = batch.columns[first : first + self.kept]
+        bad = wrong.any(axis=1) | bad_label | bad_cut | told | self._undecoded(keep, batch.num_rows)
+        good = ~bad
+        if good.any():
+            chosen = np.flatnonzero(good)
+            yield ParsedRows(
+                [np.ascontiguousarray(values[good]).reshape(-1, *self.tensor.shape)],
+                [label[row] for row in chosen] if isinstance(label, list) else None if label is None else label[good],
+                [self._kept(column.take(pa.array(chosen))) for column in keep],
+                None if cut is None else cut[good],
+            )
+        if not good.all():
+            places = before + np.flatnonzero(bad) + 1
+            yield self._bad(batch.filter(pa.array(bad)), wrong[bad], bad_label[bad], bad_cut[bad], told[bad], places)
 
     def _kept(self, column: pa.Array) -> list[str | None]:
         """The texts to keep; of a file of texts null is a marker's place, and an empty cell an empty text."""
@@ -151,86 +92,214 @@ class ColumnReader:
         markers = set(self.cells.nulls) - {""}
         return [None if text in markers else text or "" for text in texts]
 
-    def _unreadable(self, keep: Sequence[pa.Array], rows: int) -> Bools:
-        """Which rows keep a text that could not be decoded."""
+    def _undecoded(self, columns: Sequence[pa.Array], rows: int) -> Bools:
+        """Which rows have a text in these columns that its encoding could not give."""
         found = np.zeros(rows, dtype=np.bool_)
-        for column in keep if self.cells is not None else ():
+        for column in columns if self.cells is not None else ():
             found |= pc.match_substring(column, UNDECODED).fill_null(False).to_numpy(zero_copy_only=False)
         return found
 
+    def _cut(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64] | None, Bools]:
+        """What the cut goes by, 0 where that is null, and where it is, both [rows]."""
+        if self.cut is None:
+            return None, np.zeros(batch.num_rows, dtype=np.bool_)
+        column = batch.column(self._cut_place(batch))
+        return column.fill_null(0).to_numpy(zero_copy_only=False), column.is_null().to_numpy(zero_copy_only=False)
+
+    def _cut_place(self, batch: pa.RecordBatch) -> int:
+        return int(batch.num_columns) - 5 - self.told
+
+    def _told(self, batch: pa.RecordBatch) -> Bools:
+        if not self.told:
+            return np.zeros(batch.num_rows, dtype=np.bool_)
+        column: Bools = batch.column(batch.num_columns - 4).is_valid().to_numpy(zero_copy_only=False)
+        return column
+
+    def _features(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[Any], Bools]:
+        """(the values, and which of them cannot be taken), both [rows, values]."""
+        dtype, rows = self.tensor.numpy_dtype, batch.num_rows
+        if not self.array:
+            # Filled column by column: a column is contiguous here.
+            by_column = np.zeros((self.tensor.values, rows), dtype=dtype)
+            refused = np.zeros(by_column.shape, dtype=np.bool_)
+            for place in range(len(self.features)):
+                given = batch.column(place)
+                by_column[place], refused[place] = self._numbers(given, dtype, self.gaps, self.rounds)
+            return by_column.T, refused.T
+        column = batch.column(0)
+        if self.decoder is not None:
+            return self.decoder.values(column)
+        values = np.zeros((rows, self.tensor.values), dtype=dtype)
+        wrong = np.zeros(values.shape, dtype=np.bool_)
+        lengths = column.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False)
+        fits = lengths == self.tensor.values
+        wrong[~fits] = True
+        inner = column.filter(pa.array(fits)).flatten()
+        found, problems = numbers(inner, dtype, self.gaps, self.rounds)
+        values[fits], wrong[fits] = found.reshape(-1, self.tensor.values), problems.reshape(-1, self.tensor.values)
+        return values, wrong
+
+    def _labels(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[Any] | list[str] | None, Bools]:
+        if self.label is None:
+            return None, np.zeros(batch.num_rows, dtype=np.bool_)
+        column = batch.column(len(self.features))
+        if self.label_kind == "text":
+            texts = [text or "" for text in column.to_pylist()]
+            return texts, np.array([bool(self._label_problem(text)) for text in texts], dtype=np.bool_)
+        return self._numbers(column, self._label_dtype, False, True)
+
     @property
-    def _undecoded(self) -> str:
-        assert self.cells is not None
-        return f"is not {self.cells.encoding} text (input.encoding)"
+    def _label_dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.int64 if self.label_kind == "integer" else np.float32)
 
-    def _broken(self, found: list[Any], number: int) -> BadRow:
-        assert self.cells is not None
-        *_, record, _, file = found
-        return self._text_row(file, self.cells.record_problem(record), record, number)
+    @property
+    def _nulls(self) -> tuple[str, ...]:
+        return ("",) if self.cells is None else self.cells.nulls
 
-    def _text_row(self, file: str | None, reason: str, text: str, number: int) -> BadRow:
-        """A bad row of a file of texts, whose line is looked up by its text. number: of the row in the task: what comes
-        first is reported first."""
-        return BadRow(plain_path(file) if file else self.place, number, reason, text[:_ROW_TEXT], line_mark(text))
+    def _numbers(
+        self, column: pa.Array, dtype: np.dtype[Any], gaps: bool, rounds: bool
+    ) -> tuple[npt.NDArray[Any], Bools]:
+        if pa.types.is_string(column.type):
+            return numbers_of(column, dtype, self._nulls, gaps, rounds)
+        return numbers(column, dtype, gaps, rounds)
 
-    def _bad(self, found: list[Any], wrong: Bools, bad_label: bool, number: int) -> BadRow:
+    def _label_problem(self, text: str) -> tuple[str, str] | None:
+        """What is wrong with a label that is a text: (what to say, the same without the text); None if nothing is."""
+        if self.cells is None:
+            return None if text else ("is null or empty", "is null or empty")
+        if UNDECODED in text:
+            return (f"is not {self.cells.encoding} text (input.encoding)",) * 2
+        if not text.strip() or text in self.cells.nulls:
+            return ("is empty", "is empty") if not text.strip() else (f"is {short(text)}", "is missing")
+        return None
+
+    def _bad(
+        self,
+        batch: pa.RecordBatch,
+        wrong: Bools,
+        bad_label: Bools,
+        bad_cut: Bools,
+        told: Bools,
+        places: npt.NDArray[np.int64],
+    ) -> BadRows:
+        """The rows of `batch`, all of them bad. wrong: which values cannot be taken [rows, values]. places: of the rows
+        in the task, from 1"""
+        rows = batch.num_rows
+        texts, fatal = np.array(self._shown(batch), object), np.zeros(rows, np.bool_)
+        reasons, kinds = np.empty(rows, object), np.empty(rows, object)
+        for row in np.flatnonzero(told).tolist():
+            found = batch.column(batch.num_columns - 4)[row].as_py()
+            texts[row], fatal[row] = found["text"] or "", bool(found["fatal"])
+            if found["reason"] is None and self.cells is not None:
+                reasons[row], kinds[row] = self.cells.record_problem(texts[row])
+            else:
+                reasons[row] = kinds[row] = found["reason"]
+        # The first thing that is wrong with any other row: a feature, its label, what the cut goes by, what is kept.
+        other_place = np.where(bad_label, -1, np.where(bad_cut, -2, -3))
+        first = np.where(wrong.any(axis=1), wrong.argmax(axis=1), other_place)
+        for place in np.unique(first[~told]).tolist():
+            chosen = np.flatnonzero((first == place) & ~told)
+            other = {-3: 0, -2: self._cut_place(batch) + 1, -1: len(self.features)}
+            column = batch.column(other.get(place, 0 if self.array else place))
+            known: dict[Any, tuple[str, str]] = {}
+            for row, value in zip(chosen.tolist(), column.take(pa.array(chosen)).to_pylist(), strict=True):
+                key = row if self.array else value
+                if key not in known:
+                    known[key] = self._reason(place, value)
+                reasons[row], kinds[row] = known[key]
+        files = {file: plain_path(file) if file else self.place for file in batch.columns[-1].unique().to_pylist()}
+        paths = [files[file] for file in batch.columns[-1].to_pylist()]
+        numbers, offset = batch.columns[-3].fill_null(0).to_pylist(), np.zeros(rows, np.int64)
         if self.cells is not None:
-            text = self.cells.delimiter.join(found[place] or "" for place in self.order)
-            return self._text_row(found[-1], self._text_problem(found, wrong, bad_label), text, number)
-        place = plain_path(found[-1]) if found[-1] else self.place
-        text = ", ".join(str(value) for value in found[: len(self.features) + (self.label is not None)])[:_ROW_TEXT]
-        if not wrong.any():
-            value = found[len(self.features)]
-            shown = "null" if value is None else repr(value)
-            return BadRow(place, 0, f"column {self.label!r}, the label: {shown} is no {self.label_kind}", text)
-        first = int(np.flatnonzero(wrong)[0])
-        name = self.features[0 if self.array else first]
-        value = found[0 if self.array else first]
+            whole = len(self.order) == len(self.cells.names)
+            numbers = [line_mark(text) if whole or out else 0 for text, out in zip(texts, told.tolist(), strict=True)]
+            offset = places
+            texts = np.array([text[:ROW_TEXT] for text in texts], object)
+        return BadRows.from_columns(
+            path=paths, row=numbers, reason=reasons, text=texts, offset=offset, fatal=fatal, kind=kinds
+        )
+
+    def _shown(self, batch: pa.RecordBatch) -> list[str]:
+        """The text of each row: as it is in a file of texts, or the values."""
+        if self.cells is not None:
+            cells = [batch.column(place).fill_null("") for place in self.order]
+            joined: list[str] = pc.binary_join_element_wise(*cells, self.cells.delimiter).to_pylist()
+            return joined
+        shown = batch.columns[self.decoder is not None : len(self.features) + (self.label is not None)]
+        text = pc.utf8_slice_codeunits(pc.binary_join_element_wise("", *map(_texts, shown), ", "), 2, ROW_TEXT + 2)
+        found: list[str] = text.to_pylist()
+        return found
+
+    def _reason(self, place: int, value: Any) -> tuple[str, str]:
+        """(why a row is bad, the same without its values). place: of the feature, or value in the array, that cannot be
+        taken; -1: the label; -2: what the cut goes by. value: what is there"""
+        if place == -2:
+            assert self.cut is not None
+            return self.cut.problem(value)
+        if self.cells is not None:
+            return self._text_reason(place, value)
+        if place == -1:
+            shown, subject = "null" if value is None else repr(value), f"column {self.label!r}, the label"
+            return f"{subject}: {shown} is no {self.label_kind}", f"{subject}: no {self.label_kind}"
+        if self.decoder is not None:
+            problem = self.decoder.problem(value)
+            return problem, problem
+        subject = f"column {self.features[0 if self.array else place]!r}"
         if self.array:
             if value is None or len(value) != self.tensor.values:
-                has = "is null" if value is None else f"has {len(value)} values"
-                return BadRow(place, 0, f"column {name!r}: {has}, {self.tensor.values} are needed", text)
-            value = value[first]
-        return BadRow(place, 0, f"column {name!r}: {self._problem(value)}", text)
+                has, kind = ("is null",) * 2 if value is None else (f"has {len(value)} values", "another length")
+                return f"{subject}: {has}, {self.tensor.values} are needed", f"{subject}: {kind}"
+            value = value[place]
+        problem, kind = self._problem(value)
+        return f"{subject}: {problem}", f"{subject}: {kind}"
 
-    def _text_problem(self, found: Sequence[str | None], wrong: Bools, bad_label: bool) -> str:
-        """What is wrong with the cells of a row."""
+    def _text_reason(self, place: int, text: str | None) -> tuple[str, str]:
+        """As `_reason`, for a cell of a file of texts; -3: a column to keep."""
         assert self.cells is not None
-        if wrong.any():
-            first = int(np.flatnonzero(wrong)[0])
-            dtype = self.tensor.numpy_dtype
-            problem = number_problem(found[first], dtype, self.cells.nulls, self.gaps, self.rounds)
-            return f"{self.cells.say(self.features[first])}: {problem}"
-        if bad_label:
+        if place == -3:
+            return (f"a column to keep is not {self.cells.encoding} text (input.encoding)",) * 2
+        if place == -1:
             assert self.label is not None
-            text = found[len(self.features)] or ""
+            subject = f"{self.cells.say(self.label)}, the label"
             if self.label_kind == "text":
-                said = self._label_problem(text)
-            else:
-                dtype = np.dtype(np.int64 if self.label_kind == "integer" else np.float32)
-                said = number_problem(text, dtype, self.cells.nulls, False, True)
-            return f"{self.cells.say(self.label)}, the label: {said}"
-        return f"a column to keep {self._undecoded}"
+                problem, kind = self._label_problem(text or "") or ("", "")
+                return f"{subject}: {problem}", f"{subject}: {kind}"
+            problem, kind = number_problem(text, self._label_dtype, self.cells.nulls, False, True) or ("", "")
+            return f"{subject}: {problem}", f"{subject}: {kind}"
+        subject, dtype = self.cells.say(self.features[place]), self.tensor.numpy_dtype
+        problem, kind = number_problem(text, dtype, self.cells.nulls, self.gaps, self.rounds) or ("", "")
+        return f"{subject}: {problem}", f"{subject}: {kind}"
 
-    def _problem(self, value: Any) -> str:
+    def _problem(self, value: Any) -> tuple[str, str]:
+        """(what is wrong with a value, the same without it)"""
         dtype = np.dtype(self.tensor.dtype)
         if isinstance(value, str):
-            return str(number_problem(value, dtype, (), self.gaps, self.rounds))
+            return number_problem(value, dtype, (), self.gaps, self.rounds) or ("", "")
         if value is None or math.isnan(value):
             hint = " (input.missing: mean fills gaps)" if dtype.kind == "f" else ""
-            return ("is null" if value is None else "is NaN") + hint
+            kind = "is null" if value is None else "is NaN"
+            return kind + hint, kind
         if math.isinf(value):
-            return f"{value} is not finite"
+            return f"{value} is not finite", "not finite"
         if dtype.kind in "iu":
             limits = np.iinfo(dtype)
-            return f"{value} is not a whole number from {limits.min} to {limits.max} ({dtype.name})"
+            wanted = f"not a whole number from {limits.min} to {limits.max} ({dtype.name})"
+            return f"{value} is {wanted}", wanted
         with np.errstate(over="ignore"):
             rounded = float(dtype.type(value))
         if math.isinf(rounded):
-            return f"{value} is not finite as {dtype.name}"
+            return f"{value} is not finite as {dtype.name}", f"not finite as {dtype.name}"
         return (
-            f"{value} is {rounded:.0f} in float32, the default; set input.dtype (float64 keeps it, float32 rounds it)"
+            f"{value} is {rounded:.0f} in float32, the default; set input.dtype (float64 keeps it, float32 rounds it)",
+            "rounded by float32, the default",
         )
+
+
+def _texts(column: pa.Array) -> pa.Array:
+    """The values as text, to be shown."""
+    if pa.types.is_nested(column.type):
+        return pa.array([str(value) for value in column.to_pylist()], pa.string())
+    return column.cast(pa.string()).fill_null("null")
 
 
 def _by_part(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:

@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hdfs_io.config import DataFrameInput, InputConfig, check_input
+from hdfs_io.cut_config import CutConfig
 from hdfs_io.manifest import SPLITS, SourceFile
 from hdfs_io.preprocessing import Description, TensorSpec
 from hdfs_io.sources.base import Reader, Source, check_kept, in_trained_order, labelled_like
 from hdfs_io.sources.cells import WHOLE_FLOAT32, label_kind, number_problem
 from hdfs_io.sources.column_rows import ColumnReader
-from hdfs_io.sources.readers import Raw, RawFrame
+from hdfs_io.sources.cut_columns import CutColumns
+from hdfs_io.sources.readers import Raw, RawFrame, has_footers
+from sparksplit.base.config import Config
 from sparksplit.base.errors import ConfigError, InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -30,7 +33,8 @@ _PLACE = "column_{}"
 """What a column is called by its position."""
 _NUMBERS = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double")
 _WHOLE = _NUMBERS[:5]
-_FILE = "file"
+_FILE, _ROW, _BAD = "file", "row", "bad"
+_BAD_TYPE = "struct<reason: string, text: string, fatal: boolean>"
 
 
 class DataFrameSource(Source):
@@ -42,10 +46,10 @@ class DataFrameSource(Source):
         config: InputConfig,
         raw: Raw,
         description: Description | None = None,
-        cut_by: Sequence[int | str] = (),
+        cut: CutConfig | None = None,
     ) -> None:
-        """cut_by: the columns that the cut goes by (its keys, its time, the name of a split), which are not features,
-        though they may be kept; the reader's record batches have them as `cut_values` finds them."""
+        """cut: the columns that it goes by (keys, a time, the name of a split) are not features, though they may be
+        kept."""
         config = labelled_like(config, description)
         check_input(config)
         self.place = config.place
@@ -53,86 +57,109 @@ class DataFrameSource(Source):
         self.files = [SourceFile(path=path, bytes=one.bytes) for files in raw.files.values() for path, one in files]
         self.has_test = "test" in raw.parts
         train = raw.parts["train"]
-        names, types = train.columns, _types(train)
+        frame, types = train.frame, dict(train.types)
+        names = [name for name, _ in train.types]
         if len(types) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise InputError(f"{self.place}: has two columns {twice!r}")
-        label = self._label(config, train)
-        kept = [_column(config, "keep", column, names) for column in config.keep]
+        label = self._label(config, names, train)
+        kept = [_column(config, "keep", column, names, self.place) for column in config.keep]
         if label in kept or len(set(kept)) < len(kept):
             raise config.error("keep", "names the label, or a column twice")
         check_kept(config, kept)
-        cut = [_column(config, "label", column, names) for column in cut_by]
-        features = [name for name in names if name != label and name not in (*kept, *cut)]
+        cut_by = [] if cut is None else [_column(cut, cut.key, name, names, self.place) for name in cut.needed]
+        if cut is not None and (label in cut_by or len(set(cut_by)) < len(cut_by)):
+            raise cut.error(cut.key, "names the label, or a column twice")
+        features = [name for name in names if name != label and name not in (*kept, *cut_by)]
         if not features:
             raise InputError(f"{self.place}: has no columns left for features ({len(types)} in all)")
+        self.columns = types
+        self._raw = raw
         self.keep = kept
         self.label_kind = None if label is None else _label_kind(config, train, label)
+        features, tensor, is_array = self._features(config, train, features, description)
+        self.tensors = [tensor]
+        self._parts = list(raw.parts)
+        goes_by = None
+        if cut is not None and cut_by:
+            columns = _by_place(frame).select(*(_PLACE.format(frame.columns.index(name)) for name in cut_by))
+            goes_by = CutColumns.of(cut, cut_by, [types[name] for name in cut_by], columns)
+        self._reader = ColumnReader(
+            self.place, features, is_array, tensor, label, self.label_kind, len(kept), config.missing == "mean",
+            config.dtype is not None, goes_by, train.decoded and train.decoded[1],
+            any(part.bad is not None for part in raw.parts.values()),
+        )  # fmt: skip
+        if train.cells is not None:
+            self._take_cells(config, train, [*features, *([] if label is None else [label]), *kept, *cut_by])
+        frames = [self._selected(name, part, types) for name, part in raw.parts.items()]
+        self._frame = reduce(lambda one, other: one.unionAll(other), frames)
+
+    def _features(
+        self, config: InputConfig, raw: RawFrame, features: list[str], description: Description | None
+    ) -> tuple[list[str], TensorSpec, bool]:
+        """(the features in the tensor's order, the tensor, whether the only one has all of its values)"""
+        if raw.decoded is not None:
+            return [raw.decoded[0]], raw.decoded[1].tensor, True
+        types = dict(raw.types)
         is_array = len(features) == 1 and types[features[0]].startswith("array<")
-        named = train.cells is None or train.cells.named
         if not is_array:
-            if train.cells is None:
+            if raw.cells is None:
                 _check_features(config, types, features)
-            if named:
+            if raw.named:
                 features = in_trained_order(features, description, self.place)
-        values = self._array_length(config, train.frame, features[0]) if is_array else len(features)
+        values = self._array_length(config, raw.frame, features[0]) if is_array else len(features)
         shape = config.shape or [values]
         if math.prod(shape) != values:
             raise config.error("shape", f"does not fit {values} features (is {shape})")
-        tensor = TensorSpec(
-            name="x", dtype=config.dtype or "float32", shape=shape, columns=None if is_array or not named else features
-        )
-        self.tensors = [tensor]
-        self._parts = list(raw.parts)
-        chosen = [*features, *([] if label is None else [label]), *kept, *cut]
-        self._reader = ColumnReader(
-            place=self.place,
-            features=features,
-            array=is_array,
-            tensor=tensor,
-            label=label,
-            label_kind=self.label_kind,
-            kept=len(kept),
-            gaps=config.missing == "mean",
-            rounds=config.dtype is not None,
-            limit=config.max_bad_rows,
-            cut=len(cut),
-            cells=None if train.cells is None else replace(train.cells, sample=()),
-            order=[] if train.cells is None else [chosen.index(name) for name in train.cells.names],
-        )
-        if train.cells is not None and not train.cells.header and not config.max_bad_rows:
-            self._check_first_row(train)
-        frames = [self._selected(name, part, types, cut) for name, part in raw.parts.items()]
-        self._frame = reduce(lambda one, other: one.unionAll(other), frames)
+        columns = None if is_array or not raw.named else features
+        return features, TensorSpec(name="x", dtype=config.dtype or "float32", shape=shape, columns=columns), is_array
 
     def parts(self) -> list[str]:
         return self._parts
 
+    def expected_rows(self, row_bytes: float | None) -> dict[str, int] | None:
+        """As the footers of Parquet and ORC say, or as many as the files hold if all rows have `row_bytes`."""
+        found = {}
+        for part, raw in self._raw.parts.items():
+            files = self._raw.files.get(part)
+            if has_footers(raw.frame):
+                found[part] = raw.frame.count()
+            elif files and row_bytes:
+                found[part] = round(sum(one.bytes for _, one in files) / row_bytes)
+            else:
+                return None
+        return found
+
     def raw(self, spark: SparkSession) -> tuple[DataFrame, Reader]:
         return self._frame, self._reader
 
-    def _label(self, config: InputConfig, train: RawFrame) -> str | None:
-        columns = train.columns
+    def _take_cells(self, config: InputConfig, train: RawFrame, chosen: Sequence[str]) -> None:
+        """Let the reader read texts. chosen: the columns in the order of its batches.
+
+        Raises InputError where the first row is a header that nobody has announced.
+        """
+        cells, reader = train.cells, self._reader
+        assert cells is not None
+        # What the cut goes by is no text in a batch; it is not shown, if nothing keeps it.
+        order = [chosen.index(name) for name in cells.names if name in chosen[: len(chosen) - len(reader.cut_names)]]
+        self._reader = replace(reader, cells=replace(cells, sample=()), order=order)
+        if cells.header or config.max_bad_rows or not cells.sample:
+            return
+        for name in (name for name in reader.features if name in cells.names):
+            text = cells.sample[0][cells.names.index(name)]
+            if problem := number_problem(text, reader.tensor.numpy_dtype, cells.nulls, reader.gaps, True):
+                hint = "is it a header (input.header: true)?"
+                raise InputError(f"{cells.file}: row 1: {cells.say(name)}: {problem[0]}; {hint}")
+
+    def _label(self, config: InputConfig, columns: Sequence[str], train: RawFrame) -> str | None:
         if config.label is None:
             return None
-        # The last column of a file's own is where its label usually is.
-        usual = train.cells is not None and len(columns) == len(train.cells.names)
-        if "label" not in config.model_fields_set and not usual:
+        if "label" not in config.model_fields_set:
+            if train.label is not None:
+                return train.label
             none = "None" if isinstance(config, DataFrameInput) else "null"
             raise config.error("label", f"must be the label's column, or {none} (there are {', '.join(columns)})")
-        return _column(config, "label", config.label, columns)
-
-    def _check_first_row(self, train: RawFrame) -> None:
-        """Raise InputError where the first row is a header that nobody has announced."""
-        assert train.cells is not None
-        reader = self._reader
-        if not train.cells.sample:
-            return
-        for name in (name for name in reader.features if name in train.cells.names):
-            text = train.cells.sample[0][train.cells.names.index(name)]
-            if problem := number_problem(text, reader.tensor.numpy_dtype, train.cells.nulls, reader.gaps, True):
-                hint = "is it a header (input.header: true)?"
-                raise InputError(f"{train.cells.file}: row 1: {train.cells.say(name)}: {problem}; {hint}")
+        return _column(config, "label", config.label, columns, self.place)
 
     def _array_length(self, config: InputConfig, frame: DataFrame, column: str) -> int:
         """The length of the first row's array; the shape's, where one is given."""
@@ -149,27 +176,30 @@ class DataFrameSource(Source):
             raise InputError(f"{self.place}: column {column!r} has no values")
         return int(first[0])
 
-    def _selected(self, part: str, raw: RawFrame, types: dict[str, str], cut: Sequence[str]) -> DataFrame:
-        """The features, label, kept columns, those of the cut, part and file, in types that Arrow hands over well.
+    def _selected(self, part: str, raw: RawFrame, types: dict[str, str]) -> DataFrame:
+        """The reader's columns, in types that Arrow hands over well.
 
         types: of the training rows' columns, which those of any other part must have too
         """
         from pyspark.sql import functions as sql
 
+        names = raw.frame.columns
         if part != "train":
             self._check_alike(part, raw, types)
-        file = sql.lit(None).cast("string") if raw.file is None else sql.expr(raw.file)
-        names = raw.frame.columns
+        origin = [
+            sql.lit(None).cast(kind) if given is None else sql.expr(given).cast(kind)
+            for given, kind in ((raw.bad, _BAD_TYPE), (raw.row, "bigint"), (raw.file, "string"))
+        ]
         # Named by position: two of the user's names may differ in case alone, which Spark does not tell apart.
-        frame = raw.frame.select("*", file).toDF(*map(_PLACE.format, range(len(names))), _FILE)
+        frame = raw.frame.select("*", *origin).toDF(*map(_PLACE.format, range(len(names))), _BAD, _ROW, _FILE)
         places = {name: sql.col(_PLACE.format(place)) for place, name in enumerate(names)}
 
         def number(name: str) -> Any:
             column = places[name]
             if types[name] == "array<boolean>":
                 return column.cast("array<tinyint>")
-            if types[name].startswith("decimal"):
-                return column.cast("string")  # parsed exactly, as a file's text
+            if types[name].startswith("decimal("):
+                return column.cast("string")  # parsed exactly, like a file's text
             return column.cast("tinyint") if types[name] == "boolean" else column
 
         reader = self._reader
@@ -178,12 +208,21 @@ class DataFrameSource(Source):
             text = places[reader.label].cast("string")
             columns.append(text if self.label_kind == "text" else number(reader.label))
         columns += [places[name].cast("string") for name in self.keep]
-        columns += [places[name] for name in cut]
-        columns.append(places[raw.broken] if raw.broken else sql.lit(None).cast("string"))
+        good = self._surely_good(places, types)
+        if (cut := reader.cut) is not None:
+            at = [_PLACE.format(names.index(name)) for name in cut.names]
+            # Rows of other parts are not cut.
+            value = cut.value(at, [types[name] for name in cut.names]) if part == "train" else sql.lit(0).cast("bigint")
+            columns += [value, sql.when(value.isNull(), cut.text(at))]
+            good = good & value.isNotNull()
+        # The file's name is longer than many a row: it travels with those that may be bad.
+        doubtful = ~sql.coalesce(good, sql.lit(False))
+        if reader.told:
+            columns.append(sql.col(_BAD))
+            doubtful |= sql.col(_BAD).isNotNull()
+        columns.append(sql.when(doubtful, sql.col(_ROW)))
         columns.append(sql.lit(SPLITS.index(part)).cast("tinyint"))
-        # The file's name is longer than many a row: where it can be told, it travels with those that may be bad.
-        good = sql.lit(False) if reader.cells else sql.coalesce(self._surely_good(places, types), sql.lit(False))
-        columns.append(sql.when(~good, sql.col(_FILE)))
+        columns.append(sql.when(doubtful, sql.col(_FILE)))
         return frame.select(*columns).toDF(*map(_PLACE.format, range(len(columns))))
 
     def _surely_good(self, places: dict[str, Any], types: dict[str, str]) -> Any:
@@ -191,7 +230,7 @@ class DataFrameSource(Source):
         from pyspark.sql import functions as sql
 
         reader = self._reader
-        if reader.array:
+        if reader.array or reader.cells is not None:
             return sql.lit(False)
         low, high = _safe_range(np.dtype(reader.tensor.dtype), reader.rounds)
         checks = []
@@ -210,7 +249,7 @@ class DataFrameSource(Source):
         cells = self._reader.cells
         if cells is not None and raw.cells is not None and cells.names != raw.cells.names:
             raise InputError(f"{raw.cells.file}: its header is not that of {cells.file}")
-        found = _types(raw)
+        found = dict(raw.types)
         for name, kind in types.items():
             if name not in found:
                 raise InputError(f"{self.place}: the {part} files have no column {name!r}")
@@ -219,11 +258,6 @@ class DataFrameSource(Source):
                 raise InputError(f"{self.place}: column {name!r} is {kind}, and {found[name]} in the {part} files")
         if more := [name for name in found if name not in types]:
             raise InputError(f"{self.place}: has no column {more[0]!r}, which the {part} files have")
-
-
-def _types(raw: RawFrame) -> dict[str, str]:
-    """The type of each column, as Spark names it."""
-    return {field.name: field.dataType.simpleString() for field in raw.frame.schema.fields if field.name != raw.broken}
 
 
 def _is_number(kind: str) -> bool:
@@ -245,24 +279,24 @@ def _by_place(frame: DataFrame) -> DataFrame:
     return frame.toDF(*map(_PLACE.format, range(len(frame.columns))))
 
 
-def _column(config: InputConfig, key: str, column: int | str, columns: Sequence[str]) -> str:
+def _column(config: Config, key: str, column: int | str, columns: Sequence[str], place: str) -> str:
     if isinstance(column, str):
         if column not in columns:
-            there = f"{config.place} has no column {column!r}; it has {', '.join(columns)}"
+            there = f"{place} has no column {column!r}; it has {', '.join(columns)}"
             raise config.error(key, there + did_you_mean(column, columns))
         return column
     if not -len(columns) <= column < len(columns):
-        raise config.error(key, f"{config.place} has {len(columns)} columns, 0 to {len(columns) - 1} (is {column})")
+        raise config.error(key, f"{place} has {len(columns)} columns, 0 to {len(columns) - 1} (is {column})")
     return columns[column]
 
 
 def _label_kind(config: InputConfig, train: RawFrame, name: str) -> str:
-    found = _types(train)[name]
     if train.cells is not None:
-        place = train.cells.names.index(name) if name in train.cells.names else None
-        texts = [] if place is None else [fields[place] for fields in train.cells.sample]
+        places = [train.cells.names.index(name)] if name in train.cells.names else []
+        texts = [fields[place] for fields in train.cells.sample for place in places]
         return label_kind(texts) if config.label_type == "auto" else config.label_type
-    whole = found in _WHOLE or found.endswith(",0)")
+    found = dict(train.types)[name]
+    whole = found in _WHOLE or (found.startswith("decimal(") and found.endswith(",0)"))
     natural = "integer" if whole else "number" if _is_number(found) else "text"
     wanted = natural if config.label_type == "auto" else config.label_type
     if not (_is_number(found) or found == "string") or not (whole or wanted == natural):

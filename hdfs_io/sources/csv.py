@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _PROBE_ROWS = 200
 _BROKEN = "sparksplit: the record"
 """The column of a record that does not fit; no user's column is called so."""
+_BAD = (
+    f"CASE WHEN `{_BROKEN}` IS NOT NULL THEN named_struct('r', CAST(NULL AS STRING), 't', `{_BROKEN}`, 'f', false) END"
+)
 _MAX_COLUMNS = 1_000_000
 _HIVE: Mapping[str, object] = {"header": False, "delimiter": "\x01", "quote": None, "nulls": ["\\N", ""]}
 """What Hive's text files are, where the configuration does not say otherwise."""
@@ -53,7 +56,10 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     reader = spark.read.options(**_options(config, len(names)), header=config.header, enforceSchema=False)
     reader = reader.option("recursiveFileLookup", found.nested).schema(_schema(names))
     with _as_text(spark):
-        return RawFrame(reader.csv(found.roots), "input_file_name()", _BROKEN, cells)
+        frame = reader.csv(found.roots)
+    # After a file's own columns come those of partitions, and which the label is has to be said.
+    label = None if len(frame.columns) > len(names) + 1 else names[-1]
+    return RawFrame(frame, "input_file_name()", bad=_BAD, hidden=(_BROKEN,), label=label, cells=cells)
 
 
 def _options(config: InputConfig, columns: int) -> dict[str, str | bool | int]:

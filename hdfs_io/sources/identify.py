@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
 from hdfs_io import row_ids
+from hdfs_io.cut import Cut
 from hdfs_io.lane_files import LABEL, ROW_ID, label_of, tensor_of
-from hdfs_io.manifest import SPLITS
 from hdfs_io.preprocessing import TOKENS, Description, LabelSpec
 from hdfs_io.sources.base import ParsedRows, Source
 from hdfs_io.sources.parse import BAD, CONTENT, LANE, PART, SPLIT, content_of, keep_names, parse, tensor_names
@@ -22,31 +20,6 @@ from sparksplit.base.config import digest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-@dataclass(frozen=True)
-class Cut:
-    """How training rows are dealt by a number in [0, 1): test below `test`, validation below `test` + `validation`."""
-
-    seed: int = 0
-    validation: float = 0.0
-    test: float = 0.0
-
-    def splits(
-        self, content: row_ids.U64, number: npt.NDArray[np.int64], part: npt.NDArray[np.int32]
-    ) -> npt.NDArray[np.int32]:
-        """The index in SPLITS of each row.
-
-        content: uint64 [rows, 2]. number: each row's number among equal rows of the whole source [rows]. part: index in
-        SPLITS of the part that the source puts the row in; only train is cut.
-        """
-        fraction = row_ids.split_fraction(content, number, self.seed)
-        dealt = np.select(
-            [fraction < self.test, fraction < self.test + self.validation],
-            [np.int32(SPLITS.index("test")), np.int32(SPLITS.index("validation"))],
-            np.int32(0),
-        )
-        return np.where(part == SPLITS.index("train"), dealt, part)
 
 
 def with_row_ids(frame: DataFrame, kept: int, lanes: int, cut: Cut) -> DataFrame:

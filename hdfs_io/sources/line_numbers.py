@@ -1,13 +1,14 @@
 """The lines that bad rows of text files are on: looked up in executors, once the few that are reported are known.
 
-Spark's readers tell no line numbers. A bad row carries a mark of its text, and the lines of its file that have the same
-mark are numbered. What a parser may take away does not count for a mark: quotes, backslashes and white space.
+Spark's readers tell no line numbers. A bad row carries a mark of its text (`row`, below 0), and the lines of its file
+that have the same mark are numbered. What a parser may take away does not count for a mark: quotes, backslashes and
+white space.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,22 +20,24 @@ if TYPE_CHECKING:
 
 _DROPPED = "\"'\\ \t\r\ufeff"
 _DIGITS = 15
+ROW_TEXT = 200
+"""Characters of a bad row's text that are kept."""
 _FILES = 1000
 """Files that are read again at most."""
 
 
 def line_mark(text: str) -> int:
-    """A number from 1 for the first line of `text`; the same for lines that differ in what parsers drop alone."""
+    """A number below 0 for the first line of `text`; the same for lines that differ in what parsers drop alone."""
     line = text.split("\n", 1)[0].translate({ord(character): None for character in _DROPPED})
-    return int(hashlib.md5(line.encode(), usedforsecurity=False).hexdigest()[:_DIGITS], 16) + 1
+    return -1 - int(hashlib.md5(line.encode(), usedforsecurity=False).hexdigest()[:_DIGITS], 16)
 
 
 def with_line_numbers(spark: SparkSession, rows: Sequence[BadRow]) -> list[BadRow]:
     """`rows`, those that have a mark with the number of their line, from 1, or 0 where it cannot be told."""
     from pyspark.sql import functions as sql
 
-    marks = {row.offset for row in rows if row.offset}
-    files = sorted({row.path for row in rows if row.offset})[:_FILES]
+    marks = {row.row for row in rows if row.row < 0}
+    files = sorted({row.path for row in rows if row.row < 0})[:_FILES]
     if not files:
         return list(rows)
     lines = spark.read.text([for_spark(file) for file in files])
@@ -43,7 +46,8 @@ def with_line_numbers(spark: SparkSession, rows: Sequence[BadRow]) -> list[BadRo
         sql.expr(METADATA).alias("file"),
         sql.expr("_metadata.file_block_start").alias("start"),
         sql.monotonically_increasing_id().alias("id"),
-        (sql.conv(digits, 16, 10).cast("bigint") + 1).alias("mark"),
+        (-1 - sql.conv(digits, 16, 10).cast("bigint")).alias("mark"),
+        sql.substring("value", 1, ROW_TEXT).alias("begin"),
     )
     # Each task numbers the lines of its blocks in their order: how many a block has says where the next one begins.
     blocks = numbered.groupBy("file", "start").agg(sql.min("id"), sql.count("id")).collect()
@@ -53,12 +57,27 @@ def with_line_numbers(spark: SparkSession, rows: Sequence[BadRow]) -> list[BadRo
         for _, start, first, size in sorted(block for block in blocks if block.file == file):
             before[file, start] = count - first + 1
             count += size
-    found: dict[tuple[str, int], list[int]] = {}
-    for file, start, number, mark in numbered.where(sql.col("mark").isin(list(marks))).sort("id").collect():
-        found.setdefault((plain_path(file), mark), []).append(number + before[file, start])
-    # Equal rows are bad for the same reason, so it does not matter which is on which line.
-    numbers = {key: iter(sorted(lines)) for key, lines in found.items()}
-    return [
-        replace(row, row=next(numbers.get((row.path, row.offset), iter(())), 0), offset=0) if row.offset else row
-        for row in rows
-    ]
+    found: dict[tuple[str, int], list[tuple[int, str]]] = {}
+    for file, start, number, mark, begin in numbered.where(sql.col("mark").isin(list(marks))).collect():
+        if begin.strip():
+            found.setdefault((plain_path(file), mark), []).append((number + before[file, start], begin))
+    return assigned(rows, found)
+
+
+def assigned(rows: Sequence[BadRow], found: Mapping[tuple[str, int], list[tuple[int, str]]]) -> list[BadRow]:
+    """`rows` with the numbers of their lines; each line is one row's at most.
+
+    found: (line, how it begins) by file and mark. A line that begins as a row's text does is that row's; rows that are
+    equal are bad for the same reason, so it does not matter which is on which line.
+    """
+    left = {key: dict(sorted(lines)) for key, lines in found.items()}
+    numbers: dict[int, int] = {}
+    for exact in (True, False):
+        for place, row in enumerate(rows):
+            lines = left.get((row.path, row.row), {})
+            text = row.text.split("\n", 1)[0].rstrip("\r")
+            fitting = (line for line, begin in lines.items() if not exact or begin.rstrip("\r") == text)
+            if row.row < 0 and place not in numbers and (line := next(fitting, None)) is not None:
+                numbers[place] = line
+                del lines[line]
+    return [replace(row, row=numbers.get(place, 0), offset=0) if row.row < 0 else row for place, row in enumerate(rows)]

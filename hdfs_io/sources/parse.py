@@ -12,23 +12,14 @@ from hdfs_io import row_ids
 from hdfs_io.lane_files import LABEL, binary_column
 from hdfs_io.manifest import SPLITS
 from hdfs_io.preprocessing import TOKENS, TensorSpec
-from hdfs_io.sources.base import BadRow, ParsedRows, Source
+from hdfs_io.sources.base import BAD as BAD_STRUCT
+from hdfs_io.sources.base import BadRow, BadRows, ParsedRows, Source
 from hdfs_io.sources.line_numbers import with_line_numbers
 from sparksplit.base.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_BAD = pa.struct(
-    [
-        ("path", pa.string()),
-        ("row", pa.int64()),
-        ("reason", pa.string()),
-        ("text", pa.string()),
-        ("offset", pa.int64()),
-        ("fatal", pa.bool_()),
-    ]
-)
 _LABELS = {
     "integer": pa.int64(),
     "number": pa.float32(),
@@ -38,6 +29,7 @@ _LABELS = {
 
 
 PART, CONTENT, BAD, SPLIT, LANE = "part", ("content_a", "content_b"), "bad", "split", "lane"
+CUT, NUMBER = "cut", "number"
 """Columns of these frames, beside row_id and label. All columns have names of our own, with tensors and kept columns
 numbered, because a user's column may have the same name, or differ from it only in case, which Spark ignores."""
 
@@ -58,7 +50,7 @@ def parsed_schema(source: Source) -> pa.Schema:
     fields += [(name, pa.binary()) for name in tensor_names(len(source.tensors))]
     if source.label_kind is not None:
         fields.append((LABEL, _LABELS[source.label_kind]))
-    return pa.schema([*fields, *((name, pa.string()) for name in keep_names(len(source.keep))), (BAD, _BAD)])
+    return pa.schema([*fields, *((name, pa.string()) for name in keep_names(len(source.keep))), (BAD, BAD_STRUCT)])
 
 
 def parse(spark: SparkSession, source: Source, wanted: Sequence[str] = SPLITS) -> DataFrame:
@@ -76,13 +68,22 @@ def parse(spark: SparkSession, source: Source, wanted: Sequence[str] = SPLITS) -
     return frame.mapInArrow(run, _spark_schema(schema))
 
 
-def to_batch(item: ParsedRows | BadRow, name: str, schema: pa.Schema, wanted: bool = True) -> pa.RecordBatch:
+def to_batch(item: ParsedRows | BadRow | BadRows, name: str, schema: pa.Schema, wanted: bool = True) -> pa.RecordBatch:
     """What a source read of the part `name`, as a record batch of `schema`; without tensors unless `wanted`."""
     part = SPLITS.index(name)
-    if isinstance(item, BadRow):
-        bad = {field.name: getattr(item, field.name) for field in _BAD}
+    if isinstance(item, BadRow | BadRows):
+        bad = item if isinstance(item, BadRows) else BadRows.of([item])
         # Numbers, since good rows have some: a null would turn the whole column into floats on its way to pandas.
-        return pa.RecordBatch.from_pylist([{PART: part, **dict.fromkeys(CONTENT, 0), BAD: bad}], schema=schema)
+        known = {PART: part, **dict.fromkeys(CONTENT, 0)}
+        arrays = [
+            bad.rows
+            if field.name == BAD
+            else pa.repeat(pa.scalar(known[field.name], field.type), len(bad))
+            if field.name in known
+            else pa.nulls(len(bad), field.type)
+            for field in schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
     count = len(item)
     if count == 0:
         return pa.RecordBatch.from_pylist([], schema=schema)
@@ -97,7 +98,7 @@ def to_batch(item: ParsedRows | BadRow, name: str, schema: pa.Schema, wanted: bo
     elif item.label is not None:
         columns.append(pa.array(item.label, type=schema.field(LABEL).type))
     columns += [pa.array(texts, type=pa.string()) for texts in item.keep]
-    columns.append(pa.nulls(count, _BAD))
+    columns.append(pa.nulls(count, BAD_STRUCT))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -117,7 +118,7 @@ def bad_rows(spark: SparkSession, frame: DataFrame, limit: int) -> list[BadRow]:
 
     Raises InputError, naming the first, where there are more or where a file is damaged.
     """
-    found = frame.where("bad is not null").select("bad.*").orderBy("path", "row", "offset", "reason", "text")
+    found = frame.where("bad is not null").select("bad.*").orderBy("path", "offset", "row", "reason", "text")
     fatal = found.where("fatal").limit(1).collect()
     rows = [BadRow(**row.asDict()) for row in (fatal or found.limit(limit + 1).collect())]
     if not rows:

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from hdfs_io.cut import Cut
 from hdfs_io.lane_files import LABEL, ROW_ID
 from hdfs_io.manifest import SPLITS
 from hdfs_io.preprocessing import TOKENS, Description
 from hdfs_io.sources.base import BadRow, Source
-from hdfs_io.sources.identify import Cut, rows_digest, with_row_ids
+from hdfs_io.sources.identify import rows_digest, with_row_ids
 from hdfs_io.sources.parse import PART, bad_rows, keep_names, parse, tensor_names
 from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 

@@ -10,14 +10,19 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from hdfs_io import filesystem
 from hdfs_io.config import InputConfig
 from hdfs_io.filesystem import FileFacts
 from hdfs_io.formats import format_of
 from hdfs_io.listing import Found, find, is_nested
+from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.sources.cells import Cells
 from hdfs_io.sources.failures import is_sparks, said
 from sparksplit.base.config import digest
@@ -27,26 +32,55 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 METADATA = "_metadata.file_path"
-"""The file that a row came from, in what Spark's readers of files give."""
 _COUNT = 10_000
 """Paths that Spark is asked about at a time."""
 
 
+class Decoder(Protocol):
+    """Makes the features of a column of bytes; picklable. tensor: what a value becomes."""
+
+    @property
+    def tensor(self) -> TensorSpec: ...
+
+    def values(self, encoded: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+        """(the values, and which of them cannot be had), both [rows, values]."""
+
+    def problem(self, content: bytes | None) -> str:
+        """Why `content` cannot be decoded."""
+
+
 @dataclass(frozen=True)
 class RawFrame:
-    """Raw columns. frame: all of them, and no others but `broken`. file: the SQL expression of the file that a row came
-    from; None where there is none. broken: the column with the text of a record that does not fit the columns, and
-    null in every other; cells: how to read the cells. These two where all columns are texts."""
+    """Raw columns, and what is known of a row's origin.
+
+    frame: the columns, and those that are `hidden`, which the expressions below may use.
+    file, row: SQL expressions of the file that a row came from, and of its number there from 1; None if unknown.
+    bad: that of a struct (reason, text, fatal; see BadRow) for a row that is bad before anyone looks at its columns,
+    null for all others; None where there is no such row.
+    label: the label's column where the configuration names none.
+    decoded: the only column of features, of bytes, and what decodes them.
+    cells: how texts are read, where all columns are texts; then a bad row has no reason if its text is a record.
+    """
 
     frame: DataFrame
     file: str | None = None
-    broken: str | None = None
+    row: str | None = None
+    bad: str | None = None
+    hidden: Sequence[str] = ()
+    label: str | None = None
+    decoded: tuple[str, Decoder] | None = None
     cells: Cells | None = None
 
     @property
-    def columns(self) -> list[str]:
-        """The columns' names."""
-        return [name for name in self.frame.columns if name != self.broken]
+    def types(self) -> list[tuple[str, str]]:
+        """(name, Spark's type) of each column that is not hidden; a name may be there twice."""
+        fields = self.frame.schema.fields
+        return [(field.name, field.dataType.simpleString()) for field in fields if field.name not in self.hidden]
+
+    @property
+    def named(self) -> bool:
+        """Whether the columns have names of the user's."""
+        return self.cells is None or self.cells.named
 
 
 Read = Callable[["SparkSession", InputConfig, Found], RawFrame]
@@ -103,6 +137,24 @@ def query(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     """The rows of a query."""
     assert config.query is not None
     return RawFrame(spark.sql(config.query))
+
+
+def has_footers(frame: DataFrame) -> bool:
+    """Whether Spark counts the rows of `frame` without reading them: it is nothing but columns of Parquet or ORC."""
+    return _has_footers(frame._jdf.queryExecution().optimizedPlan())
+
+
+def _has_footers(plan: Any) -> bool:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    kind, children = plan.nodeName(), plan.children()
+    if kind == "LogicalRelation":
+        try:
+            return plan.relation().fileFormat().getClass().getSimpleName() in ("ParquetFileFormat", "OrcFileFormat")
+        except Py4JError:  # another kind of relation, which has no files
+            return False
+    inner = [_has_footers(children.apply(place)) for place in range(children.size())]
+    return kind in ("Project", "Union") and bool(inner) and all(inner)
 
 
 def found_at(spark: SparkSession, paths: Sequence[str]) -> Found:

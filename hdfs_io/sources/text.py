@@ -1,43 +1,45 @@
 """Text: sequences of characters or words, and at each position the token that follows.
 
 The text is cut into contiguous stretches (train, validation, test, in this order) before it is cut into sequences, so
-that no sequence lies in two splits. The driver reads it and fits the vocabulary, which takes about six times its bytes;
-the sequences are made in executors, since they repeat every token at least twice, and more often with a small stride.
+that no sequence lies in two splits. Its tokens are counted, the vocabulary is fitted and the sequences are made range
+by range of the files: in executors, where there is more than one range.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from hdfs_io.config import InputConfig, check_input
 from hdfs_io.manifest import SPLITS, SourceFile
-from hdfs_io.preprocessing import TOKENS, UNKNOWN, Description, TensorSpec
-from hdfs_io.sources.base import (
-    BATCH_BYTES,
-    GZIP_ERRORS,
-    RANGE_BYTES,
-    BadRow,
-    FileSource,
-    ParsedRows,
-    Task,
-    gzip_problem,
-    input_files,
-    open_raw,
-)
-from sparksplit.base.errors import InputError
+from hdfs_io.preprocessing import TOKENS, Description, TensorSpec
+from hdfs_io.sources import text_tokens
+from hdfs_io.sources.base import BATCH_BYTES, BadRow, FileSource, ParsedRows, Task, input_files
+from hdfs_io.sources.text_tokens import Encoder, Range
+from sparksplit.base.errors import InputError, UsageError
 
-Tokens = npt.NDArray[Any]
-TEXT_BYTES = 1024 * 1024 * 1024
-"""A longer text would not fit into a driver."""
-_WORD = re.compile(r"\w+|[^\w\s]")
-_CODE_POINTS = 0x110000
-_PIECE = 1024 * 1024
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 _MAX_TOKENS = 100_000
+_PATHS = ("path", "test")
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """What a split has of some files: the tokens `used` of those in `ranges`.
+
+    starts: the number of the first token of each range, and the number of all tokens; int64 [ranges + 1]
+    """
+
+    ranges: list[Range]
+    starts: npt.NDArray[np.int64]
+    used: range
 
 
 class TextSource(FileSource):
@@ -75,66 +77,142 @@ class TextSource(FileSource):
         test: float = 0.0,
         vocabulary: list[str] | None = None,
     ) -> None:
-        self._length, self._stride = config.length, config.stride or config.length
+        self._length, self._stride, self._unit = config.length, config.stride or config.length, config.unit
         self._span = config.length + (config.label is not None)
         if self._stride > self._length:
             # max_sequences would not hold either: with gaps, the three stretches may have more sequences than the whole
             # text.
             message = f"must be at most the length, {self._length}, or tokens would be left out (is {self._stride})"
             raise config.error("stride", message)
-        files = input_files(config.one_path())
-        names, codes = tokenize(_read(files), config.unit)
-        if config.max_sequences is not None:
-            codes = codes[: (config.max_sequences - 1) * self._stride + self._span]
-        cut = stretches(len(codes), validation, test)
-        parts = {split: (config.place, names, codes[cut[split].start : cut[split].stop]) for split in SPLITS}
         wanted = {"train": True, "validation": validation > 0, "test": test > 0}
+        files = input_files(config.one_path())
+        most = None if config.max_sequences is None else (config.max_sequences - 1) * self._stride + self._span
+        ranges, starts = self._counted(files, most)
+        tokens = int(starts[-1]) if most is None else min(int(starts[-1]), most)
+        cut = stretches(tokens, validation, test)
+        self._stretches = {split: _Stretch(ranges, starts, cut[split]) for split in SPLITS if wanted[split]}
         self.has_test = config.test is not None
         if config.test is not None:
             test_files = input_files(config.one_path("test"))
-            parts["test"], wanted["test"] = (config.one_path("test"), *tokenize(_read(test_files), config.unit)), True
+            ranges, starts = self._counted(test_files, None)
+            self._stretches["test"] = _Stretch(ranges, starts, range(int(starts[-1])))
             files = files + test_files
-        for split, (path, _, part) in parts.items():
-            if wanted[split] and len(part) < self._span:
-                whole = "" if split == "test" and self.has_test else f" of {len(codes):,}"
+        for split, stretch in self._stretches.items():
+            if len(stretch.used) < self._span:
+                own = self.has_test and split == "test"
+                whole = "" if own else f" of {tokens:,}"
                 raise InputError(
-                    f"{path}: too short: the {split} stretch has {len(part):,}{whole} {config.unit}, "
-                    f"one sequence and what follows needs {self._span}"
+                    f"{config.one_path('test') if own else config.place}: too short: the {split} stretch has "
+                    f"{len(stretch.used):,}{whole} {config.unit}, one sequence and what follows needs {self._span}"
                 )
-        if vocabulary is None:
-            vocabulary = fit(names, parts["train"][2], config.vocabulary)
-        if len(vocabulary) > _MAX_TOKENS:
-            raise InputError(
-                f"{config.place}: more than {_MAX_TOKENS:,} different {config.unit}; "
-                "input.vocabulary keeps the most frequent"
-            )
-        self.vocabulary = vocabulary
-        self._parts = {split: encode(*part[1:], vocabulary) for split, part in parts.items() if wanted[split]}
-        self.tensors = [TensorSpec(name="x", dtype=self._parts["train"].dtype.name, shape=[self._length])]
+        self.vocabulary = vocabulary or self._fitted(config)
+        self._encoder: Encoder | None = None
+        dtype = np.min_scalar_type(len(self.vocabulary) - 1)
+        self.tensors = [TensorSpec(name="x", dtype=dtype.name, shape=[self._length])]
         self.label_kind = None if config.label is None else config.unit
         self.files = [SourceFile(path=path, bytes=size) for path, size in files]
 
+    @classmethod
+    def is_long(cls, config: InputConfig) -> bool:
+        return any(
+            len(text_tokens.ranges_of(input_files(config.one_path(key)))) > 1 for key in _PATHS if config.paths_of(key)
+        )
+
     def tasks(self) -> list[Task]:
-        """Ranges of the sequences of each split."""
-        step = max(1, RANGE_BYTES // (2 * self.tensors[0].row_bytes))
+        """The sequences that begin in each range, split by split."""
         tasks = []
-        for split, part in self._parts.items():
-            count = sequences(len(part), self._span, self._stride)
+        for split, stretch in self._stretches.items():
+            count = sequences(len(stretch.used), self._span, self._stride)
+            # The first sequence that begins at or after each range's first token.
+            firsts = np.clip(-((stretch.used.start - stretch.starts) // self._stride), 0, count).tolist()
             tasks += [
-                Task(split, self.files[0].path, None, start, min(start + step, count))
-                for start in range(0, count, step)
+                Task(split, part.path, None, first, last)
+                for part, (first, last) in zip(stretch.ranges, pairwise(firsts), strict=True)
+                if first < last
             ]
         return tasks
 
     def read(self, task: Task) -> Iterator[ParsedRows | BadRow]:
-        """The task's sequences; none of them can be bad."""
+        """The task's sequences; none of them can be bad, but a file may have become so."""
+        try:
+            yield from self._read(task)
+        except UsageError as error:
+            yield BadRow(task.path, 0, str(error).removeprefix(f"{task.path}: "), fatal=True)
+
+    def _read(self, task: Task) -> Iterator[ParsedRows]:
         assert task.stop is not None
-        windows = np.lib.stride_tricks.sliding_window_view(self._parts[task.part], self._span)[:: self._stride]
+        stretch, span, stride = self._stretches[task.part], self._span, self._stride
+        first = stretch.used.start + task.start * stride
+        last = stretch.used.start + (task.stop - 1) * stride + span
         step = max(1, BATCH_BYTES // (2 * self.tensors[0].row_bytes))
-        for start in range(task.start, task.stop, step):
-            found = windows[start : min(start + step, task.stop)]
-            label = None if self.label_kind is None else np.ascontiguousarray(found[:, 1:])
-            yield ParsedRows([np.ascontiguousarray(found[:, : self._length])], label)
+        held = np.zeros(0, self.tensors[0].dtype)
+        for codes in self._codes(stretch, first, last):
+            held = np.concatenate([held, codes])
+            while len(held) >= (step - 1) * stride + span:
+                yield self._rows(held, step)
+                held = held[step * stride :]
+        if count := sequences(len(held), span, stride):
+            yield self._rows(held, count)
+
+    def _rows(self, codes: npt.NDArray[Any], count: int) -> ParsedRows:
+        found = np.lib.stride_tricks.sliding_window_view(codes, self._span)[:: self._stride][:count]
+        label = None if self.label_kind is None else np.ascontiguousarray(found[:, 1:])
+        return ParsedRows([np.ascontiguousarray(found[:, : self._length])], label)
+
+    def _codes(self, stretch: _Stretch, first: int, last: int) -> Iterator[npt.NDArray[Any]]:
+        """The tokens first..last-1 of the files of `stretch`, as indices of the vocabulary.
+
+        Raises InputError where the files no longer have as many as they had.
+        """
+        assert self.vocabulary is not None
+        if self._encoder is None:
+            self._encoder = Encoder(self.vocabulary, self._unit)
+        number = int(np.searchsorted(stretch.starts, first, side="right")) - 1
+        position = int(stretch.starts[number])
+        for part in stretch.ranges[number:]:
+            for text in text_tokens.pieces(part, self._unit):
+                codes = self._encoder.encode(text)
+                yield codes[max(0, first - position) : max(0, last - position)]
+                position += len(codes)
+                if position >= last:
+                    return
+        raise InputError(f"{stretch.ranges[number].path}: has fewer tokens than it had: it changed while it was read")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the encoder: it is made again, and is larger than all the rest."""
+        return {**self.__dict__, "_encoder": None}
+
+    def _counted(self, files: list[tuple[str, int]], most: int | None) -> tuple[list[Range], npt.NDArray[np.int64]]:
+        """(ranges, the number of each one's first token and of all tokens), not beyond `most` tokens where it is given.
+
+        Raises InputError for the first file that cannot be read.
+        """
+        ranges, unit = text_tokens.ranges_of(files), self._unit
+        counts: list[int] = []
+        for found in _spread(lambda part: text_tokens.count(part, unit), ranges, most is not None):
+            if isinstance(found, InputError):
+                raise found
+            counts.append(found)
+            if most is not None and sum(counts) >= most:
+                break
+        return ranges[: len(counts)], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    def _fitted(self, config: InputConfig) -> list[str]:
+        """The vocabulary of the training stretch. Raises InputError where it would have too many tokens."""
+        stretch, unit = self._stretches["train"], self._unit
+        begin, end = stretch.used.start, stretch.used.stop
+        parts = [
+            (part, max(0, begin - first), min(last, end) - first)
+            for part, (first, last) in zip(stretch.ranges, pairwise(stretch.starts.tolist()), strict=True)
+            if first < end and last > begin
+        ]
+        counts = _summed(lambda part: text_tokens.frequencies(*part, unit=unit), parts, config.vocabulary)
+        vocabulary = text_tokens.vocabulary_of(counts, config.vocabulary)
+        if len(vocabulary) > _MAX_TOKENS:
+            raise InputError(
+                f"{config.place}: more than {_MAX_TOKENS:,} different {unit}; input.vocabulary keeps the most frequent"
+            )
+        return vocabulary
 
 
 def stretches(tokens: int, validation: float, test: float) -> dict[str, range]:
@@ -149,69 +227,38 @@ def sequences(tokens: int, span: int, stride: int) -> int:
     return max(0, (tokens - span) // stride + 1)
 
 
-def tokenize(text: str, unit: str) -> tuple[list[str], Tokens]:
-    """(the different tokens in the order of their code points, the text as uint32 indices of them)."""
-    if unit == "characters":
-        names = sorted(set(text))
-        place = np.zeros(_CODE_POINTS, np.uint32)
-        place[[ord(name) for name in names]] = np.arange(len(names))
-        codes = np.empty(len(text), np.uint32)
-        for piece in _pieces(len(text)):
-            codes[piece] = place[np.frombuffer(text[piece].encode("utf-32-le"), dtype="<u4")]
-        return names, codes
-    met: dict[str, int] = {}
-    order = np.fromiter((met.setdefault(found[0], len(met)) for found in _WORD.finditer(text)), np.uint32)
-    names = sorted(met)
-    place = np.zeros(len(met), np.uint32)
-    place[[met[name] for name in names]] = np.arange(len(names))
-    return names, place[order]
+def _spread(work: Callable[[Item], Result], items: Sequence[Item], in_order: bool = False) -> Iterator[Result]:
+    """`work` of each item: in Spark's executors where there are several and Spark runs, otherwise here, one by one.
 
-
-def fit(names: list[str], training: Tokens, limit: int | None) -> list[str]:
-    """The vocabulary of `training`, indices of `names`: UNKNOWN and then its tokens in the order of their code points.
-
-    limit: keep this many, the most frequent; of equally frequent ones, the first
+    in_order: one by one in any case, because the caller may want the first ones only
     """
-    counts = np.zeros(len(names), np.int64)
-    for piece in _pieces(len(training)):
-        counts += np.bincount(training[piece], minlength=len(names))
-    present = np.flatnonzero(counts)
-    if limit is not None:
-        present = np.sort(present[np.argsort(-counts[present], kind="stable")[:limit]])
-    return [UNKNOWN, *(names[index] for index in present)]
+    context = None if in_order or len(items) < 2 else _spark_context()
+    if context is None:
+        yield from map(work, items)
+    else:
+        yield from context.parallelize(items, _slices(context, items)).map(work).collect()
 
 
-def encode(names: list[str], tokens: Tokens, vocabulary: list[str]) -> Tokens:
-    """`tokens`, indices of `names`, as indices of `vocabulary` in the smallest unsigned dtype; 0 where it has none."""
-    known = {name: index for index, name in enumerate(vocabulary) if index}
-    dtype = np.min_scalar_type(len(vocabulary) - 1)
-    place = np.array([known.get(name, 0) for name in names], dtype)
-    encoded = np.empty(len(tokens), dtype)
-    for piece in _pieces(len(tokens)):
-        encoded[piece] = place[tokens[piece]]
-    return encoded
+def _summed(work: Callable[[Item], list[tuple[str, int]]], items: Sequence[Item], limit: int | None) -> dict[str, int]:
+    """The counts that `work` gives for each item, summed by name: all, or the `limit` largest; of more than _MAX_TOKENS
+    names, more than that many."""
+    context = None if len(items) < 2 else _spark_context()
+    if context is None:
+        total: Counter[str] = Counter()
+        for item in items:
+            for name, count in work(item):
+                total[name] += count
+        return total
+    summed = context.parallelize(items, _slices(context, items)).flatMap(work).reduceByKey(int.__add__)
+    most = _MAX_TOKENS + 1 if limit is None else limit
+    return dict(summed.takeOrdered(most, key=lambda item: (-item[1], item[0])))
 
 
-def _pieces(count: int) -> Iterator[slice]:
-    """0 to `count` in pieces: NumPy makes an int64 copy to index or count, eight bytes for each character."""
-    for start in range(0, count, _PIECE):
-        yield slice(start, start + _PIECE)
+def _slices(context: Any, items: Sequence[Any]) -> int:
+    return min(len(items), 16 * int(context.defaultParallelism))
 
 
-def _read(files: list[tuple[str, int]]) -> str:
-    """The files as one text. Raises InputError where one cannot be read or is not UTF-8, or there is too much text."""
-    texts, room = [], TEXT_BYTES
-    for path, _ in files:
-        try:
-            with open_raw(path) as (stream, _):
-                content = stream.read(room + 1)
-        except GZIP_ERRORS as error:
-            raise InputError(f"{path}: {gzip_problem(error)}") from None
-        room -= len(content)
-        if room < 0:
-            raise InputError(f"{path}: more than {TEXT_BYTES:,} bytes of text, which is read in one process")
-        try:
-            texts.append(content.decode("utf-8").removeprefix("\ufeff"))
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path}: is not UTF-8 text: byte {error.start} is 0x{content[error.start]:02x}") from None
-    return "".join(texts)
+def _spark_context() -> Any:
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context

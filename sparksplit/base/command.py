@@ -28,6 +28,7 @@ class Options:
     overwrite: bool = False
     resume: bool = False
     debug: bool = False
+    dry_run: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Command:
     default_config: the configuration file to use when the user names none; without one, --set may give everything
         required.
     resumable: whether the command takes --resume.
+    rehearses: whether it takes --dry-run.
     flags: keys that have their own command-line option; the command then has no --overwrite.
     """
 
@@ -47,6 +49,7 @@ class Command:
     run: Callable[[Any, Options], None]
     default_config: Callable[[], str] | None = None
     resumable: bool = False
+    rehearses: bool = False
     flags: tuple[str, ...] = ()
 
     def main(self, argv: Sequence[str] | None = None) -> int:
@@ -65,7 +68,8 @@ class Command:
         )
         for noisy in ("py4j", "tensorflowonspark", "absl"):
             logging.getLogger(noisy).setLevel(logging.INFO if arguments.debug else logging.ERROR)
-        options = Options(getattr(arguments, "overwrite", False), getattr(arguments, "resume", False), arguments.debug)
+        given = ("overwrite", "resume", "debug", "dry_run")
+        options = Options(**{name: getattr(arguments, name, False) for name in given})
         try:
             with _stopping_signals(), insistent():
                 file = arguments.config or (self.default_config() if self.default_config else None)
@@ -132,6 +136,12 @@ class Command:
             )
         if self.resumable:
             parser.add_argument("--resume", action="store_true", help="go on from the output's last whole checkpoint")
+        if self.rehearses:
+            parser.add_argument(
+                "--dry-run",
+                action="store_true",
+                help="read a sample and print what would be made of it; nothing is written",
+            )
         parser.add_argument("--debug", action="store_true", help="log more, and show tracebacks")
         return parser
 

@@ -21,6 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sparksplit.base import packages
 from sparksplit.base.errors import RunError, UsageError
 from sparksplit.base.interrupts import (
     interruptible,
@@ -74,7 +75,10 @@ def spark_session(
     if nodes:
         raise_first(start_problems(configured))
     wanted = {"spark.app.name": app_name, **_settings(executors, configured, submitted), **(settings or {})}
+    more = wanted.pop(packages.KEY, "")
     wanted.update((key, value) for key, value in configured.items() if key not in _ADDED_TO)
+    if not submitted and (needed := packages.wanted(more, configured, packages.spark_jars(_pyspark_home()))):
+        wanted[packages.KEY] = needed
     await_master(wanted.get("spark.master", ""))
     handlers = stopping_handlers()
     with ExitStack() as stack:
@@ -273,7 +277,7 @@ def _restore(environment: dict[str, str | None]) -> None:
 
 
 def _start(settings: dict[str, str]) -> SparkSession:
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     _started.append(True)
@@ -282,6 +286,8 @@ def _start(settings: dict[str, str]) -> SparkSession:
         for key, value in settings.items():
             conf.set(key, value)
         with starting(), warnings.catch_warnings():
+            if packages.KEY in settings and SparkContext._gateway is None:
+                SparkContext._ensure_initialized(gateway=packages.launch(conf))
             # In YARN's cluster mode pyspark looks for --py-files where the submitting host had them; YARN ships them
             # anyway.
             warnings.filterwarnings("ignore", message="Failed to add file")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hdfs_io.bad_rows import FOLDER, said
 from hdfs_io.config import PreprocessConfig
+from hdfs_io.dry_run import dry_run
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.preprocess import preprocess
-from hdfs_io.preprocessing import TOKENS
+from hdfs_io.preprocessing import TOKENS, UNKNOWN
 from sparksplit.base.command import Command, Options
 
 
 def run(config: PreprocessConfig, options: Options) -> None:
-    """Prepare the data set, unless it is there already, and print what it holds on standard output."""
-    print(summary(preprocess(config, options)))
+    """Prepare the data set, unless it is there already, and print what it holds on standard output; or, as a dry run,
+    what a sample tells."""
+    print(dry_run(config) if options.dry_run else summary(preprocess(config, options)))
 
 
 def summary(data: PreparedDataSet) -> str:
@@ -33,6 +36,12 @@ def summary(data: PreparedDataSet) -> str:
         counts = [(name, split.label_counts) for name, split in manifest.splits.items() if split.label_counts]
         unknown = ", ".join(f"{found[0]:,} of {sum(found):,} in {name}" for name, found in counts if sum(found))
         lines.append(f"vocabulary {len(label.classes) - 1:,} {label.kind}; unknown: {unknown}")
+    if manifest.unseen_labels:
+        found = ", ".join(f"{rows:,} rows of {name}" for name, rows in manifest.unseen_labels.items())
+        became = f"have the class {UNKNOWN}" if label is not None and label.unknown else "were left out"
+        lines.append(f"unseen     {found} with labels that no training row has {became}")
+    if bad := said(manifest.bad_rows):
+        lines.append(f"bad rows   {bad}; they are in {data.path}/{FOLDER}")
     return "\n".join([*lines, f"prepared   {data.path}"])
 
 
@@ -41,6 +50,7 @@ COMMAND = Command(
     summary="Raw data to a prepared data set: Parquet, manifest and fitted preprocessing.",
     config=PreprocessConfig,
     run=run,
+    rehearses=True,
 )
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from hdfs_io.config import InputConfig
 from hdfs_io.prepared import BlockReader, PreparedDataSet
 from hdfs_io.preprocessing import UNKNOWN
-from hdfs_io.sources import open_source, text
+from hdfs_io.sources import open_source, text, text_tokens
 from hdfs_io.sources.identify import identified
 from hdfs_io.sources.raw import raw_rows
 from sparksplit.base.config import parse
@@ -56,7 +56,7 @@ def test_a_text_in_other_files_and_tasks_gives_the_same_files(
     cuts = [0, 1, 2000, 4567, len(content)]
     for number, (start, stop) in enumerate(itertools.pairwise(cuts)):
         (folder / f"part-{number}.gz").write_bytes(gzip.compress(content[start:stop].encode(), mtime=0))
-    monkeypatch.setattr(text, "RANGE_BYTES", 2000)
+    monkeypatch.setattr(text_tokens, "RANGE_BYTES", 2000)
     assert run(tmp_path / "two", f"input.path={folder}", *KEYS) == 0
     other = PreparedDataSet.open(f"{tmp_path}/two")
     assert data.digest == other.digest and data.description == other.description

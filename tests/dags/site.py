@@ -96,7 +96,15 @@ class Site:
                 "PYTHONPATH": str(ROOT),
             },
             "deploy_mode": "client",
+            "spark_defaults": {
+                command: f"conf/spark-defaults{'-preprocess' if command in ('preprocess', 'predict') else ''}.conf"
+                for command in COMMANDS
+            },
             "spark": {
+                # What the executors of this local cluster have.
+                "spark.executor.cores": 1,
+                "spark.task.cpus": 1,
+                "spark.executor.memory": "1g",
                 "spark.ui.enabled": "false",
                 "spark.driver.host": "127.0.0.1",
                 "spark.driver.bindAddress": "127.0.0.1",

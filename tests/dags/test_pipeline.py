@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.dags.site import ROOT, Site, eventually, imported, refused
 
 DATE = "2026-01-02"
+SLOTS = ("executor.cores", "task.cpus")
 
 
 def test_the_shipped_settings_make_the_dag_without_spark(python: Path, tmp_path: Path) -> None:
@@ -35,6 +36,11 @@ def test_the_shipped_settings_make_the_dag_without_spark(python: Path, tmp_path:
         assert task["conf"]["spark.yarn.queue"] == "default" and task["conf"]["spark.yarn.maxAppAttempts"] == "1"
         assert all(date in text for text in task["arguments"] if text.startswith(("output=", "data=", "model=")))
         assert ("--resume" in task["arguments"]) == (name == "train")
+    # A node has its executor to itself; rows go through several tasks at a time in each.
+    slots = {name: [task["conf"][f"spark.{key}"] for key in SLOTS] for name, task in tasks.items()}
+    assert slots == {"preprocess": ["4", "1"], "train": ["2", "2"], "predict": ["4", "1"]}
+    # What stands in the settings themselves takes precedence over the files.
+    assert {task["conf"]["spark.driver.memory"] for task in tasks.values()} == {"2g"}
 
 
 def test_cluster_mode_and_a_schedule_by_asset(python: Path, tmp_path: Path) -> None:
@@ -58,6 +64,7 @@ MISTAKES = [
     ("compare_schedule:", "compare_scheduled:", "compare_schedule: is missing"),
     ("  compare: conf/compare-mlp.yaml\n", "", "config.compare: is missing"),
     ("  compare: 12", "  compare: 12\n  check: 1", "timeout_hours.check: unknown key"),
+    ("  predict: conf/spark-defaults-preprocess.conf\n", "", "spark_defaults.predict: is missing"),
     ("deploy_mode: client", "deploy_mode: yarn", "deploy_mode: must be client or cluster (is yarn)"),
 ]
 

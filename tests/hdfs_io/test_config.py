@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfs_io.config import DataFrameInput, InputConfig, PreprocessConfig, check_input
-from hdfs_io.formats import FORMATS, users
+from hdfs_io.formats import DATAFRAME, FORMATS, users
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError
 
@@ -55,8 +55,8 @@ def test_a_key_that_the_format_does_not_use_is_refused_even_with_its_default(key
 def test_a_format_that_there_is_not(name: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(InputConfig, {"path": "x", "format": name})
-    names = "must be one of idx, csv, hive-text, parquet, orc, json, avro, table, sql, text"
-    names += ", or a function that gives a DataFrame"
+    known = ", ".join(each for each in FORMATS if each != DATAFRAME)
+    names = f"must be one of {known}, or a function that gives a DataFrame"
     assert str(caught.value) == f"format: {message.replace('NAMES', names)}"
 
 

@@ -50,6 +50,19 @@ def test_the_shipped_settings_have_no_findings(tmp_path):
     assert setting_findings(settings, nodes=2) == []
 
 
+def test_the_settings_for_rows_have_several_tasks_in_an_executor_and_no_node_takes_them():
+    from pathlib import Path
+
+    settings = {"spark.master": "yarn", **_read_defaults(Path(shipped("conf/spark-defaults-preprocess.conf")))}
+    assert int(settings["spark.executor.cores"]) > int(settings["spark.task.cpus"]) == 1
+    assert [key for key in settings if "gpu" in key] == []
+    assert [problem.key for problem in setting_findings(settings, nodes=2)] == ["spark.task.cpus"]
+    # Whatever the two files both say they say alike, but for the executors' size.
+    nodes = _read_defaults(Path(shipped("conf/spark-defaults.conf")))
+    different = {key for key in settings.keys() & nodes.keys() if settings[key] != nodes[key]}
+    assert different and all(key.startswith("spark.executor.") or key == "spark.task.cpus" for key in different)
+
+
 @pytest.mark.parametrize(("lines", "addresses"), [(r"0\n", ["0"]), (r"0\n1\n2\n", ["0", "1", "2"])])
 def test_gpus_are_listed_as_spark_wants_them(tmp_path, lines, addresses):
     ran = discover(nvidia_smi(tmp_path / "bin", lines))

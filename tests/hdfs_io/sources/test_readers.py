@@ -5,31 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from hdfs_io.config import InputConfig
-from hdfs_io.sources import Source, open_with_spark
 from hdfs_io.sources.parse import bad_rows, parse
-from sparksplit.base.config import parse as parse_config
 from sparksplit.base.errors import InputError
 from tests.commands.preprocessing import run
-
-
-def source(spark: SparkSession, **keys: Any) -> Source:
-    return open_with_spark(spark, parse_config(InputConfig, {"format": "parquet", "label": "y", **keys}))
-
-
-def rows_of(spark: SparkSession, opened: Source) -> list[tuple[Any, ...]]:
-    """(part, values, label, what is kept) of the good rows."""
-    good = parse(spark, opened).where("bad is null").collect()
-    return sorted(
-        (row.part, *np.frombuffer(row.tensor_0, "<f4").tolist(), row.label, *row[5 : 5 + len(opened.keep)])
-        for row in good
-    )
+from tests.hdfs_io.sources.raw_columns import rows_of, source
 
 
 def write(place: Path, **columns: Any) -> Path:
@@ -52,7 +36,7 @@ def test_folders_of_partition_columns_parts_and_bad_rows(spark: SparkSession, tm
         (0, 1.5, 2, 0, "p"), (0, 2.5, 2, 1, "q"), (0, 3.5, 1, 1, "r"), (1, 4.5, 3, 1, "t"), (2, 4.5, 3, 1, "t"),
     ]  # fmt: skip
     (bad,) = bad_rows(spark, parse(spark, opened), 1)
-    reason = "a row: column 'x': is null (input.missing: mean fills gaps) (None, 1, 1)"
+    reason = "a row: column 'x': is null (input.missing: mean fills gaps) (null, 1, 1)"
     assert str(bad) == f"{raw}/day=1/b c.parquet: {reason}"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import pickle
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,8 @@ from hdfs_io.preprocessing import (
     LabelSpec,
     TensorSpec,
 )
-from hdfs_io.sources import ParsedRows, open_source, text
+from hdfs_io.sources import ParsedRows, open_source, text, text_tokens
+from hdfs_io.sources.base import labelled_like
 from hdfs_io.sources.text import TextSource
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, InputError
@@ -108,9 +108,6 @@ def test_the_most_frequent_tokens_and_of_equals_the_first_by_code_point(tmp_path
 
 
 def test_words(tmp_path: Path) -> None:
-    assert text.tokenize("Don't go,\n\tgo_2 Ünder—now!", "words")[0] == sorted(
-        ["Don", "'", "t", "go", ",", "go_2", "Ünder", "—", "now", "!"]
-    )
     opened = source(write(tmp_path, "to be , or not to be"), unit="words", length=2)
     assert opened.label_kind == "words" and opened.vocabulary == [UNKNOWN, ",", "be", "not", "or", "to"]
     assert read(opened) == {"train": [("tobe", "be,"), (",or", "ornot"), ("notto", "tobe")]}
@@ -122,24 +119,6 @@ def test_a_large_vocabulary_takes_a_wider_dtype(tmp_path: Path) -> None:
     assert wide.tensors[0].dtype == "uint16"
     assert "".join(x for x, _ in read(wide)["train"]) == words.replace(" ", "")[: 4 * 5 * 74]
     assert source(write(tmp_path, words), unit="words", length=4, vocabulary=255).tensors[0].dtype == "uint8"
-
-
-@given(st.text(max_size=300), st.sampled_from(["characters", "words"]))
-def test_tokens_are_sorted_and_give_the_text_again(content: str, unit: str) -> None:
-    names, codes = text.tokenize(content, unit)
-    assert names == sorted(set(names)) and set(codes.tolist()) == set(range(len(names)))
-    back = "".join(names[code] for code in codes)
-    assert back == (content if unit == "characters" else "".join(content.split()))
-
-
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(1, 12))
-def test_a_limited_vocabulary_is_the_top_of_the_counts(tokens: list[int], limit: int) -> None:
-    names = [chr(ord("a") + number) for number in range(10)]
-    kept = text.fit(names, np.array(tokens), limit)
-    expected = sorted(Counter(names[token] for token in tokens).items(), key=lambda item: (-item[1], item[0]))[:limit]
-    assert kept == [UNKNOWN, *sorted(name for name, _ in expected)]
-    encoded = text.encode(names, np.array(tokens), kept)
-    assert [kept[index] for index in encoded] == [names[token] if names[token] in kept else UNKNOWN for token in tokens]
 
 
 @given(st.integers(0, 10**9), st.floats(0, 0.99), st.floats(0, 0.99))
@@ -220,11 +199,11 @@ def test_files_of_a_folder_are_one_text(tmp_path: Path) -> None:
 def test_tasks_and_batches_give_every_sequence_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, "".join(chr(97 + number % 26) for number in range(500)))
     expected = read(source(path, length=4, stride=3, validation=0.2))
-    monkeypatch.setattr(text, "RANGE_BYTES", 80)
+    monkeypatch.setattr(text_tokens, "RANGE_BYTES", 80)
+    monkeypatch.setattr(text_tokens, "PIECE_BYTES", 7)
     monkeypatch.setattr(text, "BATCH_BYTES", 24)
-    monkeypatch.setattr(text, "_PIECE", 7)
     opened = source(path, length=4, stride=3, validation=0.2)
-    assert len(opened.tasks()) > 10
+    assert len(opened.tasks()) > 5
     assert read(pickle.loads(pickle.dumps(opened))) == expected
 
 
@@ -250,9 +229,9 @@ def test_to_predict_a_text_is_read_as_the_model_was_trained(tmp_path: Path) -> N
         open_source(config(path, unit="characters"), trained("words"))
     with pytest.raises(ConfigError, match="format: is text, but the model was not trained on one"):
         open_source(config(path), trained("integer"))
-    rows = parse(InputConfig, {"format": "csv", "path": f"{write(tmp_path, '1,2,3,1', 'x.csv')}", "header": False})
+    rows = parse(InputConfig, {"format": "csv", "path": "x.csv", "header": False})
     with pytest.raises(ConfigError, match="format: must be text: the model predicts the next of a text's characters"):
-        open_source(rows, trained())
+        labelled_like(rows, trained())
 
 
 @pytest.mark.parametrize(
@@ -277,15 +256,12 @@ def test_texts_that_will_not_do(tmp_path: Path, content: bytes, keys: dict[str, 
     assert "\n" not in str(error.value)
 
 
-def test_too_much_text_and_too_many_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, "a b c d e f g h")
     monkeypatch.setattr(text, "_MAX_TOKENS", 5)
     with pytest.raises(InputError, match=r"more than 5 different words; input\.vocabulary keeps the most frequent"):
         source(path, unit="words", length=3)
     assert source(path, unit="words", length=3, vocabulary=4).vocabulary == [UNKNOWN, *"abcd"]
-    monkeypatch.setattr(text, "TEXT_BYTES", 14)
-    with pytest.raises(InputError, match="more than 14 bytes of text, which is read in one process"):
-        source(path, length=3)
 
 
 @pytest.mark.parametrize(

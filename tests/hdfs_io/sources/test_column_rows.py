@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfs_io.preprocessing import TensorSpec
-from hdfs_io.sources import BadRow, ParsedRows
+from hdfs_io.sources import ParsedRows
+from hdfs_io.sources.base import BadRows
 from hdfs_io.sources.column_rows import ColumnReader, numbers
+from hdfs_io.sources.cut_columns import CutColumns
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 FLOATS = ["float16", "float32", "float64"]
@@ -84,21 +86,20 @@ def reader(**keys: Any) -> ColumnReader:
         "kept": 0,
         "gaps": False,
         "rounds": False,
-        "limit": 1,
     }
     return ColumnReader(**{**values, **keys})
 
 
 def complete(batch: pa.RecordBatch, part: int = 0, file: str | None = None) -> pa.RecordBatch:
-    """With what every batch has: the text of a record that does not fit, the part, the file."""
+    """With the row's number, the part and the file that every batch has."""
     rows = batch.num_rows
-    columns = [pa.nulls(rows, pa.string()), pa.array([part] * rows, pa.int8()), pa.array([file] * rows, pa.string())]
-    return pa.RecordBatch.from_arrays([*batch.columns, *columns], names=[*batch.schema.names, "broken", "part", "file"])
+    columns = [pa.nulls(rows, pa.int64()), pa.array([part] * rows, pa.int8()), pa.array([file] * rows, pa.string())]
+    return pa.RecordBatch.from_arrays([*batch.columns, *columns], names=[*batch.schema.names, "row", "part", "file"])
 
 
 def read(batch: pa.RecordBatch, **keys: Any) -> tuple[ParsedRows | None, list[str]]:
     items = list(reader(**keys).read(complete(batch)))
-    bad = [str(item) for item in items if isinstance(item, BadRow)]
+    bad = [str(row) for item in items if isinstance(item, BadRows) for row in item]
     good = [item for item in items if isinstance(item, ParsedRows)]
     assert len(good) <= 1
     assert sum(map(len, good)) + len(bad) == batch.num_rows
@@ -113,8 +114,8 @@ def test_good_rows_stay_together_with_their_label_and_kept_texts() -> None:
     assert rows is not None and isinstance(rows.label, np.ndarray)
     assert (rows.tensors[0].tolist(), rows.label.tolist(), rows.keep) == ([[1.5, 1.0]], [0], [["p"]])
     assert bad == [
-        "the DataFrame: a row: column 'a': is null (input.missing: mean fills gaps) (None, 2, 1)",
-        "the DataFrame: a row: column 'y', the label: null is no integer (3.5, 3, None)",
+        "the DataFrame: a row: column 'a': is null (input.missing: mean fills gaps) (null, 2, 1)",
+        "the DataFrame: a row: column 'y', the label: null is no integer (3.5, 3, null)",
         "the DataFrame: a row: column 'b': 16777217 is 16777216 in float32, the default; set input.dtype "
         "(float64 keeps it, float32 rounds it) (4.5, 16777217, 3)",
     ]
@@ -124,7 +125,7 @@ def test_labels_that_are_texts() -> None:
     batch = pa.RecordBatch.from_pydict({"0": [1.0, 2.0], "1": [1.0, 2.0], "2": ["cat", ""]})
     rows, bad = read(batch, label_kind="text")
     assert rows is not None and rows.label == ["cat"]
-    assert bad == ["the DataFrame: a row: column 'y', the label: '' is no text (2.0, 2.0, )"]
+    assert bad == ["the DataFrame: a row: column 'y', the label: '' is no text (2, 2, )"]
 
 
 def test_arrays_of_the_tensors_length() -> None:
@@ -149,18 +150,43 @@ def test_what_is_not_finite(value: float) -> None:
     assert rows is None and "not finite" in bad[0]
 
 
-def test_rows_are_read_to_the_first_bad_one_too_many() -> None:
+def test_every_bad_row_has_a_reason_with_and_one_without_its_values() -> None:
+    batch = complete(
+        pa.record_batch(
+            {
+                "0": [None, math.nan, math.inf, 1e39, 16777217.0, 1.0, 1.0, 1.0],
+                "1": [1.0] * 8,
+                "2": [1, 1, 1, 1, 1, None, 1, 1],
+                "3": [5, 5, 5, 5, 5, 5, None, 5],
+                "4": [None] * 6 + [", soon", None],
+            }
+        )
+    )
+    items = list(reader(cut=CutColumns(("day",), "time")).read(batch))
+    assert [row.kind for item in items if isinstance(item, BadRows) for row in item] == [
+        "column 'a': is null",
+        "column 'a': is NaN",
+        "column 'a': not finite",
+        "column 'a': not finite as float32",
+        "column 'a': rounded by float32, the default",
+        "column 'y', the label: no integer",
+        "column 'day', which the cut goes by: no time or date",
+    ]
+    (rows,) = (item for item in items if isinstance(item, ParsedRows))
+    assert rows.cut is not None and rows.cut.dtype == np.int64 and rows.cut.tolist() == [5]
+
+
+def test_bad_rows_are_told_to_the_last() -> None:
     batch = complete(pa.record_batch({"0": [1.0, None, 3.0], "1": [2.0, 2.0, 2.0], "2": [1, 1, 1]}))
-    for limit, rows, bad in ((0, 2, 1), (2, 6, 3), (9, 8, 4)):
-        batches = iter([batch] * 4)
-        found = [item for _, item in reader(limit=limit)(batches)]
-        assert sum(isinstance(item, BadRow) for item in found) == bad
-        assert sum(len(item) for item in found if isinstance(item, ParsedRows)) == rows
-        assert next(batches, None) is None
+    found = [item for _, item in reader()([batch] * 4)]
+    assert sum(len(item) for item in found if isinstance(item, BadRows)) == 4
+    assert sum(len(item) for item in found if isinstance(item, ParsedRows)) == 8
 
 
 def test_parts_files_and_what_the_cut_goes_by_come_with_the_rows() -> None:
-    one = pa.record_batch({"0": [1.0, 2.0], "1": [1.0, 2.0], "2": [0, 1], "3": ["k", "l"], "4": [7, 8]})
+    one = pa.record_batch(
+        {"0": [1.0, 2.0], "1": [1.0, 2.0], "2": [0, 1], "3": ["k", "l"], "4": [7, 8], "5": pa.nulls(2, pa.string())}
+    )
     names = [field.name for field in one.schema]
     both = pa.Table.from_batches(
         [
@@ -169,14 +195,14 @@ def test_parts_files_and_what_the_cut_goes_by_come_with_the_rows() -> None:
             complete(one.set_column(0, names[0], pa.nulls(2, pa.float64())), 1),
         ]
     )
-    made = reader(kept=1, cut=1, limit=9)
+    made = reader(kept=1, cut=CutColumns(("customer",)))
     found = list(made(both.combine_chunks().to_batches()))
     assert [(part, len(item) if isinstance(item, ParsedRows) else 0) for part, item in found] == [
         ("train", 2),
         ("validation", 0),
-        ("validation", 0),
         ("test", 1),
     ]
-    assert made.cut_values(complete(one))[0].to_pylist() == [7, 8]
+    rows = found[0][1]
+    assert isinstance(rows, ParsedRows) and rows.cut is not None and rows.cut.tolist() == [7, 8]
     (bad,) = made.read(complete(one.slice(1).set_column(0, names[0], pa.nulls(1, pa.float64())), 0, "file:/a%20b"))
-    assert isinstance(bad, BadRow) and bad.path == "/a b"
+    assert isinstance(bad, BadRows) and [row.path for row in bad] == ["/a b"]

@@ -1,0 +1,189 @@
+"""Rows that could not be read: counted by reason, kept with where they were, and how many there may be.
+
+All of them stay in executors: the driver gets one count for each reason, and the first bad row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hdfs_io import filesystem
+from hdfs_io.config import InputConfig
+from hdfs_io.sources.base import BadRow
+from sparksplit.base.errors import InputError, using
+from sparksplit.base.task_facts import facts_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FOLDER = "bad_rows"
+_ORDER = ("path", "offset", "row", "reason", "text")
+_WRITTEN = pa.schema([("path", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("text", pa.string())])
+_ROWS_PER_FILE = 1_000_000
+_SHOWN = 5
+"""Reasons that a line names."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Bad rows by their reason's kind, the commonest first. first: the first of them, by file and row; one that stands
+    for a whole file that could not be read comes before all others."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    first: BadRow | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return sum(self.counts.values())
+
+
+def said(counts: Mapping[str, int]) -> str:
+    """`3 rows were left out: 2 column 'x': is null, 1 column 'y': is not finite`; empty where there are none.
+
+    counts: rows by reason
+    """
+    if not counts:
+        return ""
+    shown = [f"{count:,} {kind}" for kind, count in list(counts.items())[:_SHOWN]]
+    more = len(counts) - len(shown)
+    left = f", and {more} other reason{'' if more == 1 else 's'}" if more else ""
+    rows = sum(counts.values())
+    return f"{_rows(rows)} {'was' if rows == 1 else 'were'} left out: {', '.join(shown)}{left}"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How many rows may be bad. rows, fraction: where both are given, the stricter holds; None: not given."""
+
+    rows: int | None = None
+    fraction: float | None = None
+
+    @classmethod
+    def of(cls, config: InputConfig) -> Limit:
+        """The limit that `config` gives: no row, where it gives none."""
+        given = "max_bad_rows" in config.model_fields_set or config.max_bad_fraction is None
+        return cls(config.max_bad_rows if given else None, config.max_bad_fraction)
+
+    def check(self, tally: Tally, good: int) -> None:
+        """Raise InputError, naming the first bad row, the number of them and the commonest reason, where there are too
+        many or where a file is damaged. good: how many rows are not bad."""
+        first = tally.first
+        if first is None:
+            return
+        if first.fatal:
+            raise InputError(str(first))
+        every = tally.rows + good
+        allowed = [] if self.rows is None else [(self.rows, f"input.max_bad_rows: {self.rows}")]
+        if self.fraction is not None:
+            allowed.append(
+                (
+                    int(Fraction(str(self.fraction)) * every),
+                    f"input.max_bad_fraction: {self.fraction} of {_rows(every)}",
+                )
+            )
+        most, key = min(allowed, default=(0, ""))
+        if tally.rows <= most:
+            return
+        if tally.rows == 1:
+            raise InputError(f"{first}")
+        kind, count = next(iter(tally.counts.items()))
+        commonest = f"most often: {kind}, {_rows(count)}" if len(tally.counts) > 1 else "all for this reason"
+        raise InputError(f"{first} (the first of {_rows(tally.rows, 'bad ')}, {commonest}; {key})")
+
+
+def _rows(count: int, kind: str = "") -> str:
+    return f"{count:,} {kind}row{'' if count == 1 else 's'}"
+
+
+def tally_of(counted: Iterable[tuple[str, int, BadRow]]) -> Tally:
+    """The tally of (kind, rows, the first of them)."""
+    found = sorted(counted, key=lambda each: (-each[1], each[0]))
+    counts: dict[str, int] = {}
+    for kind, rows, _ in found:
+        counts[kind] = counts.get(kind, 0) + rows
+    first = min((row for _, _, row in found), key=lambda row: (not row.fatal, place_of(row)), default=None)
+    return Tally(dict(sorted(counts.items(), key=lambda each: -each[1])), first)
+
+
+def place_of(row: BadRow) -> tuple[str, int, int, str, str]:
+    """What bad rows are ordered by."""
+    return row.path, row.offset, row.row, row.reason, row.text
+
+
+def tally(bad: DataFrame) -> Tally:
+    """The tally of a frame of bad rows, with the fields of base.BAD as columns; the driver gets a row for each kind."""
+    from pyspark.sql import functions as sql
+
+    first = sql.min(sql.struct(*_ORDER)).alias("first")
+    found = bad.groupBy("kind", "fatal").agg(sql.count("*").alias("rows"), first).collect()
+    return tally_of(
+        (row["kind"], row["rows"], BadRow(**row["first"].asDict(), fatal=row["fatal"], kind=row["kind"]))
+        for row in found
+    )
+
+
+@dataclass
+class _Written:
+    path: str
+
+
+def write(bad: DataFrame, rows: int, folder: str) -> None:
+    """Write bad_rows/ into `folder` from executors: path, row, reason and text of each, as Parquet, by path and row;
+    nothing where there are none.
+
+    bad: as for `tally`. rows: how many there are
+    """
+    if not rows:
+        return
+    place = filesystem.join(folder, FOLDER)
+    filesystem.make_folder(place)
+    parts = -(-rows // _ROWS_PER_FILE)
+    placed = bad.repartitionByRange(parts, *_ORDER) if parts > 1 else bad.coalesce(1)
+    ordered = placed.sortWithinPartitions(*_ORDER).select(*_WRITTEN.names)
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[_Written]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        partition, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
+        path = write_part(batches, place, f"part-{partition:05d}.parquet", attempt)
+        if path is not None:
+            yield _Written(path)
+
+    kept = {written.path for written in facts_of(ordered, task, _Written)}
+    for path in kept:
+        filesystem.rename(filesystem.join(place, path), filesystem.join(place, path[1:].rpartition(".")[0]))
+    for name in filesystem.listing(place):
+        if name.startswith("."):  # what failed attempts have left behind
+            filesystem.remove(filesystem.join(place, name))
+
+
+def write_part(batches: Iterable[pa.RecordBatch], place: str, name: str, attempt: int) -> str | None:
+    """Write the rows into the folder `place`. Returns the attempt's name for the file; None where there are no rows."""
+    path = f".{name}.{attempt}"
+    whole = filesystem.join(place, path)
+    writer: pq.ParquetWriter | None = None
+    begun = False
+    try:
+        with using(whole, "cannot be written"):
+            for batch in batches:
+                if batch.num_rows and writer is None:
+                    begun = True
+                    target, inner = filesystem.resolve(whole)
+                    writer = pq.ParquetWriter(inner, _WRITTEN, filesystem=target)
+                if writer is not None:
+                    writer.write_batch(batch.cast(_WRITTEN))
+            if writer is not None:
+                writer.close()
+    except BaseException:
+        if begun:
+            filesystem.remove(whole)
+        raise
+    return path if begun else None

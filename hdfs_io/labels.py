@@ -1,0 +1,125 @@
+"""The classes of a data set, and what becomes of rows of validation and test whose label no training row has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hdfs_io.manifest import SPLITS
+from hdfs_io.preprocessing import TOKENS, UNKNOWN, LabelSpec
+from sparksplit.base.errors import InputError
+
+Unseen = Literal["error", "unknown", "drop"]
+MAX_CLASSES = 100_000
+_MANY_CLASSES, _ROWS_PER_CLASS = 100, 2
+"""Whole numbers with at least this many distinct values, and fewer rows than this for each, are a quantity."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the rows' labels come to.
+
+    classes: their names, by index; None where labels are no classes. unseen: rows of validation and test whose label no
+    training row has, by split; only splits that have some.
+    """
+
+    classes: list[str] | None
+    unseen: dict[str, int] = field(default_factory=dict)
+
+
+def classified(kind: str | None) -> bool:
+    """Whether labels of this kind are classes that are found among the rows."""
+    return kind in ("integer", "text")
+
+
+def check_number_of_labels(different: int, place: str) -> None:
+    """Raise InputError where there are more labels than a model may have classes."""
+    if different > MAX_CLASSES:
+        raise InputError(
+            f"{place}: more than {MAX_CLASSES} different labels; is the label a number to predict"
+            " (input.label_type: number)?"
+        )
+
+
+def labels_of(
+    counts: Mapping[str, Mapping[Any, int]], kind: str | None, place: str, *, declared: bool, unseen: Unseen = "error"
+) -> Labels:
+    """The classes, which are the sorted distinct labels of the training rows, and `<unknown>` after them where `unseen`
+    asks for it.
+
+    counts: rows by split and raw label, bad rows left out. kind: how labels are read. place: what errors call the rows.
+    declared: whether the user has said that they are classes.
+
+    Raises InputError for whole numbers that cannot be meant as classes, and, with unseen: error, for labels that no
+    training row has.
+    """
+    if not classified(kind):
+        return Labels(None)
+    known = counts["train"]
+    hint = "" if declared or kind == "text" else "; are the labels numbers to predict (input.label_type: number)?"
+    every = set().union(*counts.values())
+    check_number_of_labels(len(every), place)
+    rows = sum(sum(of_split.values()) for of_split in counts.values())
+    if hint and len(every) >= _MANY_CLASSES and rows < _ROWS_PER_CLASS * len(every):
+        raise InputError(
+            f"{place}: {len(every)} different labels in {rows} rows{hint} (input.label_type: integer takes them for"
+            " classes)"
+        )
+    left = {
+        name: {label: rows for label, rows in counts[name].items() if known and label not in known}
+        for name in SPLITS[1:]
+    }
+    found = {name: sum(of_split.values()) for name, of_split in left.items() if of_split}
+    if found and unseen == "error":
+        raise InputError(f"{place}: {_unseen(left)}{hint}")
+    classes = [str(label) for label in sorted(known)]
+    if unseen == "unknown":
+        if UNKNOWN in classes:
+            raise InputError(f"{place}: has a label {UNKNOWN!r}, which unseen_labels: unknown uses itself")
+        classes.append(UNKNOWN)
+    return Labels(classes, found)
+
+
+def _unseen(left: Mapping[str, Mapping[Any, int]]) -> str:
+    name = next(name for name in SPLITS[1:] if left.get(name))
+    first = min(left[name])
+    more = len(set().union(*left.values())) - 1
+    also = f", nor do {more} others" if more > 1 else ", nor does 1 other" if more else ""
+    return (
+        f"label {first!r} ({left[name][first]} rows of the {name} split) does not occur in the training split{also}: "
+        "cut.stratify: true keeps a row of each label to train on, unseen_labels: unknown makes such labels one class, "
+        "drop leaves their rows out"
+    )
+
+
+def known_values(label: LabelSpec | None) -> pa.Array | None:
+    """The raw values of the classes that training rows have, by index; None where labels are stored as they are."""
+    if label is None or label.classes is None or label.kind in TOKENS:
+        return None
+    names = label.classes[:-1] if label.unknown else label.classes
+    if label.kind == "integer":
+        return pa.array([int(name) for name in names], type=pa.int64())
+    return pa.array(names, type=pa.string())
+
+
+def indices(labels: pa.Array | pa.ChunkedArray, label: LabelSpec) -> pa.Array | pa.ChunkedArray:
+    """The class index of each raw label, int64; that of `<unknown>`, or null where there is no such class, for a label
+    that no training row has."""
+    values = known_values(label)
+    assert values is not None
+    found = pc.index_in(labels, value_set=values).cast(pa.int64())
+    return found.fill_null(len(values)) if label.unknown else found
+
+
+def places(label: Any, labels: pa.Array) -> npt.NDArray[np.int64]:
+    """The place of each raw label in `labels`, -1 where it has none: int64 [rows]."""
+    column = label if isinstance(label, pa.Array | pa.ChunkedArray) else pa.array(label, type=labels.type)
+    found = pc.index_in(column, value_set=labels)
+    array: npt.NDArray[np.int64] = found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return array

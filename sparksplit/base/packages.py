@@ -1,0 +1,96 @@
+"""Spark's packages: those that a session needs are fetched by Spark as it starts, with what it prints held back."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparksplit.base.errors import RunError
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+
+KEY = "spark.jars.packages"
+_ELSEWHERE = ("spark.jars", KEY, "spark.driver.extraClassPath")
+_NOT_FOUND = re.compile(r"unresolved dependency: ([^\]]+)")
+
+
+def wanted(packages: str, configured: Mapping[str, str], jars: Sequence[str]) -> str:
+    """The value of `spark.jars.packages` that brings `packages` (group:artifact:version, with commas between them)
+    beside those that the user has `configured`; "" for none.
+
+    Left out are those that are there already: among Spark's own `jars`, file names, or in what is configured.
+    """
+    there = [*jars, *(part for key in _ELSEWHERE for part in configured.get(key, "").split(","))]
+    more = [one for one in packages.split(",") if one and not any(one.split(":")[1] in part for part in there)]
+    return ",".join([*filter(None, [configured.get(KEY)]), *more])
+
+
+def launch(conf: SparkConf) -> Any:
+    """Start Spark's JVM, as pyspark would, with packages to fetch. Until it runs nothing of it is shown.
+
+    Raises RunError where a package cannot be fetched.
+    """
+    from pyspark.java_gateway import launch_gateway
+
+    read, write = os.pipe()
+    held = _Held(read)
+    try:
+        return launch_gateway(conf, {"stdout": write, "stderr": write})  # type: ignore[no-untyped-call]
+    except Exception:
+        os.close(write)
+        write = -1
+        text = held.all()
+        if found := _NOT_FOUND.search(text):
+            raise RunError(
+                f"{_coordinates(found[1])} could not be fetched from Maven Central (is there a "
+                "network?); where there is none, name its jar in spark.jars, or put it into Spark's folder jars"
+            ) from None
+        print(text, end="", file=sys.stderr)
+        raise
+    finally:
+        held.show()
+        if write >= 0:
+            os.close(write)
+
+
+def _coordinates(text: str) -> str:
+    """`group:artifact:version` of Ivy's `group#artifact;version: not found`."""
+    return re.sub("[#;]", ":", text.split(": ", maxsplit=1)[0])
+
+
+class _Held:
+    """Takes what is written into a pipe: held back at first, shown on this process's stderr later."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._lines: list[str] = []
+        self._shown = False
+        self._thread = threading.Thread(target=self._run, args=(descriptor,), name="Spark's stderr", daemon=True)
+        self._thread.start()
+
+    def _run(self, descriptor: int) -> None:
+        with os.fdopen(descriptor, errors="replace") as stream:
+            for line in stream:
+                if self._shown:
+                    print(line, end="", file=sys.stderr, flush=True)
+                else:
+                    self._lines.append(line)
+
+    def all(self) -> str:
+        """Everything, once whoever writes has ended."""
+        self._thread.join(5.0)
+        return "".join(self._lines)
+
+    def show(self) -> None:
+        """Show what comes from now on."""
+        self._shown = True
+
+
+def spark_jars(home: str) -> list[str]:
+    """The names of the jars that the Spark in the folder `home` has."""
+    return [file.name for file in (Path(home) / "jars").glob("*.jar")]

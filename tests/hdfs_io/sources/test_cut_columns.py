@@ -1,0 +1,118 @@
+"""What the columns that a cut goes by come to."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from hdfs_io.cut_config import CutConfig, moment
+from hdfs_io.sources.cut_columns import CutColumns
+from sparksplit.base.config import parse
+from sparksplit.base.errors import ConfigError
+
+NONE: Any = SimpleNamespace()
+"""No frame: nothing has to be looked at."""
+
+
+def columns(cut: dict[str, Any], names: list[str], types: list[str], frame: Any = NONE) -> CutColumns:
+    return CutColumns.of(parse(CutConfig, cut), names, types, frame)
+
+
+@pytest.mark.parametrize(
+    ("cut", "found", "words"),
+    [
+        ({"by": "column", "column": "s"}, "int", "column: 's' is int, and must be text that names the split"),
+        ({"by": "time", "column": "s"}, "double", "'s' is double, and must hold times, dates or whole numbers: cast"),
+        (
+            {"by": "time", "column": "s", "test_from": "2024-05-01"},
+            "bigint",
+            "test_from: must be a whole number, as column 's' is bigint .is '2024-05-01'.",
+        ),
+        (
+            {"by": "time", "column": "s", "validation_from": 20240501},
+            "date",
+            "validation_from: must be a date or a time, as column 's' is date .is 20240501.",
+        ),
+    ],
+)
+def test_a_column_that_cannot_be_cut_by_is_one_line(cut: dict[str, Any], found: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        columns(cut, ["s"], [found])
+
+
+@pytest.mark.parametrize(
+    ("cut", "found", "kind"),
+    [
+        ({"by": "key", "columns": ["s"]}, "double", "key"),
+        ({"by": "column", "column": "s"}, "string", "split"),
+        ({"by": "time", "column": "s"}, "date", "time"),
+        ({"by": "time", "column": "s"}, "smallint", "number"),
+        ({"by": "time", "column": "s", "test_from": "2024-05-01"}, "string", "time"),
+        ({"by": "time", "column": "s", "test_from": 5}, "string", "number"),
+    ],
+)
+def test_the_type_says_what_a_column_holds(cut: dict[str, Any], found: str, kind: str) -> None:
+    assert columns(cut, ["s"], [found]) == CutColumns(("s",), kind)  # type: ignore[arg-type]
+
+
+def test_a_row_is_bad_for_a_reason_with_its_value_and_one_without() -> None:
+    time = CutColumns(("day",), "time")
+    subject = "column 'day', which the cut goes by"
+    assert time.problem(", soon") == (f"{subject}: 'soon' is no time or date", f"{subject}: no time or date")
+    assert time.problem(None) == (f"{subject}: is null", f"{subject}: is null")
+    assert CutColumns(("a", "b")).problem(None)[0] == "columns 'a', 'b', cut.columns: is null"
+    assert CutColumns(("s",), "split").problem(", x")[0].endswith("'x' is neither train, validation nor test")
+
+
+def test_values_are_the_same_whatever_the_columns_type(spark: SparkSession) -> None:
+    """And whatever the session's time zone."""
+    noon = datetime(2024, 5, 1, 12, 0, 0, 500000)
+    wanted = moment(noon.isoformat())
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        for session in ("UTC", "America/New_York"):
+            spark.conf.set("spark.sql.session.timeZone", session)
+            for value, kind, found in (
+                (noon.replace(tzinfo=UTC), "timestamp", wanted),
+                (noon, "timestamp_ntz", wanted),
+                (date(2024, 5, 1), "date", moment("2024-05-01")),
+                (date(1969, 12, 31), "date", -86_400_000_000),
+                (" 2024-05-01", "string", moment("2024-05-01")),
+                ("2024-05-01 12:00:00.5", "string", wanted),
+                ("2024-05-01T12:00:00.500", "string", wanted),
+                ("2024-05-01T14:00:00.5+02:00", "string", wanted),
+                ("2024-05-01T12:00:00.5Z", "string", wanted),
+                ("2024-13-01", "string", None),
+                ("12:00", "string", None),
+                ("soon", "string", None),
+                ("", "string", None),
+                (None, "date", None),
+            ):
+                frame = spark.createDataFrame([(value,)], f"c {kind}")
+                assert values(CutColumns(("c",), "time"), frame, [kind]) == [found], (session, value, kind)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone or "UTC")
+    frame = spark.createDataFrame([(text,) for text in ("7", " -7 ", "7.5", "9" * 19, "", None)], "c string")
+    assert values(CutColumns(("c",), "number"), frame, ["string"]) == [7, -7, None, None, None, None]
+    names = ("train", "Validation ", "VALID", "val", "dev", "TEST", "training", None)
+    frame = spark.createDataFrame([(name,) for name in names], "c string")
+    assert values(CutColumns(("c",), "split"), frame, ["string"]) == [0, 1, 1, 1, 1, 2, None, None]
+    types = ["string", "int"]
+    frame = spark.createDataFrame([("a", 1), ("a", 2), ("a", 1), (None, 1), ("a", None)], "c string, d int")
+    key = values(CutColumns(("c", "d")), frame, types)
+    assert key[0] == key[2] != key[1] and key[3:] == [None, None]
+    assert key[:3] == values(CutColumns(("c", "d")), frame.selectExpr("c", "cast(d as string) d"), ["string"] * 2)[:3]
+    by_time = {"by": "time", "column": "c"}
+    for texts, kind in ((["2024-05-01"], "time"), ([None, "20240501"], "number"), ([], "time")):
+        frame = spark.createDataFrame([(text,) for text in texts], "c string")
+        assert columns(by_time, ["c"], ["string"], frame).kind == kind
+
+
+def values(cut: CutColumns, frame: Any, types: list[str]) -> list[int | None]:
+    named = frame.select(cut.value(frame.columns, types).alias("value"), cut.text(frame.columns).alias("text"))
+    assert named.schema["value"].dataType.simpleString() == "bigint"
+    return [row.value for row in named.collect()]

@@ -1,0 +1,127 @@
+"""What a dry run tells, from facts that were made up; tests/commands/test_preprocess_dry_run.py has real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from hdfs_io import dry_run
+from hdfs_io.config import InputConfig
+from hdfs_io.dry_run import Facts, Sample
+from hdfs_io.preprocessing import TensorSpec
+from hdfs_io.sources import Source
+from hdfs_io.sources.base import BadRow, ParsedRows
+from hdfs_io.sources.parse import LABEL, PART, parsed_schema
+
+
+class Rows(Source):
+    """Three numbers a row, and a label."""
+
+    tensors = (TensorSpec(name="x", dtype="float32", shape=[3]),)
+    label_kind = "integer"
+    has_test = False
+    files = ()
+    place = "there"
+
+    def parts(self) -> list[str]:
+        return ["train"]
+
+    def raw(self, spark: Any) -> Any:
+        raise NotImplementedError
+
+
+def read(rows: list[int], bad: int = 0) -> Iterator[tuple[str, ParsedRows | BadRow]]:
+    """Items of so many rows, and bad rows after them."""
+    for count in rows:
+        yield "train", ParsedRows([np.ones((count, 3), np.float32)], np.arange(count))
+    for row in range(bad):
+        yield "train", BadRow("f", row + 1, f"column 'x': {row} is wrong", kind="column 'x': is wrong")
+
+
+def taken(*rows: int, bad: int = 0) -> tuple[pa.Table, bool] | None:
+    """(the rows that a task takes of these, whether they are all); None where it takes none."""
+    take = dry_run._Take(lambda _: read(list(rows), bad), parsed_schema(Rows()), 20)
+    found = [batch.to_pylist()[0] for batch in take([])]
+    if not found:
+        return None
+    assert found[0]["rate"] >= 0
+    return pa.ipc.open_stream(found[0]["rows"]).read_all(), found[0]["ended"]
+
+
+def test_a_task_takes_its_first_rows_and_tensors_of_few() -> None:
+    for rows, count, ended in (((3, 4, 5), 12, True), ((15, 5), 20, True), ((15, 6), 20, False), ((90, 90), 20, False)):
+        table, whole = taken(*rows) or pytest.fail()
+        assert (table.num_rows, whole) == (count, ended)
+        assert table.column("tensor_0").null_count == count - dry_run.SHOWN_ROWS
+        assert table.column(PART).to_pylist() == [0] * count
+    table, whole = taken(4, bad=2) or pytest.fail()
+    assert (table.num_rows, whole, Sample(table, 1.0, True).good.num_rows) == (6, True, 4)
+    assert [row.row for row in Sample(table, 1.0, True).bad] == [1, 2]
+    assert taken() is None
+
+
+def test_rows_that_a_part_brings_stay_in_its_split() -> None:
+    dealt = {"train": 0.75, "validation": 0.25, "test": 0.0}
+    found = dry_run.expected_splits(dealt, {"train": 800, "test": 50})
+    assert found == {"train": 600, "validation": 200, "test": 50}
+    assert dry_run.expected_splits(dealt, None) == dealt
+    assert dry_run.expected_splits({}, {"train": 800}) == {}
+
+
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        (Facts(10, seconds=0.2, cores=1), "about 1 s on 1 core, and Spark's start: an estimate from the sample's rate"),
+        (Facts(10, seconds=89, cores=8), "about 89 s on 8 cores"),
+        (Facts(10, seconds=600, cores=8), "about 10 min on 8 cores"),
+        (Facts(10, seconds=4.6 * 3600, cores=8), "about 4.6 h on 8 cores"),
+        (Facts(None), "unknown"),
+    ],
+)
+def test_a_time_is_told_as_an_estimate(told: Facts, line: str) -> None:
+    assert dry_run.taking(told).startswith(line)
+
+
+def test_splits_are_told_as_exactly_as_they_are_known() -> None:
+    schema = parsed_schema(Rows())
+    some, every = (Sample(schema.empty_table(), 1.0, whole) for whole in (False, True))
+    rows = {"train": 1199.7, "validation": 300.3}
+    assert dry_run.splits(Facts(1500, rows), every) == "train 1,200, validation 300 rows"
+    assert dry_run.splits(Facts(1500, rows), some) == "train about 1,200, validation about 300 rows"
+    assert dry_run.splits(Facts(None, {"train": 0.8, "test": 0.2}), some) == "train 80.0%, test 20.0%"
+    assert dry_run.splits(Facts(None, note="the sample alone does not tell: why"), some).endswith("why")
+
+
+def test_rejected_rows_are_counted_by_reason_and_the_consequence_is_told() -> None:
+    bad = [BadRow("f", row, f"column 'x': {row} is wrong", "a,b", kind="column 'x': is wrong") for row in (3, 9)]
+    config = InputConfig(format="csv", path="f")
+    lines = [text for _, text in dry_run.rejected(config, bad, 8)]
+    assert lines == [
+        "2 of 10: 2 column 'x': is wrong",
+        "f: row 3: column 'x': 3 is wrong (a,b)",
+        "f: row 9: column 'x': 9 is wrong (a,b)",
+        "preprocess will refuse this input: see input.max_bad_rows and input.max_bad_fraction",
+    ]
+    allowed = InputConfig(format="csv", path="f", max_bad_rows=2)
+    assert [text for _, text in dry_run.rejected(allowed, bad, 8)] == lines[:-1]
+    assert dry_run.rejected(config, [], 8) == [("rejected", "none")]
+
+
+def test_long_lists_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dry_run, "SHOWN_CLASSES", 2)
+    monkeypatch.setattr(dry_run, "SHOWN_COLUMNS", 1)
+    assert dry_run.classes(["b", "a", "b"]) == "2 in the sample: a: 1, b: 2"
+    assert dry_run.classes([3, 1, 2, 2]) == "3 in the sample: 1: 1, 2: 2, and 1 more"
+    assert dry_run.columns({"a": "int"}) == "a int"
+    assert dry_run.columns({"a": "int", "b": "string"}) == "a int, and 1 more"
+
+
+def test_the_first_rows_show_what_becomes_of_them() -> None:
+    table, _ = taken(9) or pytest.fail()
+    shown = dry_run.first_rows(Rows(), table)
+    assert shown == [f"x = [1.0 1.0 1.0], label = {row}" for row in range(dry_run.SHOWN_ROWS)]
+    assert LABEL in table.column_names

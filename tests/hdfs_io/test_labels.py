@@ -1,0 +1,94 @@
+"""The classes of a data set, and the labels that no training row has: a long tail of singletons makes them certain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from hdfs_io.labels import Labels, indices, labels_of, places
+from hdfs_io.preprocessing import UNKNOWN, LabelSpec
+from sparksplit.base.errors import InputError
+
+
+def of(
+    train: dict[Any, int],
+    validation: dict[Any, int],
+    test: dict[Any, int] | None = None,
+    kind: str | None = "integer",
+    **keys: Any,
+) -> Labels:
+    counts = {"train": train, "validation": validation, "test": test or {}}
+    return labels_of(counts, kind, "prices.csv", **{"declared": False, **keys})
+
+
+def test_whole_numbers_with_about_a_row_each_are_no_classes_unless_the_user_says_so() -> None:
+    prices = {100_000 + 7 * number: 1 + (number % 9 == 0) for number in range(300)}
+    message = (
+        "prices.csv: 301 different labels in 335 rows; are the labels numbers to predict (input.label_type: number)?"
+        " (input.label_type: integer takes them for classes)"
+    )
+    with pytest.raises(InputError) as error:
+        of(prices, {100_001: 1})
+    assert str(error.value) == message
+    # Many rows of each, or few classes: they can be meant; a label that only validation has is told with the hint.
+    for train in (dict.fromkeys(range(300), 9), dict.fromkeys(range(20), 1)):
+        assert len(of(train, {}).classes or ()) == len(train)
+        with pytest.raises(InputError, match=r"label 999 .*not occur.*; are .* \(input\.label_type: number\)\?$"):
+            of(train, {999: 1})
+    assert len(of(prices, {}, declared=True).classes or ()) == 300
+    with pytest.raises(InputError, match=r"does not occur in the training split.*leaves their rows out$"):
+        of(prices, {100_001: 1}, declared=True)
+
+
+def test_labels_that_no_training_row_has_are_an_error_that_says_what_to_do() -> None:
+    with pytest.raises(InputError) as error:
+        of({"a": 9, "b": 3}, {"a": 1, "z": 2, "y": 1}, {"a": 1, "x": 4}, kind="text")
+    assert str(error.value) == (
+        "prices.csv: label 'y' (1 rows of the validation split) does not occur in the training split, nor do 2 others: "
+        "cut.stratify: true keeps a row of each label to train on, unseen_labels: unknown makes such labels one class, "
+        "drop leaves their rows out"
+    )
+
+
+@pytest.mark.parametrize("kind", ["integer", "text"])
+def test_a_long_tail_of_singletons_is_one_class_or_left_out(kind: str) -> None:
+    names: list[Any] = list(range(100, 140)) if kind == "integer" else [f"w{number}" for number in range(100, 140)]
+    train, validation, test = {names[0]: 500, **dict.fromkeys(names[1:30], 1)}, {names[0]: 60, names[30]: 1}, names[31:]
+    left = {"validation": 1, "test": 9}
+    found = of(train, validation, dict.fromkeys(test, 1), kind=kind, declared=True, unseen="unknown")
+    assert found == Labels([*map(str, names[:30]), UNKNOWN], left)
+    assert of(train, {}, {}, kind=kind, declared=True, unseen="unknown") == Labels([*map(str, names[:30]), UNKNOWN])
+    dropped = of(train, validation, dict.fromkeys(test, 1), kind=kind, declared=True, unseen="drop")
+    assert dropped == Labels([*map(str, names[:30])], left)
+
+
+def test_a_label_that_is_called_like_the_unknown_ones_is_no_other() -> None:
+    with pytest.raises(InputError, match="has a label '<unknown>', which unseen_labels: unknown uses itself"):
+        of({UNKNOWN: 3, "a": 2}, {}, kind="text", unseen="unknown")
+    assert of({UNKNOWN: 3, "a": 2}, {}, kind="text").classes == [UNKNOWN, "a"]
+
+
+def test_labels_that_are_no_classes_have_none() -> None:
+    assert of({}, {}, kind="number") == of({}, {}, kind=None) == Labels(None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "classes", "raw", "wanted"),
+    [
+        ("integer", ["-3", "5"], [5, -3, 7], [1, 0, None]),
+        ("integer", ["-3", "5", UNKNOWN], [5, -3, 7], [1, 0, 2]),
+        ("text", ["1", "a", UNKNOWN], ["a", "1", UNKNOWN, "b"], [1, 0, 2, 2]),
+        ("text", ["1", "a"], ["a", UNKNOWN], [1, None]),
+    ],
+)
+def test_a_raw_label_is_its_class(kind: str, classes: list[str], raw: list[Any], wanted: list[int | None]) -> None:
+    spec = LabelSpec(dtype="int64", classes=classes, kind=kind, unknown=UNKNOWN in classes)
+    found = indices(pa.array(raw), spec)
+    assert found.type == pa.int64() and found.to_pylist() == wanted
+
+
+def test_places_are_those_of_values_that_need_not_be_there() -> None:
+    assert places([3, 1, 2], pa.array([1, 3])).tolist() == [1, 0, -1]
+    assert places(pa.array(["b", "\0", "a"]), pa.array(["a", "b", "\0"])).tolist() == [1, 2, 0]
