@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hdfs_io import filesystem, lane_files, row_ids
+from hdfs_io import block_table, filesystem, lane_files, plan, row_ids
 from hdfs_io.lane_files import LABEL, ROW_ID, FileFacts, LaneFile, Layout
 from hdfs_io.manifest import SPLITS, Manifest, SourceFacts, SplitFacts
+from hdfs_io.plan import Plan
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.preprocessing import FittedPreprocessing, LabelSpec, TensorSpec
 from hdfs_io.publish import Output
@@ -48,7 +49,13 @@ def from_arrays(
     """
     tensors, label = _specs(splits, classes)
     probe = Layout(tensors, label, (), 1)
-    layout = Layout(tensors, label, (), lane_files.block_rows(probe.row_bytes, block_size), scaling_by == "feature")
+    layout = Layout(
+        tensors,
+        label,
+        (),
+        plan.block_rows(probe.row_bytes, plan.block_bytes(lanes, block_size)),
+        scaling_by == "feature",
+    )
     output = Output(path, config_hash, "preprocess")
     with output.claimed(overwrite=True), output.staging() as folder:
         written: dict[str, SplitFacts] = {}
@@ -58,13 +65,14 @@ def from_arrays(
         numbers = dict(
             zip(given, np.split(every, np.cumsum([len(split) for split in given.values()])[:-1]), strict=True)
         )
+        rows = {name: len(given.get(name, ())) for name in SPLITS}
+        layout = layout.for_rows(sum(rows.values()))
+        where = Plan.of(rows, layout.row_bytes, lanes, file_size)
         for name in SPLITS:
-            facts = (
-                _write_split(folder, name, given[name], numbers[name], layout, lanes=lanes, file_size=file_size)
-                if name in given
-                else []
-            )
-            written[name], moments = lane_files.merge_split(facts, layout, lanes)
+            facts = _write_split(folder, name, given[name], numbers[name], layout, where) if rows[name] else []
+            counted = _label_counts(given.get(name), label)
+            written[name], moments = lane_files.merge_split(facts, layout, lanes, counted)
+            block_table.write(folder, name, facts)
             if name == "train":
                 fitted = lane_files.fit(moments, scaling, scaling_by)
         manifest = Manifest(
@@ -154,34 +162,23 @@ def _check(name: str, rows: SplitArrays, layout: Layout) -> _Split:
 
 
 def _write_split(
-    folder: str,
-    name: str,
-    split: _Split,
-    numbers: npt.NDArray[np.int64],
-    layout: Layout,
-    *,
-    lanes: int,
-    file_size: int,
+    folder: str, name: str, split: _Split, numbers: npt.NDArray[np.int64], layout: Layout, where: Plan
 ) -> list[FileFacts]:
     """Write a split's files. numbers: each row's number among equal rows of all splits [rows]"""
-    if not len(split):
-        return []
     filesystem.make_folder(filesystem.join(folder, name))
     ids = row_ids.row_id(split.content[:, 0], numbers)
-    lane = row_ids.lane_of(ids, lanes)
-    order = np.lexsort((split.content[:, 1], ids, lane))
-    starts = np.searchsorted(lane[order], np.arange(lanes + 1))
-    per_file = lane_files.lanes_per_file(len(split), layout.row_bytes, lanes, file_size)
-    facts = []
-    for first in range(0, lanes, per_file):
-        last = min(first + per_file, lanes)
-        if starts[first] == starts[last]:
-            continue
-        path = lane_files.file_name(name, first, per_file, lanes)
-        file = LaneFile(folder, FileFacts(name, first, path), layout)
-        for number in range(first, last):
-            for start in range(starts[number], starts[number + 1], layout.block_rows):
-                chosen = order[start : min(start + layout.block_rows, starts[number + 1])]
+    lane = row_ids.lane_of(ids, where.lanes)
+    file = where.file(np.full(len(split), SPLITS.index(name), np.int32), lane, ids)
+    order = np.lexsort((split.content[:, 1], ids, lane, file))
+    offsets = where.offsets(np.bincount(file, minlength=where.files))
+    facts: list[FileFacts] = []
+    for rows in np.split(order, np.flatnonzero(np.diff(file[order])) + 1):
+        number = int(file[rows[0]])
+        start = int(offsets[number])
+        writer = LaneFile(folder, FileFacts(name, where.first_lane(number), where.path(number), offset=start), layout)
+        for of_lane in np.split(rows, np.flatnonzero(np.diff(lane[rows])) + 1):
+            for first in range(0, len(of_lane), layout.block_rows):
+                chosen = of_lane[first : first + layout.block_rows]
                 columns = [pa.array(row_ids.signed(ids[chosen]))]
                 columns += [
                     lane_files.binary_column(part[chosen], tensor)
@@ -189,9 +186,17 @@ def _write_split(
                 ]
                 if split.label is not None and layout.label is not None:
                     columns.append(lane_files.label_column(split.label[chosen], layout.label))
-                file.write(number, pa.table(columns, schema=layout.schema))
-        facts.append(file.close())
+                writer.write(int(lane[chosen[0]]), pa.table(columns, schema=layout.schema))
+        facts.append(writer.close())
     return facts
+
+
+def _label_counts(split: _Split | None, label: LabelSpec | None) -> list[int] | None:
+    if label is None or label.classes is None:
+        return None
+    rows = np.zeros(0, np.int64) if split is None or split.label is None else split.label.reshape(-1)
+    counts: list[int] = np.bincount(rows, minlength=len(label.classes)).tolist()
+    return counts
 
 
 def _labels(name: str, labels: Array, spec: LabelSpec) -> tuple[Array | None, list[bytes] | None, Array]:

@@ -6,7 +6,7 @@ All of them stay in executors: the driver gets one count for each reason, and th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from hdfs_io import filesystem
 from hdfs_io.config import InputConfig
 from hdfs_io.sources.base import BadRow
+from hdfs_io.sources.line_numbers import Lines, assigned, find_lines
 from sparksplit.base.errors import InputError, using
 from sparksplit.base.task_facts import facts_of
 
@@ -26,14 +27,19 @@ FOLDER = "bad_rows"
 _ORDER = ("path", "offset", "row", "reason", "text")
 _WRITTEN = pa.schema([("path", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("text", pa.string())])
 _ROWS_PER_FILE = 1_000_000
+_LOOKED_UP = 100_000
+"""Bad rows of text files whose lines are looked up; further ones are kept without their line."""
 _SHOWN = 5
 """Reasons that a line names."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Bad rows by their reason's kind, the commonest first. first: the first of them, by file and row; one that stands
-    for a whole file that could not be read comes before all others."""
+    """Bad rows by their reason's kind, the commonest first.
+
+    first: the first of them, by file and row; one that stands for a whole file that could not be read comes before all
+    others.
+    """
 
     counts: Mapping[str, int] = field(default_factory=dict)
     first: BadRow | None = None
@@ -98,6 +104,9 @@ class Limit:
         raise InputError(f"{first} (the first of {_rows(tally.rows, 'bad ')}, {commonest}; {key})")
 
 
+NONE = Limit(0)
+
+
 def _rows(count: int, kind: str = "") -> str:
     return f"{count:,} {kind}row{'' if count == 1 else 's'}"
 
@@ -117,16 +126,25 @@ def place_of(row: BadRow) -> tuple[str, int, int, str, str]:
     return row.path, row.offset, row.row, row.reason, row.text
 
 
+def of(frame: DataFrame) -> DataFrame:
+    """The bad rows of a parsed frame: with the fields of base.BAD as columns."""
+    return frame.where("bad is not null").select("bad.*")
+
+
 def tally(bad: DataFrame) -> Tally:
-    """The tally of a frame of bad rows, with the fields of base.BAD as columns; the driver gets a row for each kind."""
+    """The tally of a frame as `of` gives it; the driver gets a row for each kind."""
     from pyspark.sql import functions as sql
 
     first = sql.min(sql.struct(*_ORDER)).alias("first")
     found = bad.groupBy("kind", "fatal").agg(sql.count("*").alias("rows"), first).collect()
-    return tally_of(
+    counted = tally_of(
         (row["kind"], row["rows"], BadRow(**row["first"].asDict(), fatal=row["fatal"], kind=row["kind"]))
         for row in found
     )
+    if counted.first is None or counted.first.row >= 0:
+        return counted
+    lines = find_lines(bad.sparkSession, [(counted.first.path, counted.first.row)])
+    return replace(counted, first=assigned([counted.first], lines)[0])
 
 
 @dataclass
@@ -134,26 +152,30 @@ class _Written:
     path: str
 
 
-def write(bad: DataFrame, rows: int, folder: str) -> None:
+def write(bad: DataFrame, counted: Tally, folder: str) -> None:
     """Write bad_rows/ into `folder` from executors: path, row, reason and text of each, as Parquet, by path and row;
     nothing where there are none.
 
-    bad: as for `tally`. rows: how many there are
+    bad, counted: as `of` and `tally` give them
     """
-    if not rows:
+    if not counted.rows:
         return
+    marked = bad.where("row < 0").select("path", "row").distinct().limit(_LOOKED_UP).collect()
+    lines = find_lines(bad.sparkSession, [tuple(row) for row in marked])
     place = filesystem.join(folder, FOLDER)
     filesystem.make_folder(place)
-    parts = -(-rows // _ROWS_PER_FILE)
+    parts = -(-counted.rows // _ROWS_PER_FILE)
     placed = bad.repartitionByRange(parts, *_ORDER) if parts > 1 else bad.coalesce(1)
-    ordered = placed.sortWithinPartitions(*_ORDER).select(*_WRITTEN.names)
+    ordered = placed.sortWithinPartitions(*_ORDER).select(*_WRITTEN.names, "offset")
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[_Written]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         partition, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
-        path = write_part(batches, place, f"part-{partition:05d}.parquet", attempt)
+        path = write_part(
+            (_numbered(batch, lines) for batch in batches), place, f"part-{partition:05d}.parquet", attempt
+        )
         if path is not None:
             yield _Written(path)
 
@@ -163,6 +185,15 @@ def write(bad: DataFrame, rows: int, folder: str) -> None:
     for name in filesystem.listing(place):
         if name.startswith("."):  # what failed attempts have left behind
             filesystem.remove(filesystem.join(place, name))
+
+
+def _numbered(batch: pa.RecordBatch, lines: Lines) -> pa.RecordBatch:
+    """The columns that are written, with the lines of rows that have marks. lines: the rest of them stays in it"""
+    path, row, reason, text, _ = batch.columns
+    if batch.num_rows and (row.to_numpy() < 0).any():
+        rows = [BadRow(**values) for values in batch.to_pylist()]
+        row = pa.array([numbered.row for numbered in assigned(rows, lines)], pa.int64())
+    return pa.RecordBatch.from_arrays([path, row, reason, text], schema=_WRITTEN)
 
 
 def write_part(batches: Iterable[pa.RecordBatch], place: str, name: str, attempt: int) -> str | None:

@@ -63,14 +63,16 @@ class InputConfig(Config):
     format: Annotated[str, AfterValidator(known_format)] = "idx"
     """idx: a folder with MNIST's four standard file names; csv: a file or a folder of them; text: UTF-8, a file or a
     folder of them, read as one text in the order of their names. Any of them may be .gz. parquet, orc, json, avro:
-    files that Spark reads; table: a table of Spark's catalog (Hive); sql: a query. Or your own function,
-    `package.module:function` or `path/to/file.py:function`: f(spark, path) returns a DataFrame of numbers."""
+    files that Spark reads; tfrecord: files of tf.train.Example; images: PNG and JPEG; table: a table of Spark's catalog
+    (Hive); sql: a query. Or your own function, `package.module:function` or `path/to/file.py:function`: f(spark, path)
+    returns a DataFrame of numbers."""
     path: Paths | None = None
     """The IDX folder; the CSV or text file to train on, or a folder of them; what your own function is to be given.
-    parquet, orc, json, avro: a file, a folder with its sub-folders (those of partition columns give columns), a pattern
-    or a list of them, wherever Spark can read. Not for table and sql."""
+    parquet, orc, json, avro, tfrecord, images: a file, a folder with its sub-folders (those of partition columns give
+    columns), a pattern or a list of them, wherever Spark can read. Not for table and sql."""
     validation: Paths | None = None
-    """parquet, orc, json, avro: files of your own, given like the path, that stay the validation split."""
+    """parquet, orc, json, avro, tfrecord, images: files of your own, given like the path, that stay the validation
+    split."""
     test: Paths | None = None
     """The same for the test split; csv, text: a file or a folder. An IDX folder brings its own, the t10k files."""
     table: Annotated[str, Field(min_length=1)] | None = None
@@ -80,7 +82,7 @@ class InputConfig(Config):
     label: int | str | None = -1
     """Where rows have columns: the label's by name (in a csv with a header) or position (0 is the first, -1 the last,
     which is taken for csv alone where nothing is given). null, with any format: no labels. The label of a text is
-    the next token at each position."""
+    the next token at each position, that of an image the name of its folder where nothing is given."""
     label_type: Literal["auto", "integer", "text", "number"] = "auto"
     """All but text: integer and text labels are classes, a number is predicted as a number; auto decides by the first
     rows, or by the type of a DataFrame's column."""
@@ -112,6 +114,13 @@ class InputConfig(Config):
     missing: Literal["error", "mean"] = "error"
     """Where rows have columns: error: an empty cell makes its row bad; mean (float dtypes only): it is filled with its
     column's mean over the training split."""
+    size: Annotated[list[Annotated[int, Field(gt=0)]], Field(min_length=2, max_length=2)] | None = None
+    """images: [height, width] in pixels that each becomes; required, except to predict (null: the model's)."""
+    channels: Literal[1, 3] = 3
+    """images: 3: red, green and blue; 1: grey."""
+    column: Annotated[str, Field(min_length=1)] | None = None
+    """images: the column of Parquet files at the path that holds encoded images; null: the files at the path are
+    images, and the name of a file's folder is its label."""
     unit: Literal["characters", "words"] = "characters"
     """text: what a token is. A word is a run of letters, digits and _, or any one other mark except white space."""
     length: Annotated[int, Field(ge=1)] = 40
@@ -226,12 +235,15 @@ class PreprocessConfig(Config):
     scaling_by: Literal["tensor", "feature"] = "tensor"
     """With unit and standard: one scale for the whole tensor (pixels), or one for each value (columns in different
     units)."""
-    lanes: Annotated[int, Field(ge=1, le=100_000)] = 96
-    """Fixed row streams that the data set is dealt into; no run can use more nodes than lanes."""
+    lanes: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Fixed row streams that the data set is dealt into; no run can use more nodes than lanes. null: 96, and up to 1536
+    where each lane then has at least 1000 rows and 4 MiB."""
     file_size: Annotated[int, Field(ge=1)] = 128 * 1024 * 1024
-    """Bytes of rows to aim for in each file, before compression; a file holds at least one whole lane."""
+    """Bytes of rows to aim for in each file, before compression, whatever the lanes; smaller sets have smaller files,
+    of 8 MiB at least, so that several tasks write them."""
     block_size: Annotated[int, Field(ge=1024)] = 512 * 1024
-    """Bytes to aim for in a block, the unit that nodes read; a block has 16 to 4096 rows."""
+    """Bytes to aim for in a block, the unit that nodes read; a block has 16 to 4096 rows. Past 384 lanes blocks are
+    smaller, so that a node that reads all lanes does not need more memory."""
     executors: Annotated[int, Field(ge=1)] = 2
     """Executors of the local cluster that is started where spark-submit names no master."""
 

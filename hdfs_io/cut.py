@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from hdfs_io.config import PreprocessConfig
+    from hdfs_io.sources.identify import Identify
 
 TRAIN, VALIDATION, TEST = (np.int32(place) for place in range(len(SPLITS)))
 F64 = npt.NDArray[np.float64]
@@ -118,10 +119,10 @@ class Cut:
 
         return np.select([since(self.test_from), since(self.validation_from)], [TEST, VALIDATION], default=TRAIN)
 
-    def fitted(self, keys: DataFrame) -> Cut:
+    def fitted(self, keys: DataFrame, identify: Identify) -> Cut:
         """This cut with what all rows must be asked for; itself where there is nothing to ask.
 
-        keys: the good rows' content_a, content_b, number, part, label and cut; read up to four times.
+        keys: all rows' content hash, part, label, `cut` and `bad`; read up to four times. identify: numbers them
 
         Raises InputError where there are too few different times for the splits, or too many different labels.
         """
@@ -130,4 +131,4 @@ class Cut:
         if self.by == "time":
             validation_from, test_from = cut_fit.boundaries(keys, self.validation, self.test)
             return replace(self, validation_from=validation_from, test_from=test_from)
-        return replace(self, strata=cut_fit.strata(keys, self.seed, self.validation, self.test))
+        return replace(self, strata=cut_fit.strata(keys, identify, self.seed, self.validation, self.test))

@@ -112,6 +112,8 @@ def check_cut(config: PreprocessConfig, *, tokens: bool, columns: bool) -> None:
     for key in ("validation", "test") if without else ():
         if key in config.model_fields_set and getattr(config, key) > 0:
             raise config.error(key, f"is a share, which means nothing where {without}")
+        if getattr(config.input, key) is not None:
+            raise config.input.error(key, f"brings a split of its own, which means nothing where {without}")
     if cut.by in ("time", "column") and "seed" in config.model_fields_set:
         raise config.error("seed", f"means nothing where nothing is cut by a hash ({by})")
 

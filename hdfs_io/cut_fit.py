@@ -18,11 +18,13 @@ from hdfs_io import row_ids
 from hdfs_io.labels import MAX_CLASSES, check_number_of_labels, places
 from hdfs_io.lane_files import LABEL
 from hdfs_io.manifest import SPLITS
-from hdfs_io.sources.parse import CONTENT, CUT, NUMBER, PART
+from hdfs_io.sources.parse import BAD, CUT, PART
 from sparksplit.base.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from hdfs_io.sources.identify import Identify
 
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
@@ -52,7 +54,7 @@ def boundaries(keys: DataFrame, validation: float, test: float) -> tuple[int | N
     """
     from pyspark.sql import functions as sql
 
-    rows = keys.where(sql.col(PART) == TRAIN)
+    rows = _cut(keys)
     for slack in (3 / _ACCURACY, 100 / _ACCURACY):
         shares = [share for share in (test, test + validation) if share > 0]
         ends = [min(1.0, max(0.0, 1 - share + side * slack)) for share in shares for side in (-1, 1)]
@@ -63,6 +65,13 @@ def boundaries(keys: DataFrame, validation: float, test: float) -> tuple[int | N
     found = pick(_times(rows, [(-(2**63), 2**63 - 1)]), validation, test)
     assert found is not None  # since all times are known
     return found
+
+
+def _cut(keys: DataFrame) -> DataFrame:
+    """The rows of `keys` that are cut: good training rows."""
+    from pyspark.sql import functions as sql
+
+    return keys.where(sql.col(BAD).isNull() & (sql.col(PART) == TRAIN))
 
 
 def _times(rows: DataFrame, around: Sequence[tuple[int, int]]) -> list[Times]:
@@ -149,15 +158,12 @@ def around(rank: I64, rows: I64, sigmas: float = _SIGMAS) -> tuple[F64, F64]:
     return center - slack, center + slack
 
 
-def strata(keys: DataFrame, seed: int, validation: float, test: float) -> Strata:
-    """The thresholds of every class of the training rows.
+def strata(keys: DataFrame, identify: Identify, seed: int, validation: float, test: float) -> Strata:
+    """The thresholds of every class of the training rows. identify: numbers the rows of `keys`
 
     Raises InputError where there are more labels than a model may have classes.
     """
-    from pyspark.sql import functions as sql
-
-    rows = keys.where(sql.col(PART) == TRAIN)
-    found = rows.groupBy(LABEL).count().limit(MAX_CLASSES + 1).collect()
+    found = _cut(keys).groupBy(LABEL).count().limit(MAX_CLASSES + 1).collect()
     check_number_of_labels(len(found), "input.label")
     found.sort(key=lambda row: row[LABEL])
     kind = pa.string() if keys.schema[LABEL].dataType.simpleString() == "string" else pa.int64()
@@ -169,27 +175,28 @@ def strata(keys: DataFrame, seed: int, validation: float, test: float) -> Strata
         open_ = (wanted > 0) & (thresholds < 0)
         if open_.any():
             low, high = around(wanted, counts, sigmas)
-            for bound, place, value in _ranked(rows, seed, labels, np.where(open_, wanted, 0), low, high):
+            for bound, place, value in _ranked(
+                keys, identify, seed, labels, Bounds(np.where(open_, wanted, 0), low, high)
+            ):
                 thresholds[bound, place] = value
     return Strata(labels, *thresholds)
 
 
 def _ranked(
-    rows: DataFrame, seed: int, labels: pa.Array, wanted: I64, low: F64, high: F64
+    keys: DataFrame, identify: Identify, seed: int, labels: pa.Array, bounds: Bounds
 ) -> list[tuple[int, int, float]]:
-    """(bound, class, the fraction of rank `wanted`) where that lies between `low` and `high`; arrays [2, classes]."""
+    """(bound, class, the fraction that is looked for) of those that lie within the limits of `bounds`."""
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
     def near(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            first, second, number, label = batch.columns
-            content = np.stack([row_ids.unsigned(word.to_numpy()) for word in (first, second)], axis=1)
-            yield from _near(row_ids.split_fraction(content, number.to_numpy(), seed), places(label, labels), bounds)
+        for found in identify(batches):
+            train = found.part == TRAIN
+            fraction = row_ids.split_fraction(found.content[train], found.number[train], seed)
+            yield from _near(fraction, places(found.rows.column(LABEL), labels)[train], bounds)
 
-    bounds = Bounds(wanted, low, high)
     schema = "bound int, class int, fraction double, rows bigint, wanted bigint"
-    close = rows.select(*CONTENT, NUMBER, LABEL).mapInArrow(near, schema)
+    close = keys.mapInArrow(near, schema)
     window = Window.partitionBy("bound", "class").orderBy("fraction").rowsBetween(Window.unboundedPreceding, 0)
     ranked = close.withColumn("rank", sql.sum("rows").over(window)).where("rank = wanted and fraction >= 0")
     return [tuple(row) for row in ranked.select("bound", "class", "fraction").collect()]

@@ -27,7 +27,19 @@ from hdfs_io.manifest import SPLITS
 from hdfs_io.preprocess import open_rows, own_frame, own_source, session_for
 from hdfs_io.preprocessing import TOKENS
 from hdfs_io.sources.base import BadRow, BadRows, ParsedRows, Reader, Source
-from hdfs_io.sources.parse import BAD, CONTENT, CUT, NUMBER, PART, keep_names, parsed_schema, tensor_names, to_batch
+from hdfs_io.sources.identify import Identify
+from hdfs_io.sources.parse import (
+    BAD,
+    CONTENT,
+    CUT,
+    NUMBER,
+    PART,
+    keep_names,
+    parsed_schema,
+    reader_of,
+    tensor_names,
+    to_batch,
+)
 from hdfs_io.spark_batches import bounded_batches
 from sparksplit.base.errors import InputError
 
@@ -196,9 +208,8 @@ def sampled(spark: SparkSession, source: Source) -> Sample:
     before = _read_so_far(spark)
     with bounded_batches(spark, _BATCH):
         # Spark goes from task to task until it has so many of these rows.
-        found = frame.mapInArrow(_Take(read, schema, TASK_ROWS), "rate double, ended boolean, rows binary").take(
-            TASKS + 1
-        )
+        take = _Take(reader_of(source, read), schema, TASK_ROWS)
+        found = frame.mapInArrow(take, "rate double, ended boolean, rows binary").take(TASKS + 1)
     if not found:
         raise InputError(f"{source.place}: has no rows")
     tables = [pa.ipc.open_stream(pa.py_buffer(bytes(row.rows))).read_all() for row in found]
@@ -246,8 +257,9 @@ def _dealt(
             keys = {word: good.column(word).to_pylist() for word in (*CONTENT, PART)}
             keys |= {NUMBER: number.tolist()} | ({} if by is None else {CUT: by.to_pylist()})
             keys |= {} if label is None else {LABEL: label.to_pylist()}
+            keys |= {BAD: [None] * good.num_rows}
             rows = list(zip(*keys.values(), strict=True))
-            cut = cut.fitted(spark.createDataFrame(rows, _schema(keys, good)))
+            cut = cut.fitted(spark.createDataFrame(rows, _schema(keys, good)), Identify(None))
         labels = None if label is None else label.combine_chunks()
         dealt = cut.splits(content, number, part, None if by is None or by.null_count else by.to_numpy(), labels)
     except InputError as error:
@@ -258,7 +270,8 @@ def _dealt(
 
 def _schema(keys: Iterable[str], good: pa.Table) -> str:
     kinds = {pa.string(): "string", pa.binary(): "binary", pa.float32(): "float", pa.int32(): "int"}
-    types = {name: kinds.get(good.schema.field(name).type, "bigint") if name != NUMBER else "bigint" for name in keys}
+    own = {NUMBER: "bigint", BAD: "string"}
+    types = {name: own.get(name) or kinds.get(good.schema.field(name).type, "bigint") for name in keys}
     return ", ".join(f"{name} {kind}" for name, kind in types.items())
 
 

@@ -68,6 +68,8 @@ def _named(place: str) -> Any:
 DATAFRAME = "dataframe"
 """The format of a DataFrame, which no configuration file can name, and of what a user's own function returns."""
 
+AVRO = "org.apache.spark:spark-avro_2.12:3.5.9"
+"""Spark's package for Avro, the newest for Spark 3.5 in Maven Central."""
 _HIVE = {"spark.sql.catalogImplementation": "hive"}
 
 FORMATS: Mapping[str, Format] = {
@@ -78,9 +80,16 @@ FORMATS: Mapping[str, Format] = {
     "hive-text": Format(reader="csv:hive_text", keys=_COLUMNS | _FILES | _TEXT, shapeless=True),
     **{
         name: Format(reader="readers:files", keys=_COLUMNS | _FILES, shapeless=True)
-        for name in ("parquet", "orc", "json", "avro")
+        for name in ("parquet", "orc", "json")
     },
+    "avro": Format(
+        reader="readers:avro", keys=_COLUMNS | _FILES, shapeless=True, settings={"spark.jars.packages": AVRO}
+    ),
     "tfrecord": Format(reader="tfrecord:read", keys=_COLUMNS | _FILES, shapeless=True),
+    "images": Format(
+        reader="images:read",
+        keys=_FILES | {"label", "label_type", "keep", "max_bad_rows", "size", "channels", "column"},
+    ),
     "table": Format(reader="readers:table", keys=_COLUMNS | {"table"}, shapeless=True, settings=_HIVE),
     "sql": Format(reader="readers:query", keys=_COLUMNS | {"query"}, shapeless=True, settings=_HIVE),
     "text": Format(

@@ -98,6 +98,15 @@ def _unseen(left: Mapping[str, Mapping[Any, int]]) -> str:
     )
 
 
+def counted(rows: Mapping[Any, int], label: LabelSpec | None) -> list[int] | None:
+    """Rows of each class; None where labels are not classes that are found among the rows. rows: by raw label"""
+    values = known_values(label)
+    if label is None or values is None:
+        return None
+    known = [rows.get(value, 0) for value in values.to_pylist()]
+    return [*known, sum(rows.values()) - sum(known)] if label.unknown else known
+
+
 def known_values(label: LabelSpec | None) -> pa.Array | None:
     """The raw values of the classes that training rows have, by index; None where labels are stored as they are."""
     if label is None or label.classes is None or label.kind in TOKENS:
@@ -108,13 +117,11 @@ def known_values(label: LabelSpec | None) -> pa.Array | None:
     return pa.array(names, type=pa.string())
 
 
-def indices(labels: pa.Array | pa.ChunkedArray, label: LabelSpec) -> pa.Array | pa.ChunkedArray:
-    """The class index of each raw label, int64; that of `<unknown>`, or null where there is no such class, for a label
-    that no training row has."""
-    values = known_values(label)
-    assert values is not None
+def indices(labels: pa.Array | pa.ChunkedArray, values: pa.Array, unknown: bool) -> pa.Array | pa.ChunkedArray:
+    """The class index of each raw label, int64, by `known_values`. Of any other label it is that of `<unknown>`, where
+    there is such a class, or null."""
     found = pc.index_in(labels, value_set=values).cast(pa.int64())
-    return found.fill_null(len(values)) if label.unknown else found
+    return found.fill_null(len(values)) if unknown else found
 
 
 def places(label: Any, labels: pa.Array) -> npt.NDArray[np.int64]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,32 +16,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from isal import isal_zlib
 
-from hdfs_io import filesystem, row_ids
-from hdfs_io.manifest import File, FileLane, Manifest, SplitFacts
+from hdfs_io import filesystem, plan, row_ids
+from hdfs_io.manifest import Manifest, SplitFacts
 from hdfs_io.preprocessing import FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
 from hdfs_io.statistics import Moments
-from sparksplit.base.errors import InputError, using
+from sparksplit.base.errors import InputError, RunError, using
 
 ROW_ID = "row_id"
 LABEL = "label"
-
-
-def block_rows(row_bytes: int, block_size: int) -> int:
-    """Rows in a block of about `block_size` bytes: 16 to 4096."""
-    return max(16, min(4096, block_size // max(row_bytes, 1)))
-
-
-def lanes_per_file(rows: int, row_bytes: int, lanes: int, file_size: int) -> int:
-    """Consecutive lanes that share a file of about `file_size` bytes; a file holds at least one whole lane."""
-    files = max(1, min(lanes, -(-rows * row_bytes // file_size)))
-    return -(-lanes // files)
-
-
-def file_name(split: str, first: int, per_file: int, lanes: int) -> str:
-    """The path within the data set of the file whose first lane is `first`."""
-    width = max(3, len(str(lanes - 1)))
-    last = min(first + per_file, lanes) - 1
-    return f"{split}/lanes-{first:0{width}d}-{last:0{width}d}.parquet"
+CHANGED = "the input changed while it was read, or a DataFrame gives other rows when Spark computes it again"
 
 
 @dataclass(frozen=True)
@@ -54,6 +37,8 @@ class Layout:
     block_rows: int
     by_feature: bool = False
     """Whether statistics are kept for each value of a tensor."""
+    by_block: bool = True
+    """Whether statistics are kept for each block, so that they do not depend on the files, in their last bits."""
 
     @classmethod
     def of(cls, manifest: Manifest) -> Layout:
@@ -76,6 +61,17 @@ class Layout:
         label = 0 if self.label is None else self.label.row_bytes
         return 8 + label + sum(tensor.row_bytes for tensor in self.tensors)
 
+    def for_rows(self, rows: int) -> Layout:
+        """The layout for a data set of so many rows."""
+        features = sum(tensor.values if self.by_feature else 1 for tensor in self.tensors)
+        return replace(self, by_block=plan.by_block(rows, self.block_rows, features))
+
+    def label_counts(self) -> npt.NDArray[np.int64] | None:
+        """Zeros to count the places of each class in, where a label has several places; otherwise None."""
+        if self.label is None or self.label.classes is None or not self.label.shape:
+            return None
+        return np.zeros(len(self.label.classes), dtype=np.int64)
+
     def moments(self) -> dict[str, Moments]:
         """Empty statistics of every tensor."""
         return {tensor.name: Moments(tensor.values if self.by_feature else 1) for tensor in self.tensors}
@@ -89,12 +85,18 @@ class FileFacts:
     first_lane: int
     path: str
     bytes: int = 0
+    offset: int = 0
+    """Rows of its first lane that are in earlier files"""
     lanes: list[tuple[int, int, int]] = field(default_factory=list)
     """(lane, rows, first row group) of the lanes that have rows"""
     crc32: list[int] = field(default_factory=list)
     checksum: int = 0
     label_counts: list[int] | None = None
-    moments: dict[str, Any] = field(default_factory=dict)
+    """Where a label has several places: rows are counted by label before they are written"""
+    moments: list[dict[str, Any]] = field(default_factory=list)
+    """By tensor: of each block, or of all together"""
+    same: list[int] = field(default_factory=list)
+    """The ids (as int64) that several rows have"""
 
 
 class LaneFile:
@@ -129,21 +131,27 @@ class LaneFile:
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
         self._moments = layout.moments()
-        classes = None if layout.label is None or layout.label.classes is None else len(layout.label.classes)
-        self._counts = None if classes is None else np.zeros(classes, dtype=np.int64)
+        self._last: tuple[int, int] | None = None
+        self._position = facts.offset
+        self._counts = layout.label_counts()
 
     def write(self, lane: int, rows: pa.Table) -> None:
         """Append `rows` (columns as in the layout's schema) to `lane`."""
         lanes = self._facts.lanes
         if not lanes or lanes[-1][0] != lane:
             self._flush()
+            self._position = 0 if lanes else self._facts.offset
             lanes.append((lane, 0, len(self._facts.crc32)))
         known, count, first = lanes[-1]
         lanes[-1] = (known, count + rows.num_rows, first)
         self._pending.append(rows)
         self._pending_rows += rows.num_rows
-        if self._pending_rows >= self._layout.block_rows:
+        if self._pending_rows >= self._room():
             self._flush(whole_blocks=True)
+
+    def _room(self) -> int:
+        """Rows of the current lane up to the end of a block."""
+        return self._layout.block_rows - self._position % self._layout.block_rows
 
     def close(self) -> FileFacts:
         """End the file and return its facts."""
@@ -153,8 +161,13 @@ class LaneFile:
         facts = self._facts
         facts.bytes = filesystem.size(self._path)
         facts.label_counts = None if self._counts is None else self._counts.tolist()
-        facts.moments = {name: moments.to_json() for name, moments in self._moments.items()}
+        if not self._layout.by_block:
+            self._add_moments()
         return facts
+
+    def _add_moments(self) -> None:
+        self._facts.moments.append({name: moments.to_json() for name, moments in self._moments.items()})
+        self._moments = self._layout.moments()
 
     def abort(self) -> None:
         """Drop the file."""
@@ -167,10 +180,12 @@ class LaneFile:
         if not self._pending:
             return
         rows = pa.concat_tables(self._pending)
-        size, start = self._layout.block_rows, 0
-        while rows.num_rows - start >= (size if whole_blocks else 1):
-            self._block(rows.slice(start, size))
-            start += size
+        start = 0
+        while rows.num_rows - start >= (self._room() if whole_blocks else 1):
+            block = rows.slice(start, self._room())
+            self._block(block)
+            self._position += block.num_rows
+            start += block.num_rows
         rest = rows.slice(start) if start < rows.num_rows else None
         self._pending = [] if rest is None else [rest]
         self._pending_rows = 0 if rest is None else rest.num_rows
@@ -179,6 +194,7 @@ class LaneFile:
         block = rows.combine_chunks()
         ids = values_of(block.column(ROW_ID), np.dtype(np.int64))
         arrays = [ids]
+        self._note_same(ids)
         self._facts.checksum = (self._facts.checksum + row_ids.row_checksum(row_ids.unsigned(ids))) % 2**64
         for tensor in self._layout.tensors:
             values = tensor_of(block.column(tensor.name), tensor)
@@ -190,8 +206,19 @@ class LaneFile:
             if self._counts is not None:
                 self._counts += np.bincount(label.reshape(-1), minlength=len(self._counts))
         self._facts.crc32.append(crc32(arrays))
+        if self._layout.by_block:
+            self._add_moments()
         with using(self._path, "cannot be written"):
             self._writer.write_table(block, row_group_size=block.num_rows)
+
+    def _note_same(self, ids: npt.NDArray[np.int64]) -> None:
+        """Note the ids that follow themselves in the current lane, of which `ids` come next."""
+        lane = self._facts.lanes[-1][0]
+        again = ids[1:][ids[1:] == ids[:-1]].tolist()
+        if self._last == (lane, int(ids[0])):
+            again.append(int(ids[0]))
+        self._facts.same += again
+        self._last = lane, int(ids[-1])
 
 
 def crc32(arrays: Iterable[npt.NDArray[Any]]) -> int:
@@ -253,24 +280,31 @@ def label_column(labels: npt.NDArray[Any], label: LabelSpec) -> pa.Array:
     return binary_column(labels, label) if label.shape else pa.array(labels)
 
 
-def merge_split(facts: Iterable[FileFacts], layout: Layout, lanes: int) -> tuple[SplitFacts, dict[str, Moments]]:
+def merge_split(
+    facts: Iterable[FileFacts], layout: Layout, lanes: int, label_counts: list[int] | None = None
+) -> tuple[SplitFacts, dict[str, Moments]]:
     """The manifest's entry for a split, from its files' facts, and the statistics to fit on, merged in lane order.
 
-    Raises InputError for a tensor whose statistics are not finite.
+    label_counts: rows of each class, where a row has one
+
+    Raises InputError for a tensor whose statistics are not finite, RunError where files do not follow each other.
     """
-    lane_rows, files, checksum, moments = [0] * lanes, [], 0, layout.moments()
-    classes = None if layout.label is None else layout.label.classes
-    counts = None if classes is None else np.zeros(len(classes), dtype=np.int64)
-    for file in sorted(facts, key=lambda file: file.first_lane):
-        for lane, rows, _ in file.lanes:
-            lane_rows[lane] = rows
+    lane_rows, size, count, checksum, moments = [0] * lanes, 0, 0, 0, layout.moments()
+    counts = layout.label_counts()
+    for file in sorted(facts, key=lambda file: (file.first_lane, file.offset)):
+        for place, (lane, rows, _) in enumerate(file.lanes):
+            if lane_rows[lane] != (0 if place else file.offset):
+                raise RunError(
+                    f"{file.path}: begins at row {file.offset} of its lane, not {lane_rows[lane]}: {CHANGED}"
+                )
+            lane_rows[lane] += rows
+        count, size = count + 1, size + file.bytes
         checksum = (checksum + file.checksum) % 2**64
-        for name, state in file.moments.items():
-            moments[name].merge(Moments.from_json(state))
+        for part in file.moments:
+            for name, state in part.items():
+                moments[name].merge(Moments.from_json(state))
         if counts is not None:
             counts += np.asarray(file.label_counts, dtype=np.int64)
-        places = [FileLane(lane=lane, first_row_group=first) for lane, _, first in file.lanes]
-        files.append(File(path=file.path, bytes=file.bytes, lanes=places, crc32=file.crc32))
     statistics = {name: found.whole() for name, found in moments.items()}
     for name, whole in statistics.items():
         if not np.isfinite([whole.mean, whole.std]).all():
@@ -282,8 +316,9 @@ def merge_split(facts: Iterable[FileFacts], layout: Layout, lanes: int) -> tuple
         checksum=checksum,
         lane_rows=lane_rows,
         statistics=statistics,
-        label_counts=None if counts is None else counts.tolist(),
-        files=files,
+        label_counts=label_counts if counts is None else counts.tolist(),
+        files=count,
+        bytes=size,
     )
     return split, moments
 

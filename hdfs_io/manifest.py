@@ -1,4 +1,7 @@
-"""manifest.json: what a prepared data set holds, where it is, and the checksums that it must have."""
+"""manifest.json: what a prepared data set holds, and the checksums that it must have.
+
+It stays small, since every task gets it; what is said of each file and block is in `block_table`.
+"""
 
 from __future__ import annotations
 
@@ -44,26 +47,8 @@ class Statistics(Frozen):
     missing: int = 0
 
 
-class FileLane(Frozen):
-    """Where a lane begins in its file; its blocks are the row groups from here on."""
-
-    lane: int
-    first_row_group: int
-
-
-class File(Frozen):
-    """One Parquet file of whole lanes; each row group is one block of one lane."""
-
-    path: str
-    """Relative to the data set, such as train/lanes-000-047.parquet."""
-    bytes: int
-    lanes: list[FileLane]
-    crc32: list[int]
-    """By row group: CRC-32 of the value buffers of row_id, the tensors in order, and the label."""
-
-
 class SplitFacts(Frozen):
-    """The rows of train, validation or test; there may be none, and then no files."""
+    """The rows of train, validation or test; there may be none, and then no files and no table of blocks."""
 
     rows: int
     checksum: int
@@ -73,7 +58,9 @@ class SplitFacts(Frozen):
     statistics: dict[str, Statistics]
     label_counts: list[int] | None = None
     """Rows of each class (places, where a label has several); None where the label is not a class."""
-    files: list[File]
+    files: int
+    bytes: int
+    """Of the files."""
 
 
 class Manifest(Frozen):
@@ -100,6 +87,12 @@ class Manifest(Frozen):
     def description(self) -> Description:
         """What a model needs to know about the data set."""
         return Description(tensors=self.tensors, label=self.label, preprocessing=self.preprocessing)
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of a whole block, in memory."""
+        label = 0 if self.label is None else self.label.row_bytes
+        return self.block_rows * (8 + label + sum(tensor.row_bytes for tensor in self.tensors))
 
     def blocks(self, split: str, lane: int) -> int:
         """Blocks of `lane` in `split`."""

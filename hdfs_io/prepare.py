@@ -1,33 +1,39 @@
 """Raw data to a prepared data set on Spark: all work on rows runs in executors, the driver sees only their facts.
 
-parse (sources) -> row_id, lane and split -> bad rows, labels -> one sort by file, lane and row_id -> Parquet by whole
-lanes
+keys (sources) -> bad rows, numbers among equal rows, counts -> lanes and files (plan)
+rows (sources) -> row_id, lane, split and file, in the task that parses them -> one shuffle, a partition for each file,
+sorted by lane and row_id -> Parquet
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from hdfs_io import filesystem, lane_files
+from hdfs_io import bad_rows, block_table, counts, filesystem, labels, lane_files, plan, row_ids
 from hdfs_io.arrays import from_arrays
-from hdfs_io.config import InputConfig, PreprocessConfig
+from hdfs_io.bad_rows import Limit
+from hdfs_io.config import PreprocessConfig
+from hdfs_io.counts import Counts
 from hdfs_io.cut import Cut
 from hdfs_io.lane_files import LABEL, ROW_ID, FileFacts, LaneFile, Layout
 from hdfs_io.manifest import SPLITS, Manifest, SourceFacts, SplitFacts
+from hdfs_io.numbering import ROWS
+from hdfs_io.plan import Plan
 from hdfs_io.preprocessing import TOKENS, FittedPreprocessing, LabelSpec
-from hdfs_io.sources.base import BadRow, Source
-from hdfs_io.sources.identify import rows_digest, with_row_ids
-from hdfs_io.sources.parse import BAD, CONTENT, LANE, SPLIT, bad_rows, keep_names, parse, tensor_names
+from hdfs_io.sources.base import Source
+from hdfs_io.sources.identify import Identified, Identify, Key, move_apart, rows_digest
+from hdfs_io.sources.parse import CONTENT, LANE, NUMBER, keep_names, parsed_schema, tensor_names
+from hdfs_io.sources.passes import Passes, passes
 from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 from sparksplit import __version__
-from sparksplit.base.errors import InputError, RunError
+from sparksplit.base.errors import InputError
 from sparksplit.base.task_facts import facts_of
 
 if TYPE_CHECKING:
@@ -35,10 +41,10 @@ if TYPE_CHECKING:
 
 __all__ = ["from_arrays", "prepare"]
 
-BAD_ROWS = "bad_rows"
-_MAX_CLASSES = 100_000
-_MANY_CLASSES, _ROWS_PER_CLASS = 100, 2
-"""Whole numbers with at least this many distinct values, and fewer rows than this for each, are a quantity."""
+FILE = "file"
+_ID_BITS = 64
+_RENAMES = 16
+"""At the same time: each waits for the NameNode."""
 
 
 def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folder: str) -> tuple[Manifest, str | None]:
@@ -49,51 +55,48 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
     Raises InputError for bad rows or files, for labels that the training split does not have, and for a source without
     rows.
     """
-    from pyspark import StorageLevel
-
     cut = Cut() if source.deals else Cut.of(config, ("test",) if source.has_test else ())
     probe = Layout(source.tensors, _label_spec(source, None), source.keep, 1)
-    with bounded_batches(spark, rows_per_batch(probe.row_bytes)):
-        # Numbered once: the cut needs the numbers, and the rows of each label are counted split by split.
-        rows = with_row_ids(parse(spark, source), len(source.keep), config.lanes, cut)
-        rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
-        try:
-            counts = _count(rows, source)
-            # Collected only where there are some: that sorts, and most data has none.
-            bad = bad_rows(spark, rows, config.input.max_bad_rows) if counts.bad else []
-            if counts.rows["train"] == 0:
-                raise InputError(f"{config.input.place}: {_without_rows(counts.rows, source.has_test)}")
-            layout = Layout(
-                source.tensors,
-                _label_spec(source, _classes(counts, source, config.input)),
-                source.keep,
-                lane_files.block_rows(probe.row_bytes, config.block_size),
-                by_feature=config.scaling_by == "feature" or config.input.missing == "mean",
-            )
-            plan = _plan(counts.rows, layout, config)
-            facts = _write(rows.where(f"{BAD} is null"), folder, layout, plan)
-            rows_hash = None if source.files else rows_digest(rows, source)
-        finally:
-            rows.unpersist()
-    write_bad_rows(folder, bad)
-    manifest = _manifest(facts, layout, config, source)
-    check_counts(counts.rows, manifest)
+    with bounded_batches(spark, rows_per_batch(max(probe.row_bytes, source.raw_bytes))), passes(spark, source) as both:
+        good, some = both.count()
+        bad = bad_rows.of(both.keys)
+        tally = bad_rows.tally(bad) if some else bad_rows.Tally()
+        Limit.of(config.input).check(tally, good)
+        identify = replace(both.identify(), bits=_ID_BITS)
+        cut = cut.fitted(both.keys, identify)
+        found = counts.count(both.keys, source, identify, cut)
+        if found.rows["train"] == 0:
+            raise InputError(f"{config.input.path}: {counts.without_rows(found.rows, source.has_test)}")
+        declared, unseen = config.input.label_type != "auto", config.unseen_labels
+        named = labels.labels_of(found.labels, source.label_kind, source.place, declared=declared, unseen=unseen)
+        label = _label_spec(source, named.classes, unseen == "unknown")
+        if unseen == "drop" and named.unseen:
+            found.drop(named.unseen)
+            identify = replace(identify, labels=labels.known_values(label))
+        every = sum(found.rows.values())
+        lanes = config.lanes or plan.lanes_for(every, probe.row_bytes)
+        layout = Layout(
+            source.tensors,
+            label,
+            source.keep,
+            plan.block_rows(probe.row_bytes, plan.block_bytes(lanes, config.block_size)),
+            by_feature=config.scaling_by == "feature" or config.input.missing == "mean",
+        ).for_rows(every)
+        where = Plan.of(found.rows, layout.row_bytes, lanes, config.file_size)
+        facts = _write(both, Place.of(source, identify, cut, where), folder, layout)
+        bad_rows.write(bad, tally, folder)
+        rows_hash = None if source.files else rows_digest(both.keys, source)
+    left_out = {"unseen_labels": named.unseen, "bad_rows": dict(tally.counts)}
+    manifest = _manifest(facts, layout, config, source, where, found).model_copy(update=left_out)
+    for name in SPLITS:
+        block_table.write(folder, name, (fact for fact in facts if fact.split == name))
+    counts.check_counts(found.rows, manifest)
     manifest.write(folder)
     manifest.description.write(folder)
     return manifest, rows_hash
 
 
-def check_counts(counted: dict[str, int], manifest: Manifest) -> None:
-    """Raise RunError where other rows were written than were counted before: they were computed twice, differently."""
-    for name, rows in counted.items():
-        if manifest.splits[name].rows != rows:
-            raise RunError(
-                f"{name}: {rows} rows were counted, {manifest.splits[name].rows} were written: the input changed "
-                "meanwhile, or a DataFrame gives other rows when Spark computes it again"
-            )
-
-
-def _label_spec(source: Source, classes: list[str] | None) -> LabelSpec | None:
+def _label_spec(source: Source, classes: list[str] | None, unknown: bool = False) -> LabelSpec | None:
     if source.label_kind is None:
         return None
     if source.label_kind == "number":
@@ -101,158 +104,175 @@ def _label_spec(source: Source, classes: list[str] | None) -> LabelSpec | None:
     if source.label_kind in TOKENS:
         tensor = source.tensors[0]
         return LabelSpec(dtype=tensor.dtype, shape=tensor.shape, classes=source.vocabulary, kind=source.label_kind)
-    return LabelSpec(dtype="int64", classes=classes, kind=source.label_kind)
+    return LabelSpec(dtype="int64", classes=classes, kind=source.label_kind, unknown=unknown)
 
 
-def _without_rows(rows: dict[str, int], has_test: bool) -> str:
-    """Why there is nothing to train on. has_test: whether the test rows come from other files."""
-    dealt = {name: rows[name] for name in SPLITS[1:] if rows[name] and not (has_test and name == "test")}
-    if not dealt:
-        return "has no rows to train on"
-    found = ", ".join(f"{count} for {name}" for name, count in dealt.items())
-    return f"none of its {sum(dealt.values())} rows fell to the training split ({found}); lower {' and '.join(dealt)}"
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Says, in the task that parses them, which file each row goes to, and where in it; see `Stage`.
 
-
-@dataclass
-class Counts:
-    """Rows by split and, where labels are classes, by label."""
-
-    rows: dict[str, int]
-    labels: dict[str, dict[Any, int]]
-    bad: int = 0
-
-
-def _count(rows: DataFrame, source: Source) -> Counts:
-    from pyspark.sql import functions as sql
-
-    classified = source.label_kind in ("integer", "text")
-    keys = [SPLIT, LABEL] if classified else [SPLIT]
-    good = sql.col(BAD).isNull().alias("good")
-    # More groups than this have too many labels: a label's rows may lie in every split. Bad rows have no label.
-    found = rows.groupBy(good, *keys).count().limit(2 * len(SPLITS) * _MAX_CLASSES + 1).collect()
-    if classified and len({row[LABEL] for row in found if row["good"]}) > _MAX_CLASSES:
-        raise InputError(
-            f"{source.place}: more than {_MAX_CLASSES} different labels; is the label a number to predict"
-            " (input.label_type: number)?"
-        )
-    counts = Counts(dict.fromkeys(SPLITS, 0), {name: {} for name in SPLITS})
-    for row in found:
-        if not row["good"]:
-            counts.bad += row["count"]
-            continue
-        split = SPLITS[row[SPLIT]]
-        counts.rows[split] += row["count"]
-        if classified:
-            counts.labels[split][row[LABEL]] = row["count"]
-    return counts
-
-
-def _classes(counts: Counts, source: Source, config: InputConfig) -> list[str] | None:
-    """The sorted distinct labels of the training split; None where labels are not classes.
-
-    Raises InputError for labels that the training split does not have, and for whole numbers that were not declared to
-    be classes and cannot be meant as classes.
+    Its columns: `file` (an int that Spark puts into the file's partition), lane, row_id, and those of the file.
+    partitions: by file, that int.
     """
-    if source.label_kind not in ("integer", "text"):
-        return None
-    known = counts.labels["train"]
-    taken_for_classes = source.label_kind == "integer" and config.label_type == "auto"
-    hint = "; are the labels numbers to predict (input.label_type: number)?" if taken_for_classes else ""
-    different, rows = len(set().union(*counts.labels.values())), sum(counts.rows.values())
-    if taken_for_classes and different >= _MANY_CLASSES and rows < _ROWS_PER_CLASS * different:
-        raise InputError(
-            f"{source.place}: {different} different labels in {rows} rows{hint} (input.label_type: integer"
-            " takes them for classes)"
-        )
-    for name in SPLITS[1:]:
-        unknown = sorted(label for label in counts.labels[name] if known and label not in known)
-        if unknown:
-            raise InputError(
-                f"{source.place}: label {unknown[0]!r} ({counts.labels[name][unknown[0]]} rows of the {name}"
-                f" split) does not occur in the training split{hint}"
-            )
-    return [str(label) for label in sorted(known)]
+
+    identify: Identify
+    cut: Cut
+    plan: Plan
+    partitions: npt.NDArray[np.int32]
+    schema: pa.Schema
+
+    @classmethod
+    def of(cls, source: Source, identify: Identify, cut: Cut, where: Plan) -> Place:
+        parsed = parsed_schema(source)
+        label = [] if source.label_kind is None else [LABEL]
+        columns = [*tensor_names(len(source.tensors)), *label, *keep_names(len(source.keep))]
+        fields = [(FILE, pa.int32()), (LANE, pa.int32()), (ROW_ID, pa.int64())]
+        schema = pa.schema([*fields, *((name, parsed.field(name).type) for name in columns)])
+        return cls(identify, cut, where, plan.partition_keys(where.files), schema)
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for found in self.identify(batches):
+            lane, file = self.of_rows(found)
+            own = [pa.array(column) for column in (self.partitions[file], lane, row_ids.signed(found.ids))]
+            stored = [found.rows.column(name) for name in self.schema.names[len(own) :]]
+            yield pa.RecordBatch.from_arrays([*own, *stored], schema=self.schema)
+
+    def of_rows(self, found: Identified) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """(lane, file) of each row."""
+        lane = row_ids.lane_of(found.ids, self.plan.lanes)
+        return lane, self.plan.file(found.splits(self.cut), lane, found.ids)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Which file each lane of each split goes to; files are numbered split by split."""
+def _write(both: Passes, place: Place, folder: str, layout: Layout) -> list[FileFacts]:
+    """Write the files in executors, and give those of the successful attempts their final names.
 
-    files: list[tuple[str, int, str]]
-    """(split, first lane, path)"""
-    first: dict[str, int]
-    """Number of a split's first file"""
-    per_file: dict[str, int]
-    """Lanes in each file of a split"""
-
-
-def _plan(rows: dict[str, int], layout: Layout, config: PreprocessConfig) -> Plan:
-    plan = Plan([], {}, {})
-    for split in SPLITS:
-        per_file = lane_files.lanes_per_file(rows[split], layout.row_bytes, config.lanes, config.file_size)
-        plan.first[split], plan.per_file[split] = len(plan.files), per_file
-        for first in range(0, config.lanes if rows[split] else 0, per_file):
-            plan.files.append((split, first, lane_files.file_name(split, first, per_file, config.lanes)))
-    return plan
-
-
-def _write(rows: DataFrame, folder: str, layout: Layout, plan: Plan) -> list[FileFacts]:
-    """Write the files in executors, and give those of the successful attempts their final names."""
-    from pyspark.sql import functions as sql
-
-    for split in {split for split, _, _ in plan.files}:
-        filesystem.make_folder(filesystem.join(folder, split))
-    file = sql.lit(None)
-    for split, first in plan.first.items():
-        number = sql.lit(first) + sql.floor(sql.col(LANE) / sql.lit(plan.per_file[split]))
-        file = sql.when(sql.col(SPLIT) == SPLITS.index(split), number).otherwise(file)
-    unsigned = sql.col(ROW_ID).bitwiseXOR(sql.lit(-(2**63)))
-    placed = rows.withColumn("file", file.cast("int")).repartition(len(plan.files), "file")
-    label = [LABEL] if layout.label is not None else []
-    columns = [*tensor_names(len(layout.tensors)), *label, *keep_names(len(layout.keep))]
-    ordered = placed.sortWithinPartitions("file", LANE, unsigned, CONTENT[1]).select("file", LANE, ROW_ID, *columns)
-
-    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[FileFacts]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        attempt = 0 if context is None else context.taskAttemptId()
-        return write_sorted(batches, folder, layout, plan, attempt)
-
-    facts = facts_of(ordered, write, FileFacts)
-    kept: dict[str, set[str]] = {}
-    for fact in facts:
-        temporary, fact.path = fact.path, _final_name(fact.path)
-        filesystem.rename(filesystem.join(folder, temporary), filesystem.join(folder, fact.path))
-        kept.setdefault(fact.split, set()).add(fact.path.rpartition("/")[2])
-    for split, names in kept.items():
-        # What failed attempts have left behind.
-        for name in filesystem.listing(filesystem.join(folder, split)):
-            if name not in names:
-                filesystem.remove(filesystem.join(folder, split, name))
+    Where different rows have the same id, which their writers see since they lie next to each other, all is written
+    again with other ids for them: that is seldom (in one of 40 sets of 10^9 rows), and looking for it first is dear.
+    """
+    for split, files in zip(SPLITS, place.plan.splits, strict=True):
+        if files.files:
+            filesystem.make_folder(filesystem.join(folder, split))
+    while True:
+        offsets = _offsets(both.keys, place)
+        writing = Writing(folder, layout, place.plan, place.partitions, offsets)
+        facts = facts_of(_sorted(both, place), writing, FileFacts)
+        same = {row_id for fact in facts for row_id in fact.same}
+        if not same:
+            break
+        for fact in facts:
+            filesystem.remove(filesystem.join(folder, fact.path))
+        moved = move_apart(_named(both.keys, place.identify, same), place.identify)
+        place = replace(place, identify=replace(place.identify, moved=moved))
+    _rename(folder, facts)
     return facts
 
 
-def write_sorted(
-    batches: Iterable[pa.RecordBatch], folder: str, layout: Layout, plan: Plan, attempt: int
-) -> Iterator[FileFacts]:
-    """Write rows sorted by (file, lane, row_id), under the attempt's names, and give the facts of each file."""
-    classes = _class_values(layout)
-    current, writer = -1, None
+def _offsets(keys: DataFrame, place: Place) -> npt.NDArray[np.int64]:
+    """Rows of each file's first lane that are in earlier files; counted only where lanes lie in several files."""
+    from pyspark.sql import functions as sql
+
+    rows = np.zeros(place.plan.files, np.int64)
+    if place.plan.cuts_lanes:
+
+        def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            mine = np.zeros(place.plan.files, np.int64)
+            for found in place.identify(batches):
+                mine += np.bincount(place.of_rows(found)[1], minlength=len(mine))
+            files = np.flatnonzero(mine)
+            yield pa.RecordBatch.from_arrays([pa.array(files), pa.array(mine[files])], [FILE, ROWS])
+
+        parts = keys.mapInArrow(counted, f"{FILE} bigint, {ROWS} bigint")
+        for file, count in parts.groupBy(FILE).agg(sql.sum(ROWS)).collect():
+            rows[file] = count
+    return place.plan.offsets(rows)
+
+
+def _sorted(both: Passes, place: Place) -> DataFrame:
+    """The rows, in a partition for each file, in the order that they have there."""
+    from pyspark.sql import functions as sql
+
+    unsigned = sql.col(ROW_ID).bitwiseXOR(sql.lit(-(2**63)))
+    return both.through(place).repartition(place.plan.files, FILE).sortWithinPartitions(LANE, unsigned)
+
+
+def _named(keys: DataFrame, identify: Identify, ids: set[int]) -> list[Key]:
+    """The rows of `keys` that have one of the `ids` (as int64)."""
+
+    def found(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        wanted = np.array(sorted(ids), np.int64)
+        for rows in identify(batches):
+            chosen = np.isin(row_ids.signed(rows.ids), wanted)
+            columns = [*row_ids.signed(rows.content[chosen].T), rows.number[chosen]]
+            yield pa.RecordBatch.from_arrays([pa.array(column) for column in columns], [*CONTENT, NUMBER])
+
+    schema = ", ".join(f"{name} bigint" for name in (*CONTENT, NUMBER))
+    return [(row[0] % 2**64, row[1] % 2**64, row[2]) for row in keys.mapInArrow(found, schema).collect()]
+
+
+def _rename(folder: str, facts: list[FileFacts]) -> None:
+    """Give the files of `facts` their final names, and remove what failed attempts have left behind."""
+    kept: dict[str, set[str]] = {}
+    with ThreadPoolExecutor(_RENAMES) as pool:
+        done = []
+        for fact in facts:
+            temporary, fact.path = fact.path, _final_name(fact.path)
+            old, new = filesystem.join(folder, temporary), filesystem.join(folder, fact.path)
+            done.append(pool.submit(filesystem.rename, old, new))
+            kept.setdefault(fact.split, set()).add(fact.path.rpartition("/")[2])
+        for each in done:
+            each.result()
+    for split, names in kept.items():
+        for name in filesystem.listing(filesystem.join(folder, split)):
+            if name not in names:
+                filesystem.remove(filesystem.join(folder, split, name))
+
+
+@dataclass(frozen=True, eq=False)
+class Writing:
+    """Where and how tasks write their rows. partitions: by file, what the column `file` holds. offsets: by file, rows
+    of its first lane that are in earlier files."""
+
+    folder: str
+    layout: Layout
+    plan: Plan
+    partitions: npt.NDArray[np.int32]
+    offsets: npt.NDArray[np.int64]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[FileFacts]:
+        """What a task does with the rows of its partition."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        return write_sorted(batches, self, 0 if context is None else context.taskAttemptId())
+
+    def file(self, number: int, attempt: int) -> LaneFile:
+        """A file, under the attempt's name."""
+        path = _attempt_name(self.plan.path(number), attempt)
+        split, first = self.plan.split_of(number), self.plan.first_lane(number)
+        facts = FileFacts(split, first, path, offset=int(self.offsets[number]))
+        return LaneFile(self.folder, facts, self.layout)
+
+
+def write_sorted(batches: Iterable[pa.RecordBatch], writing: Writing, attempt: int) -> Iterator[FileFacts]:
+    """Write rows sorted by (file, lane, row_id), with the columns of `Place`, under the attempt's names, and give the
+    facts of each file."""
+    layout = writing.layout
+    classes = labels.known_values(layout.label)
+    numbers = {key: number for number, key in enumerate(writing.partitions.tolist())}
+    current, writer = None, None
     try:
         for batch in batches:
             if batch.num_rows == 0:
                 continue
             files, lanes = (batch.column(index).to_numpy(zero_copy_only=False) for index in (0, 1))
             rows = _rows(batch, layout, classes)
-            starts = np.flatnonzero(np.diff(files, prepend=-1) | np.diff(lanes, prepend=-1))
+            starts = np.flatnonzero((np.diff(files, prepend=~files[:1]) != 0) | (np.diff(lanes, prepend=-1) != 0))
             for start, stop in zip(starts, [*starts[1:], batch.num_rows], strict=True):
                 if files[start] != current:
                     if writer is not None:
                         yield writer.close()
-                    current = int(files[start])
-                    split, first, path = plan.files[current]
-                    writer = LaneFile(folder, FileFacts(split, first, _attempt_name(path, attempt)), layout)
+                    current = files[start]
+                    writer = writing.file(numbers[int(current)], attempt)
                 assert writer is not None
                 writer.write(int(lanes[start]), rows.slice(start, stop - start))
         if writer is not None:
@@ -267,18 +287,10 @@ def write_sorted(
 def _rows(batch: pa.RecordBatch, layout: Layout, classes: pa.Array | None) -> pa.Table:
     columns = batch.columns[2:]
     if classes is not None:
+        assert layout.label is not None
         place = 1 + len(layout.tensors)
-        columns[place] = pc.index_in(columns[place], value_set=classes).cast(pa.int64())
+        columns[place] = labels.indices(columns[place], classes, layout.label.unknown)
     return pa.table(columns, schema=layout.schema)
-
-
-def _class_values(layout: Layout) -> pa.Array | None:
-    """The values to look raw labels up in; None where labels are stored as they are."""
-    if layout.label is None or layout.label.classes is None or layout.label.kind in TOKENS:
-        return None
-    if layout.label.kind == "integer":
-        return pa.array([int(name) for name in layout.label.classes], type=pa.int64())
-    return pa.array(layout.label.classes, type=pa.string())
 
 
 def _attempt_name(path: str, attempt: int) -> str:
@@ -291,24 +303,15 @@ def _final_name(path: str) -> str:
     return f"{folder}/{name[1:].rpartition('.')[0]}"
 
 
-def write_bad_rows(folder: str, bad: list[BadRow]) -> None:
-    """Write bad_rows/ into `folder`: path, row, reason and text of each, as Parquet; nothing where there are none."""
-    if not bad:
-        return
-    place = filesystem.join(folder, BAD_ROWS)
-    filesystem.make_folder(place)
-    target, inner = filesystem.resolve(filesystem.join(place, "bad_rows.parquet"))
-    columns = {"path": pa.string(), "row": pa.int64(), "reason": pa.string(), "text": pa.string()}
-    rows = [{name: getattr(row, name) for name in columns} for row in bad]
-    pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(columns.items())), inner, filesystem=target)
-
-
-def _manifest(facts: list[FileFacts], layout: Layout, config: PreprocessConfig, source: Source) -> Manifest:
+def _manifest(
+    facts: list[FileFacts], layout: Layout, config: PreprocessConfig, source: Source, where: Plan, found: Counts
+) -> Manifest:
     splits: dict[str, SplitFacts] = {}
     fitted = FittedPreprocessing()
     for name in SPLITS:
         of_split = [fact for fact in facts if fact.split == name]
-        splits[name], moments = lane_files.merge_split(of_split, layout, config.lanes)
+        counted = labels.counted(found.labels[name], layout.label)
+        splits[name], moments = lane_files.merge_split(of_split, layout, where.lanes, counted)
         if name == "train":
             impute = config.input.missing == "mean"
             fitted = lane_files.fit(moments, config.scaling, config.scaling_by, impute)
@@ -316,7 +319,7 @@ def _manifest(facts: list[FileFacts], layout: Layout, config: PreprocessConfig, 
         config_hash=config.config_hash(),
         created_by=f"sparksplit {__version__}",
         source=SourceFacts(format=config.input.format, files=list(source.files)),
-        lanes=config.lanes,
+        lanes=where.lanes,
         block_rows=layout.block_rows,
         tensors=list(layout.tensors),
         label=layout.label,

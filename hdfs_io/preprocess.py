@@ -114,16 +114,22 @@ def _hash_of(source: Source, session: Callable[[], SparkSession]) -> str | Calla
 
 def open_rows(config: PreprocessConfig, session: Callable[[], SparkSession], frame: DataFrame | None) -> Source:
     """The source of raw rows. Raises ConfigError and InputError for whatever the driver can see is wrong with it."""
-    if frame is not None:
-        return open_frame(frame, config.input, cut=config.cut)
-    source: Source
-    if format_of(config.input.format).reader:
-        check_paths(config.input)
-        source = open_with_spark(session(), config.input, cut=config.cut)
-    else:
-        if format_of(config.input.format).load().is_long(config.input):
-            session()
-        source = open_source(config.input, validation=config.validation, test=config.test)
+    source = _opened(config, session, frame)
     if source.has_test and config.test > 0:
         raise config.error("test", f"must be 0: the source brings a test split (is {config.test})")
+    if source.label_kind == "number" and (config.unseen_labels != "error" or config.cut.stratify):
+        key = "cut.stratify" if config.cut.stratify else "unseen_labels"
+        raise config.error(key, f"needs labels that are classes, and {source.place} has numbers to predict")
+    source.cut_by = config.cut.by
     return source
+
+
+def _opened(config: PreprocessConfig, session: Callable[[], SparkSession], frame: DataFrame | None) -> Source:
+    if frame is not None:
+        return open_frame(frame, config.input, cut=config.cut)
+    if format_of(config.input.format).reader:
+        check_paths(config.input)
+        return open_with_spark(session(), config.input, cut=config.cut)
+    if format_of(config.input.format).load().is_long(config.input):
+        session()
+    return open_source(config.input, validation=config.validation, test=config.test)

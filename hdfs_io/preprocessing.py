@@ -22,7 +22,7 @@ from sparksplit.base.errors import InputError
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 FILE = "preprocessing.json"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 TOKENS = ("characters", "words")
 """Kinds of labels that are a text's tokens, one at each position of the input."""
 UNKNOWN = "<unknown>"

@@ -73,6 +73,15 @@ def row_id(content_hash64: npt.ArrayLike, duplicate_number: npt.ArrayLike) -> U6
         return np.where(number == 0, content, mix64(content + number * _GOLDEN))
 
 
+def another_id(content: tuple[int, int], number: int, attempt: int) -> int:
+    """The id of a row whose `row_id` a different row has: the `attempt`-th, from 1.
+
+    content: both words of its hash. number: its number among equal rows.
+    """
+    mixed = mix64_int(mix64_int(content[0]) ^ content[1])
+    return mix64_int((mixed + number * int(_GOLDEN) + attempt * int(_CUT)) % 2**64)
+
+
 def duplicate_numbers(content: U64) -> npt.NDArray[np.int64]:
     """The number (0, 1, ...) of each row among the rows with the same content hash, in the order given.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,18 +13,46 @@ BATCH_BYTES = 8 * 1024 * 1024
 """Bytes of a batch."""
 
 
+_SHUFFLED_BYTES = 64 * 1024 * 1024
+"""Bytes that a task is to get out of a shuffle, roughly."""
+
+
 @contextmanager
 def bounded_batches(spark: SparkSession, rows: int) -> Iterator[None]:
-    """Inside the block, Spark's batches have at most `rows` rows."""
+    """Inside the block, Spark's batches have at most `rows` rows, and the same files are cut into the same partitions
+    each time, whatever executors come and go."""
     keys = ("spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.inMemoryColumnarStorage.batchSize")
-    before = {key: spark.conf.get(key) for key in keys}
-    for key in keys:
-        spark.conf.set(key, str(rows))
+    least = "spark.sql.files.minPartitionNum"
+    known = (spark.conf.get(key, None) for key in (least, "spark.sql.leafNodeDefaultParallelism"))
+    slots = next((value for value in known if value), str(spark.sparkContext.defaultParallelism))
+    with settings(spark, {**dict.fromkeys(keys, str(rows)), least: slots}):
+        yield
+
+
+@contextmanager
+def shuffled(spark: SparkSession, size: int) -> Iterator[None]:
+    """Inside the block, shuffles of about `size` bytes have as many partitions as that takes."""
+    slots = spark.sparkContext.defaultParallelism
+    wanted = -(-size // _SHUFFLED_BYTES)
+    count = max(1, wanted if wanted < slots else -(-wanted // slots) * slots)
+    with settings(spark, {"spark.sql.shuffle.partitions": str(count)}):
+        yield
+
+
+@contextmanager
+def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """Inside the block, the session has these settings."""
+    before = {key: spark.conf.get(key, None) for key in values}
+    for key, value in values.items():
+        spark.conf.set(key, value)
     try:
         yield
     finally:
-        for key, value in before.items():
-            spark.conf.set(key, str(value))
+        for key, earlier in before.items():
+            if earlier is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, earlier)
 
 
 def rows_per_batch(row_bytes: int, batch_bytes: int = BATCH_BYTES) -> int:

@@ -61,14 +61,22 @@ def nothing_left_running(temporary_files: None) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def spark(nothing_left_running: None) -> Iterator[SparkSession]:
-    """A Spark session with four executors of one task slot: three nodes, and what feeds them.
+def spark(nothing_left_running: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A Spark session with four executors of one task slot: three nodes, and what feeds them. Its catalog is a Hive
+    metastore in a folder of the run's own, which is made when a test asks for a table.
 
     Commands that a test calls in this process use it too.
 
     Tests that use it carry the marker `cluster`.
     """
-    with spark_session("tests", executors=4) as session:
+    hive = tmp_path_factory.mktemp("hive")
+    settings = {
+        "spark.sql.catalogImplementation": "hive",
+        "spark.sql.warehouse.dir": (hive / "warehouse").as_uri(),
+        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={hive}/metastore;create=true",
+    }
+    with spark_session("tests", executors=4, settings=settings) as session:
+        session._jvm.java.lang.System.setProperty("derby.system.home", str(hive))  # its log
         yield session
 
 

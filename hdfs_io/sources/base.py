@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from hdfs_io import filesystem
 from hdfs_io.config import InputConfig, check_input
+from hdfs_io.cut_config import By
 from hdfs_io.filesystem import FileFacts
 from hdfs_io.manifest import SourceFile
 from hdfs_io.preprocessing import TOKENS, Description, TensorSpec
@@ -148,8 +149,14 @@ class Source(abc.ABC):
     """Whether the source brings a test split."""
     deals: bool = False
     """Whether its tasks say which split their rows belong to, so that nothing is cut by a hash."""
+    raw_bytes: int = 0
+    """Bytes of a raw row, where it may have more than its tensors."""
     vocabulary: list[str] | None = None
     """The classes of labels that are tokens."""
+    cut_by: By = "row"
+    """What its rows are cut by: then they have it in `cut`, but for a hash of the features, which `parse` makes."""
+    rereads: bool = False
+    """Whether reading the rows twice is cheaper than keeping them, and gives the same rows to the same tasks."""
 
     columns: Mapping[str, str] = {}
     """The raw columns with their types, as Spark calls them, where it reads them."""

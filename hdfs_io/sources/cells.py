@@ -37,7 +37,8 @@ _SHOWN = 40
 @dataclass(frozen=True)
 class Cells:
     """Files of text in columns. file: one of them. names: of the columns. named: whether these are the user's. header:
-    whether each file begins with them. nulls: what stands for a missing value. sample: the fields of some records."""
+    whether each file begins with them. nulls: what stands for a missing value. sample: the fields of some records.
+    record_bytes: of a record in a file, roughly."""
 
     file: str
     names: tuple[str, ...]
@@ -49,6 +50,7 @@ class Cells:
     encoding: str
     multiline: bool
     sample: tuple[list[str], ...] = ()
+    record_bytes: float = 1.0
 
     def say(self, name: str) -> str:
         """What errors call a column."""

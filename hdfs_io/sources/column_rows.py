@@ -242,8 +242,7 @@ class ColumnReader:
             shown, subject = "null" if value is None else repr(value), f"column {self.label!r}, the label"
             return f"{subject}: {shown} is no {self.label_kind}", f"{subject}: no {self.label_kind}"
         if self.decoder is not None:
-            problem = self.decoder.problem(value)
-            return problem, problem
+            return self.decoder.problem(value)
         subject = f"column {self.features[0 if self.array else place]!r}"
         if self.array:
             if value is None or len(value) != self.tensor.values:

@@ -79,6 +79,7 @@ class DataFrameSource(Source):
         self.label_kind = None if label is None else _label_kind(config, train, label)
         features, tensor, is_array = self._features(config, train, features, description)
         self.tensors = [tensor]
+        self.raw_bytes = max(part.row_bytes for part in raw.parts.values())
         self._parts = list(raw.parts)
         goes_by = None
         if cut is not None and cut_by:
@@ -122,10 +123,11 @@ class DataFrameSource(Source):
         found = {}
         for part, raw in self._raw.parts.items():
             files = self._raw.files.get(part)
+            each = row_bytes if raw.cells is None else raw.cells.record_bytes
             if has_footers(raw.frame):
                 found[part] = raw.frame.count()
-            elif files and row_bytes:
-                found[part] = round(sum(one.bytes for _, one in files) / row_bytes)
+            elif files and each:
+                found[part] = round(sum(one.bytes for _, one in files) / each)
             else:
                 return None
         return found

@@ -6,6 +6,7 @@ the labels look like. Spark compares every other file's header with these names 
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -52,6 +53,7 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
         encoding=config.encoding,
         multiline=config.multiline,
         sample=tuple(_sample(records[int(config.header) :], config, len(names))),
+        record_bytes=_record_bytes(file, records),
     )
     reader = spark.read.options(**_options(config, len(names)), header=config.header, enforceSchema=False)
     reader = reader.option("recursiveFileLookup", found.nested).schema(_schema(names))
@@ -110,6 +112,13 @@ def _first_records(spark: SparkSession, config: InputConfig, found: Found) -> tu
 
 def _head(frame: DataFrame) -> list[tuple[str | None, str | None]]:
     return [(row[0], row[1]) for row in frame.head(_PROBE_ROWS + 1)]
+
+
+def _record_bytes(file: str, records: Sequence[str]) -> float:
+    """How many bytes of the file a record takes, as the first ones tell."""
+    text = "\n".join([*records, ""]).encode()
+    packed = file.endswith((".gz", ".bz2", ".zst", ".snappy", ".deflate", ".xz"))
+    return (len(zlib.compress(text)) if packed else len(text)) / len(records)
 
 
 def _sample(records: Sequence[str], config: InputConfig, columns: int) -> Iterator[list[str]]:

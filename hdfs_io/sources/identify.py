@@ -1,20 +1,23 @@
-"""Numbers parsed rows among equal ones, names them (`row_id`), deals them to lanes and cuts them into splits."""
+"""Names parsed rows (`row_id`) and cuts them into splits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hdfs_io import row_ids
 from hdfs_io.cut import Cut
 from hdfs_io.lane_files import LABEL, ROW_ID, label_of, tensor_of
+from hdfs_io.numbering import Numbering, numbered_whole, partition_id
 from hdfs_io.preprocessing import TOKENS, Description, LabelSpec
 from hdfs_io.sources.base import ParsedRows, Source
-from hdfs_io.sources.parse import BAD, CONTENT, LANE, PART, SPLIT, content_of, keep_names, parse, tensor_names
+from hdfs_io.sources.parse import BAD, CONTENT, CUT, NUMBER, PART, content_of, keep_names, parse, tensor_names
 from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 from sparksplit.base.config import digest
 
@@ -22,51 +25,123 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def with_row_ids(frame: DataFrame, kept: int, lanes: int, cut: Cut) -> DataFrame:
-    """A parsed frame with `row_id` (bigint), `lane` (int) and `split` (int, index in SPLITS); bad rows stay in it.
+Key = tuple[int, int, int]
+"""A row: both words of its content's hash, and its number among equal rows."""
 
-    kept: how many columns are kept. Equal rows are numbered over the whole source: training rows first, so that their
-    numbers do not depend on the test files, then in the order of the kept columns; where those are equal too, the order
-    does not matter.
+
+@dataclass(frozen=True)
+class Identify:
+    """Names rows in the task that parses them.
+
+    numbering: None where the rows bring their numbers, in the column `number`. kept: the columns that tell equal rows
+    apart. moved: rows whose own id a different row has, and which of their others they get. bits: of an id; fewer than
+    64 are for tests, in which different rows get the same. labels: the raw labels whose rows are wanted; None: all.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as sql
-    from pyspark.sql.pandas.functions import pandas_udf
 
-    @pandas_udf("row_id bigint, lane int, split int")  # type: ignore[call-overload, untyped-decorator]
-    def identify(batches: Iterator[tuple[pd.Series, ...]]) -> Iterator[pd.DataFrame]:
+    numbering: Numbering | None
+    kept: Sequence[str] = ()
+    moved: Mapping[Key, int] = field(default_factory=dict)
+    bits: int = 64
+    labels: pa.Array | None = None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Identified]:
+        """The good rows of a partition's batches that are wanted. Raises RunError where they are not the rows that were
+        numbered."""
+        numberer = None if self.numbering is None else self.numbering.of(partition_id())
         for batch in batches:
-            first, second, number, part = (column.to_numpy() for column in batch)
-            content = np.stack([row_ids.unsigned(first), row_ids.unsigned(second)], axis=1)
-            ids = row_ids.row_id(content[:, 0], number - 1)
-            splits = cut.splits(content, number - 1, part)
-            yield pd.DataFrame({ROW_ID: row_ids.signed(ids), LANE: row_ids.lane_of(ids, lanes), SPLIT: splits})
+            good = batch.filter(batch.column(BAD).is_null())
+            if not good.num_rows:
+                continue
+            words = [row_ids.unsigned(good.column(word).to_numpy()) for word in CONTENT]
+            content, part = np.stack(words, axis=1), good.column(PART).to_numpy()
+            if numberer is None:
+                number = good.column(NUMBER).to_numpy()
+            else:
+                number = numberer.numbers(content, part, [good.column(name) for name in self.kept])
+            found = Identified(good, content, part, number, self.ids(content, number))
+            yield found if self.labels is None else found.labelled(self.labels)
+        if numberer is not None:
+            numberer.check()
 
-    # Bad rows have no content of their own, and come last in case a good row has the same.
-    window = Window.partitionBy(*CONTENT).orderBy(sql.col(BAD).isNotNull(), PART, *keep_names(kept))
-    numbered = frame.withColumn("number", sql.row_number().over(window))
-    named = numbered.select(*frame.columns, identify(*CONTENT, "number", PART).alias("ids"))
-    return named.select(*frame.columns, f"ids.{ROW_ID}", f"ids.{LANE}", f"ids.{SPLIT}")
+    def ids(self, content: row_ids.U64, number: npt.NDArray[np.int64]) -> row_ids.U64:
+        """The row_id of each row: uint64 [rows]. content: uint64 [rows, 2]"""
+        ids = row_ids.row_id(content[:, 0], number) >> np.uint64(64 - self.bits)
+        if self.moved:
+            first = np.array([key[0] for key in self.moved], np.uint64)
+            for row in np.flatnonzero(np.isin(content[:, 0], first)).tolist():
+                key = (int(content[row, 0]), int(content[row, 1]), int(number[row]))
+                if attempt := self.moved.get(key):
+                    ids[row] = row_ids.another_id(key[:2], key[2], attempt) >> (64 - self.bits)
+        return ids
+
+
+@dataclass(frozen=True)
+class Identified:
+    """Good rows, with all of their columns, and what they are called.
+
+    content: uint64 [rows, 2]. part: index in SPLITS [rows]. number: among equal rows, from 0 [rows]. ids: their row_id.
+    """
+
+    rows: pa.RecordBatch
+    content: row_ids.U64
+    part: npt.NDArray[np.int32]
+    number: npt.NDArray[np.int64]
+    ids: row_ids.U64
+
+    def labelled(self, labels: pa.Array) -> Identified:
+        """Those with one of these raw labels."""
+        chosen = pc.is_in(self.rows.column(LABEL), value_set=labels)
+        mask = chosen.to_numpy(zero_copy_only=False)
+        return Identified(
+            self.rows.filter(chosen), self.content[mask], self.part[mask], self.number[mask], self.ids[mask]
+        )
+
+    def splits(self, cut: Cut) -> npt.NDArray[np.int32]:
+        """The index in SPLITS of each row."""
+        names = self.rows.schema.names
+        by, label = (self.rows.column(name) if name in names else None for name in (CUT, LABEL))
+        known = None if by is None or by.null_count else by.to_numpy()
+        return cut.splits(self.content, self.number, self.part, known, label)
+
+
+def move_apart(rows: Iterable[Key], identify: Identify) -> dict[Key, int]:
+    """`moved` of an Identify that gives different ids to those of the `rows` that have the same now.
+
+    One of them keeps its id: which one depends on nothing but what the rows are. The others' new ids may be those of
+    yet other rows; then they are moved again.
+    """
+    moved = dict(identify.moved)
+    same: dict[int, list[Key]] = {}
+    for row in sorted(rows, key=lambda row: (identify.moved.get(row, 0), row)):
+        own = identify.ids(np.array([row[:2]], np.uint64), np.array([row[2]]))
+        same.setdefault(int(own[0]), []).append(row)
+    for found in same.values():
+        for row in found[1:]:
+            moved[row] = moved.get(row, 0) + 1
+    return moved
 
 
 def digest_now(spark: SparkSession, source: Source) -> str:
     """`rows_digest` of a source as it is now; reads all of it."""
-    with bounded_batches(spark, rows_per_batch(sum(tensor.row_bytes for tensor in source.tensors))):
-        return rows_digest(with_row_ids(parse(spark, source, ()), len(source.keep), 1, Cut()), source)
+    row_bytes = sum(tensor.row_bytes for tensor in source.tensors)
+    with bounded_batches(spark, rows_per_batch(max(row_bytes, source.raw_bytes))):
+        return rows_digest(parse(spark, source, ()), source)
 
 
-def rows_digest(numbered: DataFrame, source: Source) -> str:
-    """A hash of the rows of a frame from `with_row_ids`, whatever their order: of the good ones with what they keep, of
-    how many are bad, and why, of how `source` reads them, and of its columns' names."""
+def rows_digest(parsed: DataFrame, source: Source) -> str:
+    """A hash of the rows of a parsed frame, whatever their order: of the good ones with what they keep and what they
+    are cut by, of how many are bad, and why, of how `source` reads them, and of its columns' names."""
     from pyspark.sql import functions as sql
 
-    kept = keep_names(len(source.keep))
+    texts = [PART, *keep_names(len(source.keep)), CUT]
     # Spark's hash skips a null: without saying where they are, (null, a) would be (a, null).
-    gaps = [sql.col(name).isNull() for name in kept]
-    good = sql.when(sql.col(BAD).isNull(), sql.xxhash64(ROW_ID, *gaps, *kept))
+    gaps = [sql.col(name).isNull() for name in texts]
+    good = sql.when(sql.col(BAD).isNull(), sql.xxhash64(*CONTENT, *gaps, *texts))
     bad = sql.when(sql.col(BAD).isNotNull(), sql.xxhash64(f"{BAD}.reason", f"{BAD}.text"))
-    hashed = numbered.select(good.alias("good"), bad.alias("bad"))
-    found = hashed.agg(sql.count("good"), sql.bit_xor("good"), sql.count("bad"), sql.bit_xor("bad")).collect()[0]
+    hashed = parsed.select(good.alias("good"), bad.alias("bad"))
+    # Added up, since equal rows would cancel each other out in an exclusive or.
+    sums = [part for name in ("good", "bad") for part in (sql.count(name), sql.sum(sql.col(name).cast("decimal(20)")))]
+    found = [str(value) for value in hashed.agg(*sums).collect()[0]]
     read = [[tensor.model_dump() for tensor in source.tensors], source.label_kind, list(source.keep)]
     return digest([*found, *read])
 
@@ -95,7 +170,14 @@ def identified(frame: DataFrame, description: Description) -> DataFrame:
     schema = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in stored.schema.fields)
     with_content = stored.mapInArrow(hashed, schema + "".join(f", {word} bigint" for word in CONTENT))
     parsed = with_content.withColumn(PART, sql.lit(0)).withColumn(BAD, sql.lit(None).cast("string"))
-    return with_row_ids(parsed, 0, lanes=1, cut=Cut()).select(ROW_ID, *own).toDF(ROW_ID, *names)
+    numbered = numbered_whole(parsed, ())
+
+    def named(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for found in Identify(None)(batches):
+            ids = pa.array(row_ids.signed(found.ids))
+            yield pa.RecordBatch.from_arrays([ids, *(found.rows.column(name) for name in own)], [ROW_ID, *own])
+
+    return numbered.mapInArrow(named, f"{ROW_ID} bigint, {schema}").toDF(ROW_ID, *names)
 
 
 def quoted(name: str) -> str:
@@ -109,5 +191,7 @@ def _raw_label(column: pa.ChunkedArray, label: LabelSpec) -> Any:
     if label.kind in ("number", *TOKENS) or label.classes is None:
         return values
     if label.kind == "integer":
-        return np.array([int(name) for name in label.classes], np.int64)[values]
+        names = [int(name) for name in (label.classes[:-1] if label.unknown else label.classes)]
+        # What a label was that no training row has is not known any more.
+        return np.array([*names, -(2**63)] if label.unknown else names, np.int64)[values]
     return [label.classes[index] for index in values.tolist()]

@@ -7,19 +7,91 @@ image again in each epoch.
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from PIL import Image, UnidentifiedImageError
 
+from hdfs_io.config import InputConfig
+from hdfs_io.filesystem import FileFacts
+from hdfs_io.listing import Found
 from hdfs_io.preprocessing import TensorSpec
+from hdfs_io.sources.readers import RawFrame
+from sparksplit.base.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LABEL, PATH = "class", "path"
+"""Columns of folders of images: the name of a file's folder, and the file's."""
+_IMAGE, _FILE = "image", "the file"
+_IMAGE_BYTES = 128 * 1024
+"""Bytes of an encoded image of which nothing is known."""
+_FILE_COST = 64 * 1024
+"""What opening a file costs, in bytes that would be read meanwhile."""
+_TASK_BYTES = 32 * 1024 * 1024
 
 _FORMATS = ("PNG", "JPEG")
 _MODES = {1: "L", 3: "RGB"}
 _EIGHT_BITS = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
 """Pillow's modes whose values are 8 bits or fewer; it would cut others off at 255."""
+
+
+def read(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
+    """Files, each an image, whose class is the name of their folder; with `input.column`, a column of Parquet files.
+
+    Raises ConfigError where the column does not hold bytes, and InputError where a file lies beside folders of classes.
+    """
+    decoder = _decoder(config)
+    nested = str(found.nested).lower()
+    if config.column is not None:
+        table = spark.read.option("recursiveFileLookup", nested).parquet(*found.roots)
+        kinds = {field.name: field.dataType.simpleString() for field in table.schema.fields}
+        if config.column not in kinds:
+            raise config.error("column", f"{config.place} has no column {config.column!r}; it has {', '.join(kinds)}")
+        if kinds[config.column] != "binary":
+            raise config.error("column", f"must hold the bytes of PNG or JPEG files (is {kinds[config.column]})")
+        return RawFrame(table, "_metadata.file_path", decoded=(config.column, decoder), row_bytes=_IMAGE_BYTES)
+    _check_folders(config.place, [path for path, _ in found.files])
+    listed = spark.read.format("binaryFile").option("recursiveFileLookup", nested).load(found.roots)
+    columns = [f"`{name}`" for name in listed.columns[4:]]  # partition columns, which are labels, or kept
+    label = None
+    if not columns:
+        label = LABEL
+        kind = {"integer": "bigint", "number": "double"}.get(config.label_type, "string")
+        columns = [f"CAST(element_at(split(path, '/'), -2) AS {kind}) AS {LABEL}"]
+    images = listed.selectExpr(f"content AS {_IMAGE}", PATH, *columns, f"_metadata.file_path AS `{_FILE}`")
+    # Spark gives 30 files to a task, however small they are.
+    images = images.coalesce(_tasks(found.files, spark.sparkContext.defaultParallelism))
+    largest = max(facts.bytes for _, facts in found.files)
+    return RawFrame(images, f"`{_FILE}`", hidden=(_FILE,), label=label, decoded=(_IMAGE, decoder), row_bytes=largest)
+
+
+def _decoder(config: InputConfig) -> Decoder:
+    if config.size is None:
+        error: ConfigError = config.error("size", "is required for images: [height, width]")
+        raise error
+    return Decoder(config.size[0], config.size[1], config.channels)
+
+
+def _check_folders(place: str, files: Sequence[str]) -> None:
+    """Raise InputError where a folder that holds files has a folder of another class."""
+    folders = {path.rpartition("/")[0]: path for path in files}
+    for folder, path in folders.items():
+        outer = folder
+        while outer := outer.rpartition("/")[0]:
+            if outer in folders:
+                raise InputError(f"{place}: {folders[outer]} lies beside the folder of {path}: which is the class?")
+
+
+def _tasks(files: Sequence[tuple[str, FileFacts]], slots: int) -> int:
+    """How many tasks read these files."""
+    size = sum(facts.bytes + _FILE_COST for _, facts in files)
+    return max(1, min(len(files), max(2 * slots, -(-size // _TASK_BYTES))))
 
 
 class NoImage(Exception):
@@ -50,13 +122,13 @@ class Decoder:
                 wrong[row] = True
         return values, wrong
 
-    def problem(self, content: bytes | None) -> str:
-        """Why `content` has no pixels; empty where it has."""
+    def problem(self, content: bytes | None) -> tuple[str, str]:
+        """(why `content` has no pixels, the same without what is particular to it); empty where it has."""
         try:
             self.pixels(content)
         except NoImage as error:
-            return str(error)
-        return ""
+            return str(error), str(error).partition(":")[0]
+        return "", ""
 
     def pixels(self, content: bytes | None) -> npt.NDArray[np.uint8]:
         """The image, decoded and resized: uint8 [height, width, channels]. Raises NoImage."""
@@ -66,7 +138,7 @@ class Decoder:
         try:
             with Image.open(io.BytesIO(content), formats=_FORMATS) as image:
                 if image.mode not in _EIGHT_BITS:
-                    raise NoImage(f"its pixels have more than 8 bits (Pillow's mode {image.mode})")
+                    raise NoImage(f"its pixels have more than 8 bits: Pillow's mode is {image.mode}")
                 image.draft(mode, size)  # decodes a large JPEG at the half, quarter or eighth that is large enough
                 pixels = image.convert(mode)
         except UnidentifiedImageError:

@@ -8,7 +8,7 @@ white space.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -32,14 +32,17 @@ def line_mark(text: str) -> int:
     return -1 - int(hashlib.md5(line.encode(), usedforsecurity=False).hexdigest()[:_DIGITS], 16)
 
 
-def with_line_numbers(spark: SparkSession, rows: Sequence[BadRow]) -> list[BadRow]:
-    """`rows`, those that have a mark with the number of their line, from 1, or 0 where it cannot be told."""
+Lines = dict[tuple[str, int], dict[int, str]]
+"""By file and mark: the lines that have it, by number, and how each begins."""
+
+
+def find_lines(spark: SparkSession, wanted: Sequence[tuple[str, int]]) -> Lines:
+    """The lines of files that have the marks; wanted: (file, mark)."""
     from pyspark.sql import functions as sql
 
-    marks = {row.row for row in rows if row.row < 0}
-    files = sorted({row.path for row in rows if row.row < 0})[:_FILES]
+    files, marks = sorted({file for file, _ in wanted})[:_FILES], {mark for _, mark in wanted}
     if not files:
-        return list(rows)
+        return {}
     lines = spark.read.text([for_spark(file) for file in files])
     digits = sql.substring(sql.md5(sql.translate("value", _DROPPED, "")), 1, _DIGITS)
     numbered = lines.select(
@@ -57,24 +60,23 @@ def with_line_numbers(spark: SparkSession, rows: Sequence[BadRow]) -> list[BadRo
         for _, start, first, size in sorted(block for block in blocks if block.file == file):
             before[file, start] = count - first + 1
             count += size
-    found: dict[tuple[str, int], list[tuple[int, str]]] = {}
-    for file, start, number, mark, begin in numbered.where(sql.col("mark").isin(list(marks))).collect():
+    found: Lines = {}
+    for file, start, number, mark, begin in numbered.where(sql.col("mark").isin(list(marks))).sort("id").collect():
         if begin.strip():
-            found.setdefault((plain_path(file), mark), []).append((number + before[file, start], begin))
-    return assigned(rows, found)
+            found.setdefault((plain_path(file), mark), {})[number + before[file, start]] = begin
+    return {key: dict(sorted(lines.items())) for key, lines in found.items()}
 
 
-def assigned(rows: Sequence[BadRow], found: Mapping[tuple[str, int], list[tuple[int, str]]]) -> list[BadRow]:
-    """`rows` with the numbers of their lines; each line is one row's at most.
+def assigned(rows: Sequence[BadRow], found: Lines) -> list[BadRow]:
+    """`rows`, those that have a mark with the number of their line, from 1, or 0 where it cannot be told.
 
-    found: (line, how it begins) by file and mark. A line that begins as a row's text does is that row's; rows that are
-    equal are bad for the same reason, so it does not matter which is on which line.
+    found: each line that becomes a row's is taken out. A line that begins as a row's text does is that row's; rows that
+    are equal are bad for the same reason, so it does not matter which is on which line.
     """
-    left = {key: dict(sorted(lines)) for key, lines in found.items()}
     numbers: dict[int, int] = {}
     for exact in (True, False):
         for place, row in enumerate(rows):
-            lines = left.get((row.path, row.row), {})
+            lines = found.get((row.path, row.row), {})
             text = row.text.split("\n", 1)[0].rstrip("\r")
             fitting = (line for line, begin in lines.items() if not exact or begin.rstrip("\r") == text)
             if row.row < 0 and place not in numbers and (line := next(fitting, None)) is not None:

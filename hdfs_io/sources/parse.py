@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +15,7 @@ from hdfs_io.lane_files import LABEL, binary_column
 from hdfs_io.manifest import SPLITS
 from hdfs_io.preprocessing import TOKENS, TensorSpec
 from hdfs_io.sources.base import BAD as BAD_STRUCT
-from hdfs_io.sources.base import BadRow, BadRows, ParsedRows, Source
-from hdfs_io.sources.line_numbers import with_line_numbers
-from sparksplit.base.errors import InputError
+from hdfs_io.sources.base import BadRow, BadRows, ParsedRows, Reader, Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,8 +28,8 @@ _LABELS = {
 }
 
 
-PART, CONTENT, BAD, SPLIT, LANE = "part", ("content_a", "content_b"), "bad", "split", "lane"
-CUT, NUMBER = "cut", "number"
+PART, CONTENT, CUT, BAD = "part", ("content_a", "content_b"), "cut", "bad"
+NUMBER, SPLIT, LANE = "number", "split", "lane"
 """Columns of these frames, beside row_id and label. All columns have names of our own, with tensors and kept columns
 numbered, because a user's column may have the same name, or differ from it only in case, which Spark ignores."""
 
@@ -44,32 +44,88 @@ def keep_names(count: int) -> list[str]:
     return [f"keep_{place}" for place in range(count)]
 
 
+Item = ParsedRows | BadRow | BadRows
+_TOGETHER = 1000
+"""Bad rows."""
+
+
+def told_apart(source: Source) -> list[str]:
+    """The columns that tell rows of equal content apart, in the order that they are numbered by."""
+    own = source.cut_by in ("key", "time", "column")  # a hash of the features is the same for all of them
+    return [*keep_names(len(source.keep)), *([CUT] if own else [])]
+
+
 def parsed_schema(source: Source) -> pa.Schema:
-    """The part, content hash (two words), tensors, label, kept columns; or `bad` and nulls in the last three."""
+    """The part, content hash (two words), tensors, label, kept columns, what the cut goes by; or `bad`, and nulls in
+    all but the part and the hash."""
     fields = [(PART, pa.int32()), *((word, pa.int64()) for word in CONTENT)]
     fields += [(name, pa.binary()) for name in tensor_names(len(source.tensors))]
     if source.label_kind is not None:
         fields.append((LABEL, _LABELS[source.label_kind]))
-    return pa.schema([*fields, *((name, pa.string()) for name in keep_names(len(source.keep))), (BAD, BAD_STRUCT)])
+    fields += [(name, pa.string()) for name in keep_names(len(source.keep))]
+    return pa.schema([*fields, (CUT, pa.int64()), (BAD, BAD_STRUCT)])
 
 
-def parse(spark: SparkSession, source: Source, wanted: Sequence[str] = SPLITS) -> DataFrame:
+class Stage(Protocol):
+    """What executors do with record batches of parsed rows, in the Python task that parses them; picklable."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the record batches that it makes."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Record batches of `schema`, of those of one partition."""
+
+
+def parse(spark: SparkSession, source: Source, wanted: Sequence[str] = SPLITS, then: Stage | None = None) -> DataFrame:
     """The source's rows, good and bad, with the columns of `parsed_schema`; a Spark task for each of its tasks.
 
-    wanted: the parts whose tensors are needed; rows of the others are there only to be counted
+    wanted: the parts whose tensors, and labels that are tokens, are needed; rows of the others are there only to be
+        counted. then: what is done with them at once; the columns are then its own.
     """
     frame, read = source.raw(spark)
-    schema = parsed_schema(source)
+    schema, read = parsed_schema(source), reader_of(source, read)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for name, item in read(batches):
-            yield to_batch(item, name, schema, name in wanted)
+        parsed = (to_batch(item, name, schema, name in wanted) for name, item in read(batches))
+        return parsed if then is None else then(parsed)
 
-    return frame.mapInArrow(run, _spark_schema(schema))
+    return frame.mapInArrow(run, spark_schema(schema if then is None else then.schema))
 
 
-def to_batch(item: ParsedRows | BadRow | BadRows, name: str, schema: pa.Schema, wanted: bool = True) -> pa.RecordBatch:
-    """What a source read of the part `name`, as a record batch of `schema`; without tensors unless `wanted`."""
+def together(rows: Iterable[tuple[str, Item]]) -> Iterator[tuple[str, Item]]:
+    """The same rows, with single bad ones of a part that follow each other in one piece."""
+    for (name, single), found in groupby(rows, lambda each: (each[0], isinstance(each[1], BadRow))):
+        while some := [item for _, item in islice(found, _TOGETHER)] if single else []:
+            yield name, BadRows.of(some)  # type: ignore[arg-type]
+        yield from found
+
+
+def reader_of(source: Source, read: Reader) -> Reader:
+    """`read`, the reader of `source`, with what its rows are cut by, and single bad rows together."""
+    by_features = source.cut_by == "features"
+
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Item]]:
+        for name, item in together(read(batches)):
+            if by_features and isinstance(item, ParsedRows) and len(item):
+                yield name, replace(item, cut=features_hash(item.tensors))
+            else:
+                yield name, item
+
+    return rows
+
+
+def features_hash(tensors: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """A hash of the tensors of each row, the same where they are equal, as 0.0 and -0.0 are: int64 [rows]."""
+    fixed = [
+        _bytes(tensor + tensor.dtype.type(0)) if tensor.dtype.kind == "f" else _bytes(tensor) for tensor in tensors
+    ]
+    return row_ids.signed(row_ids.content_hash(np.concatenate(fixed, axis=1))[:, 0])
+
+
+def to_batch(item: Item, name: str, schema: pa.Schema, wanted: bool = True) -> pa.RecordBatch:
+    """What a source read of the part `name`, as a record batch of `schema`; without tensors, and labels that are
+    tokens, unless `wanted`."""
     part = SPLITS.index(name)
     if isinstance(item, BadRow | BadRows):
         bad = item if isinstance(item, BadRows) else BadRows.of([item])
@@ -94,10 +150,12 @@ def to_batch(item: ParsedRows | BadRow | BadRows, name: str, schema: pa.Schema, 
         binary_column(tensor, _spec(tensor)) if wanted else pa.nulls(count, pa.binary()) for tensor in item.tensors
     ]
     if isinstance(item.label, np.ndarray) and item.label.ndim > 1:
-        columns.append(binary_column(item.label, _spec(item.label)))
+        tokens = binary_column(item.label, _spec(item.label)) if wanted else pa.nulls(count, pa.binary())
+        columns.append(tokens)
     elif item.label is not None:
         columns.append(pa.array(item.label, type=schema.field(LABEL).type))
     columns += [pa.array(texts, type=pa.string()) for texts in item.keep]
+    columns.append(pa.nulls(count, pa.int64()) if item.cut is None else pa.array(item.cut))
     columns.append(pa.nulls(count, BAD_STRUCT))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -113,26 +171,8 @@ def content_of(rows: ParsedRows) -> row_ids.U64:
     return row_ids.content_hash(fixed[0] if len(fixed) == 1 else np.concatenate(fixed, axis=1), text)
 
 
-def bad_rows(spark: SparkSession, frame: DataFrame, limit: int) -> list[BadRow]:
-    """The bad rows of a parsed frame, at most `limit`, by file and row, with their line numbers.
-
-    Raises InputError, naming the first, where there are more or where a file is damaged.
-    """
-    found = frame.where("bad is not null").select("bad.*").orderBy("path", "offset", "row", "reason", "text")
-    fatal = found.where("fatal").limit(1).collect()
-    rows = [BadRow(**row.asDict()) for row in (fatal or found.limit(limit + 1).collect())]
-    if not rows:
-        return []
-    rows = sorted(with_line_numbers(spark, rows), key=lambda row: (row.path, row.row))
-    if fatal:
-        raise InputError(str(rows[0]))
-    if len(rows) > limit:
-        more = f" (and more than input.max_bad_rows: {limit} rows are bad)" if limit else ""
-        raise InputError(f"{rows[0]}{more}")
-    return rows
-
-
-def _spark_schema(schema: pa.Schema) -> Any:
+def spark_schema(schema: pa.Schema) -> Any:
+    """Spark's type for `schema`."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema)

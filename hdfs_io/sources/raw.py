@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
+import pyarrow as pa
+
+from hdfs_io import bad_rows, row_ids
+from hdfs_io.bad_rows import NONE, Limit
+from hdfs_io.counts import count
 from hdfs_io.cut import Cut
+from hdfs_io.labels import indices, known_values
 from hdfs_io.lane_files import LABEL, ROW_ID
 from hdfs_io.manifest import SPLITS
-from hdfs_io.preprocessing import TOKENS, Description
-from hdfs_io.sources.base import BadRow, Source
-from hdfs_io.sources.identify import rows_digest, with_row_ids
-from hdfs_io.sources.parse import PART, bad_rows, keep_names, parse, tensor_names
+from hdfs_io.preprocessing import Description, LabelSpec
+from hdfs_io.sources.base import Source
+from hdfs_io.sources.identify import Identify, rows_digest
+from hdfs_io.sources.parse import keep_names, parsed_schema, tensor_names
+from hdfs_io.sources.passes import passes
 from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 
 if TYPE_CHECKING:
@@ -24,52 +32,85 @@ def raw_rows(
     spark: SparkSession,
     source: Source,
     description: Description,
-    max_bad_rows: int = 0,
+    limit: Limit = NONE,
     parts: Sequence[str] = SPLITS,
-) -> Iterator[tuple[dict[str, DataFrame], list[BadRow], str | None]]:
-    """(raw rows as a model wants them, by part; the bad rows left out; `rows_digest` where the source has no files).
+) -> Iterator[Raw]:
+    """Raw rows as a model wants them.
 
     source: opened for the data that `description` belongs to.
 
     A frame has `row_id` (bigint; that of the data set that `preprocess` makes of the same input), a binary column for
     each tensor, `label` (the class's index as bigint, or float; null for a class that the model does not know; binary
     where it is a token at each position; no column where the configuration has `label: null`) and the columns to keep.
-    It is cached inside the block.
+    Its rows are read when it is used, unless the source keeps them.
 
     parts: of an IDX folder, train and test (t10k); of CSV, the files of `path` and of `test`. Rows of the others are
         read too, because equal rows are numbered over all of them.
 
-    Raises InputError for more bad rows than `max_bad_rows`.
+    Raises InputError for more bad rows than `limit` allows.
     """
-    from pyspark import StorageLevel
-    from pyspark.sql import functions as sql
+    row_bytes = max(sum(tensor.row_bytes for tensor in source.tensors), source.raw_bytes)
+    with bounded_batches(spark, rows_per_batch(row_bytes)), passes(spark, source, parts) as both:
+        good, some = both.count()
+        bad = bad_rows.of(both.keys)
+        tally = bad_rows.tally(bad) if some else bad_rows.Tally()
+        limit.check(tally, good)
+        identify = both.identify()
+        counted = count(both.keys, source, identify, Cut(), labels=False)
+        label = None if source.label_kind is None else description.label
+        frames = {part: both.through(_ForModel.of(source, part, identify, label)) for part in parts}
+        digest = None if source.files else rows_digest(both.keys, source)
+        yield Raw(frames, {part: counted.rows[part] for part in parts}, bad, tally, digest)
 
-    row_bytes = sum(tensor.row_bytes for tensor in source.tensors)
-    with bounded_batches(spark, rows_per_batch(row_bytes)):
-        numbered = with_row_ids(parse(spark, source, parts), len(source.keep), lanes=1, cut=Cut())
-        numbered = numbered.persist(StorageLevel.MEMORY_AND_DISK)
-        try:
-            bad = bad_rows(spark, numbered, max_bad_rows) if numbered.where("bad is not null").take(1) else []
-            columns = [sql.col(ROW_ID), *(sql.col(name) for name in tensor_names(len(source.tensors)))]
-            names = [ROW_ID, *(tensor.name for tensor in source.tensors)]
-            if source.label_kind is not None:
-                label = sql.col(LABEL)
-                known = None if source.label_kind in TOKENS or description.label is None else description.label.classes
-                if known is not None:
-                    classes = sql.array(*(sql.lit(name) for name in known))
-                    place = sql.call_function("array_position", classes, label.cast("string"))
-                    label = sql.when(place > 0, place - 1).cast("bigint")
-                columns.append(label)
-                names.append(LABEL)
-            columns += [sql.col(name) for name in keep_names(len(source.keep))]
-            good = numbered.where("bad is null")
-            yield (
-                {
-                    part: good.where(sql.col(PART) == SPLITS.index(part)).select(*columns).toDF(*names, *source.keep)
-                    for part in parts
-                },
-                bad,
-                None if source.files else rows_digest(numbered, source),
-            )
-        finally:
-            numbered.unpersist()
+
+class Raw(NamedTuple):
+    """Raw rows as a model wants them: frames and numbers of rows by part, the bad rows that were left out (for
+    `bad_rows.write`), and `rows_digest` where the source has no files."""
+
+    frames: dict[str, DataFrame]
+    rows: dict[str, int]
+    bad: DataFrame
+    tally: bad_rows.Tally
+    digest: str | None
+
+
+@dataclass(frozen=True)
+class _ForModel:
+    """Names the rows of a part, and puts the model's classes for their labels; see `Stage`.
+
+    columns: those of parsed rows that stay. classes: the model's, as text; None where labels stay as they are. unknown:
+    whether the model has a class for all others.
+    """
+
+    part: int
+    columns: list[str]
+    schema: pa.Schema
+    identify: Identify
+    classes: pa.Array | None
+    unknown: bool
+
+    @classmethod
+    def of(cls, source: Source, part: str, identify: Identify, trained: LabelSpec | None) -> _ForModel:
+        values = known_values(trained)
+        classes = None if values is None else values.cast(pa.string())
+        parsed = parsed_schema(source)
+        tensors, kept = tensor_names(len(source.tensors)), keep_names(len(source.keep))
+        label = [] if source.label_kind is None else [LABEL]
+        columns = [*tensors, *label, *kept]
+        names = [*(tensor.name for tensor in source.tensors), *label, *source.keep]
+        fields = [(name, parsed.field(column).type) for name, column in zip(names, columns, strict=True)]
+        if classes is not None:
+            fields[len(tensors)] = (LABEL, pa.int64())
+        unknown = trained is not None and trained.unknown
+        return cls(SPLITS.index(part), columns, pa.schema([(ROW_ID, pa.int64()), *fields]), identify, classes, unknown)
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for found in self.identify(batches):
+            mine = pa.array(found.part == self.part)
+            columns = [pa.array(row_ids.signed(found.ids))]
+            for name in self.columns:
+                column = found.rows.column(name)
+                if name == LABEL and self.classes is not None:
+                    column = indices(column.cast(pa.string()), self.classes, self.unknown)
+                columns.append(column)
+            yield pa.RecordBatch.from_arrays(columns, schema=self.schema).filter(mine)

@@ -20,13 +20,13 @@ import pyarrow as pa
 from hdfs_io import filesystem
 from hdfs_io.config import InputConfig
 from hdfs_io.filesystem import FileFacts
-from hdfs_io.formats import format_of
+from hdfs_io.formats import AVRO, format_of
 from hdfs_io.listing import Found, find, is_nested
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.sources.cells import Cells
 from hdfs_io.sources.failures import is_sparks, said
 from sparksplit.base.config import digest
-from sparksplit.base.errors import InputError
+from sparksplit.base.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,8 +45,8 @@ class Decoder(Protocol):
     def values(self, encoded: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
         """(the values, and which of them cannot be had), both [rows, values]."""
 
-    def problem(self, content: bytes | None) -> str:
-        """Why `content` cannot be decoded."""
+    def problem(self, content: bytes | None) -> tuple[str, str]:
+        """(why `content` cannot be decoded, the same without what is particular to it)"""
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ class RawFrame:
     label: the label's column where the configuration names none.
     decoded: the only column of features, of bytes, and what decodes them.
     cells: how texts are read, where all columns are texts; then a bad row has no reason if its text is a record.
+    row_bytes: bytes of a row, where it may have more than its tensors.
     """
 
     frame: DataFrame
@@ -70,6 +71,7 @@ class RawFrame:
     label: str | None = None
     decoded: tuple[str, Decoder] | None = None
     cells: Cells | None = None
+    row_bytes: int = 0
 
     @property
     def types(self) -> list[tuple[str, str]]:
@@ -125,6 +127,22 @@ def files(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     """Files whose columns have names and types: the format's name is Spark's."""
     reader = spark.read.format(config.format).option("recursiveFileLookup", str(found.nested).lower())
     return RawFrame(reader.load(found.roots), METADATA)
+
+
+def avro(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
+    """The same, where Spark has its package for Avro. Raises ConfigError where it has not."""
+    if not _has_class(spark, "org.apache.spark.sql.avro.AvroFileFormat"):
+        error: ConfigError = config.error(
+            "format", f"avro needs Spark's package for it, which this Spark has not: add --packages {AVRO}"
+        )
+        raise error
+    return files(spark, config, found)
+
+
+def _has_class(spark: SparkSession, name: str) -> bool:
+    jvm: Any = spark._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    return loader.getResource(f"{name.replace('.', '/')}.class") is not None
 
 
 def table(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from hdfs_io.bad_rows import FOLDER as BAD_ROWS
+from hdfs_io.bad_rows import said
 from sparksplit.base.command import Command, Options
 from sparksplit.inference.config import PredictConfig
 from sparksplit.inference.run import METRICS, Result, predict
@@ -24,8 +26,8 @@ def summary(result: Result) -> Iterator[str]:
     else:
         splits = ", ".join(f"{rows:,} of {split}" for split, rows in result.rows.items())
         yield f"rows       {sum(result.rows.values()):,} ({splits}) in {_count(result.files, 'file')}"
-        if result.bad_rows:
-            yield f"bad rows   {_count(result.bad_rows, 'row')} left out; they are in {result.path}/bad_rows"
+        if bad := said(result.bad_rows):
+            yield f"bad rows   {bad}; they are in {result.path}/{BAD_ROWS}"
     if result.metrics is not None:
         names = ("accuracy", "log_loss", "mean_absolute_error", "mean_squared_error")
         yield "metrics    " + written({name: result.metrics[name] for name in names if name in result.metrics})

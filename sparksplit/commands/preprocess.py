@@ -24,8 +24,7 @@ def summary(data: PreparedDataSet) -> str:
     manifest = data.manifest
     lines = [
         f"{name:<11}{split.rows:>12,} rows in {sum(rows > 0 for rows in split.lane_rows)} of {manifest.lanes} lanes,"
-        f" {len(split.files)} file{'' if len(split.files) == 1 else 's'},"
-        f" {sum(file.bytes for file in split.files):,} bytes"
+        f" {split.files:,} file{'' if split.files == 1 else 's'}, {split.bytes:,} bytes"
         for name, split in manifest.splits.items()
     ]
     tensors = ", ".join(f"{tensor.name}: {tensor.dtype} {tensor.shape}" for tensor in manifest.tensors)

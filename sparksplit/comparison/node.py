@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hdfs_io import filesystem
+from hdfs_io.plan import window_for
 from hdfs_io.publish import check_owner
 from sparksplit.base.records import JsonObject
 from sparksplit.cluster import Member
@@ -145,7 +146,9 @@ def probe(member: RunMember, run: RunPayload, config: TrainConfig) -> Probe:
     process.build()
     step = process.step(StepSync(alone, config.sync), alone)
     rows = process.prepared_rows()
-    feed = Feed(rows, np.arange(process.data.manifest.lanes), batch_size=config.batch_size, seed=config.seed)
+    manifest = process.data.manifest
+    window = config.window or window_for(manifest.lanes, manifest.block_bytes)
+    feed = Feed(rows, np.arange(manifest.lanes), batch_size=config.batch_size, seed=config.seed, window=window)
     feed.max_updates = 4
     done, since, spent = 0, time.perf_counter(), 0.0
     for chunk in feed.epoch(0):

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hdfs_io import filesystem, sources
+from hdfs_io import bad_rows, filesystem, sources
+from hdfs_io.bad_rows import Limit
 from hdfs_io.config import RULES, InputConfig
 from hdfs_io.formats import format_of
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
 from hdfs_io.publish import made_from
-from hdfs_io.sources import BadRow, Source
+from hdfs_io.sources import Source
 from hdfs_io.sources.columns import DataFrameSource
 from hdfs_io.sources.failures import input_failures
 from hdfs_io.sources.identify import digest_now
@@ -40,8 +41,8 @@ class InputRows(abc.ABC):
 
     splits: those that are wanted. label: the rows' label; None without one. kept: columns that the input keeps.
     identity: how the rows are read; content: what they are; a change in either means other predictions. place: what
-    errors call the rows. bad: rows that were left out; rows_hash: a hash of the rows, where there are no files to look
-    at. These two are known after `run`.
+    errors call the rows. bad: how many rows were left out, by reason; rows_hash: a hash of the rows, where there are no
+    files to look at. These two are known after `run`.
     """
 
     splits: list[str]
@@ -52,14 +53,15 @@ class InputRows(abc.ABC):
     place: str
 
     def __init__(self) -> None:
-        self.bad: list[BadRow] = []
+        self.bad: dict[str, int] = {}
         self.rows_hash: str | None = None
         self.expected: dict[str, tuple[int, int | None]] = {}
         """By split: the number of rows and, where known, the sum modulo 2^64 of mix64(row_id); known after `run`."""
 
     @abc.abstractmethod
-    def run(self, spark: SparkSession, job: Job) -> list[Facts]:
-        """Predict all of them in executors; returns the facts of every task, in the order of the rows."""
+    def run(self, spark: SparkSession, job: Job, folder: str) -> list[Facts]:
+        """Predict all of them in executors; returns the facts of every task, in the order of the rows. folder: where
+        bad_rows/ goes, if there are any"""
 
 
 class PreparedRows(InputRows):
@@ -84,7 +86,7 @@ class PreparedRows(InputRows):
         self.content = [self._data.digest, made_from(self._data.path) if keeps else None]
         self.expected = {name: (manifest.splits[name].rows, manifest.splits[name].checksum) for name in self.splits}
 
-    def run(self, spark: SparkSession, job: Job) -> list[Facts]:
+    def run(self, spark: SparkSession, job: Job, folder: str) -> list[Facts]:
         """One Spark job over all splits."""
         manifest, path, splits = self._data.manifest, self._data.path, self.splits
         rows = sum(manifest.splits[name].rows for name in splits)
@@ -123,11 +125,14 @@ class RawRows(InputRows):
             dtype = raw.dtype or (tensors[0].dtype if tensors[0].dtype != "float32" else None)
             own = {"dtype": dtype, "shape": raw.shape or tensors[0].shape}
             raw = raw.model_copy(update=own)
+        elif "size" in format_of(raw.format).keys and len(shape := tensors[0].shape) == 3:
+            sizes: dict[str, Any] = {"size": shape[:2], "channels": shape[2]}
+            raw = raw.model_copy(update={key: sizes[key] for key in sizes if key not in raw.model_fields_set})
         fitted = trained.description.preprocessing.tensors.get(tensors[0].name)
         if raw.missing == "mean" and (fitted is None or fitted.impute is None):
             message = f"must be error: the model {trained.path} was trained on data without gaps, and has no means"
             raise raw.error("missing", message)
-        self._max_bad_rows = raw.max_bad_rows
+        self._limit = Limit.of(raw)
         self.place = raw.place
         source: Source
         if frame is not None:
@@ -150,7 +155,7 @@ class RawRows(InputRows):
             if name not in there:
                 raise config.error("split", f"{self.place}: raw rows have {' and '.join(there)} files (is {name})")
 
-    def run(self, spark: SparkSession, job: Job) -> list[Facts]:
+    def run(self, spark: SparkSession, job: Job, folder: str) -> list[Facts]:
         """One Spark job for each split."""
         from hdfs_io.sources.raw import raw_rows
 
@@ -158,13 +163,14 @@ class RawRows(InputRows):
         files = [file.path for file in self._source.files]
         with (
             input_failures(spark, self.place, files),
-            raw_rows(spark, self._source, self._description, self._max_bad_rows, self.splits) as (frames, bad, hashed),
+            raw_rows(spark, self._source, self._description, self._limit, self.splits) as raw,
         ):
-            self.bad += bad
-            self.rows_hash = hashed
-            for split, frame in frames.items():
-                self.expected[split] = (frame.count(), None)
+            self.bad = dict(raw.tally.counts)
+            self.rows_hash = raw.digest
+            for split, frame in raw.frames.items():
+                self.expected[split] = (raw.rows[split], None)
                 facts += facts_of(frame, _raw_task(job, split), Facts)
+            bad_rows.write(raw.bad, raw.tally, folder)
         return facts
 
     def hash_now(self, spark: SparkSession) -> str:

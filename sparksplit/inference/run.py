@@ -12,7 +12,6 @@ from hdfs_io import filesystem
 from hdfs_io.config import check_input
 from hdfs_io.formats import format_of
 from hdfs_io.lane_files import LABEL
-from hdfs_io.prepare import write_bad_rows
 from hdfs_io.preprocess import own_frame, own_source
 from hdfs_io.publish import Output
 from sparksplit.base.command import Options
@@ -37,12 +36,13 @@ METRICS = "metrics.json"
 
 @dataclass(frozen=True)
 class Result:
-    """rows: by split. metrics: as in metrics.json; None without labels. done: whether all of it was there already."""
+    """rows: by split. bad_rows: by reason. metrics: as in metrics.json; None without labels. done: whether all of it
+    was there already."""
 
     path: str
     rows: dict[str, int]
     files: int
-    bad_rows: int
+    bad_rows: dict[str, int]
     metrics: dict[str, Any] | None
     done: bool = False
 
@@ -95,7 +95,7 @@ def _predict(
     output = Output(config.output, config_hash, "predict", inputs, input_hash)
     with output.claimed(options.overwrite) as decision:
         if decision == "done":
-            return Result(output.path, {}, 0, 0, _metrics_of(output.path), done=True)
+            return Result(output.path, {}, 0, {}, _metrics_of(output.path), done=True)
         # Published or removed only when Spark has stopped: until then, tasks of a job that has ended may still write.
         with output.staging() as folder:
             result = _fill(folder, output, config, trained, rows, columns)
@@ -117,14 +117,14 @@ def _fill(
         output.lease.tell(spark.sparkContext.applicationId)
         # A Python worker has one task at a time, so its share of the executor's cores is that task's.
         threads = int(spark.conf.get("spark.task.cpus", "1") or "1")
-        facts = rows.run(spark, Job(trained, job_folder, columns, rows.label is not None, config.batch_size, threads))
+        job = Job(trained, job_folder, columns, rows.label is not None, config.batch_size, threads)
+        facts = rows.run(spark, job, folder)
     counted = _checked(facts, rows)
     files = _take(job_folder, facts)
-    write_bad_rows(folder, rows.bad)
     metrics = _metrics(facts, trained, rows)
     if metrics is not None:
         filesystem.write_json(filesystem.join(folder, METRICS), metrics)
-    return Result(output.path, counted, files, len(rows.bad), metrics)
+    return Result(output.path, counted, files, rows.bad, metrics)
 
 
 def _columns(config: PredictConfig, rows: InputRows, trained: TrainedModel) -> Columns:

@@ -146,14 +146,20 @@ def _count(
 # Prepared rows.
 
 
-def blocks(manifest: Manifest, splits: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Every block of `splits`, as (split, lane, block), in the order of the files."""
-    return [
-        (split, lane, block)
-        for split in splits
-        for lane in range(manifest.lanes)
-        for block in range(manifest.blocks(split, lane))
-    ]
+def blocks(manifest: Manifest, splits: Sequence[str], chosen: range) -> Iterator[tuple[str, int, int]]:
+    """The `chosen` of all blocks of `splits`, as (split, lane, block), in the order of the lanes."""
+    start = 0
+    for split in splits:
+        ends = start + np.cumsum([manifest.blocks(split, lane) for lane in range(manifest.lanes)])
+        for place in range(max(start, chosen.start), min(int(ends[-1]), chosen.stop)):
+            lane = int(np.searchsorted(ends, place, side="right"))
+            yield split, lane, place - (int(ends[lane - 1]) if lane else start)
+        start = int(ends[-1])
+
+
+def count_blocks(manifest: Manifest, splits: Sequence[str]) -> int:
+    """How many blocks `splits` have."""
+    return sum(manifest.blocks(split, lane) for split in splits for lane in range(manifest.lanes))
 
 
 def share(count: int, task: int, tasks: int) -> range:
@@ -165,13 +171,15 @@ def read_prepared(path: str, splits: Sequence[str], keep: Sequence[str], task: i
     """The rows of one of `tasks` tasks over the prepared data set `path`, block by block."""
     data = PreparedDataSet.open(path, verify=False)
     manifest = data.manifest
-    every = blocks(manifest, splits)
-    mine = [every[place] for place in share(len(every), task, tasks)]
+    mine = list(blocks(manifest, splits, share(count_blocks(manifest, splits), task, tasks)))
     label = [] if manifest.label is None else [LABEL]
     columns = [*(tensor.name for tensor in manifest.tensors), *label, *(name for name in keep if name != LABEL)]
     for split in splits:
-        with BlockReader(data, split, columns) as reader:
-            for _, lane, number in (block for block in mine if block[0] == split):
+        here = [(lane, number) for name, lane, number in mine if name == split]
+        if not here:
+            continue
+        with BlockReader(data, split, columns, range(here[0][0], here[-1][0] + 1)) as reader:
+            for lane, number in here:
                 block = reader.read(lane, number)
                 kept = dict(block.keep)
                 if block.label is not None and LABEL in keep:

@@ -125,8 +125,9 @@ class Training(Config):
     transform: str | None = None
     """`package.module:function` or `path/to/file.py:function`, applied to rows as they are read: f(tensors, label,
     seeds) returns (tensors, label); seeds holds one uint64 per row, made from row_id, seed and epoch."""
-    window: pydantic.PositiveInt = 4
-    """Blocks per lane whose rows are shuffled together; a node holds two windows of each of its lanes in memory."""
+    window: pydantic.PositiveInt | None = None
+    """Blocks per lane whose rows are shuffled together; a node holds two windows of each of its lanes in memory. null:
+    4, or as many as a node that has all lanes can hold in 384 MiB, at least one."""
     cache_mb: pydantic.NonNegativeInt = 512
     """A node whose rows fit into this many MiB keeps them in memory instead of reading them in every epoch."""
     dtype: Literal["float32", "float64"] = "float32"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparksplit.base import packages
+from tests.packages import avro_jar, in_session
 
 AVRO = "org.apache.spark:spark-avro_2.12:3.5.9"
 
@@ -26,3 +27,22 @@ AVRO = "org.apache.spark:spark-avro_2.12:3.5.9"
 def test_packages_that_are_there_are_not_fetched(configured, jars, wanted):
     assert packages.wanted(AVRO, configured, jars) == wanted
     assert packages.wanted("", configured, jars) == configured.get("spark.jars.packages", "")
+
+
+@pytest.mark.slow
+def test_a_session_brings_its_packages_and_says_nothing_of_it():
+    avro_jar()
+    ended = in_session("print(spark.read.format('avro').load([], schema='a int').count())", AVRO)
+    assert (ended.returncode, ended.stdout) == (0, "0\n")
+    assert ended.stderr == "Starting Spark on this machine: local-cluster[1,1,1024]\n"
+
+
+@pytest.mark.slow
+def test_a_package_that_cannot_be_fetched_is_named_in_one_line():
+    ended = in_session("pass", "org.apache.spark:spark-avro_2.12:3.5.99")
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == (
+        "sparksplit.base.errors.RunError: Spark did not start: org.apache.spark:spark-avro_2.12:3.5.99 could not be "
+        "fetched from Maven Central (is there a network?); where there is none, name its jar in spark.jars, or put it "
+        "into Spark's folder jars"
+    )

@@ -17,15 +17,15 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from hdfs_io import prepare, preprocess, row_ids
+from hdfs_io import labels, preprocess, row_ids
 from hdfs_io.arrays import from_arrays
 from hdfs_io.config import InputConfig, PreprocessConfig
+from hdfs_io.cut import Cut
 from hdfs_io.manifest import SPLITS, Manifest, SourceFacts
 from hdfs_io.prepared import BlockReader, PreparedDataSet
 from hdfs_io.preprocessing import FittedPreprocessing
 from hdfs_io.publish import Output
 from hdfs_io.sources import open_source, raw_digest
-from hdfs_io.sources.identify import Cut
 from hdfs_io.sources.raw import raw_rows
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import InputError
@@ -72,14 +72,23 @@ def test_spark_writes_what_arrays_give(spark: SparkSession, tmp_path: Path, caps
     )
     assert data.digest == expected.digest
     assert data.manifest.splits == expected.manifest.splits
-    assert len(data.manifest.splits["train"].files) > 2
+    assert data.manifest.splits["train"].files > 2
     for split in ("train", "validation", "test"):
-        for file in data.manifest.splits[split].files:
-            assert Path(data.path, file.path).read_bytes() == Path(expected.path, file.path).read_bytes()
+        for file in (*data.files(split), f"blocks/{split}.parquet"):
+            assert Path(data.path, file).read_bytes() == Path(expected.path, file).read_bytes()
     found = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert found == ["_CONFIG", "_SUCCESS", "manifest.json", "preprocessing.json", "test", "train", "validation"]
+    assert found == [
+        "_CONFIG",
+        "_SUCCESS",
+        "blocks",
+        "manifest.json",
+        "preprocessing.json",
+        "test",
+        "train",
+        "validation",
+    ]
     assert sorted(path.name for path in (tmp_path / "out" / "train").iterdir()) == sorted(
-        file.path.rpartition("/")[2] for file in data.manifest.splits["train"].files
+        file.rpartition("/")[2] for file in data.files("train")
     )
     assert {path.name for path in tmp_path.iterdir()} == {"raw", "out", "expected", "preprocess.yaml"}
     # Spark, too, reads what pyarrow has compressed.
@@ -181,7 +190,7 @@ def test_numbers_as_labels_without_labels_and_cut_test_sets(spark: SparkSession,
     assert run(tmp_path, *settings, "input.label=null", "validation=0", options=("--overwrite",)) == 0
     data = PreparedDataSet.open(f"{tmp_path}/out")
     assert data.manifest.label is None and data.manifest.tensors[0].shape == [3]
-    assert data.manifest.splits["validation"].files == []
+    assert data.manifest.splits["validation"].files == 0
 
 
 def test_some_bad_rows_are_kept_with_their_reason(
@@ -198,8 +207,10 @@ def test_some_bad_rows_are_kept_with_their_reason(
         (302, "column 'a': 'x' is not a number", "x,0"),
         (603, "has 1 columns, 2 are needed", "1"),
     ]
-    for limit, more in ((1, " (and more than input.max_bad_rows: 1 rows are bad)"), (0, "")):
+    for limit in (1, 0):
         assert run(tmp_path, *settings, f"input.max_bad_rows={limit}", options=("--overwrite",)) == 2
+        commonest = "most often: column 'a': not a number, 1 row"
+        more = f" (the first of 2 bad rows, {commonest}; input.max_bad_rows: {limit})"
         message = f"sparksplit preprocess: {tmp_path}/rows.csv: row 302: column 'a': 'x' is not a number{more}\n"
         assert capsys.readouterr().err.endswith(message)
     assert PreparedDataSet.open(f"{tmp_path}/out").digest == data.digest
@@ -237,7 +248,7 @@ def test_a_file_damaged_within_is_refused(
 def test_labels_are_counted_not_the_splits_that_they_lie_in(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(prepare, "_MAX_CLASSES", 4)
+    monkeypatch.setattr(labels, "MAX_CLASSES", 4)
     settings = ("input.format=csv", f"input.path={tmp_path}/rows.csv", "input.header=false", "test=0.3")
     rows = "".join(f"{row},{row % 4}\n" for row in range(200))
     (tmp_path / "rows.csv").write_text(f"{rows}bad,1\n")
@@ -262,20 +273,19 @@ def test_raw_rows_for_a_model_are_those_of_the_data_set(spark: SparkSession, tmp
         )
     )
     config = parse(InputConfig, {"path": f"{folder}"})
-    with raw_rows(spark, open_source(config, data.description), data.description) as (
-        rows,
-        bad,
-        _,
-    ):
+    with raw_rows(spark, open_source(config, data.description), data.description) as raw:
+        rows, bad = raw.frames, raw.bad
         assert rows["test"].columns == ["row_id", "x", "label"] and bad == []
         found = [row for part in rows.values() for row in part.collect()]
         assert Counter((row.row_id, bytes(row.x), row.label) for row in found) == expected
     (tmp_path / "rows.csv").write_text("".join(",".join(["1"] * 12) + f",{label}\n" for label in ("2", "9")))
     keys = {"format": "csv", "path": f"{tmp_path}/rows.csv", "header": False, "dtype": "uint8", "shape": [4, 3]}
-    with raw_rows(spark, open_source(parse(InputConfig, keys), data.description), data.description) as (rows, _, _):
+    with raw_rows(spark, open_source(parse(InputConfig, keys), data.description), data.description) as raw:
+        rows = raw.frames
         assert sorted(str(row.label) for row in rows["train"].collect()) == ["2", "None"]
     unlabelled = parse(InputConfig, {**keys, "label": None, "keep": [12]})
-    with raw_rows(spark, open_source(unlabelled, data.description), data.description) as (rows, _, _):
+    with raw_rows(spark, open_source(unlabelled, data.description), data.description) as raw:
+        rows = raw.frames
         assert rows["train"].columns == ["row_id", "x", "column_12"]
         assert sorted(row.column_12 for row in rows["train"].collect()) == ["2", "9"]
 
@@ -329,7 +339,8 @@ def test_rows_are_cut_one_by_one_whatever_their_kept_columns_are_called(spark: S
 
     # Rows to be predicted have the same ids, even if only the test files' are predicted.
     config = parse(InputConfig, {**keys, "keep": names})
-    with raw_rows(spark, open_source(config, data.description), data.description, 0, ("test",)) as (frames, _, _):
+    with raw_rows(spark, open_source(config, data.description), data.description, 0, ("test",)) as raw_:
+        frames = raw_.frames
         assert frames["test"].columns == ["row_id", "x", "label", *names]
         raw = {row[3]: row.row_id for row in frames["test"].collect()}
     stored = {

@@ -15,10 +15,11 @@ from hdfs_io import dry_run
 from hdfs_io.prepared import PreparedDataSet
 from tests.commands.preprocessing import CSV, run
 from tests.hdfs_io.idx_files import digits, write_folder
+from tests.hdfs_io.tfrecords import example, write
 
 OWN = """
 def rows(spark, path):
-    return spark.range(40).selectExpr("id % 3 AS y", "id * 0.5 AS a")
+    return spark.range(40).selectExpr("id % 3 AS y", "id / 2 AS a")
 """
 
 
@@ -85,6 +86,27 @@ def test_parts_of_large_inputs_are_enough(
     found = told(tmp_path, capsys, f"input.format={tmp_path}/own.py:rows", "input.path=x", "input.label=y")
     assert found["sample"][0].endswith(" rows of an unknown number") and found["time"][0].startswith("unknown")
     assert re.fullmatch(r"train \d+\.\d%, validation \d+\.\d%, test 0\.0%", found["splits"][0])
+
+
+def test_each_way_that_spark_reads_is_told(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = spark.createDataFrame([(row / 2, row, row % 2) for row in range(30)], "a float, b bigint, y int")
+    rows.coalesce(1).write.json(f"{tmp_path}/json")
+    rows.coalesce(1).write.orc(f"{tmp_path}/orc")
+    rows.createOrReplaceTempView("dry_run_rows")
+    write(tmp_path / "rows.tfrecord", [example(a=[row / 2], b=[row], y=[row % 2]) for row in range(30)])
+    for name, *place in (
+        ("json", f"input.path={tmp_path}/json"),
+        ("orc", f"input.path={tmp_path}/orc"),
+        ("tfrecord", f"input.path={tmp_path}/rows.tfrecord"),
+        ("table", "input.table=dry_run_rows"),
+        ("sql", "input.query=SELECT * FROM dry_run_rows WHERE b < 30"),
+    ):
+        found = told(tmp_path, capsys, f"input.format={name}", *place, "input.label=y")
+        assert found["columns"][0].startswith("a "), name
+        assert (found["tensors"], found["sample"]) == (["x: float32 [2]"], ["all 30 rows"])
+        assert found["classes"] == ["2 in the sample: 0: 15, 1: 15"]
 
 
 def test_what_is_wrong_is_told_as_by_preprocess(

@@ -61,7 +61,7 @@ def test_a_text_in_other_files_and_tasks_gives_the_same_files(
     other = PreparedDataSet.open(f"{tmp_path}/two")
     assert data.digest == other.digest and data.description == other.description
     assert data.manifest.splits == other.manifest.splits
-    files = [file.path for split in data.manifest.splits.values() for file in split.files]
+    files = [file for split in data.manifest.splits for file in data.files(split)]
     assert len(files) == 3
     for file in files:
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
@@ -90,12 +90,13 @@ def test_a_text_in_other_files_and_tasks_gives_the_same_files(
 
     # Raw rows for a model, and rows of any DataFrame, get the row_ids of the data set's rows.
     config = parse(InputConfig, {"format": "text", "path": f"{tmp_path}/one.txt", "stride": 5})
-    with raw_rows(spark, open_source(config, data.description), data.description) as (rows, bad, _):
+    with raw_rows(spark, open_source(config, data.description), data.description) as raw:
+        rows, bad = raw.frames, raw.bad
         assert rows["train"].columns == ["row_id", "x", "label"] and bad == []
-        raw = {(row.row_id, bytes(row.x), bytes(row.label)) for row in rows["train"].collect()}
+        known = {(row.row_id, bytes(row.x), bytes(row.label)) for row in rows["train"].collect()}
     ids, x, y = read(data, "train")
     signed = ids.view(np.int64).tolist()
-    assert {(one, a.tobytes(), b.tobytes()) for one, a, b in zip(signed, x, y, strict=True)} <= raw
+    assert {(one, a.tobytes(), b.tobytes()) for one, a, b in zip(signed, x, y, strict=True)} <= known
     frame = spark.read.parquet(f"{tmp_path}/one/train").drop("row_id")
     assert sorted(row.row_id for row in identified(frame, data.description).collect()) == sorted(signed)
 

@@ -222,7 +222,7 @@ def test_a_text_on_hdfs_gives_the_files_of_a_local_one(hdfs: str, call: Callable
         call(PREPROCESS, {"input.format": "text", "input.path": source, "test": 0.2, "output": output})
     one, two = (PreparedDataSet.open(output) for output in places.values())
     assert one.digest == two.digest and one.manifest.splits == two.manifest.splits
-    for split in one.manifest.splits.values():
-        for file in split.files:
-            same = filesystem.read_bytes(f"{two.path}/{file.path}")
-            assert Path(one.path, file.path).read_bytes() == same and len(same) == file.bytes
+    for split in one.manifest.splits:
+        for file, size in one.files(split).items():
+            same = filesystem.read_bytes(f"{two.path}/{file}")
+            assert Path(one.path, file).read_bytes() == same and len(same) == size

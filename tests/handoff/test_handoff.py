@@ -45,7 +45,7 @@ def schema(data):
 @pytest.fixture(scope="module")
 def batches(data):
     """All rows of the training split, in a handful of batches."""
-    files = [pq.read_table(f"{data.path}/{file.path}") for file in data.manifest.splits["train"].files]
+    files = [pq.read_table(f"{data.path}/{file}") for file in data.files("train")]
     return pa.concat_tables(files).combine_chunks().to_batches(max_chunksize=64)
 
 

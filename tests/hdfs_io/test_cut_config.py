@@ -84,6 +84,10 @@ def test_a_cut_that_contradicts_itself_is_one_line(cut: dict[str, Any], words: s
             {"cut": {"by": "time", "column": "d", "test_from": 3}, "validation": 0.1},
             r"^validation: is a share.* where boundaries in time are given$",
         ),
+        (
+            {"cut": {"by": "column", "column": "s"}, "input": {**CSV, "format": "parquet", "test": "other"}},
+            r"^input.test: brings a split of its own, which means nothing where cut.by is column$",
+        ),
         ({"cut": {"by": "time", "column": "d"}, "seed": 3}, r"^seed: means nothing .*\(cut.by is time\)$"),
         ({"cut": {"stratify": True}, "input": {**CSV, "label": None}}, "cut.stratify: needs labels that are classes"),
         ({"cut": {"stratify": True}, "input": {**CSV, "label_type": "number"}}, "cut.stratify: needs labels"),

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from hdfs_io.labels import Labels, indices, labels_of, places
+from hdfs_io.labels import Labels, counted, indices, known_values, labels_of, places
 from hdfs_io.preprocessing import UNKNOWN, LabelSpec
 from sparksplit.base.errors import InputError
 
@@ -85,8 +85,18 @@ def test_labels_that_are_no_classes_have_none() -> None:
 )
 def test_a_raw_label_is_its_class(kind: str, classes: list[str], raw: list[Any], wanted: list[int | None]) -> None:
     spec = LabelSpec(dtype="int64", classes=classes, kind=kind, unknown=UNKNOWN in classes)
-    found = indices(pa.array(raw), spec)
+    values = known_values(spec)
+    assert values is not None
+    found = indices(pa.array(raw), values, spec.unknown)
     assert found.type == pa.int64() and found.to_pylist() == wanted
+
+
+def test_rows_are_counted_by_class() -> None:
+    spec = LabelSpec(dtype="int64", classes=["-3", "5"])
+    rows = {5: 2, 7: 4, 9: 1}
+    assert counted(rows, spec) == [0, 2]
+    assert counted(rows, spec.model_copy(update={"classes": ["-3", "5", UNKNOWN], "unknown": True})) == [0, 2, 5]
+    assert counted({}, None) is counted({}, LabelSpec(dtype="float32", kind="number")) is None
 
 
 def test_places_are_those_of_values_that_need_not_be_there() -> None:

@@ -12,13 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hdfs_io.config import InputConfig
-from hdfs_io.lane_files import Layout, merge_split
-from hdfs_io.manifest import SourceFile
-from hdfs_io.prepare import Counts, Plan, _classes, _without_rows, check_counts, write_sorted
+from hdfs_io.counts import check_counts, without_rows
+from hdfs_io.lane_files import FileFacts, Layout, merge_split
+from hdfs_io.plan import Plan
+from hdfs_io.prepare import Writing, write_sorted
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
-from hdfs_io.sources import BadRow, FileSource, ParsedRows, Task
-from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError, RunError
 from tests.disks import small_disk
 
@@ -28,11 +26,12 @@ LAYOUT = Layout(
     [],
     block_rows=4,
 )
-PLAN = Plan(
-    [("train", 0, "train/lanes-000-001.parquet"), ("train", 2, "train/lanes-002-003.parquet")],
-    {"train": 0},
-    {"train": 2},
-)
+PLAN = Plan.of({"train": 18, "validation": 0, "test": 0}, row_bytes=10, lanes=4, file_size=100)
+PARTITIONS = np.array([70, -3], np.int32)
+
+
+def write(rows: Iterator[pa.RecordBatch], folder: str, attempt: int) -> list[FileFacts]:
+    return list(write_sorted(rows, Writing(folder, LAYOUT, PLAN, PARTITIONS, np.zeros(2, np.int64)), attempt))
 
 
 def batches(sizes: list[int]) -> Iterator[pa.RecordBatch]:
@@ -40,7 +39,7 @@ def batches(sizes: list[int]) -> Iterator[pa.RecordBatch]:
     lanes = np.repeat([0, 1, 3], [10, 3, 5]).astype(np.int32)
     whole = pa.RecordBatch.from_pydict(
         {
-            "file": pa.array(lanes // 2),
+            "file": pa.array(PARTITIONS[lanes // 2]),
             "lane": pa.array(lanes),
             "row_id": pa.array(np.arange(18)),
             "x": pa.array([bytes([number, number]) for number in range(18)], type=pa.binary()),
@@ -56,7 +55,7 @@ def batches(sizes: list[int]) -> Iterator[pa.RecordBatch]:
 @pytest.mark.parametrize("sizes", [[18], [1] * 18, [5, 0, 6, 7], [10, 3, 5], [13, 5]])
 def test_blocks_do_not_depend_on_the_batches(tmp_path: Path, sizes: list[int]) -> None:
     (tmp_path / "train").mkdir()
-    facts = list(write_sorted(batches(sizes), f"{tmp_path}", LAYOUT, PLAN, attempt=7))
+    facts = write(batches(sizes), f"{tmp_path}", attempt=7)
     assert [fact.path for fact in facts] == ["train/.lanes-000-001.parquet.7", "train/.lanes-002-003.parquet.7"]
     assert [fact.lanes for fact in facts] == [[(0, 10, 0), (1, 3, 3)], [(3, 5, 0)]]
     groups = [pq.ParquetFile(tmp_path / fact.path).metadata for fact in facts]
@@ -64,9 +63,9 @@ def test_blocks_do_not_depend_on_the_batches(tmp_path: Path, sizes: list[int]) -
         [4, 4, 2, 3],
         [4, 1],
     ]
-    split, _ = merge_split(reversed(facts), LAYOUT, 4)
+    split, _ = merge_split(reversed(facts), LAYOUT, 4, [9, 9])
     assert split.lane_rows == [10, 3, 0, 5] and split.label_counts == [9, 9]
-    assert split.files[0].crc32 == facts[0].crc32
+    assert split.files == 2 and split.bytes == sum(fact.bytes for fact in facts)
 
 
 def test_an_attempt_that_fails_leaves_no_file(tmp_path: Path) -> None:
@@ -77,7 +76,7 @@ def test_an_attempt_that_fails_leaves_no_file(tmp_path: Path) -> None:
         raise RuntimeError("lost")
 
     with pytest.raises(RuntimeError, match="lost"):
-        list(write_sorted(failing(), f"{tmp_path}", LAYOUT, PLAN, attempt=1))
+        write(failing(), f"{tmp_path}", attempt=1)
     assert list((tmp_path / "train").iterdir()) == []
 
 
@@ -87,34 +86,14 @@ def test_an_attempt_that_finds_the_disk_full_says_so_and_leaves_no_file(tmp_path
         (disk / "other").write_bytes(bytes(4096))
         full = r"/disk/train/\.lanes-000-001\.parquet\.1: cannot be written: No space left on device$"
         with pytest.raises(RunError, match=full):
-            list(write_sorted(batches([18]), f"{disk}", LAYOUT, PLAN, attempt=1))
+            write(batches([18]), f"{disk}", attempt=1)
         assert list((disk / "train").iterdir()) == []
 
 
 def test_an_attempt_does_not_bring_a_removed_folder_back(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
-        list(write_sorted(batches([18]), f"{tmp_path}/gone", LAYOUT, PLAN, attempt=1))
+        write(batches([18]), f"{tmp_path}/gone", attempt=1)
     assert list(tmp_path.iterdir()) == []
-
-
-class Labelled(FileSource):
-    """Rows whose labels were read as whole numbers."""
-
-    label_kind = "integer"
-    files = (SourceFile(path="prices.csv", bytes=1),)
-
-    def tasks(self) -> list[Task]:
-        return []
-
-    def read(self, task: Task) -> Iterator[ParsedRows | BadRow]:
-        yield from ()
-
-
-def counted(train: dict[int, int], validation: dict[int, int]) -> Counts:
-    return Counts(
-        {"train": sum(train.values()), "validation": sum(validation.values()), "test": 0},
-        {"train": train, "validation": validation, "test": {}},
-    )
 
 
 @pytest.mark.parametrize(
@@ -129,41 +108,19 @@ def counted(train: dict[int, int], validation: dict[int, int]) -> Counts:
 )
 def test_where_no_row_falls_to_the_training_split_the_shares_are_named(validation, test, has_test, words):
     """Of the training file's own rows; those of a test file are no share of it."""
-    told = _without_rows({"train": 0, "validation": validation, "test": test}, has_test)
+    told = without_rows({"train": 0, "validation": validation, "test": test}, has_test)
     assert told.removeprefix("none of its 3 rows fell to the training split ") == words
 
 
-def test_whole_numbers_with_about_a_row_each_are_no_classes_unless_the_user_says_so() -> None:
-    prices = counted({100_000 + 7 * number: 1 + (number % 9 == 0) for number in range(300)}, {100_001: 1})
-    values = {"format": "csv", "path": "prices.csv"}
-    message = (
-        "prices.csv: 301 different labels in 335 rows; are the labels numbers to predict (input.label_type: number)?"
-        " (input.label_type: integer takes them for classes)"
-    )
-    with pytest.raises(InputError) as error:
-        _classes(prices, Labelled(), parse(InputConfig, values))
-    assert str(error.value) == message
-    # Many rows of each, or few classes: they can be meant; a label that only validation has is told with the hint.
-    for train in (dict.fromkeys(range(300), 9), dict.fromkeys(range(20), 1)):
-        found = _classes(counted(train, {}), Labelled(), parse(InputConfig, values))
-        assert found is not None and len(found) == len(train)
-        with pytest.raises(
-            InputError, match=r"label 999 .* does not occur .*; are .* \(input\.label_type: number\)\?$"
-        ):
-            _classes(counted(train, {999: 1}), Labelled(), parse(InputConfig, values))
-    named = parse(InputConfig, {**values, "label_type": "integer"})
-    assert len(_classes(counted(prices.labels["train"], {}), Labelled(), named) or ()) == 300
-    with pytest.raises(InputError, match=r"does not occur in the training split$"):
-        _classes(prices, Labelled(), named)
-
-
 def test_no_rows_make_no_file(tmp_path: Path) -> None:
-    assert list(write_sorted(iter([]), f"{tmp_path}", LAYOUT, PLAN, attempt=1)) == []
+    assert write(iter([]), f"{tmp_path}", attempt=1) == []
     assert list(tmp_path.iterdir()) == []
 
 
 def test_rows_that_were_computed_twice_and_differ_are_no_data_set() -> None:
     manifest: Any = SimpleNamespace(splits={"train": SimpleNamespace(rows=9), "test": SimpleNamespace(rows=1)})
     check_counts({"train": 9, "test": 1}, manifest)
-    with pytest.raises(RunError, match="test: 2 rows were counted, 1 were written: the input changed meanwhile, or"):
+    with pytest.raises(
+        RunError, match="test: 2 rows were counted, 1 were written: the input changed while it was read, or"
+    ):
         check_counts({"train": 9, "test": 2}, manifest)

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from hdfs_io import row_ids
+from hdfs_io import prepared, row_ids
 from hdfs_io.arrays import from_arrays
-from hdfs_io.lane_files import block_rows, file_name, lanes_per_file
 from hdfs_io.prepared import BlockReader, PreparedDataSet
 from sparksplit.base.errors import InputError, RunError
 
@@ -45,7 +46,7 @@ def test_every_row_is_read_once_in_its_lane_and_order(tmp_path: Path) -> None:
     data = PreparedDataSet.open(f"{tmp_path}/data")
     assert data.manifest == written.manifest
     assert data.manifest.block_rows == 36
-    assert len(data.manifest.splits["train"].files) == 4
+    assert data.manifest.splits["train"].files == len(data.files("train")) == 4
     x, y = arrays()
     content = {row.tobytes() + bytes([label]): place for place, (row, label) in enumerate(zip(x, y, strict=True))}
     seen, last = [], (-1, -1)
@@ -72,7 +73,8 @@ def test_the_order_of_the_input_does_not_matter(tmp_path: Path) -> None:
     one = from_arrays(f"{tmp_path}/a", {"train": (x, y)}, lanes=5)
     two = from_arrays(f"{tmp_path}/b", {"train": (x[order], y[order])}, lanes=5)
     assert one.digest == two.digest
-    assert one.manifest.splits["train"].files[0].crc32 == two.manifest.splits["train"].files[0].crc32
+    for lane, (segment,) in one.segments("train").items():
+        assert segment.crc32.tolist() == two.segments("train")[lane][0].crc32.tolist()
     assert one.digest != write(tmp_path / "c").digest
 
 
@@ -85,12 +87,36 @@ def test_duplicates_empty_lanes_and_empty_splits(tmp_path: Path) -> None:
     ids = np.concatenate([block.row_ids for _, block in read_all(data, "train")])
     assert len(set(ids.tolist())) == 6
     assert data.manifest.splits["validation"].rows == 0
-    assert data.manifest.splits["test"].files == []
+    assert data.manifest.splits["test"].files == 0 and data.files("test") == {}
     assert read_all(data, "test") == []
     with BlockReader(data, "test") as reader, pytest.raises(IndexError):
         reader.read(0, 0)
     empty = from_arrays(f"{tmp_path}/empty", {"train": (x[:0], np.zeros(0, dtype=np.int64))}, classes=2)
     assert PreparedDataSet.open(empty.path).manifest.splits["train"].rows == 0
+
+
+@pytest.mark.parametrize("file_size", [300, 900, 2000])
+def test_lanes_may_lie_in_several_files_that_end_within_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_size: int
+) -> None:
+    monkeypatch.setattr(prepared, "_OPEN_FILES", 2)
+    settings = {"lanes": 2, "block_size": 1024}
+    whole, cut = (write(tmp_path / f"{size}", file_size=size, **settings) for size in (10**6, file_size))
+    assert whole.manifest.splits["train"].files == 1 and cut.manifest.splits["train"].files > 4
+    assert cut.digest == whole.digest and cut.manifest.preprocessing == whole.manifest.preprocessing
+    statistics = [data.manifest.splits["train"].statistics["x"].model_dump() for data in (whole, cut)]
+    assert statistics[0] == pytest.approx(statistics[1], rel=1e-12)
+    for split in ("train", "test"):
+        for (lane, one), (other, two) in zip(read_all(whole, split), read_all(cut, split), strict=True):
+            assert lane == other
+            np.testing.assert_array_equal(one.row_ids, two.row_ids)
+            np.testing.assert_array_equal(one.tensors["x"], two.tensors["x"])
+            np.testing.assert_array_equal(one.label, two.label)
+        (first, *_), second = whole.segments(split)[1], cut.segments(split)[1]
+        # Only a block that goes on in another file is two row groups, or more.
+        assert len(first.crc32) <= sum(len(segment.crc32) for segment in second) <= len(first.crc32) + len(second) - 1
+    only = cut.segments("train", range(1, 2))
+    assert list(only) == [1] and len(only[1]) == len(cut.segments("train")[1])
 
 
 def test_several_tensors_text_classes_numbers_and_no_labels(tmp_path: Path) -> None:
@@ -167,8 +193,8 @@ def test_what_is_incomplete_or_damaged_is_refused(tmp_path: Path) -> None:
         PreparedDataSet.open(data.path)
     (folder / "_SUCCESS").touch()
     text = (folder / "manifest.json").read_text()
-    (folder / "manifest.json").write_text(json.dumps({**json.loads(text), "format_version": 2}))
-    with pytest.raises(InputError, match="format version 2 is not known"):
+    (folder / "manifest.json").write_text(json.dumps({**json.loads(text), "format_version": 3}))
+    with pytest.raises(InputError, match="format version 3 is not known"):
         PreparedDataSet.open(data.path)
     (folder / "manifest.json").write_text(text[:100])
     with pytest.raises(InputError, match="is not valid JSON"):
@@ -177,21 +203,33 @@ def test_what_is_incomplete_or_damaged_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"it has no manifest\.json"):
         PreparedDataSet.open(data.path)
     (folder / "manifest.json").write_text(text)
-    file = folder / data.manifest.splits["train"].files[0].path
+    file = folder / next(iter(data.files("train")))
     content = file.read_bytes()
     file.write_bytes(content[:-1])
     with pytest.raises(InputError, match=rf"lanes-000-006\.parquet: is damaged: {len(content) - 1} bytes"):
         PreparedDataSet.open(data.path)
     file.unlink()
-    with pytest.raises(InputError, match="is missing, though the manifest lists it"):
+    with pytest.raises(InputError, match="is missing, though the data set lists it"):
         PreparedDataSet.open(data.path)
 
 
-@pytest.mark.parametrize("where", ["values", "everywhere", "manifest"])
+def test_a_table_of_blocks_that_is_missing_or_damaged_is_refused(tmp_path: Path) -> None:
+    data = write(tmp_path / "data")
+    table = tmp_path / "data" / "blocks" / "train.parquet"
+    content = table.read_bytes()
+    table.write_bytes(content[: len(content) // 2])
+    with pytest.raises(InputError, match=r"blocks/train\.parquet: is damaged: "):
+        PreparedDataSet.open(data.path)
+    table.unlink()
+    for opened in (PreparedDataSet.open, lambda path: BlockReader(PreparedDataSet.open(path, verify=False), "train")):
+        with pytest.raises(InputError, match=r"blocks/train\.parquet: does not exist$"):
+            opened(data.path)
+
+
+@pytest.mark.parametrize("where", ["values", "everywhere", "table"])
 def test_a_block_with_another_checksum_is_refused(tmp_path: Path, where: str) -> None:
     data = write(tmp_path / "data")
-    place = data.manifest.splits["train"].files[0]
-    file = tmp_path / "data" / place.path
+    file = tmp_path / "data" / next(iter(data.files("train")))
     content = bytearray(file.read_bytes())
     if where == "values":
         row = read_all(data, "train")[0][1].tensors["x"][0].tobytes()
@@ -201,9 +239,10 @@ def test_a_block_with_another_checksum_is_refused(tmp_path: Path, where: str) ->
     elif where == "everywhere":
         content[100:2000] = bytes(1900)
     else:
-        manifest = json.loads((tmp_path / "data" / "manifest.json").read_text())
-        manifest["splits"]["train"]["files"][0]["crc32"][0] ^= 1
-        (tmp_path / "data" / "manifest.json").write_text(json.dumps(manifest))
+        table = pq.read_table(tmp_path / "data" / "blocks" / "train.parquet")
+        rows = table.to_pylist()
+        rows[0]["crc32"][0] ^= 1
+        pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), tmp_path / "data" / "blocks" / "train.parquet")
     file.write_bytes(content)
     data = PreparedDataSet.open(data.path)
     with BlockReader(data, "train") as reader, pytest.raises(InputError, match=r"parquet: row group 0: is damaged"):
@@ -234,16 +273,3 @@ def test_unknown_splits_and_columns_are_refused(tmp_path: Path) -> None:
         BlockReader(data, "dev")
     with pytest.raises(InputError, match="has no column 'y'"):
         BlockReader(data, "train", columns=["y"])
-
-
-def test_blocks_and_files_are_sized_by_bytes() -> None:
-    assert block_rows(800, 512 * 1024) == 655
-    assert block_rows(1, 512 * 1024) == 4096
-    assert block_rows(10**6, 512 * 1024) == 16
-    assert lanes_per_file(60_000, 800, 96, 128 * 2**20) == 96
-    assert lanes_per_file(600_000, 800, 96, 128 * 2**20) == 24
-    assert lanes_per_file(10**9, 800, 96, 128 * 2**20) == 1
-    assert lanes_per_file(0, 800, 96, 128 * 2**20) == 96
-    assert file_name("train", 48, 48, 96) == "train/lanes-048-095.parquet"
-    assert file_name("train", 90, 10, 96) == "train/lanes-090-095.parquet"
-    assert file_name("test", 0, 1, 5000) == "test/lanes-0000-0000.parquet"

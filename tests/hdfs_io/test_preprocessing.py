@@ -151,7 +151,7 @@ def test_scaling_stays_finite_for_every_float() -> None:
 @pytest.mark.parametrize("values", [[1e200, -1e200], [np.inf, 1.0]])
 def test_statistics_that_are_not_finite_are_refused(values: list[float]) -> None:
     moments = moments_of(np.array(values))["x"]
-    facts = FileFacts("train", 0, "a", lanes=[(0, 2, 0)], moments={"x": moments.to_json()})
+    facts = FileFacts("train", 0, "a", lanes=[(0, 2, 0)], moments=[{"x": moments.to_json()}])
     layout = Layout([TensorSpec(name="x", dtype="float64", shape=[])], None, (), 16)
     with pytest.raises(InputError, match=r"tensor x: values from .* have no standard deviation"):
         merge_split([facts], layout, 1)
@@ -175,6 +175,6 @@ def test_the_description_stands_alone(tmp_path: Path) -> None:
     (tmp_path / "preprocessing.json").write_text('{"format_version": 99}')
     with pytest.raises(InputError, match=r"preprocessing\.json: format version 99 is not known"):
         Description.read(f"{tmp_path}")
-    (tmp_path / "preprocessing.json").write_text('{"format_version": 1, "tensors": 5}')
+    (tmp_path / "preprocessing.json").write_text('{"format_version": 2, "tensors": 5}')
     with pytest.raises(InputError, match=r"preprocessing\.json: tensors: "):
         Description.read(f"{tmp_path}")

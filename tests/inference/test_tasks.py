@@ -47,6 +47,21 @@ def _job(data, tmp_path, keep=(), split=False, batch_size=8):
     return Job(trained, str(tmp_path / "out"), Columns(description.label, split, keep), True, batch_size, 1)
 
 
+def test_a_tasks_blocks_are_those_of_its_share(data):
+    manifest = data.manifest
+    every = [
+        (split, lane, block)
+        for split in ("train", "test")
+        for lane in range(7)
+        for block in range(manifest.blocks(split, lane))
+    ]
+    assert tasks.count_blocks(manifest, ["train", "test"]) == len(every)
+    for start in range(len(every)):
+        for stop in (start, start + 1, len(every)):
+            chosen = range(start, stop)
+            assert list(tasks.blocks(manifest, ["train", "test"], chosen)) == every[start:stop]
+
+
 def _table(tmp_path, facts):
     return pq.read_table(tmp_path / "out" / facts.file)
 

@@ -156,7 +156,7 @@ def test_a_failing_transform_is_raised_where_chunks_are_taken(data):
 def test_a_damaged_file_is_named(data, tmp_path):
     x = np.arange(3000, dtype=np.uint8).reshape(-1, 10)
     damaged = from_arrays(str(tmp_path / "damaged"), {"train": (x, np.zeros(300, np.int64))}, lanes=2, classes=1)
-    file = tmp_path / "damaged" / damaged.manifest.splits["train"].files[0].path
+    file = tmp_path / "damaged" / next(iter(damaged.files("train")))
     content = bytearray(file.read_bytes())
     place = content.find(x[0].tobytes()[:8])
     assert place > 0

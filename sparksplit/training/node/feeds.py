@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from hdfs_io.plan import window_for
 from sparksplit.collectives import Collective
 from sparksplit.rows import order
 from sparksplit.rows.chunks import Assembler
@@ -101,12 +102,13 @@ class Feeds:
         copies: int = 1,
         everyone: Sequence[order.Ints] | None = None,
     ) -> Feed:
+        manifest = self._process.data.manifest
         feed = Feed(
             source,
             lanes,
             batch_size=batch_size,
             seed=self._config.seed,
-            window=self._config.window,
+            window=self._config.window or window_for(manifest.lanes, manifest.block_bytes),
             cache=self._cache,
             readers=self._config.readers,
             transform=self._process.transform() if training else None,

@@ -7,14 +7,17 @@ from typing import Any
 import numpy as np
 from pyspark.sql import SparkSession
 
+from hdfs_io import bad_rows
 from hdfs_io.config import InputConfig
-from hdfs_io.sources import Source, open_with_spark
+from hdfs_io.sources import BadRow, Source, open_with_spark
 from hdfs_io.sources.parse import parse
 from sparksplit.base.config import parse as parse_config
 
 
 def source(spark: SparkSession, **keys: Any) -> Source:
-    return open_with_spark(spark, parse_config(InputConfig, {"format": "parquet", "label": "y", **keys}))
+    """label: y, unless it is given, or found without."""
+    label = {} if keys.get("format") == "images" else {"label": "y"}
+    return open_with_spark(spark, parse_config(InputConfig, {"format": "parquet", **label, **keys}))
 
 
 def rows_of(spark: SparkSession, opened: Source) -> list[tuple[Any, ...]]:
@@ -24,3 +27,10 @@ def rows_of(spark: SparkSession, opened: Source) -> list[tuple[Any, ...]]:
         (row.part, *np.frombuffer(row.tensor_0, "<f4").tolist(), row.label, *row[5 : 5 + len(opened.keep)])
         for row in good
     )
+
+
+def bad_of(spark: SparkSession, opened: Source, limit: int) -> list[BadRow]:
+    """The bad rows, by file and row. Raises InputError as `preprocess` does, where there are more than `limit`."""
+    bad = bad_rows.of(parse(spark, opened))
+    bad_rows.Limit(limit).check(bad_rows.tally(bad), 0)
+    return [BadRow(**row.asDict()) for row in bad.orderBy("path", "offset", "row").collect()]

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
+from hdfs_io import bad_rows
 from hdfs_io.config import InputConfig
 from hdfs_io.preprocessing import Description, FittedPreprocessing, TensorSpec
-from hdfs_io.sources import Source, open_with_spark
+from hdfs_io.sources import BadRow, Source, open_with_spark
 from hdfs_io.sources.failures import input_failures
-from hdfs_io.sources.parse import bad_rows, parse
+from hdfs_io.sources.line_numbers import assigned, find_lines
+from hdfs_io.sources.parse import parse
 from sparksplit.base.config import parse as parse_config
 from sparksplit.base.errors import ConfigError, InputError
 
@@ -33,13 +35,14 @@ def read(spark: SparkSession, opened: Source) -> tuple[list[tuple[Any, ...]], li
     with input_failures(spark, opened.place, [file.path for file in opened.files]):
         frame = parse(spark, opened).cache()
         try:
-            bad = bad_rows(spark, frame, 1000)
+            found = [BadRow(**row.asDict()) for row in bad_rows.of(frame).orderBy("path", "offset").collect()]
+            bad = assigned(found, find_lines(spark, [(row.path, row.row) for row in found]))
             rows = frame.where("bad is null").collect()
         finally:
             frame.unpersist()
     first = 5 if opened.label_kind else 4
     good = [
-        (*row[first:-1], *np.frombuffer(row.tensor_0, dtype).tolist(), *([row.label] if opened.label_kind else []))
+        (*row[first:-2], *np.frombuffer(row.tensor_0, dtype).tolist(), *([row.label] if opened.label_kind else []))
         for row in rows
     ]
     return sorted(good, key=str), [(row.row, row.reason, row.text) for row in bad]

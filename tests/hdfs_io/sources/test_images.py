@@ -6,10 +6,14 @@ import io
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
 from hdfs_io.sources.images import Decoder
+from hdfs_io.sources.parse import parse
+from sparksplit.base.errors import ConfigError, InputError
+from tests.hdfs_io.sources.raw_columns import bad_of, source
 
 COLOURS = np.random.default_rng(1).integers(0, 256, (4, 6, 3), dtype=np.uint8)
 
@@ -60,11 +64,12 @@ def test_what_is_no_image():
         "is damaged: image file is truncated": png[: len(png) // 2],
         "is damaged: image file is truncated (": jpeg[:-40],
         "is damaged: broken data stream when reading image file": png[:50] + b"\0\0\0\0" + png[54:],
-        "its pixels have more than 8 bits (Pillow's mode I;16)": deep,
+        "its pixels have more than 8 bits: Pillow's mode is I;16": deep,
     }
-    assert [decoder.problem(content)[: len(reason)] for reason, content in bad.items()] == list(bad)
-    assert decoder.problem(b"") == decoder.problem(encoded(COLOURS, "GIF")) == "is no PNG or JPEG image"
-    assert decoder.problem(png) == ""
+    assert [decoder.problem(content)[0][: len(reason)] for reason, content in bad.items()] == list(bad)
+    assert decoder.problem(b"") == decoder.problem(encoded(COLOURS, "GIF")) == ("is no PNG or JPEG image",) * 2
+    assert decoder.problem(png[: len(png) // 2])[1] == "is damaged"
+    assert decoder.problem(png) == ("", "")
     values, wrong = decoder.values(pa.array([None, png, b"hello"], pa.binary()))
     assert wrong.all(axis=1).tolist() == [True, False, True]
     assert values[1].tolist() == COLOURS.reshape(-1).tolist()
@@ -72,4 +77,66 @@ def test_what_is_no_image():
 
 def test_an_image_of_more_pixels_than_any_is_not_decoded(monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
-    assert Decoder(4, 6, 3).problem(encoded(COLOURS)).startswith("is too large: Image size (24 pixels) exceeds limit")
+    reason, kind = Decoder(4, 6, 3).problem(encoded(COLOURS))
+    assert reason.startswith("is too large: Image size (24 pixels) exceeds limit") and kind == "is too large"
+
+
+def pixels_of(spark, opened):
+    """(pixels of the first row and column, label, what is kept) of the good rows."""
+    good = parse(spark, opened).where("bad is null").collect()
+    shape = opened.tensors[0].shape
+    return sorted(
+        (np.frombuffer(row.tensor_0, "u1").reshape(shape)[0, 0].tolist(), row.label, *row[5 : 5 + len(opened.keep)])
+        for row in good
+    )
+
+
+def picture(place, grey):
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(encoded(np.full((8, 8), grey, np.uint8), "JPEG" if place.suffix == ".jpg" else "PNG"))
+
+
+def test_folders_by_class(spark, tmp_path, elsewhere):
+    raw = tmp_path / "raw 10%20"
+    picture(raw / "cat" / "1.png", 10)
+    picture(raw / "cat" / "2.jpg", 20)
+    picture(raw / "dog [x]" / "1.png", 30)
+    picture(tmp_path / "held" / "dog" / "1.png", 40)
+    (raw / "cat" / "notes.txt").write_text("no image")
+    keys = {"format": "images", "size": [4, 6], "max_bad_rows": 1}
+    opened = source(spark, **keys, path=f"{raw}", test=f"{tmp_path}/held", keep=["path"])
+    assert (opened.tensors[0].dtype, opened.tensors[0].shape, opened.label_kind) == ("uint8", [4, 6, 3], "text")
+    assert [(pixel, label, kept.rpartition("/")[2]) for pixel, label, kept in pixels_of(spark, opened)] == [
+        ([10] * 3, "cat", "1.png"), ([20] * 3, "cat", "2.jpg"), ([30] * 3, "dog [x]", "1.png"),
+        ([40] * 3, "dog", "1.png"),
+    ]  # fmt: skip
+    (bad,) = bad_of(spark, opened, 1)
+    assert str(bad) == f"{raw}/cat/notes.txt: a row: is no PNG or JPEG image (cat)"
+    far = source(spark, **keys, path=elsewhere(tmp_path, "held"), channels=1)
+    assert pixels_of(spark, far) == [([40], "dog")]
+    picture(raw / "3.png", 50)
+    with pytest.raises(InputError, match=r"raw 10%20/3.png lies beside the folder of .*: which is the class\?$"):
+        source(spark, **keys, path=f"{raw}")
+
+
+def test_folders_of_a_partition_column_and_whole_numbers_as_classes(spark, tmp_path):
+    picture(tmp_path / "a" / "kind=1" / "1.png", 10)
+    picture(tmp_path / "b" / "2" / "1.png", 20)
+    named = source(spark, format="images", size=[1, 1], channels=1, path=f"{tmp_path}/a", label="kind")
+    plain = source(spark, format="images", size=[1, 1], channels=1, path=f"{tmp_path}/b", label_type="integer")
+    assert pixels_of(spark, named) == [([10], 1)]
+    assert pixels_of(spark, plain) == [([20], 2)]
+
+
+def test_a_column_of_encoded_images(spark, tmp_path):
+    table = pa.table({"picture": [encoded(COLOURS), None], "kind": [3, 4], "more": ["a", "b"]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    keys = {"format": "images", "path": f"{tmp_path}/a.parquet", "size": [4, 6], "label": "kind"}
+    opened = source(spark, **keys, column="picture", keep=["more"], max_bad_rows=1)
+    assert pixels_of(spark, opened) == [(COLOURS[0, 0].tolist(), 3, "a")]
+    (bad,) = bad_of(spark, opened, 1)
+    assert str(bad) == f"{tmp_path}/a.parquet: a row: is null (4)"
+    with pytest.raises(ConfigError, match=r"^column: must hold the bytes of PNG or JPEG files \(is bigint\)"):
+        source(spark, **keys, column="kind")
+    with pytest.raises(ConfigError, match=r"^size: is required for images"):
+        source(spark, **{**keys, "size": None}, column="picture")

@@ -15,6 +15,6 @@ def test_each_line_is_one_rows_and_the_one_that_is_written_like_it_first() -> No
     mark = line_mark("a,1")
     rows = [BadRow("f", mark, "1", "a,1"), BadRow("f", mark, "2", 'a,"1'), BadRow("f", mark, "3", "a,1")]
     rows += [BadRow("f", mark, "4", "a,1"), BadRow("g", mark, "5", "a,1"), BadRow("h", 7, "6")]
-    lines = [(5, "a,1\r"), (3, 'a,"1'), (9, '"a",1')]
+    lines = {3: 'a,"1', 5: "a,1\r", 9: '"a",1'}
     found = assigned(rows, {("f", mark): lines})
     assert [(row.reason, row.row) for row in found] == [("1", 5), ("2", 3), ("3", 9), ("4", 0), ("5", 0), ("6", 7)]

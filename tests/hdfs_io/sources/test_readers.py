@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from hdfs_io.sources.parse import bad_rows, parse
+from hdfs_io import bad_rows
+from hdfs_io.sources.parse import parse
 from sparksplit.base.errors import InputError
 from tests.commands.preprocessing import run
 from tests.hdfs_io.sources.raw_columns import rows_of, source
@@ -35,9 +36,9 @@ def test_folders_of_partition_columns_parts_and_bad_rows(spark: SparkSession, tm
     assert rows_of(spark, opened) == [
         (0, 1.5, 2, 0, "p"), (0, 2.5, 2, 1, "q"), (0, 3.5, 1, 1, "r"), (1, 4.5, 3, 1, "t"), (2, 4.5, 3, 1, "t"),
     ]  # fmt: skip
-    (bad,) = bad_rows(spark, parse(spark, opened), 1)
+    tally = bad_rows.tally(bad_rows.of(parse(spark, opened)))
     reason = "a row: column 'x': is null (input.missing: mean fills gaps) (null, 1, 1)"
-    assert str(bad) == f"{raw}/day=1/b c.parquet: {reason}"
+    assert str(tally.first) == f"{raw}/day=1/b c.parquet: {reason}" and tally.counts == {"column 'x': is null": 1}
 
 
 def test_tables_and_queries(spark: SparkSession, tmp_path: Path) -> None:

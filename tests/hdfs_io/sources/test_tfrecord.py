@@ -13,10 +13,9 @@ from hypothesis import strategies as some
 
 from hdfs_io.sources import tfrecord
 from hdfs_io.sources.examples import Feature, columns, features_of
-from hdfs_io.sources.parse import bad_rows, parse
 from hdfs_io.sources.tfrecord import DamagedFile, records
 from sparksplit.base.errors import InputError
-from tests.hdfs_io.sources.raw_columns import rows_of, source
+from tests.hdfs_io.sources.raw_columns import bad_of, rows_of, source
 from tests.hdfs_io.tfrecords import example, write
 
 _FLOATS = some.lists(some.floats(width=32, allow_nan=False), min_size=0, max_size=3)
@@ -149,7 +148,7 @@ def test_files_of_examples_are_rows(spark, tmp_path):
         (0, 0, 0, 1, 0, "0"), (0, 0.5, 1, 1, 1, "1"), (0, 1, 2, 1, 0, "2"), (0, 1.5, 3, 2, 1, "3"),
         (2, 4, 5, 3, 0, "held"),
     ]  # fmt: skip
-    assert [str(bad) for bad in bad_rows(spark, parse(spark, opened), 2)] == [
+    assert [str(bad) for bad in bad_of(spark, opened, 2)] == [
         f"{raw}/day=2/c.tfrecord: row 1: column 'f10': is null (input.missing: mean fills gaps)",
         f"{raw}/day=2/c.tfrecord: row 2: is no tf.train.Example",
     ]
@@ -159,13 +158,13 @@ def test_an_array_is_the_tensor_and_a_damaged_file_ends_the_job(spark, tmp_path)
     write(tmp_path / "a", [example(x=[1.5, 2.5], y=[b"cat"]), example(x=[1.5], y=[b"dog"])])
     good = source(spark, format="tfrecord", path=f"{tmp_path}/a", max_bad_rows=1)
     assert rows_of(spark, good) == [(0, 1.5, 2.5, "cat")]
-    (bad,) = bad_rows(spark, parse(spark, good), 1)
+    (bad,) = bad_of(spark, good, 1)
     assert str(bad) == f"{tmp_path}/a: row 2: column 'x': has 1 values, 2 are needed"
     whole = (tmp_path / "a").read_bytes()
     (tmp_path / "b").write_bytes(whole[:-1])
     damaged = source(spark, format="tfrecord", path=[f"{tmp_path}/a", f"{tmp_path}/b"], max_bad_rows=10)
     with pytest.raises(InputError, match=f"^{tmp_path}/b: is truncated: it ends within record 2, which begins"):
-        bad_rows(spark, parse(spark, damaged), 10)
+        bad_of(spark, damaged, 10)
     (tmp_path / "b").write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match=f"^{tmp_path}/b: the first records are no tf.train.Examples with features"):
         source(spark, format="tfrecord", path=f"{tmp_path}/b")

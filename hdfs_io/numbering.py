@@ -1,0 +1,269 @@
+"""The number of each row among equal ones of the whole source, known where the row is parsed: without a join, a window
+or a shuffle of the rows.
+
+A first pass over the rows' keys (16 bytes of content hash, part, kept columns) finds the contents that occur more than
+once, and how often in which partition. That is usually little, and is sent to every task of the second pass: the number
+is what comes before this partition, and a running count within it. Equal rows are numbered through the training files,
+then validation's, then test's, in the order of the kept columns and of what the cut goes by (`parse.told_apart`); rows
+that are equal in these too are the same row.
+
+It needs the same partitions in both passes. Where equal rows are too many to be sent, Spark numbers the whole rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hdfs_io import row_ids
+from hdfs_io.lane_files import CHANGED
+from hdfs_io.sources.parse import BAD, CONTENT, NUMBER, PART
+from sparksplit.base.errors import RunError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+I64 = npt.NDArray[np.int64]
+MAX_ENTRIES = 2_000_000
+"""Of equal rows in a partition: some 40 bytes each, in every task."""
+_GROUPED = 1 << 18
+"""Entries that a task collects before it puts equal ones together."""
+PARTITION, ROWS = "partition", "rows"
+
+
+@dataclass(frozen=True, eq=False)
+class Numbering:
+    """How often each row that is not the only one of its content occurs in which partition, by partition.
+
+    An entry is a content, a part and the kept columns' values in a partition. starts: where each partition's entries
+    begin, int64 [partitions + 1]. prints: what they are found by, ascending in a partition, uint64 [entries]. content:
+    uint64 [entries, 2]. base: the number of its first row. rows: how many it has. salt: makes the prints differ.
+    """
+
+    starts: I64
+    prints: row_ids.U64
+    content: row_ids.U64
+    base: I64
+    rows: I64
+    salt: int = 0
+
+    @classmethod
+    def none(cls) -> Numbering:
+        """Of rows that are all different."""
+        empty = np.zeros(0, np.int64)
+        return cls(np.zeros(1, np.int64), empty.view(np.uint64), np.zeros((0, 2), np.uint64), empty, empty)
+
+    def of(self, partition: int) -> Numberer:
+        """What numbers the rows of a partition."""
+        if partition + 1 >= len(self.starts):
+            return Numberer(Numbering.none())
+        mine = slice(self.starts[partition], self.starts[partition + 1])
+        own = np.array([0, mine.stop - mine.start])
+        return Numberer(
+            Numbering(own, self.prints[mine], self.content[mine], self.base[mine], self.rows[mine], self.salt)
+        )
+
+
+class Numberer:
+    """Numbers the rows of one partition, batch by batch."""
+
+    def __init__(self, entries: Numbering) -> None:
+        self._entries = entries
+        self._seen = np.zeros(len(entries.base), np.int64)
+        self._first = np.unique(entries.content[:, 0])
+
+    def numbers(self, content: row_ids.U64, part: npt.NDArray[np.int32], keep: Sequence[pa.Array] = ()) -> I64:
+        """The number, from 0, of each row: int64 [rows].
+
+        content: uint64 [rows, 2]. part: index in SPLITS [rows]. keep: the kept columns, as text [rows]
+        """
+        numbers = np.zeros(len(content), np.int64)
+        if not len(self._first):
+            return numbers
+        place = np.minimum(np.searchsorted(self._first, content[:, 0]), len(self._first) - 1)
+        rows = np.flatnonzero(self._first[place] == content[:, 0])
+        if not len(rows):
+            return numbers
+        chosen, known = content[rows], self._entries
+        prints = _prints(chosen, part[rows], _texts([column.take(pa.array(rows)) for column in keep]), known.salt)
+        entry = np.minimum(np.searchsorted(known.prints, prints), len(known.prints) - 1)
+        found = (known.prints[entry] == prints) & (known.content[entry] == chosen).all(axis=1)
+        rows, entry = rows[found], entry[found]
+        order = np.argsort(entry, kind="stable")
+        ordered = entry[order]
+        fresh = np.flatnonzero(np.diff(ordered, prepend=-1))
+        counts = np.diff(fresh, append=len(ordered))
+        numbers[rows[order]] = (
+            known.base[ordered] + self._seen[ordered] + np.arange(len(ordered)) - fresh.repeat(counts)
+        )
+        self._seen[ordered[fresh]] += counts
+        return numbers
+
+    def check(self) -> None:
+        """Raise RunError where the partition did not have the rows that were counted in it."""
+        if (self._seen != self._entries.rows).any():
+            raise RunError(CHANGED)
+
+
+def number(entries: pa.Table, kept: Sequence[str]) -> Numbering:
+    """The numbering of what `_entries` counts: its columns are partition, part, content_a, content_b, those of `kept`,
+    rows; in any order, each entry once."""
+    if not entries.num_rows:
+        return Numbering.none()
+    part, partition, rows = (entries.column(name).to_numpy() for name in (PART, PARTITION, ROWS))
+    content = _content(entries)
+    keep = [entries.column(name).combine_chunks() for name in kept]
+    ranks = [_rank(column) for column in keep]
+    order = np.lexsort((partition, *reversed(ranks), part, content[:, 1], content[:, 0]))
+    before = np.cumsum(rows[order]) - rows[order]
+    first = np.flatnonzero((np.diff(content[order], axis=0, prepend=~content[order[:1]]) != 0).any(axis=1))
+    base = np.empty(len(order), np.int64)
+    base[order] = before - np.repeat(before[first], np.diff(first, append=len(order)))
+    texts = _texts(keep)
+    for salt in range(100):
+        prints = _prints(content, part, texts, salt)
+        placed = np.lexsort((prints, partition))
+        same = (np.diff(prints[placed]) == 0) & (np.diff(partition[placed]) == 0)
+        if not same.any():
+            break
+    else:
+        raise AssertionError("equal rows are listed twice")
+    starts = np.searchsorted(partition[placed], np.arange(int(partition.max()) + 2))
+    return Numbering(starts, prints[placed], content[placed], base[placed], rows[placed], salt)
+
+
+def _content(table: pa.Table | pa.RecordBatch) -> row_ids.U64:
+    words = (table.column(word).to_numpy() for word in CONTENT)
+    return np.stack([row_ids.unsigned(word) for word in words], axis=1)
+
+
+def _rank(column: pa.Array) -> I64:
+    """The place of each text among the different ones, by code points; a null comes first."""
+    known = pc.unique(column.drop_null()).sort()
+    found = pc.index_in(column, value_set=known).fill_null(-1)
+    ranks: I64 = found.to_numpy(zero_copy_only=False).astype(np.int64)
+    return ranks
+
+
+def _texts(columns: Sequence[pa.Array]) -> list[tuple[str | None, ...]] | None:
+    return list(zip(*(column.to_pylist() for column in columns), strict=True)) if columns else None
+
+
+def _prints(
+    content: row_ids.U64, part: npt.NDArray[np.int32], texts: Sequence[tuple[str | None, ...]] | None, salt: int
+) -> row_ids.U64:
+    """What an entry is found by: a hash of all that makes it, uint64 [rows]."""
+    mixed = row_ids.mix64(row_ids.mix64(content[:, 0] + np.uint64(salt)) ^ content[:, 1]) + part.astype(np.uint64)
+    if texts is not None:
+        key = str(salt).encode()
+        hashed = b"".join(hashlib.blake2b(repr(row).encode(), digest_size=8, key=key).digest() for row in texts)
+        mixed = row_ids.mix64(mixed) ^ np.frombuffer(hashed, "<u8")
+    return row_ids.mix64(mixed)
+
+
+# With Spark.
+
+
+def numbering(keys: DataFrame, kept: Sequence[str]) -> Numbering | None:
+    """The numbering of the good rows of `keys`; None where equal rows are too many to be sent to every task.
+
+    keys: part, content hash, the kept columns and `bad`, in the partitions that the rows will have. Its rows' hashes
+    are shuffled, 16 bytes each.
+    """
+    from pyspark.sql import functions as sql
+
+    good = keys.where(sql.col(BAD).isNull())
+    # How often: Spark adds up before it shuffles, so that many equal rows cost no more than few.
+    counted = good.groupBy(*CONTENT).count().where("count > 1").select(*CONTENT)
+    several = collected(counted.limit(MAX_ENTRIES + 1))
+    if not several.num_rows:
+        return Numbering.none()
+    if several.num_rows > MAX_ENTRIES:
+        return None
+    names = [PART, *CONTENT, *kept]
+    found = good.select(*names).mapInArrow(_Entries(_content(several), names), _schema(good.select(*names)))
+    entries = collected(found.limit(MAX_ENTRIES + 1))
+    return None if entries.num_rows > MAX_ENTRIES else number(entries, kept)
+
+
+def _schema(frame: DataFrame) -> str:
+    columns = [f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields]
+    return ", ".join([*columns, f"{PARTITION} int", f"{ROWS} bigint"])
+
+
+class _Entries:
+    """Counts, in a task, the rows of `content` by all columns. names: these columns"""
+
+    def __init__(self, content: row_ids.U64, names: Sequence[str]) -> None:
+        self._names = list(names)
+        self._content = content[np.lexsort((content[:, 1], content[:, 0]))]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pending: list[pa.Table] = []
+        waiting = _GROUPED
+        for batch in batches:
+            rows = np.flatnonzero(self._several(_content(batch)))
+            if not len(rows):
+                continue
+            some = pa.Table.from_batches([batch]).take(pa.array(rows))
+            pending.append(self._grouped(some.append_column(ROWS, pa.array(np.ones(len(rows), np.int64)))))
+            if sum(table.num_rows for table in pending) >= waiting:
+                pending = [self._grouped(pa.concat_tables(pending))]
+                waiting = max(_GROUPED, 2 * pending[0].num_rows)
+        if pending:
+            entries = self._grouped(pa.concat_tables(pending))
+            partition = pa.array(np.full(entries.num_rows, partition_id(), np.int32))
+            whole = entries.select(self._names).append_column(PARTITION, partition)
+            yield from whole.append_column(ROWS, entries.column(ROWS)).to_batches(max_chunksize=10_000)
+
+    def _several(self, content: row_ids.U64) -> npt.NDArray[np.bool_]:
+        """Whether each content may occur more than once, by its first word."""
+        known = self._content[:, 0]
+        place = np.minimum(np.searchsorted(known, content[:, 0]), len(known) - 1)
+        several: npt.NDArray[np.bool_] = known[place] == content[:, 0]
+        return several
+
+    def _grouped(self, table: pa.Table) -> pa.Table:
+        grouped = table.group_by(self._names).aggregate([(ROWS, "sum")])
+        return grouped.rename_columns([*self._names, ROWS])
+
+
+def partition_id() -> int:
+    """The number of the partition whose task this is; 0 outside of Spark."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
+def collected(frame: DataFrame) -> pa.Table:
+    """The rows of a small frame."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+            yield pa.RecordBatch.from_pydict({"packed": [sink.getvalue().to_pybytes()]})
+
+    streams = [bytes(row[0]) for row in frame.mapInArrow(packed, "packed binary").collect()]
+    tables = [pa.ipc.open_stream(stream).read_all() for stream in streams]
+    return pa.concat_tables(tables) if tables else to_arrow_schema(frame.schema).empty_table()
+
+
+def numbered_whole(frame: DataFrame, kept: Sequence[str]) -> DataFrame:
+    """A parsed frame with `number` (bigint, from 0), by a window over the whole rows: two rows of the same content meet
+    in one task. Bad rows come last in case a good row has the same content."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as sql
+
+    window = Window.partitionBy(*CONTENT).orderBy(sql.col(BAD).isNotNull(), PART, *kept)
+    return frame.withColumn(NUMBER, (sql.row_number().over(window) - 1).cast("bigint"))

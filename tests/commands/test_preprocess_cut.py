@@ -1,0 +1,210 @@
+"""Each way to cut, unseen labels and bad rows through `preprocess`, on Parquet files that Spark did not write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import sparksplit
+from hdfs_io.preprocessing import UNKNOWN
+from sparksplit import PreparedDataSet
+from sparksplit.base.errors import ConfigError, InputError
+
+ROWS, DAYS, CUSTOMERS = 1200, 40, 60
+COLUMNS = ["x", "kind"]
+
+
+def table(seed: int) -> pa.Table:
+    """Rows in a random order, the same whatever the seed: equal features with other labels and on other days, classes
+    from 1 to 900 rows."""
+    number = np.arange(ROWS)
+    kinds = np.repeat(["a", "b", "c", "d", "lone"], [900, 200, 90, 9, 1])
+    whole = pa.table(
+        {
+            "id": [f"r{each}" for each in number],
+            "x": pa.array((number % 300).astype(np.float64)),
+            "kind": pa.array(np.random.default_rng(9).permutation(kinds)),
+            "customer": pa.array(number % CUSTOMERS),
+            "country": pa.array(np.where(number % 2, "de", "fr")),
+            "day": pa.array((number % DAYS).astype("datetime64[D]") + np.timedelta64(19_800, "D")),
+            "split": pa.array(np.array(["train", "Valid", "TEST"])[np.minimum(number % 10 // 4, 2)]),
+        }
+    )
+    return whole.take(pa.array(np.random.default_rng(seed).permutation(ROWS)))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """Two folders with the same rows: in three files, and in one in another order."""
+    places = [tmp_path_factory.mktemp(name) for name in ("three", "one")]
+    rows = table(1)
+    for part in range(3):
+        pq.write_table(rows.slice(part * 500, 500), places[0] / f"part-{part}.parquet")
+    pq.write_table(table(2), places[1] / "rows.parquet")
+    yield [f"{place}" for place in places]
+
+
+class Prepared:
+    """What became of the rows. split: of each row, by its id."""
+
+    def __init__(self, data: PreparedDataSet) -> None:
+        self.data, self.manifest = data, data.manifest
+        self.split: dict[str, str] = {}
+        for name, facts in data.manifest.splits.items():
+            found = pq.read_table(f"{data.path}/{name}").column("id").to_pylist() if facts.rows else []
+            assert len(found) == facts.rows and self.split.keys().isdisjoint(found)
+            self.split |= dict.fromkeys(found, name)
+
+    def of(self, name: str) -> np.ndarray:
+        """The numbers of a split's rows, ascending."""
+        return np.sort([int(row[1:]) for row, split in self.split.items() if split == name])
+
+
+def prepare(rows: str, folder: Path, dropped: tuple[str, ...] = (), **keys: Any) -> Prepared:
+    columns = [name for name in ("customer", "country", "day", "split") if name not in dropped]
+    section = {"format": "parquet", "label": "kind", "keep": ["id", *columns], **keys.pop("input", {})}
+    keys = {"lanes": 4, "validation": 0.1, "test": 0.2, "unseen_labels": "unknown", **keys}
+    return Prepared(sparksplit.preprocess(rows, f"{folder}/out", input=section, **keys))
+
+
+def prepare_both(files: list[str], tmp_path: Path, **keys: Any) -> Prepared:
+    """Of both folders, which give the same rows with the same ids in the same splits."""
+    one, other = (prepare(rows, tmp_path / f"{number}", **keys) for number, rows in enumerate(files))
+    assert one.split == other.split and len(one.split) == ROWS
+    assert [facts.checksum for facts in one.manifest.splits.values()] == [
+        facts.checksum for facts in other.manifest.splits.values()
+    ]
+    return one
+
+
+def disjoint(found: Prepared, groups: np.ndarray) -> bool:
+    parts = [set(groups[found.of(name)]) for name in ("train", "validation", "test")]
+    return sum(map(len, parts)) == len(set().union(*parts)) and all(parts)
+
+
+def test_by_row_equal_features_are_in_all_splits(spark: SparkSession, files: list[str], tmp_path: Path) -> None:
+    found = prepare(files[0], tmp_path)
+    assert len(found.split) == ROWS and not disjoint(found, np.arange(ROWS) % 300)
+
+
+def test_by_features_equal_ones_stay_together(spark: SparkSession, files: list[str], tmp_path: Path) -> None:
+    found = prepare(files[1], tmp_path, cut={"by": "features"})
+    assert len(found.split) == ROWS and disjoint(found, np.arange(ROWS) % 300)
+    assert 120 < len(found.of("test")) < 360
+
+
+def test_by_key_customers_stay_together_and_are_no_feature(
+    spark: SparkSession, files: list[str], tmp_path: Path
+) -> None:
+    cut = {"by": "key", "columns": ["customer", -3]}  # with the country, which each customer has one of
+    found = prepare(files[0], tmp_path / "kept", cut=cut)
+    assert len(found.split) == ROWS and disjoint(found, np.arange(ROWS) % CUSTOMERS)
+    left = prepare(files[1], tmp_path / "left", ("customer", "country"), cut=cut)
+    assert left.split == found.split and left.manifest.keep == ["id", "day", "split"]
+    assert left.manifest.tensors[0].columns == found.manifest.tensors[0].columns == ["x"]
+
+
+def test_by_time_the_latest_rows_are_test(spark: SparkSession, files: list[str], tmp_path: Path) -> None:
+    day = np.arange(ROWS) % DAYS
+    shares = prepare_both(files, tmp_path, cut={"by": "time", "column": "day"})
+    assert set(day[shares.of("test")]) == set(range(32, 40)) and set(day[shares.of("validation")]) == set(range(28, 32))
+    cut = {"by": "time", "column": "day", "test_from": str(np.datetime64("1970-01-01") + 19_835)}
+    dated = Prepared(
+        sparksplit.preprocess(
+            files[0],
+            f"{tmp_path}/dated",
+            input={"format": "parquet", "label": "kind", "keep": ["id", "customer", "country", "split"]},
+            cut=cut,
+            unseen_labels="drop",
+        )
+    )
+    assert set(day[dated.of("test")]) == set(range(35, 40)) and not len(dated.of("validation"))
+
+
+def test_by_column_rows_are_where_they_were_put_and_others_are_bad(spark: SparkSession, tmp_path: Path) -> None:
+    keys: dict[str, Any] = {"cut": {"by": "column", "column": "split"}, "validation": 0.0, "test": 0.0}
+    wrong = table(1).to_pandas()
+    good = np.sort([int(row[1:]) for row in wrong["id"].drop([3, 4])])
+    wrong.loc[[3, 4], "split"] = ["holdout", None]
+    (tmp_path / "wrong").mkdir()
+    pq.write_table(pa.Table.from_pandas(wrong), tmp_path / "wrong" / "rows.parquet")
+    limit = {"input": {"max_bad_rows": 2}}
+    some = prepare(f"{tmp_path}/wrong", tmp_path / "some", **keys, **limit)
+    assert some.of("test").tolist() == [row for row in good if row % 10 >= 8]
+    assert some.of("validation").tolist() == [row for row in good if 4 <= row % 10 < 8]
+    assert len(some.split) == ROWS - 2
+    subject = "column 'split', which the cut goes by"
+    wanted = {f"{subject}: is null": 1, f"{subject}: neither train, validation nor test": 1}
+    assert some.manifest.bad_rows == wanted
+    with pytest.raises(InputError, match=f"rows.parquet: a row: {subject}: .*first of 2 bad rows.*max_bad_rows: 1"):
+        prepare(f"{tmp_path}/wrong", tmp_path / "none", **keys, input={"max_bad_rows": 1})
+
+
+def test_stratified_every_class_has_its_share(spark: SparkSession, files: list[str], tmp_path: Path) -> None:
+    found = prepare_both(files, tmp_path, cut={"stratify": True}, unseen_labels="error")
+    assert found.manifest.label is not None and found.manifest.label.classes == ["a", "b", "c", "d", "lone"]
+    counts = {name: facts.label_counts for name, facts in found.manifest.splits.items()}
+    assert counts == {"train": [630, 140, 63, 6, 1], "validation": [90, 20, 9, 1, 0], "test": [180, 40, 18, 2, 0]}
+
+
+def test_labels_that_only_validation_and_test_have(spark: SparkSession, tmp_path: Path) -> None:
+    cut = {"by": "time", "column": "day"}
+    rows = table(1).to_pandas()
+    # A long tail: each of the last days' customers has a label of its own.
+    tail = rows["day"] >= rows["day"].max() - np.timedelta64(5, "D")
+    rows.loc[tail, "kind"] = [f"only {number}" for number in range(tail.sum())]
+    (tmp_path / "tail").mkdir()
+    pq.write_table(pa.Table.from_pandas(rows), tmp_path / "tail" / "rows.parquet")
+    raw = f"{tmp_path}/tail"
+    with pytest.raises(
+        InputError, match=r"label 'only 0' .1 rows of the test split. does not .*, nor do 1\d\d others: "
+    ):
+        prepare(raw, tmp_path / "error", cut=cut, unseen_labels="error")
+    unknown = prepare(raw, tmp_path / "unknown", cut=cut)
+    label, splits = unknown.manifest.label, unknown.manifest.splits
+    assert label is not None and label.classes is not None and label.classes[-1] == UNKNOWN and label.unknown
+    assert [facts.label_counts[-1] for facts in splits.values() if facts.label_counts] == [0, 0, tail.sum()]
+    assert unknown.manifest.unseen_labels == {"test": tail.sum()}
+    dropped = prepare(raw, tmp_path / "drop", cut=cut, unseen_labels="drop")
+    assert dropped.manifest.label is not None and dropped.manifest.label.classes == label.classes[:-1]
+    assert dropped.manifest.splits["test"].rows == splits["test"].rows - tail.sum()
+    assert dropped.manifest.splits["train"].checksum == splits["train"].checksum
+    assert dropped.manifest.unseen_labels == unknown.manifest.unseen_labels
+
+
+def test_bad_rows_are_counted_and_kept_up_to_a_share_of_all(spark: SparkSession, tmp_path: Path) -> None:
+    rows = table(1).to_pandas()
+    rows.loc[range(24), "x"] = [np.nan] * 20 + [np.inf] * 4
+    for part in range(2):
+        (tmp_path / "raw").mkdir(exist_ok=True)
+        pq.write_table(pa.Table.from_pandas(rows[part * 600 : part * 600 + 600]), tmp_path / "raw" / f"{part}.parquet")
+    found = prepare(f"{tmp_path}/raw", tmp_path / "some", input={"max_bad_fraction": 0.02})
+    assert len(found.split) == ROWS - 24
+    assert list(found.manifest.bad_rows.items()) == [("column 'x': is null", 20), ("column 'x': not finite", 4)]
+    kept = pq.read_table(f"{found.data.path}/bad_rows").to_pylist()
+    assert len(kept) == 24 and all(row["path"] == f"{tmp_path}/raw/0.parquet" for row in kept)
+    assert {row["reason"] for row in kept} == {
+        "column 'x': is null (input.missing: mean fills gaps)",
+        "column 'x': inf is not finite",
+    }
+    with pytest.raises(
+        InputError,
+        match=r"0\.parquet: .*first of 24 bad rows, most often: .*is null, 20 rows; .*0\.019 of 1,200 rows\)$",
+    ):
+        prepare(f"{tmp_path}/raw", tmp_path / "none", input={"max_bad_fraction": 0.019})
+    assert not (tmp_path / "none" / "out").exists()
+
+
+def test_a_column_to_cut_by_that_is_not_there_is_named(spark: SparkSession, files: list[str], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cut\.columns: .*has no column 'custumer'.*customer"):
+        prepare(files[0], tmp_path, cut={"by": "key", "columns": ["custumer"]})
+    with pytest.raises(ConfigError, match=r"cut\.column: names the label"):
+        prepare(files[0], tmp_path, cut={"by": "column", "column": "kind"}, validation=0.0, test=0.0)
+    assert list(tmp_path.iterdir()) == []

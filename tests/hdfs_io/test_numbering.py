@@ -1,0 +1,112 @@
+"""Numbers among equal rows: given where rows are parsed, they are those of one sort of all rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hdfs_io import numbering, row_ids
+from hdfs_io.numbering import Numbering, _Entries
+from hdfs_io.sources.identify import Identify, move_apart
+from hdfs_io.sources.parse import CONTENT, PART
+from sparksplit.base.errors import RunError
+
+Row = tuple[int, int, str | None]
+"""(content, part, kept column)"""
+
+
+def content_of(rows: list[Row]) -> row_ids.U64:
+    """The first word alone tells contents below 100 apart; the others have it in pairs."""
+    values = np.array([row[0] for row in rows], np.uint64)
+    return np.stack([np.where(values < 100, values, values // 2), values], axis=1)
+
+
+def batch_of(rows: list[Row]) -> pa.RecordBatch:
+    content = row_ids.signed(content_of(rows))
+    columns = [pa.array([row[1] for row in rows], pa.int32()), pa.array(content[:, 0]), pa.array(content[:, 1])]
+    return pa.RecordBatch.from_arrays(
+        [*columns, pa.array([row[2] for row in rows], pa.string())], [PART, *CONTENT, "keep_0"]
+    )
+
+
+def entries_of(partitions: list[list[Row]], monkeypatch: pytest.MonkeyPatch) -> pa.Table:
+    """What the tasks count, of the contents that occur more than once."""
+    every = [row for rows in partitions for row in rows]
+    several = [row for row in every if sum(other[0] == row[0] for other in every) > 1]
+    found = []
+    for number, rows in enumerate(partitions):
+        monkeypatch.setattr(numbering, "partition_id", lambda number=number: number)
+        task = _Entries(np.unique(content_of(several), axis=0), [PART, *CONTENT, "keep_0"])
+        if several and rows:
+            found += task([batch_of(rows[:3]), batch_of(rows[3:])])
+    words = [(word, pa.int64()) for word in CONTENT]
+    schema = pa.schema(
+        [(PART, pa.int32()), *words, ("keep_0", pa.string()), ("partition", pa.int32()), ("rows", pa.int64())]
+    )
+    return pa.Table.from_batches(found, schema)
+
+
+rows = st.tuples(st.integers(0, 5) | st.integers(100, 105), st.integers(0, 2), st.sampled_from([None, "", "a", "é"]))
+
+
+@given(st.lists(st.lists(rows, min_size=1, max_size=12), min_size=1, max_size=4), st.integers(1, 5))
+def test_numbers_are_those_of_a_sort_by_part_and_kept_columns(partitions: list[list[Row]], size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        known = numbering.number(entries_of(partitions, patch), kept=["keep_0"])
+    found: list[tuple[Row, int]] = []
+    for place, given_rows in enumerate(partitions):
+        numberer = known.of(place)
+        for start in range(0, len(given_rows), size):
+            some = given_rows[start : start + size]
+            batch = batch_of(some)
+            part = batch.column(0).to_numpy()
+            numbers = numberer.numbers(content_of(some), part, [batch.column("keep_0")])
+            found += zip(some, numbers.tolist(), strict=True)
+        numberer.check()
+    expected: list[tuple[Row, int]] = []
+    for row in sorted(
+        (row for each in partitions for row in each),
+        key=lambda row: (row[0], row[1], row[2] is not None, (row[2] or "").encode()),
+    ):
+        expected.append((row, expected[-1][1] + 1 if expected and expected[-1][0][0] == row[0] else 0))
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
+
+
+def test_a_partition_with_other_rows_than_were_counted_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    same = (1, 0, None)
+    known = numbering.number(entries_of([[same, same], [same]], monkeypatch), kept=["keep_0"])
+    numberer = known.of(0)
+    numberer.numbers(content_of([same]), np.zeros(1, np.int32), [pa.array([None], pa.string())])
+    with pytest.raises(RunError, match="the input changed while it was read"):
+        numberer.check()
+
+
+def test_rows_that_are_all_different_have_number_0() -> None:
+    numberer = Numbering.none().of(7)
+    content = row_ids.mix64(np.arange(20, dtype=np.uint64)).reshape(10, 2)
+    assert not numberer.numbers(content, np.zeros(10, np.int32)).any()
+    numberer.check()
+
+
+@pytest.mark.parametrize("bits", [6, 7, 10])
+def test_different_rows_with_the_same_id_are_moved_apart_whatever_their_order(bits: int) -> None:
+    """With ids of so few bits, 40 rows are often moved onto yet others."""
+    generator = np.random.default_rng(bits)
+    rows = [(int(a), int(b), 0) for a, b in generator.integers(0, 2**63, (40, 2))]
+    results = []
+    for _ in range(3):
+        identify = Identify(Numbering.none(), bits=bits)
+        for _ in range(100):
+            ids = identify.ids(np.array([row[:2] for row in rows], np.uint64), np.zeros(40, np.int64))
+            again = {value for value, count in zip(*np.unique(ids, return_counts=True), strict=True) if count > 1}
+            if not again:
+                break
+            clashing = [row for row, own in zip(rows, ids, strict=True) if own in again]
+            identify = Identify(Numbering.none(), bits=bits, moved=move_apart(clashing, identify))
+        assert len(set(ids.tolist())) == 40
+        results.append({row: int(own) for row, own in zip(rows, ids, strict=True)})
+        rows = [rows[place] for place in generator.permutation(40)]
+    assert results[0] == results[1] == results[2]
