@@ -65,8 +65,7 @@ class Cells:
             found = len(split(record, self.delimiter, self.quote))
         except InputError as error:
             return (str(error),) * 2
-        kind = "too few" if found < len(self.names) else "too many"
-        return f"has {found} columns, {len(self.names)} are needed", f"has {kind} columns"
+        return f"has {found} columns, {len(self.names)} are needed", "another number of columns"
 
 
 def split(record: str, delimiter: str, quote: str | None) -> list[str]:

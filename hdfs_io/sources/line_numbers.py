@@ -40,7 +40,7 @@ def find_lines(spark: SparkSession, wanted: Sequence[tuple[str, int]]) -> Lines:
     """The lines of files that have the marks; wanted: (file, mark)."""
     from pyspark.sql import functions as sql
 
-    files, marks = sorted({file for file, _ in wanted})[:_FILES], {mark for _, mark in wanted}
+    files, marks = sorted({file for file, mark in wanted if mark < 0})[:_FILES], {mark for _, mark in wanted}
     if not files:
         return {}
     lines = spark.read.text([for_spark(file) for file in files])

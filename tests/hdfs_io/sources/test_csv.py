@@ -94,7 +94,7 @@ def test_every_line_is_a_row_or_a_bad_row_named_by_its_number(
 ) -> None:
     lines = [b"\xef\xbb\xbft,x,y", b"z,9,9", b"", *LINES, b"\r", b"z,8,8"]
     content = b"\n".join(lines)
-    name = "rows.csv.gz" if compressed else "rows.csv"
+    name = "my%20 rows.csv.gz" if compressed else "my%20 rows.csv"
     path = write(tmp_path, gzip.compress(content, mtime=0) if compressed else content, name)
     good, bad = read(spark, source(spark, path, keep=["t"], label_type="integer", max_bad_rows=1000))
     expected = [row for row in LINES.values() if isinstance(row, tuple)]
