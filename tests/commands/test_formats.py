@@ -39,6 +39,13 @@ TABLE = pd.DataFrame(
 )
 
 
+def _hive_text(rows: DataFrame, place: Path) -> dict[str, Any]:
+    """As Hive leaves it: ^A, no header, and an empty part."""
+    rows.write.csv(f"{place}", sep="\x01", header=False)
+    (place / "000000_0").touch()
+    return {"path": f"{place}", "columns": "[a, b, c, kind, id]"}
+
+
 def _parquet(rows: DataFrame, place: Path) -> dict[str, Any]:
     """Its label is a partition column."""
     rows.write.partitionBy("kind").parquet(f"{place}")
@@ -89,6 +96,7 @@ def _sql(rows: DataFrame, place: Path) -> dict[str, Any]:
 
 
 WRITERS: dict[str, Callable[[DataFrame, Path], dict[str, Any]]] = {
+    "hive-text": _hive_text,
     "parquet": _parquet,
     "orc": _orc,
     "json": _json,
