@@ -10,14 +10,13 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hdfs_io import filesystem
 from hdfs_io.config import InputConfig
 from hdfs_io.sources.base import BadRow
-from hdfs_io.sources.csv import lines_before
+from hdfs_io.sources.line_numbers import Lines, assigned, find_lines
 from sparksplit.base.errors import InputError, using
 from sparksplit.base.task_facts import facts_of
 
@@ -28,6 +27,8 @@ FOLDER = "bad_rows"
 _ORDER = ("path", "offset", "row", "reason", "text")
 _WRITTEN = pa.schema([("path", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("text", pa.string())])
 _ROWS_PER_FILE = 1_000_000
+_LOOKED_UP = 100_000
+"""Bad rows of text files whose lines are looked up; further ones are kept without their line."""
 _SHOWN = 5
 """Reasons that a line names."""
 
@@ -37,12 +38,11 @@ class Tally:
     """Bad rows by their reason's kind, the commonest first.
 
     first: the first of them, by file and row; one that stands for a whole file that could not be read comes before all
-    others. lines: how many lines there are before each (path, offset) from which rows are counted.
+    others.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
     first: BadRow | None = None
-    lines: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -132,7 +132,7 @@ def of(frame: DataFrame) -> DataFrame:
 
 
 def tally(bad: DataFrame) -> Tally:
-    """The tally of a frame as `of` gives it; the driver gets a row for each kind, and for each range of a file."""
+    """The tally of a frame as `of` gives it; the driver gets a row for each kind."""
     from pyspark.sql import functions as sql
 
     first = sql.min(sql.struct(*_ORDER)).alias("first")
@@ -141,14 +141,10 @@ def tally(bad: DataFrame) -> Tally:
         (row["kind"], row["rows"], BadRow(**row["first"].asDict(), fatal=row["fatal"], kind=row["kind"]))
         for row in found
     )
-    ranges = [tuple(row) for row in bad.where("offset > 0").select("path", "offset").distinct().collect()]
-    if not ranges or counted.first is None:
+    if counted.first is None or counted.first.row >= 0:
         return counted
-    context = bad.sparkSession.sparkContext
-    lines = dict(context.parallelize(ranges, len(ranges)).map(lambda place: (place, lines_before(*place))).collect())
-    known = counted.first
-    row = known.row + lines.get((known.path, known.offset), 0)
-    return replace(counted, first=replace(known, row=row, offset=0), lines=lines)
+    lines = find_lines(bad.sparkSession, [(counted.first.path, counted.first.row)])
+    return replace(counted, first=assigned([counted.first], lines)[0])
 
 
 @dataclass
@@ -164,7 +160,8 @@ def write(bad: DataFrame, counted: Tally, folder: str) -> None:
     """
     if not counted.rows:
         return
-    lines = dict(counted.lines)
+    marked = bad.where("row < 0").select("path", "row").distinct().limit(_LOOKED_UP).collect()
+    lines = find_lines(bad.sparkSession, [tuple(row) for row in marked])
     place = filesystem.join(folder, FOLDER)
     filesystem.make_folder(place)
     parts = -(-counted.rows // _ROWS_PER_FILE)
@@ -190,12 +187,12 @@ def write(bad: DataFrame, counted: Tally, folder: str) -> None:
             filesystem.remove(filesystem.join(place, name))
 
 
-def _numbered(batch: pa.RecordBatch, lines: Mapping[tuple[str, int], int]) -> pa.RecordBatch:
-    """The columns that are written, with rows counted from the beginning of their file."""
-    path, row, reason, text, offset = batch.columns
-    if lines and batch.num_rows:
-        ranges = zip(path.to_pylist(), offset.to_pylist(), strict=True)
-        row = pa.array(row.to_numpy() + np.array([lines.get(place, 0) for place in ranges]))
+def _numbered(batch: pa.RecordBatch, lines: Lines) -> pa.RecordBatch:
+    """The columns that are written, with the lines of rows that have marks. lines: the rest of them stays in it"""
+    path, row, reason, text, _ = batch.columns
+    if batch.num_rows and (row.to_numpy() < 0).any():
+        rows = [BadRow(**values) for values in batch.to_pylist()]
+        row = pa.array([numbered.row for numbered in assigned(rows, lines)], pa.int64())
     return pa.RecordBatch.from_arrays([path, row, reason, text], schema=_WRITTEN)
 
 

@@ -50,6 +50,13 @@ Paths = _Path | Annotated[list[_Path], Field(min_length=1)]
 """A path, or several."""
 
 
+def _mark(text: str) -> str:
+    """`text`, which must be one character that Spark's reader can look for."""
+    if len(text) != 1 or not text.isascii() or text in "\r\n\0":
+        raise ValueError(f"must be one ASCII character that is no line end (is {text!r})")
+    return text
+
+
 class InputConfig(Config):
     """Raw rows: where they are and how to read them."""
 
@@ -81,9 +88,23 @@ class InputConfig(Config):
     rows, or by the type of a DataFrame's column."""
     header: bool = True
     """csv: whether the first line of each file names the columns."""
+    columns: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
+    """csv without a header, hive-text: the columns' names, all of them; otherwise they go by position."""
     delimiter: Annotated[str, AfterValidator(_delimiter)] = ","
-    """csv: what separates the columns: one ASCII character, or tab, space, comma, semicolon or pipe by name, or an
-    escape such as \\t, \\x01, \\001 or ^A."""
+    """csv, hive-text (^A there): what separates the columns: one ASCII character, or tab, space, comma, semicolon or
+    pipe by name, or an escape such as \\t, \\x01, \\001 or ^A."""
+    quote: Annotated[str, AfterValidator(_mark)] | None = '"'
+    """csv: the character around a cell that holds delimiters or line ends; null: none."""
+    escape: Annotated[str, AfterValidator(_mark)] | None = None
+    """csv: the character that stands before a quote within quotes; null: the quote itself."""
+    multiline: bool = False
+    """csv: whether a quoted cell may hold line ends. A file is then read by one task, however large."""
+    nulls: list[str] = Field(default_factory=lambda: [""])
+    """csv, hive-text (\\N and the empty cell there): texts that stand for a missing value."""
+    encoding: str = "UTF-8"
+    """csv, hive-text: the files' encoding, by Java's names, such as ISO-8859-1 or windows-1252."""
+    comment: Annotated[str, AfterValidator(_mark)] | None = None
+    """csv, hive-text: lines that begin with this character are left out."""
     dtype: Dtype | None = None
     """All but text: the exact type that values are stored in; null: the IDX file's own, otherwise float32."""
     shape: list[Annotated[int, Field(gt=0)]] | None = None
@@ -298,6 +319,7 @@ def check_input(config: InputConfig) -> None:
                 config.one_path(key)
     is_float = (config.dtype or "float32").startswith("float")
     is_csv = config.format == "csv"
+    numbered = (config.format == "hive-text" or (is_csv and not config.header)) and not config.columns
     has_columns = format_of(config.format).columns
     problems: list[tuple[bool, str, str]] = [
         (config.missing == "mean" and not is_float, "missing", f"mean needs a float dtype (is {config.dtype})"),
@@ -307,14 +329,21 @@ def check_input(config: InputConfig) -> None:
             f"names a column, which csv has; for {config.format} it is left out, or null (is {config.label!r})",
         ),
         (
-            is_csv and isinstance(config.label, str) and not config.header,
+            numbered and isinstance(config.label, str),
             "label",
-            f"must be a position where there is no header (is {config.label!r})",
+            f"must be a position where there is no header, or input.columns must give names (is {config.label!r})",
         ),
         (
-            is_csv and not config.header and any(isinstance(column, str) for column in config.keep),
+            numbered and any(isinstance(column, str) for column in config.keep),
             "keep",
-            "must be positions where there is no header",
+            "must be positions where there is no header, or input.columns must give names",
+        ),
+        (is_csv and config.header and bool(config.columns), "columns", "is for files without a header (input.header)"),
+        (len(set(config.columns)) < len(config.columns), "columns", "names a column twice"),
+        (
+            config.encoding.upper().replace("-", "").startswith(("UTF16", "UTF32")) and not config.multiline,
+            "encoding",
+            f"{config.encoding} needs input.multiline: true (its line ends are no single bytes)",
         ),
         (
             config.format == "idx" and config.label_type == "text",

@@ -28,6 +28,7 @@ from hdfs_io.preprocess import open_rows, own_frame, own_source, session_for
 from hdfs_io.preprocessing import TOKENS
 from hdfs_io.sources.base import BadRow, BadRows, ParsedRows, Reader, Source
 from hdfs_io.sources.identify import Identify
+from hdfs_io.sources.line_numbers import assigned, find_lines
 from hdfs_io.sources.parse import (
     BAD,
     CONTENT,
@@ -115,7 +116,9 @@ def dry_run(config: PreprocessConfig) -> str:
         source = open_rows(patient, session, frame)
         spark = session()
         sample = sampled(spark, source)
-        return "\n".join(report(config, source, sample, facts(spark, config, source, sample)))
+        bad = sample.bad
+        bad = assigned(bad, find_lines(spark, [(row.path, row.row) for row in bad[:SHOWN_BAD] if row.row < 0]))
+        return "\n".join(report(config, source, sample, bad, facts(spark, config, source, sample)))
 
 
 def _patient(config: InputConfig) -> InputConfig:
@@ -288,9 +291,9 @@ def _read_so_far(spark: SparkSession) -> tuple[int, int]:
     return sum(stage.inputBytes() for stage in found), sum(stage.inputRecords() for stage in found)
 
 
-def report(config: PreprocessConfig, source: Source, sample: Sample, told: Facts) -> list[str]:
-    """What the sample tells, in lines for people."""
-    good, bad = sample.good, sample.bad
+def report(config: PreprocessConfig, source: Source, sample: Sample, bad: Sequence[BadRow], told: Facts) -> list[str]:
+    """What the sample tells, in lines for people. bad: its bad rows"""
+    good = sample.good
     total = sum(file.bytes for file in source.files)
     files = f" ({len(source.files):,} file{'s'[: len(source.files) != 1]}, {_bytes(total)})" if source.files else ""
     count = f"{sample.rows.num_rows:,} rows"

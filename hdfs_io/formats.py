@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _BAD_ROWS = frozenset(("max_bad_rows", "max_bad_fraction"))
 _COLUMNS = frozenset(("label", "label_type", "dtype", "shape", "keep", "missing")) | _BAD_ROWS
 _FILES = frozenset(("path", "validation", "test"))
+_TEXT = frozenset(("columns", "delimiter", "nulls", "encoding", "comment"))
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,10 @@ _HIVE = {"spark.sql.catalogImplementation": "hive"}
 
 FORMATS: Mapping[str, Format] = {
     "idx": Format("idx:IdxSource", keys=frozenset(("path", "label", "label_type", "dtype", "shape"))),
-    "csv": Format("csv:CsvSource", keys=_COLUMNS | {"path", "test", "header", "delimiter"}, shapeless=True),
+    "csv": Format(
+        reader="csv:rows", keys=_COLUMNS | _FILES | _TEXT | {"header", "quote", "escape", "multiline"}, shapeless=True
+    ),
+    "hive-text": Format(reader="csv:hive_text", keys=_COLUMNS | _FILES | _TEXT, shapeless=True),
     **{
         name: Format(reader="readers:files", keys=_COLUMNS | _FILES, shapeless=True, rereads=name != "json")
         for name in ("parquet", "orc", "json")

@@ -12,8 +12,9 @@ from hdfs_io.functions import FunctionError, is_own, load, pickled_by_value, sou
 from hdfs_io.prepare import prepare
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.publish import Output
-from hdfs_io.sources import Source, open_frame, open_source, open_with_spark, raw_digest
+from hdfs_io.sources import Source, check_paths, open_frame, open_source, open_with_spark, raw_digest
 from hdfs_io.sources.columns import DataFrameSource
+from hdfs_io.sources.failures import input_failures
 from hdfs_io.sources.identify import digest_now
 from sparksplit.base.command import Options
 from sparksplit.base.progress import say, spark_progress
@@ -60,7 +61,8 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
                 spark = session()
                 with spark_progress(spark, "preprocess"):
                     output.lease.tell(spark.sparkContext.applicationId)
-                    manifest, rows_hash = prepare(spark, config, source, folder)
+                    with input_failures(spark, source.place, [file.path for file in source.files]):
+                        manifest, rows_hash = prepare(spark, config, source, folder)
                     if rows_hash is not None:
                         output.made_of(folder, rows_hash)
         return PreparedDataSet(output.path, manifest)
@@ -126,6 +128,7 @@ def _opened(config: PreprocessConfig, session: Callable[[], SparkSession], frame
     if frame is not None:
         return open_frame(frame, config.input, cut=config.cut)
     if format_of(config.input.format).reader:
+        check_paths(config.input)
         return open_with_spark(session(), config.input, cut=config.cut)
     if format_of(config.input.format).load().is_long(config.input):
         session()

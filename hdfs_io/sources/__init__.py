@@ -16,7 +16,7 @@ from hdfs_io import filesystem
 from hdfs_io.config import InputConfig, check_input
 from hdfs_io.cut_config import CutConfig
 from hdfs_io.formats import format_of
-from hdfs_io.listing import expand, files_in
+from hdfs_io.listing import expand, files_in, find
 from hdfs_io.preprocessing import Description
 from hdfs_io.sources.base import BadRow, FileSource, ParsedRows, Source, Task
 from hdfs_io.sources.columns import DataFrameSource
@@ -34,6 +34,7 @@ __all__ = [
     "Source",
     "Task",
     "check_like",
+    "check_paths",
     "open_frame",
     "open_source",
     "open_with_spark",
@@ -64,6 +65,13 @@ def raw_digest(config: InputConfig) -> str | None:
             for root, files in zip(roots, found, strict=True)
         ]
     )
+
+
+def check_paths(config: InputConfig) -> None:
+    """Raise InputError where a path of files that Spark is to read names nothing, as far as we can see without it."""
+    for key in ("path", "validation", "test") if config.listed else ():
+        if config.paths_of(key):
+            find(config.paths_of(key))
 
 
 def open_source(

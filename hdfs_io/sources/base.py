@@ -68,11 +68,12 @@ class BadRow:
 
     path: str
     row: int
-    """Line of the file, from 1 (a header counts), if `offset` is 0; otherwise the line counted from byte `offset`. 0
-    where rows have no number."""
+    """Line of the file, from 1 (a header counts); 0 where it is not known, or rows have no number. Below 0: a mark of
+    its text, by which line_numbers.py looks the line up."""
     reason: str
     text: str = ""
     offset: int = 0
+    """What rows of a file are ordered by, where `row` is a mark; otherwise 0"""
     fatal: bool = False
     kind: str = ""
     """The reason without the row's own values, by which bad rows are counted; empty where the reason has none."""
@@ -80,7 +81,7 @@ class BadRow:
     def __str__(self) -> str:
         if self.fatal:
             return f"{self.path}: {self.reason}"
-        if self.row == 0:
+        if self.row <= 0:
             return f"{self.path}: a row: {self.reason} ({self.text})"
         return f"{self.path}: row {self.row}: {self.reason}"
 

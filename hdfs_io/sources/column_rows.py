@@ -15,13 +15,10 @@ import pyarrow.compute as pc
 from hdfs_io.manifest import SPLITS
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.sources.base import BadRows, ParsedRows
+from hdfs_io.sources.cells import UNDECODED, WHOLE_FLOAT32, Bools, Cells, number_problem, numbers_of, short
 from hdfs_io.sources.cut_columns import CutColumns
+from hdfs_io.sources.line_numbers import ROW_TEXT, line_mark
 from hdfs_io.sources.readers import Decoder, plain_path
-
-Bools = npt.NDArray[np.bool_]
-_ROW_TEXT = 200
-WHOLE_FLOAT32 = 2.0**24
-"""From here on float32 does not have every whole number."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +27,8 @@ class ColumnReader:
 
     gaps: whether a null is a missing value. rounds: whether the tensor's dtype was asked for, so that it may round.
     cut: the columns that the cut goes by; None where there are none. decoder: what makes the features of the only
-    column. told: whether a row may be bad before anyone looks at its columns.
+    column. told: whether a row may be bad before anyone looks at its columns. cells: how texts are read, where all
+    columns are texts; order: then, where in a batch each column of the file is.
 
     A batch has the columns of the features, the label, what is kept, what the cut goes by and what to show where it is
     null (where there is a `cut`), what is bad (if rows may be `told`), the row's number, the part and the file.
@@ -48,33 +46,58 @@ class ColumnReader:
     cut: CutColumns | None = None
     decoder: Decoder | None = None
     told: bool = False
+    cells: Cells | None = None
+    order: Sequence[int] = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRows]]:
         """The rows of all batches."""
+        before = 0
         for batch in batches:
             for part, rows in _by_part(batch):
-                yield from ((part, item) for item in self.read(rows))
+                yield from ((part, item) for item in self.read(rows, before))
+            before += batch.num_rows
 
-    def read(self, batch: pa.RecordBatch) -> Iterator[ParsedRows | BadRows]:
-        """The good rows together, and the bad ones."""
+    @property
+    def cut_names(self) -> Sequence[str]:
+        """The columns that the cut goes by."""
+        return () if self.cut is None else self.cut.names
+
+    def read(self, batch: pa.RecordBatch, before: int = 0) -> Iterator[ParsedRows | BadRows]:
+        """The good rows together, and the bad ones. before: rows that the task has had before these."""
         values, wrong = self._features(batch)
         label, bad_label = self._labels(batch)
         cut, bad_cut = self._cut(batch)
         told = self._told(batch)
-        bad = wrong.any(axis=1) | bad_label | bad_cut | told
-        good = ~bad
         first = len(self.features) + (self.label is not None)
         keep = batch.columns[first : first + self.kept]
+        bad = wrong.any(axis=1) | bad_label | bad_cut | told | self._undecoded(keep, batch.num_rows)
+        good = ~bad
         if good.any():
             chosen = np.flatnonzero(good)
             yield ParsedRows(
                 [np.ascontiguousarray(values[good]).reshape(-1, *self.tensor.shape)],
                 [label[row] for row in chosen] if isinstance(label, list) else None if label is None else label[good],
-                [column.take(pa.array(chosen)).to_pylist() for column in keep],
+                [self._kept(column.take(pa.array(chosen))) for column in keep],
                 None if cut is None else cut[good],
             )
         if not good.all():
-            yield self._bad(batch.filter(pa.array(bad)), wrong[bad], bad_label[bad], told[bad])
+            places = before + np.flatnonzero(bad) + 1
+            yield self._bad(batch.filter(pa.array(bad)), wrong[bad], bad_label[bad], bad_cut[bad], told[bad], places)
+
+    def _kept(self, column: pa.Array) -> list[str | None]:
+        """The texts to keep; of a file of texts null is a marker's place, and an empty cell an empty text."""
+        texts: list[str | None] = column.to_pylist()
+        if self.cells is None:
+            return texts
+        markers = set(self.cells.nulls) - {""}
+        return [None if text in markers else text or "" for text in texts]
+
+    def _undecoded(self, columns: Sequence[pa.Array], rows: int) -> Bools:
+        """Which rows have a text in these columns that its encoding could not give."""
+        found = np.zeros(rows, dtype=np.bool_)
+        for column in columns if self.cells is not None else ():
+            found |= pc.match_substring(column, UNDECODED).fill_null(False).to_numpy(zero_copy_only=False)
+        return found
 
     def _cut(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64] | None, Bools]:
         """What the cut goes by, 0 where that is null, and where it is, both [rows]."""
@@ -95,15 +118,19 @@ class ColumnReader:
     def _features(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[Any], Bools]:
         """(the values, and which of them cannot be taken), both [rows, values]."""
         dtype, rows = self.tensor.numpy_dtype, batch.num_rows
-        values = np.zeros((rows, self.tensor.values), dtype=dtype)
-        wrong = np.zeros(values.shape, dtype=np.bool_)
         if not self.array:
+            # Filled column by column: a column is contiguous here.
+            by_column = np.zeros((self.tensor.values, rows), dtype=dtype)
+            refused = np.zeros(by_column.shape, dtype=np.bool_)
             for place in range(len(self.features)):
-                values[:, place], wrong[:, place] = numbers(batch.column(place), dtype, self.gaps, self.rounds)
-            return values, wrong
+                given = batch.column(place)
+                by_column[place], refused[place] = self._numbers(given, dtype, self.gaps, self.rounds)
+            return by_column.T, refused.T
         column = batch.column(0)
         if self.decoder is not None:
             return self.decoder.values(column)
+        values = np.zeros((rows, self.tensor.values), dtype=dtype)
+        wrong = np.zeros(values.shape, dtype=np.bool_)
         lengths = column.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False)
         fits = lengths == self.tensor.values
         wrong[~fits] = True
@@ -118,26 +145,61 @@ class ColumnReader:
         column = batch.column(len(self.features))
         if self.label_kind == "text":
             texts = [text or "" for text in column.to_pylist()]
-            return texts, np.array([not text for text in texts], dtype=np.bool_)
-        dtype = np.dtype(np.int64 if self.label_kind == "integer" else np.float32)
-        return numbers(column, dtype, gaps=False, rounds=True)
+            return texts, np.array([bool(self._label_problem(text)) for text in texts], dtype=np.bool_)
+        return self._numbers(column, self._label_dtype, False, True)
 
-    def _bad(self, batch: pa.RecordBatch, wrong: Bools, bad_label: Bools, told: Bools) -> BadRows:
-        """The rows of `batch`, all of them bad. wrong: which values cannot be taken [rows, values]"""
+    @property
+    def _label_dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.int64 if self.label_kind == "integer" else np.float32)
+
+    @property
+    def _nulls(self) -> tuple[str, ...]:
+        return ("",) if self.cells is None else self.cells.nulls
+
+    def _numbers(
+        self, column: pa.Array, dtype: np.dtype[Any], gaps: bool, rounds: bool
+    ) -> tuple[npt.NDArray[Any], Bools]:
+        if pa.types.is_string(column.type):
+            return numbers_of(column, dtype, self._nulls, gaps, rounds)
+        return numbers(column, dtype, gaps, rounds)
+
+    def _label_problem(self, text: str) -> tuple[str, str] | None:
+        """What is wrong with a label that is a text: (what to say, the same without the text); None if nothing is."""
+        if self.cells is None:
+            return None if text else ("is null or empty", "is null or empty")
+        if UNDECODED in text:
+            return (f"is not {self.cells.encoding} text (input.encoding)",) * 2
+        if not text.strip() or text in self.cells.nulls:
+            return ("is empty", "is empty") if not text.strip() else (f"is {short(text)}", "is missing")
+        return None
+
+    def _bad(
+        self,
+        batch: pa.RecordBatch,
+        wrong: Bools,
+        bad_label: Bools,
+        bad_cut: Bools,
+        told: Bools,
+        places: npt.NDArray[np.int64],
+    ) -> BadRows:
+        """The rows of `batch`, all of them bad. wrong: which values cannot be taken [rows, values]. places: of the rows
+        in the task, from 1"""
         rows = batch.num_rows
-        shown = batch.columns[self.decoder is not None : len(self.features) + (self.label is not None)]
-        text = pc.utf8_slice_codeunits(pc.binary_join_element_wise("", *map(_texts, shown), ", "), 2, _ROW_TEXT + 2)
-        texts, fatal = np.array(text.to_pylist(), object), np.zeros(rows, np.bool_)
+        texts, fatal = np.array(self._shown(batch), object), np.zeros(rows, np.bool_)
         reasons, kinds = np.empty(rows, object), np.empty(rows, object)
         for row in np.flatnonzero(told).tolist():
             found = batch.column(batch.num_columns - 4)[row].as_py()
-            reasons[row] = kinds[row] = found["reason"]
             texts[row], fatal[row] = found["text"] or "", bool(found["fatal"])
-        # The first thing that is wrong with any other row: a feature, its label, what the cut goes by.
-        first = np.where(wrong.any(axis=1), wrong.argmax(axis=1), np.where(bad_label, -1, -2))
+            if found["reason"] is None and self.cells is not None:
+                reasons[row], kinds[row] = self.cells.record_problem(texts[row])
+            else:
+                reasons[row] = kinds[row] = found["reason"]
+        # The first thing that is wrong with any other row: a feature, its label, what the cut goes by, what is kept.
+        other_place = np.where(bad_label, -1, np.where(bad_cut, -2, -3))
+        first = np.where(wrong.any(axis=1), wrong.argmax(axis=1), other_place)
         for place in np.unique(first[~told]).tolist():
             chosen = np.flatnonzero((first == place) & ~told)
-            other = {-2: self._cut_place(batch) + 1, -1: len(self.features)}
+            other = {-3: 0, -2: self._cut_place(batch) + 1, -1: len(self.features)}
             column = batch.column(other.get(place, 0 if self.array else place))
             known: dict[Any, tuple[str, str]] = {}
             for row, value in zip(chosen.tolist(), column.take(pa.array(chosen)).to_pylist(), strict=True):
@@ -147,8 +209,26 @@ class ColumnReader:
                 reasons[row], kinds[row] = known[key]
         files = {file: plain_path(file) if file else self.place for file in batch.columns[-1].unique().to_pylist()}
         paths = [files[file] for file in batch.columns[-1].to_pylist()]
-        numbers = batch.columns[-3].fill_null(0).to_pylist()
-        return BadRows.from_columns(path=paths, row=numbers, reason=reasons, text=texts, fatal=fatal, kind=kinds)
+        numbers, offset = batch.columns[-3].fill_null(0).to_pylist(), np.zeros(rows, np.int64)
+        if self.cells is not None:
+            whole = len(self.order) == len(self.cells.names)
+            numbers = [line_mark(text) if whole or out else 0 for text, out in zip(texts, told.tolist(), strict=True)]
+            offset = places
+            texts = np.array([text[:ROW_TEXT] for text in texts], object)
+        return BadRows.from_columns(
+            path=paths, row=numbers, reason=reasons, text=texts, offset=offset, fatal=fatal, kind=kinds
+        )
+
+    def _shown(self, batch: pa.RecordBatch) -> list[str]:
+        """The text of each row: as it is in a file of texts, or the values."""
+        if self.cells is not None:
+            cells = [batch.column(place).fill_null("") for place in self.order]
+            joined: list[str] = pc.binary_join_element_wise(*cells, self.cells.delimiter).to_pylist()
+            return joined
+        shown = batch.columns[self.decoder is not None : len(self.features) + (self.label is not None)]
+        text = pc.utf8_slice_codeunits(pc.binary_join_element_wise("", *map(_texts, shown), ", "), 2, ROW_TEXT + 2)
+        found: list[str] = text.to_pylist()
+        return found
 
     def _reason(self, place: int, value: Any) -> tuple[str, str]:
         """(why a row is bad, the same without its values). place: of the feature, or value in the array, that cannot be
@@ -156,6 +236,8 @@ class ColumnReader:
         if place == -2:
             assert self.cut is not None
             return self.cut.problem(value)
+        if self.cells is not None:
+            return self._text_reason(place, value)
         if place == -1:
             shown, subject = "null" if value is None else repr(value), f"column {self.label!r}, the label"
             return f"{subject}: {shown} is no {self.label_kind}", f"{subject}: no {self.label_kind}"
@@ -170,9 +252,28 @@ class ColumnReader:
         problem, kind = self._problem(value)
         return f"{subject}: {problem}", f"{subject}: {kind}"
 
-    def _problem(self, value: float | None) -> tuple[str, str]:
+    def _text_reason(self, place: int, text: str | None) -> tuple[str, str]:
+        """As `_reason`, for a cell of a file of texts; -3: a column to keep."""
+        assert self.cells is not None
+        if place == -3:
+            return (f"a column to keep is not {self.cells.encoding} text (input.encoding)",) * 2
+        if place == -1:
+            assert self.label is not None
+            subject = f"{self.cells.say(self.label)}, the label"
+            if self.label_kind == "text":
+                problem, kind = self._label_problem(text or "") or ("", "")
+                return f"{subject}: {problem}", f"{subject}: {kind}"
+            problem, kind = number_problem(text, self._label_dtype, self.cells.nulls, False, True) or ("", "")
+            return f"{subject}: {problem}", f"{subject}: {kind}"
+        subject, dtype = self.cells.say(self.features[place]), self.tensor.numpy_dtype
+        problem, kind = number_problem(text, dtype, self.cells.nulls, self.gaps, self.rounds) or ("", "")
+        return f"{subject}: {problem}", f"{subject}: {kind}"
+
+    def _problem(self, value: Any) -> tuple[str, str]:
         """(what is wrong with a value, the same without it)"""
         dtype = np.dtype(self.tensor.dtype)
+        if isinstance(value, str):
+            return number_problem(value, dtype, (), self.gaps, self.rounds) or ("", "")
         if value is None or math.isnan(value):
             hint = " (input.missing: mean fills gaps)" if dtype.kind == "f" else ""
             kind = "is null" if value is None else "is NaN"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,8 @@ from hdfs_io.formats import format_of
 from hdfs_io.manifest import SPLITS, SourceFile
 from hdfs_io.preprocessing import Description, TensorSpec
 from hdfs_io.sources.base import Reader, Source, check_kept, in_trained_order, labelled_like
-from hdfs_io.sources.column_rows import WHOLE_FLOAT32, ColumnReader
+from hdfs_io.sources.cells import WHOLE_FLOAT32, label_kind, number_problem
+from hdfs_io.sources.column_rows import ColumnReader
 from hdfs_io.sources.cut_columns import CutColumns
 from hdfs_io.sources.readers import Raw, RawFrame, has_footers
 from sparksplit.base.config import Config
@@ -61,7 +63,7 @@ class DataFrameSource(Source):
         if len(types) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise InputError(f"{self.place}: has two columns {twice!r}")
-        label = self._label(config, names, train.label)
+        label = self._label(config, names, train)
         kept = [_column(config, "keep", column, names, self.place) for column in config.keep]
         if label in kept or len(set(kept)) < len(kept):
             raise config.error("keep", "names the label, or a column twice")
@@ -75,7 +77,7 @@ class DataFrameSource(Source):
         self.columns = types
         self._raw = raw
         self.keep = kept
-        self.label_kind = None if label is None else _label_kind(config, label, types[label])
+        self.label_kind = None if label is None else _label_kind(config, train, label)
         features, tensor, is_array = self._features(config, train, features, description)
         self.tensors = [tensor]
         self.raw_bytes = max(part.row_bytes for part in raw.parts.values())
@@ -90,6 +92,8 @@ class DataFrameSource(Source):
             config.dtype is not None, goes_by, train.decoded and train.decoded[1],
             any(part.bad is not None for part in raw.parts.values()),
         )  # fmt: skip
+        if train.cells is not None:
+            self._take_cells(config, train, [*features, *([] if label is None else [label]), *kept, *cut_by])
         frames = [self._selected(name, part, types) for name, part in raw.parts.items()]
         self._frame = reduce(lambda one, other: one.unionAll(other), frames)
 
@@ -102,13 +106,15 @@ class DataFrameSource(Source):
         types = dict(raw.types)
         is_array = len(features) == 1 and types[features[0]].startswith("array<")
         if not is_array:
-            _check_features(config, types, features)
-            features = in_trained_order(features, description, self.place)
+            if raw.cells is None:
+                _check_features(config, types, features)
+            if raw.named:
+                features = in_trained_order(features, description, self.place)
         values = self._array_length(config, raw.frame, features[0]) if is_array else len(features)
         shape = config.shape or [values]
         if math.prod(shape) != values:
             raise config.error("shape", f"does not fit {values} features (is {shape})")
-        columns = None if is_array else features
+        columns = None if is_array or not raw.named else features
         return features, TensorSpec(name="x", dtype=config.dtype or "float32", shape=shape, columns=columns), is_array
 
     def parts(self) -> list[str]:
@@ -119,10 +125,11 @@ class DataFrameSource(Source):
         found = {}
         for part, raw in self._raw.parts.items():
             files = self._raw.files.get(part)
+            each = row_bytes if raw.cells is None else raw.cells.record_bytes
             if has_footers(raw.frame):
                 found[part] = raw.frame.count()
-            elif files and row_bytes:
-                found[part] = round(sum(one.bytes for _, one in files) / row_bytes)
+            elif files and each:
+                found[part] = round(sum(one.bytes for _, one in files) / each)
             else:
                 return None
         return found
@@ -130,12 +137,30 @@ class DataFrameSource(Source):
     def raw(self, spark: SparkSession) -> tuple[DataFrame, Reader]:
         return self._frame, self._reader
 
-    def _label(self, config: InputConfig, columns: Sequence[str], default: str | None) -> str | None:
+    def _take_cells(self, config: InputConfig, train: RawFrame, chosen: Sequence[str]) -> None:
+        """Let the reader read texts. chosen: the columns in the order of its batches.
+
+        Raises InputError where the first row is a header that nobody has announced.
+        """
+        cells, reader = train.cells, self._reader
+        assert cells is not None
+        # What the cut goes by is no text in a batch; it is not shown, if nothing keeps it.
+        order = [chosen.index(name) for name in cells.names if name in chosen[: len(chosen) - len(reader.cut_names)]]
+        self._reader = replace(reader, cells=replace(cells, sample=()), order=order)
+        if cells.header or config.max_bad_rows or not cells.sample:
+            return
+        for name in (name for name in reader.features if name in cells.names):
+            text = cells.sample[0][cells.names.index(name)]
+            if problem := number_problem(text, reader.tensor.numpy_dtype, cells.nulls, reader.gaps, True):
+                hint = "is it a header (input.header: true)?"
+                raise InputError(f"{cells.file}: row 1: {cells.say(name)}: {problem[0]}; {hint}")
+
+    def _label(self, config: InputConfig, columns: Sequence[str], train: RawFrame) -> str | None:
         if config.label is None:
             return None
         if "label" not in config.model_fields_set:
-            if default is not None:
-                return default
+            if train.label is not None:
+                return train.label
             none = "None" if isinstance(config, DataFrameInput) else "null"
             raise config.error("label", f"must be the label's column, or {none} (there are {', '.join(columns)})")
         return _column(config, "label", config.label, columns, self.place)
@@ -179,6 +204,8 @@ class DataFrameSource(Source):
                 return column.cast("double")
             if types[name] == "array<boolean>":
                 return column.cast("array<tinyint>")
+            if types[name].startswith("decimal("):
+                return column.cast("string")  # parsed exactly, like a file's text
             return column.cast("tinyint") if types[name] == "boolean" else column
 
         reader = self._reader
@@ -209,7 +236,7 @@ class DataFrameSource(Source):
         from pyspark.sql import functions as sql
 
         reader = self._reader
-        if reader.array:
+        if reader.array or reader.cells is not None:
             return sql.lit(False)
         low, high = _safe_range(np.dtype(reader.tensor.dtype), reader.rounds)
         checks = []
@@ -225,11 +252,14 @@ class DataFrameSource(Source):
         return reduce(lambda one, other: one & other, checks)
 
     def _check_alike(self, part: str, raw: RawFrame, types: dict[str, str]) -> None:
+        cells = self._reader.cells
+        if cells is not None and raw.cells is not None and cells.names != raw.cells.names:
+            raise InputError(f"{raw.cells.file}: its header is not that of {cells.file}")
         found = dict(raw.types)
         for name, kind in types.items():
             if name not in found:
                 raise InputError(f"{self.place}: the {part} files have no column {name!r}")
-            numbers = kind in _NUMBERS and found[name] in _NUMBERS
+            numbers = _is_number(kind) and _is_number(found[name])
             if found[name] != kind and not numbers:
                 raise InputError(f"{self.place}: column {name!r} is {kind}, and {found[name]} in the {part} files")
         if more := [name for name in found if name not in types]:
@@ -244,6 +274,10 @@ def _mixed(raw: Raw) -> set[str]:
         for name, kind in part.types:
             kinds.setdefault(name, set()).add(kind)
     return {name for name, found in kinds.items() if len(found) > 1 and found & {"float", "double"}}
+
+
+def _is_number(kind: str) -> bool:
+    return kind in _NUMBERS or kind.startswith("decimal(")
 
 
 def _safe_range(dtype: np.dtype[Any], rounds: bool) -> tuple[float, float]:
@@ -272,11 +306,16 @@ def _column(config: Config, key: str, column: int | str, columns: Sequence[str],
     return columns[column]
 
 
-def _label_kind(config: InputConfig, name: str, found: str) -> str:
-    natural = "integer" if found in _WHOLE else "number" if found in _NUMBERS else "text"
+def _label_kind(config: InputConfig, train: RawFrame, name: str) -> str:
+    if train.cells is not None:
+        places = [train.cells.names.index(name)] if name in train.cells.names else []
+        texts = [fields[place] for fields in train.cells.sample for place in places]
+        return label_kind(texts) if config.label_type == "auto" else config.label_type
+    found = dict(train.types)[name]
+    whole = found in _WHOLE or (found.startswith("decimal(") and found.endswith(",0)"))
+    natural = "integer" if whole else "number" if _is_number(found) else "text"
     wanted = natural if config.label_type == "auto" else config.label_type
-    fits = found in _WHOLE or wanted == natural
-    if found not in (*_NUMBERS, "string") or not fits:
+    if not (_is_number(found) or found == "string") or not (whole or wanted == natural):
         error: ConfigError = config.error("label", f"column {name!r} is {found}, which is no {wanted} label: cast it")
         raise error
     return wanted
@@ -284,7 +323,7 @@ def _label_kind(config: InputConfig, name: str, found: str) -> str:
 
 def _check_features(config: InputConfig, types: dict[str, str], features: Sequence[str]) -> None:
     for name in features:
-        if types[name] not in _NUMBERS:
+        if not _is_number(types[name]):
             vector = "; pyspark.ml.functions.vector_to_array makes an array of it" if types[name] == "vector" else ""
             raise InputError(
                 f"{config.place}: column {name!r} is {types[name]}; features must be numbers, or one array of numbers: "

@@ -23,14 +23,15 @@ from hdfs_io.filesystem import FileFacts
 from hdfs_io.formats import AVRO, format_of
 from hdfs_io.listing import Found, find, is_nested
 from hdfs_io.preprocessing import TensorSpec
+from hdfs_io.sources.cells import Cells
+from hdfs_io.sources.failures import is_sparks, said
 from sparksplit.base.config import digest
 from sparksplit.base.errors import ConfigError, InputError
-from sparksplit.base.reasons import spark_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_METADATA = "_metadata.file_path"
+METADATA = "_metadata.file_path"
 _COUNT = 10_000
 """Paths that Spark is asked about at a time."""
 
@@ -58,6 +59,7 @@ class RawFrame:
     null for all others; None where there is no such row.
     label: the label's column where the configuration names none.
     decoded: the only column of features, of bytes, and what decodes them.
+    cells: how texts are read, where all columns are texts; then a bad row has no reason if its text is a record.
     row_bytes: bytes of a row, where it may have more than its tensors.
     """
 
@@ -68,6 +70,7 @@ class RawFrame:
     hidden: Sequence[str] = ()
     label: str | None = None
     decoded: tuple[str, Decoder] | None = None
+    cells: Cells | None = None
     row_bytes: int = 0
 
     @property
@@ -75,6 +78,11 @@ class RawFrame:
         """(name, Spark's type) of each column that is not hidden; a name may be there twice."""
         fields = self.frame.schema.fields
         return [(field.name, field.dataType.simpleString()) for field in fields if field.name not in self.hidden]
+
+    @property
+    def named(self) -> bool:
+        """Whether the columns have names of the user's."""
+        return self.cells is None or self.cells.named
 
 
 Read = Callable[["SparkSession", InputConfig, Found], RawFrame]
@@ -118,7 +126,7 @@ def read(spark: SparkSession, config: InputConfig) -> Raw:
 def files(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     """Files whose columns have names and types: the format's name is Spark's."""
     reader = spark.read.format(config.format).option("recursiveFileLookup", str(found.nested).lower())
-    return RawFrame(reader.load(found.roots), _METADATA)
+    return RawFrame(reader.load(found.roots), METADATA)
 
 
 def avro(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
@@ -191,7 +199,7 @@ def _found_by_spark(spark: SparkSession, path: str) -> Found:
 
 def facts_of_files(spark: SparkSession, uris: Sequence[str]) -> list[tuple[str, FileFacts]]:
     """(path, facts) of the files at these addresses, as a DataFrame's `inputFiles` gives them."""
-    plain = sorted(re.sub(r"([{}\[\]*?\\])", r"\\\1", unquote(uri)) for uri in uris)
+    plain = sorted(escaped(unquote(uri)) for uri in uris)
     return [file for start in range(0, len(plain), _COUNT) for file in _facts(spark, plain[start : start + _COUNT])]
 
 
@@ -200,6 +208,16 @@ def _facts(spark: SparkSession, paths: Sequence[str]) -> list[tuple[str, FileFac
     listed = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(list(paths))
     rows = listed.selectExpr("path", "length", "unix_micros(modificationTime) AS modified").collect()
     return sorted((hadoop_path(row.path), FileFacts(row.length, row.modified * 1000)) for row in rows)
+
+
+def for_spark(path: str) -> str:
+    """One file as Spark's readers take it."""
+    return filesystem.for_spark(path) if filesystem.is_known(path) else escaped(path)
+
+
+def escaped(path: str) -> str:
+    """`path` with the characters of Spark's patterns escaped."""
+    return re.sub(r"([{}\[\]*?\\])", r"\\\1", path)
 
 
 def plain_path(uri: str) -> str:
@@ -219,10 +237,6 @@ def as_input_error(place: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+        if not is_sparks(error):
             raise
-        raise InputError(f"{place}: {_first_sentence(error)}") from error
-
-
-def _first_sentence(error: Any) -> str:
-    return re.split("; (?:line |')", spark_reason(str(error)))[0]
+        raise InputError(f"{place}: {said(error)}") from error

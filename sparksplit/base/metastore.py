@@ -11,7 +11,8 @@ _FOLDERS = ("HIVE_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 
 def temporary(settings: Mapping[str, str], conf: Path, folder: Path) -> dict[str, str]:
-    """The settings that put a metastore into `folder` where the user has none: Spark would make one in the working folder.
+    """The settings that put a metastore into `folder` where the user has none: Spark would make one in the working
+    folder.
 
     settings: of a session; none are needed unless it has Hive. conf: the folder of Spark's configuration files
     """

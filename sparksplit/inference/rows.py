@@ -17,6 +17,7 @@ from hdfs_io.preprocessing import LabelSpec, TensorSpec
 from hdfs_io.publish import made_from
 from hdfs_io.sources import Source
 from hdfs_io.sources.columns import DataFrameSource
+from hdfs_io.sources.failures import input_failures
 from hdfs_io.sources.identify import digest_now
 from sparksplit.base.errors import InputError
 from sparksplit.base.task_facts import facts_of
@@ -159,7 +160,11 @@ class RawRows(InputRows):
         from hdfs_io.sources.raw import raw_rows
 
         facts: list[Facts] = []
-        with raw_rows(spark, self._source, self._description, self._limit, self.splits) as raw:
+        files = [file.path for file in self._source.files]
+        with (
+            input_failures(spark, self.place, files),
+            raw_rows(spark, self._source, self._description, self._limit, self.splits) as raw,
+        ):
             self.bad = dict(raw.tally.counts)
             self.rows_hash = raw.digest
             for split, frame in raw.frames.items():

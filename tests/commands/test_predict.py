@@ -335,11 +335,11 @@ def test_labels_that_are_not_the_models(
 
 
 def test_raw_rows_of_another_shape(
-    no_spark: None, tmp_path: Path, images: Any, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, tmp_path: Path, images: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "rows.csv").write_text("1,2,3\n")
     settings = (f"model={images[2]}", "input.format=csv", f"input.path={tmp_path}/rows.csv", "input.header=false")
-    assert "does not fit 2 feature columns (is [4, 3])" in refused(tmp_path, capsys, *settings)
+    assert "does not fit 2 features (is [4, 3])" in refused(tmp_path, capsys, *settings)
 
 
 @pytest.mark.parametrize(

@@ -204,14 +204,14 @@ def test_some_bad_rows_are_kept_with_their_reason(
     assert sum(split.rows for split in data.manifest.splits.values()) == 600
     kept = pq.read_table(tmp_path / "out" / "bad_rows").to_pylist()
     assert [(row["row"], row["reason"], row["text"]) for row in kept] == [
-        (302, "column 1 (a): 'x' is not a number", "x,0"),
+        (302, "column 'a': 'x' is not a number", "x,0"),
         (603, "has 1 columns, 2 are needed", "1"),
     ]
     for limit in (1, 0):
         assert run(tmp_path, *settings, f"input.max_bad_rows={limit}", options=("--overwrite",)) == 2
-        commonest = "most often: column 1 (a): not a number, 1 row"
+        commonest = "most often: column 'a': not a number, 1 row"
         more = f" (the first of 2 bad rows, {commonest}; input.max_bad_rows: {limit})"
-        message = f"sparksplit preprocess: {tmp_path}/rows.csv: row 302: column 1 (a): 'x' is not a number{more}\n"
+        message = f"sparksplit preprocess: {tmp_path}/rows.csv: row 302: column 'a': 'x' is not a number{more}\n"
         assert capsys.readouterr().err.endswith(message)
     assert PreparedDataSet.open(f"{tmp_path}/out").digest == data.digest
     assert {path.name for path in tmp_path.iterdir()} == {"rows.csv", "out", "preprocess.yaml"}
@@ -371,10 +371,13 @@ def test_a_stopped_job_leaves_nothing(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"rows.csv", "empty.yaml"}
 
 
-@pytest.mark.parametrize("name", ["preprocess-mnist", "preprocess-mnist-csv", "preprocess-text"])
+_CONFIGURATIONS = ("mnist", "mnist-csv", "text", "csv", "parquet", "hive-text", "hive-table")
+
+
+@pytest.mark.parametrize("name", _CONFIGURATIONS)
 def test_shipped_configurations_are_valid(name: str) -> None:
 
-    load(PreprocessConfig, shipped(f"conf/{name}.yaml")).check()
+    load(PreprocessConfig, shipped(f"conf/preprocess-{name}.yaml")).check()
 
 
 def test_the_hash_leaves_out_what_changes_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

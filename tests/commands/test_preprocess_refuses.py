@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparksplit.commands import preprocess
-from tests.commands.preprocessing import CSV, run
+from tests.commands.preprocessing import run
 from tests.hdfs_io.idx_files import digits, write_folder
 
 
@@ -26,7 +26,12 @@ class TestBeforeSparkStarts:
         self.check(tmp_path, capsys, status, f"{tmp_path}/none: there is no such folder")
         status = run(tmp_path, f"input.path={tmp_path}/none", "input.format=csv")
         self.check(tmp_path, capsys, status, f"{tmp_path}/none: does not exist")
-        status = run(tmp_path, "input.path=ftp://host/x", "input.format=csv")
+        (tmp_path / "raw" / "a").mkdir(parents=True)
+        status = run(tmp_path, f"input.path={tmp_path}/raw", "input.format=parquet")
+        self.check(tmp_path, capsys, status, f"{tmp_path}/raw: the folder holds no rows")
+        status = run(tmp_path, f"input.path=[{tmp_path}/raw, {tmp_path}/x*]", "input.format=hive-text")
+        self.check(tmp_path, capsys, status, f"{tmp_path}/x*: nothing matches")
+        status = run(tmp_path, "input.path=ftp://host/x")
         self.check(tmp_path, capsys, status, "the scheme ftp:// is not known")
 
     def test_unreadable_input(
@@ -60,16 +65,6 @@ class TestBeforeSparkStarts:
         status = run(tmp_path, f"input.path={folder}")
         message = f"{folder}/train-images-idx3-ubyte: 50 images, but 49 labels in {folder}/train-labels-idx1-ubyte"
         self.check(tmp_path, capsys, status, message)
-
-    @pytest.mark.parametrize(
-        ("row", "reason"),
-        [("r9,1", "row 5: has 2 columns, 4 are needed"), ("r9,1,x,cat", "row 5: column 3 (b): 'x' is not a number")],
-    )
-    def test_bad_csv_rows(self, tmp_path: Path, capsys: pytest.CaptureFixture[str], row: str, reason: str) -> None:
-        (tmp_path / "rows.csv").write_text(CSV.replace("r2,,", "r2,2,") + row + "\n")
-        settings = ["input.format=csv", "input.label=kind", "input.keep=[id]"]
-        status = run(tmp_path, f"input.path={tmp_path}/rows.csv", *settings)
-        self.check(tmp_path, capsys, status, f"{tmp_path}/rows.csv: {reason}")
 
     @pytest.mark.parametrize(
         ("config", "message"),
@@ -121,7 +116,7 @@ class TestBeforeSparkStarts:
 
 
 def test_what_is_wrong_with_the_input_leaves_no_folder_behind(no_spark: None, tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("1,x,0\n")
+    (tmp_path / "a.csv").touch()
     settings = ("input.format=csv", f"input.path={tmp_path}/a.csv", "input.header=false")
     arguments = [word for setting in settings for word in ("--set", setting)]
     assert preprocess.COMMAND.main([*arguments, "--set", f"output={tmp_path}/by/date/out"]) == 2

@@ -69,12 +69,12 @@ def test_a_dataframe_reads_no_path() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("input:\n  path: x\n  delimiter: ;\n", ":3: input.delimiter: is for csv; the format is idx"),
+        ("input:\n  path: x\n  delimiter: ;\n", ":3: input.delimiter: is for csv and hive-text; the format"),
         ("input:\n  format: csv\n  path: x\n  unit: words\n", ":4: input.unit: is for text; the format is csv"),
         ("input: {format: idx, path: x}\nscaling_by: tensor\n", ":2: scaling_by: means nothing with scaling: none"),
         (
             "input: {format: text, path: x}\nseed: 1\n",
-            ":2: seed: is for idx and csv and parquet and orc",
+            ":2: seed: is for idx and csv and hive-text and parquet",
         ),
         ("input:\n  path: x\n  label: -1\n", ":3: input.label: names a column, which csv has; for idx it is left out"),
     ],

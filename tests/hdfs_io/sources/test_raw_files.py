@@ -19,8 +19,9 @@ from tests.hdfs_io.idx_files import digits, write_folder
 HOUR = 3_600_000_000_000
 
 
-def digest(path: Path, **keys: Any) -> str | None:
-    return raw_digest(parse(InputConfig, {"format": "csv", "path": f"{path}", **keys}))
+def digest(path: Path | str | list[str], **keys: Any) -> str | None:
+    named = path if isinstance(path, list) else f"{path}"
+    return raw_digest(parse(InputConfig, {"format": "csv", "path": named, **keys}))
 
 
 def touch(path: Path, later: int = HOUR) -> None:
@@ -44,13 +45,28 @@ def test_a_folder_in_the_folder_is_refused_by_name(folder: Path) -> None:
     (folder / "_SUCCESS").touch()
     assert [path for path, _ in input_files(f"{folder}")] == [f"{folder}/a.csv", f"{folder}/b.csv"]
     (folder / "2024").mkdir()
-    for read in (lambda: input_files(f"{folder}"), lambda: digest(folder), lambda: digest(folder, format="text")):
+    for read in (lambda: input_files(f"{folder}"), lambda: digest(folder, format="text")):
         with pytest.raises(InputError) as caught:
             read()
         assert str(caught.value) == (
             f"{folder}/2024: is a folder, and only files in the input's own folder are read: "
             "name the folder that holds the files, or move this one away"
         )
+
+
+def test_what_lies_in_sub_folders_counts_where_spark_reads(folder: Path) -> None:
+    whole = digest(folder)
+    (folder / "2024" / "_temporary").mkdir(parents=True)
+    (folder / "2024" / "_temporary" / "d.csv").write_text("1,2\n")
+    assert digest(folder) == whole
+    (folder / "2024" / "c.csv").write_text("1,2\n")
+    inner = digest(folder)
+    assert inner not in (None, whole)
+    touch(folder / "2024" / "c.csv")
+    assert digest(folder) != inner
+    named = [f"{folder}/*.csv", f"{folder}/2024"]
+    assert digest(named) == digest(named) not in (None, inner)
+    assert digest(f"{folder}/*.txt") is None
 
 
 def append(path: Path) -> None:

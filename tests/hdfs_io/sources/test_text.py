@@ -21,6 +21,7 @@ from hdfs_io.preprocessing import (
     TensorSpec,
 )
 from hdfs_io.sources import ParsedRows, open_source, text, text_tokens
+from hdfs_io.sources.base import labelled_like
 from hdfs_io.sources.text import TextSource
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, InputError
@@ -228,9 +229,9 @@ def test_to_predict_a_text_is_read_as_the_model_was_trained(tmp_path: Path) -> N
         open_source(config(path, unit="characters"), trained("words"))
     with pytest.raises(ConfigError, match="format: is text, but the model was not trained on one"):
         open_source(config(path), trained("integer"))
-    rows = parse(InputConfig, {"format": "csv", "path": f"{write(tmp_path, '1,2,3,1', 'x.csv')}", "header": False})
+    rows = parse(InputConfig, {"format": "csv", "path": "x.csv", "header": False})
     with pytest.raises(ConfigError, match="format: must be text: the model predicts the next of a text's characters"):
-        open_source(rows, trained())
+        labelled_like(rows, trained())
 
 
 @pytest.mark.parametrize(

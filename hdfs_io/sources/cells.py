@@ -1,0 +1,214 @@
+"""Text to numbers: the cells of files whose columns have no types, and what is wrong with one that cannot be read.
+
+Numbers are parsed straight into the tensor's dtype, so nothing is rounded twice and 64-bit integers are exact.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparksplit.base.errors import InputError
+
+Bools = npt.NDArray[np.bool_]
+WHOLE_FLOAT32 = 2.0**24
+"""From here on float32 does not have every whole number: the next one is rounded to this."""
+UNDECODED = "\ufffd"
+"""What stands in a text for bytes that its encoding does not have."""
+
+_PLAIN = re.compile(r"[+-]?\d+(\.\d*)?", re.ASCII)
+_INTEGER = r"[+-]?[0-9]+"
+_NUMBER = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?"
+_FLOAT = rf"{_NUMBER}|[+-]?(?i:nan|inf|infinity)"
+_SHOWN = 40
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Files of text in columns. file: one of them. names: of the columns. named: whether these are the user's. header:
+    whether each file begins with them. nulls: what stands for a missing value. sample: the fields of some records.
+    record_bytes: of a record in a file, roughly."""
+
+    file: str
+    names: tuple[str, ...]
+    named: bool
+    header: bool
+    delimiter: str
+    quote: str | None
+    nulls: tuple[str, ...]
+    encoding: str
+    multiline: bool
+    sample: tuple[list[str], ...] = ()
+    record_bytes: float = 1.0
+
+    def say(self, name: str) -> str:
+        """What errors call a column."""
+        return f"column {name!r}" if self.named or name not in self.names else f"column {self.names.index(name) + 1}"
+
+    def record_problem(self, record: str) -> tuple[str, str]:
+        """What is wrong with a record that has not one cell for each column, and the same without numbers."""
+        if self.quote is not None and record.count(self.quote) % 2:
+            hint = "" if self.multiline else " (input.multiline: true reads line breaks within quotes)"
+            return (f"a quoted field does not close on its line{hint}",) * 2
+        try:
+            found = len(split(record, self.delimiter, self.quote))
+        except InputError as error:
+            return (str(error),) * 2
+        return f"has {found} columns, {len(self.names)} are needed", "another number of columns"
+
+
+def split(record: str, delimiter: str, quote: str | None) -> list[str]:
+    """The fields of one record. Raises InputError where Python's parser finds none."""
+    lines = io.StringIO(record, newline="")
+    try:
+        if quote is None:
+            return next(csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE), [])
+        return next(csv.reader(lines, delimiter=delimiter, quotechar=quote), [])
+    except csv.Error as error:
+        raise InputError(f"cannot be split into columns: {error}") from None
+
+
+def numbers_of(
+    cells: pa.Array, dtype: np.dtype[Any], nulls: Sequence[str], gaps: bool, rounds: bool
+) -> tuple[npt.NDArray[Any], Bools]:
+    """(the texts `cells` as `dtype`, and where that is impossible), both [rows]; where it is impossible the value is 0.
+
+    nulls: what stands for a missing value; "" for an empty cell, which may also be null here. gaps: whether a missing
+    value may be stored, as NaN in a float dtype. rounds: whether a number may lose the last digits of its whole part.
+    """
+    parsed = pa.float32() if dtype == np.float16 else pa.from_numpy_dtype(dtype)
+    texts, empty, blank = cells, cells.is_null(), cells.is_null()
+    wrong = np.zeros(len(cells), np.bool_)
+    try:
+        # A marker that is a number itself has to be looked for, as do hexadecimal digits; others cannot be parsed.
+        if any(map(is_number, nulls)) or (dtype.kind in "iu" and _has_x(cells)):
+            raise pa.ArrowInvalid
+        found = pc.cast(cells, parsed)
+    except pa.ArrowInvalid:
+        texts = pc.utf8_trim_whitespace(cells)
+        blank = pc.equal(texts, "").fill_null(True)
+        empty = pc.or_(blank, pc.is_in(texts, pa.array(list(nulls), pa.string())))
+        if dtype.kind in "iu":
+            valid = pa.array([fits(text, dtype) for text in texts.to_pylist()], pa.bool_())
+        else:
+            valid = pc.match_substring_regex(texts, f"^({_FLOAT})$").fill_null(False)
+        wrong = pc.and_not(pc.invert(valid), empty).to_numpy(zero_copy_only=False)
+        found = _cast(pc.if_else(pc.and_not(valid, empty), texts, pa.scalar(None, pa.string())), parsed)
+    if "" not in nulls:
+        wrong = wrong | blank.to_numpy(zero_copy_only=False)
+    missing = empty.to_numpy(zero_copy_only=False)
+    values = found.fill_null(0).to_numpy(zero_copy_only=False)
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            values = values.astype(dtype, copy=False)
+        missing = missing | np.isnan(values)
+        wrong = wrong | np.isinf(values)
+        if not rounds:
+            for row in np.flatnonzero((np.abs(values) >= WHOLE_FLOAT32) & ~wrong).tolist():
+                wrong[row] = rounding(cells[row].as_py()) is not None
+    missing = missing & ~wrong
+    if not gaps:
+        wrong = wrong | missing
+    values = np.where(wrong | missing, dtype.type(0), values).astype(dtype, copy=False)
+    # One bit pattern for every missing value, since the row's hash covers the bits.
+    return (np.where(missing, dtype.type(np.nan), values) if gaps and dtype.kind == "f" else values), wrong
+
+
+def _has_x(cells: pa.Array) -> bool:
+    """Whether there may be an `x` in one of the texts."""
+    data = cells.buffers()[2]
+    return data is not None and bool(((np.frombuffer(data, np.uint8) | 0x20) == ord("x")).any())
+
+
+def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Numbers from texts that are known to be some, or null; one that is too large becomes infinite."""
+    texts = pc.replace_substring_regex(texts, r"^\+", "")
+    if pa.types.is_unsigned_integer(kind):
+        texts = pc.replace_substring_regex(texts, r"^-", "")
+    try:
+        return pc.cast(texts, kind)
+    except pa.ArrowInvalid:
+        return pa.concat_arrays([_cast_one(texts.slice(place, 1), kind) for place in range(len(texts))])
+
+
+def _cast_one(text: pa.Array, kind: pa.DataType) -> pa.Array:
+    try:
+        return pc.cast(text, kind)
+    except pa.ArrowInvalid:
+        return pa.array([math.inf], kind)
+
+
+def is_number(text: str) -> bool:
+    """Whether `text` is a number, or nan."""
+    return re.fullmatch(_FLOAT, text.strip()) is not None
+
+
+def fits(text: str | None, dtype: np.dtype[Any]) -> bool:
+    """Whether `text` is a whole number that the integer `dtype` has."""
+    if text is None or not re.fullmatch(_INTEGER, text):
+        return False
+    limits = np.iinfo(dtype)
+    return len(text) < 30 and int(limits.min) <= int(text) <= int(limits.max)
+
+
+def number_problem(
+    text: str | None, dtype: np.dtype[Any], nulls: Sequence[str], gaps: bool, rounds: bool
+) -> tuple[str, str] | None:
+    """Why a cell is no number of `dtype`, and the same without its text; None where it is one. The arguments are those
+    of `numbers_of`."""
+    stripped = (text or "").strip()
+    if not stripped and "" not in nulls:
+        return ("is empty, which input.nulls does not list",) * 2
+    if not stripped or stripped in nulls or (dtype.kind == "f" and stripped.lower().lstrip("+-") == "nan"):
+        hint = " (input.missing: mean fills gaps)" if dtype.kind == "f" else ""
+        kind = "is empty" if not stripped else f"is {short(stripped)}"
+        return None if gaps else (kind + hint, kind)
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        between = f" from {limits.min} to {limits.max}" if re.fullmatch(_INTEGER, stripped) else ""
+        said = f"not a whole number{between} ({dtype.name})"
+        return None if fits(stripped, dtype) else (f"{short(text)} is {said}", said)
+    if not re.fullmatch(_FLOAT, stripped):
+        return f"{short(text)} is not a number", "not a number"
+    with np.errstate(over="ignore"):
+        finite = math.isfinite(float(dtype.type(stripped)))
+    if not finite:
+        return f"{short(text)} is not a finite number", "not finite"
+    return None if rounds else rounding(text)
+
+
+def rounding(text: str | None) -> tuple[str, str] | None:
+    """What is wrong with a number, written without an exponent, whose whole part float32 would change, or None."""
+    stripped = (text or "").strip()
+    if not _PLAIN.fullmatch(stripped):
+        return None
+    with np.errstate(over="ignore"):
+        rounded = Decimal(float(np.float32(stripped)))
+    if abs(rounded - Decimal(stripped)) < Decimal("0.5"):
+        return None
+    keeps = "set input.dtype (float64 keeps it, float32 rounds it)"
+    return f"{short(text)} is {rounded:f} in float32, the default; {keeps}", "rounded by float32, the default"
+
+
+def short(text: str | None) -> str:
+    """`text` as an error shows it."""
+    return repr(text if text is None or len(text) <= _SHOWN else text[: _SHOWN - 3] + "...")
+
+
+def label_kind(texts: Sequence[str | None]) -> str:
+    """integer, number or text: what all these labels are."""
+    if all(re.fullmatch(_INTEGER, (text or "").strip()) for text in texts):
+        return "integer"
+    finite = all(number_problem(text, np.dtype(np.float32), ("",), False, True) is None for text in texts)
+    return "number" if finite else "text"

@@ -1,0 +1,123 @@
+"""What Spark's errors say about the input: which file is not what it should be, and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from hdfs_io import filesystem
+from hdfs_io.sources.base import GZIP_ERRORS, gzip_problem, open_raw
+from sparksplit.base.errors import InputError
+from sparksplit.base.reasons import spark_reason
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FOUND = (
+    (
+        r"Header length: (?P<found>\d+), schema size: (?P<wanted>\d+)\nCSV file: (?P<file>.*)",
+        "its header has {found} columns, those of the other files {wanted}",
+    ),
+    (
+        r"Expected: (?P<wanted>.*?) but found: (?P<found>.*?)\nCSV file: (?P<file>.*)",
+        "its header is not that of the other files: it has {found!r} in place of {wanted!r}",
+    ),
+    (
+        r"Could not read footer for file: (?:FileStatus\{path=)?(?P<file>[^;\n]+?)(?:;|\. Please|\n|$)",
+        "is not a file of this format, or a damaged one",
+    ),
+    (
+        r"column cannot be converted in file (?P<file>.*?)\. Column: \[(?P<name>.*?)\], Expected: (?P<wanted>.*?), "
+        r"Found: (?P<found>\w+)",
+        "column {name!r} is {found} there, {wanted} in other files",
+    ),
+    (
+        r"Encountered error while reading file (?P<file>.*?)\. (?s:.*)Caused by: (?:[\w$]+\.)+[\w$]+: (?P<found>.*)",
+        "cannot be read: {found}",
+    ),
+    (r"Encountered error while reading file (?P<file>.*?)\. ", "cannot be read: it is damaged"),
+    (
+        r"native (?P<found>\w+) library not available",
+        "is compressed with {found}, which needs Hadoop's native library on every node",
+    ),
+    (
+        r"univocity(?s:.*)(?:maximum number of columns|Index \d+ out of bounds for length \d+)",
+        "has a line with more than twice as many columns as the others",
+    ),
+    (
+        r"java\.io\.EOFException|java\.util\.zip\.\w+|invalid (?:block|stored|distance|code|bit)|not a gzip file"
+        r"|incorrect (?:header|data)|stream not found|compressed stream|bad block header|crc error",
+        "is compressed, and truncated or damaged",
+    ),
+)
+"""Patterns of what Spark, Hadoop and their libraries say, each with what is wrong; the first that is found counts."""
+
+
+def problem(text: str) -> tuple[str | None, str] | None:
+    """(the file, if it is named; what is wrong with it) where an error's text is about the input; None otherwise."""
+    for pattern, meaning in _FOUND:
+        if found := re.search(pattern, text):
+            parts = found.groupdict()
+            return _path(parts["file"]) if "file" in parts else None, meaning.format(**parts)
+    return None
+
+
+def _path(uri: str) -> str:
+    scheme, colon, rest = uri.strip().partition(":")
+    return unquote(f"/{rest.lstrip('/')}" if scheme == "file" and colon else uri.strip())
+
+
+@contextmanager
+def input_failures(spark: SparkSession, place: str, files: Sequence[str]) -> Iterator[None]:
+    """Turn those of Spark's errors that are about the input into InputErrors, which name the file.
+
+    place: what the error names where no file is known. files: those that are read.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not is_sparks(error):
+            raise
+        found = problem(str(error))
+        if found is None:
+            raise
+        file, reason = found
+        if file is None:
+            file, reason = _damaged(spark, files) or (files[0] if len(files) == 1 else place, reason)
+        raise InputError(f"{file}: {reason}") from error
+
+
+def is_sparks(error: Exception) -> bool:
+    """Whether an error came from Spark."""
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
+
+
+def said(error: Exception) -> str:
+    """What an error of Spark's says, in one line: about the input where it is about that."""
+    found = problem(str(error))
+    if found is not None:
+        return f"{found[0]}: {found[1]}" if found[0] else found[1]
+    return re.split("; (?:line |')", spark_reason(str(error)))[0]
+
+
+def _damaged(spark: SparkSession, files: Sequence[str]) -> tuple[str, str] | None:
+    """(the first gzip file that cannot be read to its end, why); they are read in executors."""
+    packed = [path for path in files if path.endswith(".gz") and filesystem.is_known(path)]
+    if not packed:
+        return None
+    checked = spark.sparkContext.parallelize(packed, min(len(packed), 1000)).map(lambda path: (path, gzip_damage(path)))
+    return next(((path, found) for path, found in checked.collect() if found is not None), None)
+
+
+def gzip_damage(path: str) -> str | None:
+    """What is wrong with a gzip file; None where it can be read to its end."""
+    try:
+        with open_raw(path) as (stream, _):
+            while stream.read(1024 * 1024):
+                pass
+    except GZIP_ERRORS as error:
+        return gzip_problem(error)
+    return None
