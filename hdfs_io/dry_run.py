@@ -41,7 +41,7 @@ from hdfs_io.sources.parse import (
     tensor_names,
     to_batch,
 )
-from hdfs_io.spark_batches import bounded_batches
+from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 from sparksplit.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ TASK_ROWS = 10_000
 TASK_SECONDS = 5.0
 """How much of a task is read: so many rows, for so long."""
 SHOWN_ROWS, SHOWN_VALUES, SHOWN_BAD, SHOWN_CLASSES, SHOWN_COLUMNS = 5, 8, 5, 20, 30
-WORK = 3.0
+WORK = 6.0
 """What a whole job costs where reading and parsing all rows costs 1: that is done twice, and rows are shuffled, sorted
 and written (docs/operations.md has the measurements)."""
 _BATCH = 1_000
@@ -209,7 +209,8 @@ def sampled(spark: SparkSession, source: Source) -> Sample:
     frame, read = source.raw(spark)
     schema = parsed_schema(source)
     before = _read_so_far(spark)
-    with bounded_batches(spark, _BATCH):
+    row_bytes = max(sum(tensor.row_bytes for tensor in source.tensors), source.raw_bytes)
+    with bounded_batches(spark, min(_BATCH, rows_per_batch(row_bytes))):
         # Spark goes from task to task until it has so many of these rows.
         take = _Take(reader_of(source, read), schema, TASK_ROWS)
         found = frame.mapInArrow(take, "rate double, ended boolean, rows binary").take(TASKS + 1)

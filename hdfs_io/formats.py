@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from hdfs_io.sources.base import FileSource
     from hdfs_io.sources.readers import Read
 
-_COLUMNS = frozenset(("label", "label_type", "dtype", "shape", "keep", "missing", "max_bad_rows", "max_bad_fraction"))
+_BAD_ROWS = frozenset(("max_bad_rows", "max_bad_fraction"))
+_COLUMNS = frozenset(("label", "label_type", "dtype", "shape", "keep", "missing")) | _BAD_ROWS
 _FILES = frozenset(("path", "validation", "test"))
 _TEXT = frozenset(("columns", "delimiter", "nulls", "encoding", "comment"))
 
@@ -30,6 +31,7 @@ class Format:
     shapeless: whether its rows have neither dtype nor shape of their own, so that `predict` takes the model's.
     tokens: whether its rows are sequences of tokens, cut into splits by position rather than by a hash.
     settings: Spark's settings that a session needs for it, if we start the session.
+    rereads: of what Spark reads, whether reading it twice is cheaper than keeping it (Source.rereads).
     """
 
     source: str = ""
@@ -38,6 +40,7 @@ class Format:
     shapeless: bool = False
     tokens: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
+    rereads: bool = False
 
     @property
     def patterns(self) -> bool:
@@ -79,16 +82,20 @@ FORMATS: Mapping[str, Format] = {
     ),
     "hive-text": Format(reader="csv:hive_text", keys=_COLUMNS | _FILES | _TEXT, shapeless=True),
     **{
-        name: Format(reader="readers:files", keys=_COLUMNS | _FILES, shapeless=True)
+        name: Format(reader="readers:files", keys=_COLUMNS | _FILES, shapeless=True, rereads=name != "json")
         for name in ("parquet", "orc", "json")
     },
     "avro": Format(
-        reader="readers:avro", keys=_COLUMNS | _FILES, shapeless=True, settings={"spark.jars.packages": AVRO}
+        reader="readers:avro",
+        keys=_COLUMNS | _FILES,
+        shapeless=True,
+        settings={"spark.jars.packages": AVRO},
+        rereads=True,
     ),
     "tfrecord": Format(reader="tfrecord:read", keys=_COLUMNS | _FILES, shapeless=True),
     "images": Format(
         reader="images:read",
-        keys=_FILES | {"label", "label_type", "keep", "max_bad_rows", "size", "channels", "column"},
+        keys=_FILES | {"label", "label_type", "keep", "size", "channels", "column"} | _BAD_ROWS,
     ),
     "table": Format(reader="readers:table", keys=_COLUMNS | {"table"}, shapeless=True, settings=_HIVE),
     "sql": Format(reader="readers:query", keys=_COLUMNS | {"query"}, shapeless=True, settings=_HIVE),

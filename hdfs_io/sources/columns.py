@@ -16,6 +16,7 @@ import numpy as np
 
 from hdfs_io.config import DataFrameInput, InputConfig, check_input
 from hdfs_io.cut_config import CutConfig
+from hdfs_io.formats import format_of
 from hdfs_io.manifest import SPLITS, SourceFile
 from hdfs_io.preprocessing import Description, TensorSpec
 from hdfs_io.sources.base import Reader, Source, check_kept, in_trained_order, labelled_like
@@ -52,7 +53,7 @@ class DataFrameSource(Source):
         kept."""
         config = labelled_like(config, description)
         check_input(config)
-        self.place = config.place
+        self.place, self.rereads = config.place, format_of(config.format).rereads
         self.raw_digest = raw.digest
         self.files = [SourceFile(path=path, bytes=one.bytes) for files in raw.files.values() for path, one in files]
         self.has_test = "test" in raw.parts
@@ -81,6 +82,7 @@ class DataFrameSource(Source):
         self.tensors = [tensor]
         self.raw_bytes = max(part.row_bytes for part in raw.parts.values())
         self._parts = list(raw.parts)
+        self._mixed = _mixed(raw)
         goes_by = None
         if cut is not None and cut_by:
             columns = _by_place(frame).select(*(_PLACE.format(frame.columns.index(name)) for name in cut_by))
@@ -198,6 +200,8 @@ class DataFrameSource(Source):
 
         def number(name: str) -> Any:
             column = places[name]
+            if name in self._mixed:
+                return column.cast("double")
             if types[name] == "array<boolean>":
                 return column.cast("array<tinyint>")
             if types[name].startswith("decimal("):
@@ -260,6 +264,16 @@ class DataFrameSource(Source):
                 raise InputError(f"{self.place}: column {name!r} is {kind}, and {found[name]} in the {part} files")
         if more := [name for name in found if name not in types]:
             raise InputError(f"{self.place}: has no column {more[0]!r}, which the {part} files have")
+
+
+def _mixed(raw: Raw) -> set[str]:
+    """The columns of whole numbers in some parts and of others elsewhere: Spark's union makes float of int and float,
+    and round."""
+    kinds: dict[str, set[str]] = {}
+    for part in raw.parts.values():
+        for name, kind in part.types:
+            kinds.setdefault(name, set()).add(kind)
+    return {name for name, found in kinds.items() if len(found) > 1 and found & {"float", "double"}}
 
 
 def _is_number(kind: str) -> bool:

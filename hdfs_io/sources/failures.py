@@ -100,7 +100,7 @@ def said(error: Exception) -> str:
     found = problem(str(error))
     if found is not None:
         return f"{found[0]}: {found[1]}" if found[0] else found[1]
-    return spark_reason(str(error)).split("; line ")[0]
+    return re.split("; (?:line |')", spark_reason(str(error)))[0]
 
 
 def _damaged(spark: SparkSession, files: Sequence[str]) -> tuple[str, str] | None:

@@ -207,7 +207,7 @@ def _facts(spark: SparkSession, paths: Sequence[str]) -> list[tuple[str, FileFac
     """What Spark's listing knows of the files at `paths`, which it does not open."""
     listed = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(list(paths))
     rows = listed.selectExpr("path", "length", "unix_micros(modificationTime) AS modified").collect()
-    return sorted((plain_path(row.path), FileFacts(row.length, row.modified * 1000)) for row in rows)
+    return sorted((hadoop_path(row.path), FileFacts(row.length, row.modified * 1000)) for row in rows)
 
 
 def for_spark(path: str) -> str:
@@ -222,8 +222,13 @@ def escaped(path: str) -> str:
 
 def plain_path(uri: str) -> str:
     """The path at an address that Spark gives (`file:/a%20b`), as users write it."""
-    scheme, colon, rest = uri.partition(":")
-    return unquote(f"/{rest.lstrip('/')}" if scheme == "file" and colon else uri)
+    return unquote(hadoop_path(uri))
+
+
+def hadoop_path(path: str) -> str:
+    """A path that Hadoop gives (`file:/a b`, with nothing encoded), as users write it."""
+    scheme, _, rest = path.partition(":")
+    return f"/{rest.lstrip('/')}" if scheme == "file" else path
 
 
 @contextmanager

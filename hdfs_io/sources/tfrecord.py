@@ -26,7 +26,7 @@ from hdfs_io.config import InputConfig
 from hdfs_io.listing import Found
 from hdfs_io.sources.base import BATCH_BYTES, GZIP_ERRORS, GZIP_MAGIC, gzip_problem
 from hdfs_io.sources.examples import Feature, columns, features_of
-from hdfs_io.sources.readers import RawFrame
+from hdfs_io.sources.readers import RawFrame, hadoop_path
 from sparksplit.base.errors import InputError
 from sparksplit.base.task_facts import facts_of
 
@@ -135,9 +135,7 @@ def _opened(file: pa.RecordBatch) -> Any:
     """The file that `file`, a single row, tells of: a readable, seekable stream, to be closed."""
     if "content" in file.schema.names:
         return io.BytesIO(file.column("content")[0].as_buffer())
-    path = file.column("path")[0].as_py()
-    # Hadoop writes a local path as file:/x, and encodes nothing in it.
-    return filesystem.open_input(path.removeprefix("file:") if path.startswith("file:/") else path)
+    return filesystem.open_input(hadoop_path(file.column("path")[0].as_py()))
 
 
 def _arrow_schema(frame: DataFrame) -> pa.Schema:

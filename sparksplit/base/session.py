@@ -21,7 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparksplit.base import packages
+from sparksplit.base import metastore, packages
 from sparksplit.base.errors import RunError, UsageError
 from sparksplit.base.interrupts import (
     interruptible,
@@ -251,6 +251,8 @@ def _local_cluster(folder: Path, settings: dict[str, str]) -> dict[str, str]:
     settings.setdefault("spark.sql.warehouse.dir", (folder / "warehouse").as_uri())
     for key in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
         settings[key] = f"-Djava.io.tmpdir={temporary} {settings.get(key, '')}".strip()
+    settings["spark.driver.extraJavaOptions"] += f" -Dderby.stream.error.file={folder}/derby.log"
+    settings.update(metastore.temporary(settings, _spark_conf_folder(), folder))
     return {
         "SPARK_HOME": str(home),
         "SPARK_CONF_DIR": str(_spark_conf_folder()),

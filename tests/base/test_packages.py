@@ -46,3 +46,18 @@ def test_a_package_that_cannot_be_fetched_is_named_in_one_line():
         "fetched from Maven Central (is there a network?); where there is none, name its jar in spark.jars, or put it "
         "into Spark's folder jars"
     )
+
+
+@pytest.mark.slow
+def test_a_session_without_a_package_is_told_what_to_add(tmp_path):
+    (tmp_path / "a.avro").write_bytes(b"Obj")
+    code = f"""
+    from hdfs_io.config import InputConfig
+    from hdfs_io.sources import open_with_spark
+    open_with_spark(spark, InputConfig(format="avro", path="{tmp_path}/a.avro", label="y"))
+"""
+    ended = in_session(code.strip(), "")
+    assert ended.stderr.splitlines()[-1] == (
+        "sparksplit.base.errors.ConfigError: format: avro needs Spark's package for it, which this Spark has not: "
+        f"add --packages {AVRO}"
+    )

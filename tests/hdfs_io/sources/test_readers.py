@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,26 @@ def test_folders_of_partition_columns_parts_and_bad_rows(spark: SparkSession, tm
     tally = bad_rows.tally(bad_rows.of(parse(spark, opened)))
     reason = "a row: column 'x': is null (input.missing: mean fills gaps) (null, 1, 1)"
     assert str(tally.first) == f"{raw}/day=1/b c.parquet: {reason}" and tally.counts == {"column 'x': is null": 1}
+
+
+def test_parts_may_have_other_kinds_of_numbers_and_nothing_is_rounded(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", x=pa.array([0.5], pa.float32()), y=[1])
+    write(tmp_path / "b.parquet", x=[16777217, 2], y=[0, 0])
+    opened = source(spark, path=f"{tmp_path}/a.parquet", validation=f"{tmp_path}/b.parquet", max_bad_rows=1)
+    assert rows_of(spark, opened) == [(0, 0.5, 1), (1, 2, 0)]
+    (bad,) = bad_rows(spark, parse(spark, opened), 1)
+    assert bad.reason.startswith("column 'x': 16777217.0 is 16777216 in float32, the default")
+
+
+def test_files_that_only_sparks_hadoop_knows(
+    spark: SparkSession, tmp_path: Path, elsewhere: Callable[[Path, str], str]
+) -> None:
+    for part in ("day=1", "day=2"):
+        write(tmp_path / "raw" / part / "a.parquet", x=[int(part[-1])], y=[0])
+    opened = source(spark, path=elsewhere(tmp_path, "raw"))
+    assert rows_of(spark, opened) == [(0, 1, 1, 0), (0, 2, 2, 0)] and len(opened.files) == 2
+    one = source(spark, path=elsewhere(tmp_path, "r*/day=2/*.parquet"))
+    assert rows_of(spark, one) == [(0, 2, 0)]
 
 
 def test_tables_and_queries(spark: SparkSession, tmp_path: Path) -> None:

@@ -171,8 +171,8 @@ def test_an_array_is_the_tensor_and_a_damaged_file_ends_the_job(spark, tmp_path)
 
 
 def test_files_that_only_sparks_hadoop_knows(spark, tmp_path, elsewhere):
-    (tmp_path / "raw").mkdir()
-    write(tmp_path / "raw" / "a", [example(x=[1.5], y=[1])])
-    write(tmp_path / "raw" / "b", [example(x=[2.5], y=[0])], "GZIP")
-    opened = source(spark, format="tfrecord", path=elsewhere(tmp_path, "raw"))
+    (tmp_path / "raw%20x").mkdir()
+    write(tmp_path / "raw%20x" / "a", [example(x=[1.5], y=[1])])
+    write(tmp_path / "raw%20x" / "b", [example(x=[2.5], y=[0])], "GZIP")
+    opened = source(spark, format="tfrecord", path=elsewhere(tmp_path, "raw%20x"))
     assert rows_of(spark, opened) == [(0, 1.5, 1), (0, 2.5, 0)]
