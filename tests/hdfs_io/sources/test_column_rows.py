@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.sources import ParsedRows
 from hdfs_io.sources.base import BadRows
+from hdfs_io.sources.cells import Cells
 from hdfs_io.sources.column_rows import ColumnReader, numbers
 from hdfs_io.sources.cut_columns import CutColumns
+from hdfs_io.sources.line_numbers import line_mark
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 FLOATS = ["float16", "float32", "float64"]
@@ -206,3 +208,53 @@ def test_parts_files_and_what_the_cut_goes_by_come_with_the_rows() -> None:
     assert isinstance(rows, ParsedRows) and rows.cut is not None and rows.cut.tolist() == [7, 8]
     (bad,) = made.read(complete(one.slice(1).set_column(0, names[0], pa.nulls(1, pa.float64())), 0, "file:/a%20b"))
     assert isinstance(bad, BadRows) and [row.path for row in bad] == ["/a b"]
+
+
+CELLS = Cells("a.csv", ("k", "a", "b", "y"), True, True, ",", '"', ("", "NA"), "UTF-8", False)
+
+
+def texts(rows: list[list[str | None]], records: list[str | None]) -> pa.RecordBatch:
+    """Rows of the columns a, b, y and k, as of a file of texts; a record is the text of one that does not fit."""
+    columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+    bad = [None if record is None else {"reason": None, "text": record, "fatal": False} for record in records]
+    kind = pa.struct([("reason", pa.string()), ("text", pa.string()), ("fatal", pa.bool_())])
+    batch = pa.RecordBatch.from_arrays([*columns, pa.array(bad, kind)], names=["0", "1", "2", "3", "bad"])
+    return complete(batch, file="file:/my%20a.csv")
+
+
+def test_rows_of_a_file_of_texts_and_the_marks_of_bad_ones() -> None:
+    rows: list[list[str | None]] = [
+        ["1.5", "2", "cat", "NA"],
+        [None, "2", "cat", "r2"],
+        ["1", "x", "cat", "r3"],
+        ["1", "2", "NA", "r4"],
+        ["1", "2", "c\ufffd", "r5"],
+        ["1", "2", "dog", "\ufffd"],
+        ["1", None, None, "r7"],
+        ["3", " 4 ", "dog", None],
+    ]
+    made = reader(label_kind="text", kept=1, told=True, cells=CELLS, order=[3, 0, 1, 2])
+    good, bad = made.read(texts(rows, [None] * 6 + ['r7,"1', None]), 10)
+    assert isinstance(good, ParsedRows) and isinstance(bad, BadRows)
+    assert (good.tensors[0].tolist(), good.label, good.keep) == ([[1.5, 2], [3, 4]], ["cat", "dog"], [[None, ""]])
+    assert [(row.path, row.offset, row.reason, row.text) for row in bad] == [
+        ("/my a.csv", 12, "column 'a': is empty (input.missing: mean fills gaps)", "r2,,2,cat"),
+        ("/my a.csv", 13, "column 'b': 'x' is not a number", "r3,1,x,cat"),
+        ("/my a.csv", 14, "column 'y', the label: is 'NA'", "r4,1,2,NA"),
+        ("/my a.csv", 15, "column 'y', the label: is not UTF-8 text (input.encoding)", "r5,1,2,c\ufffd"),
+        ("/my a.csv", 16, "a column to keep is not UTF-8 text (input.encoding)", "\ufffd,1,2,dog"),
+        ("/my a.csv", 17, CELLS.record_problem('r7,"1')[0], 'r7,"1'),
+    ]  # fmt: skip
+    assert [row.row for row in bad] == [line_mark(row.text) for row in bad]
+    assert str(next(iter(bad))).startswith("/my a.csv: a row: column 'a': is empty")
+
+
+def test_decimals_are_parsed_as_they_are_written() -> None:
+    batch = pa.RecordBatch.from_pydict({"0": ["16777217", "0.1", None], "1": ["9007199254740993", "2", "3"]})
+    tensor = TensorSpec(name="x", dtype="int64", shape=[2])
+    rows, bad = read(batch, label=None, label_kind=None, tensor=tensor, rounds=True)
+    assert rows is not None and rows.tensors[0].tolist() == [[16777217, 9007199254740993]]
+    assert [text.split(" (")[0] for text in bad] == [
+        "the DataFrame: a row: column 'a': '0.1' is not a whole number",
+        "the DataFrame: a row: column 'a': is null",
+    ]
