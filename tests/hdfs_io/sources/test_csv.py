@@ -69,7 +69,7 @@ LINES: dict[bytes, Any] = {
     b"a\\,1,0": ("a\\", 1, 0),
     b'a,1,0"': "column 'y', the label: '0\"' is not a whole number (int64)",
     b'"a"",1,0': OPEN,
-    b'x"y,"1,0': OPEN,
+    b'x"y,"1,0': "has 2 columns, 3 are needed",
     b'"': OPEN,
     b'"a",1': "has 2 columns, 3 are needed",
     b"1,2,3,4": "has 4 columns, 3 are needed",
