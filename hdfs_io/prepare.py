@@ -59,8 +59,7 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
     probe = Layout(source.tensors, _label_spec(source, None), source.keep, 1)
     with bounded_batches(spark, rows_per_batch(max(probe.row_bytes, source.raw_bytes))), passes(spark, source) as both:
         good, some = both.count()
-        bad = bad_rows.of(both.keys)
-        tally = bad_rows.tally(bad) if some else bad_rows.Tally()
+        tally = bad_rows.tally(bad_rows.of(both.keys)) if some else bad_rows.Tally()
         Limit.of(config.input).check(tally, good)
         identify = replace(both.identify(), bits=_ID_BITS)
         cut = cut.fitted(both.keys, identify)
@@ -84,7 +83,7 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
         ).for_rows(every)
         where = Plan.of(found.rows, layout.row_bytes, lanes, config.file_size)
         facts = _write(both, Place.of(source, identify, cut, where), folder, layout)
-        bad_rows.write(bad, tally, folder)
+        bad_rows.write(bad_rows.of(both.keys), tally, folder)
         rows_hash = None if source.files else rows_digest(both.keys, source)
     left_out = {"unseen_labels": named.unseen, "bad_rows": dict(tally.counts)}
     manifest = _manifest(facts, layout, config, source, where, found).model_copy(update=left_out)

@@ -13,19 +13,25 @@ BATCH_BYTES = 8 * 1024 * 1024
 """Bytes of a batch."""
 
 
+_OFF = (
+    "spark.sql.files.ignoreCorruptFiles",
+    "spark.sql.files.ignoreMissingFiles",
+    "spark.sql.execution.arrow.useLargeVarTypes",
+)
 _SHUFFLED_BYTES = 64 * 1024 * 1024
 """Bytes that a task is to get out of a shuffle, roughly."""
 
 
 @contextmanager
 def bounded_batches(spark: SparkSession, rows: int) -> Iterator[None]:
-    """Inside the block, Spark's batches have at most `rows` rows, and the same files are cut into the same partitions
-    each time, whatever executors come and go."""
+    """Inside the block, Spark's batches have at most `rows` rows, the same files are cut into the same partitions each
+    time, whatever executors come and go, and a file that is damaged or gone is an error, whatever the user's settings
+    say."""
     keys = ("spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.inMemoryColumnarStorage.batchSize")
     least = "spark.sql.files.minPartitionNum"
     known = (spark.conf.get(key, None) for key in (least, "spark.sql.leafNodeDefaultParallelism"))
     slots = next((value for value in known if value), str(spark.sparkContext.defaultParallelism))
-    with settings(spark, {**dict.fromkeys(keys, str(rows)), least: slots}):
+    with settings(spark, {**dict.fromkeys(keys, str(rows)), least: slots, **dict.fromkeys(_OFF, "false")}):
         yield
 
 

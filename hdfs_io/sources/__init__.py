@@ -21,6 +21,7 @@ from hdfs_io.preprocessing import Description
 from hdfs_io.sources.base import BadRow, FileSource, ParsedRows, Source, Task
 from hdfs_io.sources.columns import DataFrameSource
 from hdfs_io.sources.readers import Raw, RawFrame, read
+from hdfs_io.spark_batches import settings
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError
 
@@ -98,17 +99,20 @@ def open_with_spark(
 ) -> DataFrameSource:
     """The source of rows that Spark reads; like `open_source`. cut: whose columns are no features."""
     check_input(config)
-    source = DataFrameSource(config, read(spark, config), description, cut)
-    if description is not None:
-        check_like(source, description, source.place)
-    return source
+    return _opened(config, read(spark, config), description, cut)
 
 
 def open_frame(
     frame: DataFrame, config: InputConfig, description: Description | None = None, cut: CutConfig | None = None
 ) -> DataFrameSource:
     """The source of the rows of a DataFrame; like `open_with_spark`."""
-    source = DataFrameSource(config, Raw({"train": RawFrame(frame)}), description, cut)
+    return _opened(config, Raw({"train": RawFrame(frame)}), description, cut)
+
+
+def _opened(config: InputConfig, raw: Raw, description: Description | None, cut: CutConfig | None) -> DataFrameSource:
+    # Timestamps become text, for keys and what is kept, and their clock time numbers: the same ones everywhere.
+    with settings(raw.parts["train"].frame.sparkSession, {"spark.sql.session.timeZone": "UTC"}):
+        source = DataFrameSource(config, raw, description, cut)
     if description is not None:
         check_like(source, description, source.place)
     return source

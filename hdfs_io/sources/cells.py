@@ -1,6 +1,7 @@
 """Text to numbers: the cells of files whose columns have no types, and what is wrong with one that cannot be read.
 
-Numbers are parsed straight into the tensor's dtype, so nothing is rounded twice and 64-bit integers are exact.
+Numbers are parsed straight into the tensor's dtype, so 64-bit integers are exact and nothing is rounded twice (but for
+float16, by way of float32).
 """
 
 from __future__ import annotations

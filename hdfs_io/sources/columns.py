@@ -198,15 +198,18 @@ class DataFrameSource(Source):
         frame = raw.frame.select("*", *origin).toDF(*map(_PLACE.format, range(len(names))), _BAD, _ROW, _FILE)
         places = {name: sql.col(_PLACE.format(place)) for place, name in enumerate(names)}
 
+        own = dict(raw.types)
+
         def number(name: str) -> Any:
-            column = places[name]
-            if name in self._mixed:
-                return column.cast("double")
-            if types[name] == "array<boolean>":
+            column, kind = places[name], own[name]
+            if kind == "array<boolean>":
                 return column.cast("array<tinyint>")
-            if types[name].startswith("decimal("):
-                return column.cast("string")  # parsed exactly, like a file's text
-            return column.cast("tinyint") if types[name] == "boolean" else column
+            if kind == "boolean":
+                column = column.cast("tinyint")
+            if name in self._mixed or kind.startswith("decimal("):
+                # Parsed exactly, like a file's text.
+                return (column.cast("double") if kind == "float" else column).cast("string")
+            return column
 
         reader = self._reader
         columns = [number(name) for name in reader.features]
@@ -214,12 +217,14 @@ class DataFrameSource(Source):
             text = places[reader.label].cast("string")
             columns.append(text if self.label_kind == "text" else number(reader.label))
         columns += [places[name].cast("string") for name in self.keep]
-        good = self._surely_good(places, types)
+        good = self._surely_good(places, own)
         if (cut := reader.cut) is not None:
             at = [_PLACE.format(names.index(name)) for name in cut.names]
             # Rows of other parts are not cut.
-            value = cut.value(at, [types[name] for name in cut.names]) if part == "train" else sql.lit(0).cast("bigint")
-            columns += [value, sql.when(value.isNull(), cut.text(at))]
+            nulls = () if reader.cells is None else reader.cells.nulls
+            cut_types = [types[name] for name in cut.names]
+            value = cut.value(at, cut_types, nulls) if part == "train" else sql.lit(0).cast("bigint")
+            columns += [value, sql.when(value.isNull(), cut.text(at, nulls))]
             good = good & value.isNotNull()
         # The file's name is longer than many a row: it travels with those that may be bad.
         doubtful = ~sql.coalesce(good, sql.lit(False))
@@ -267,13 +272,18 @@ class DataFrameSource(Source):
 
 
 def _mixed(raw: Raw) -> set[str]:
-    """The columns of whole numbers in some parts and of others elsewhere: Spark's union makes float of int and float,
-    and round."""
+    """The columns of whole numbers in some parts and of others elsewhere: Spark's union would round, since it makes
+    float of int and float, and double of bigint and decimal."""
     kinds: dict[str, set[str]] = {}
     for part in raw.parts.values():
         for name, kind in part.types:
             kinds.setdefault(name, set()).add(kind)
-    return {name for name, found in kinds.items() if len(found) > 1 and found & {"float", "double"}}
+    floats = {"float", "double"}
+    return {
+        name
+        for name, found in kinds.items()
+        if len(found) > 1 and not found <= floats and any(kind in floats or "decimal(" in kind for kind in found)
+    }
 
 
 def _is_number(kind: str) -> bool:

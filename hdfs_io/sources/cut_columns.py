@@ -64,23 +64,23 @@ class CutColumns:
                 raise cut.error(key, f"must be {wanted}, as column {name!r} is {found} (is {value!r})")
         return cls((name,), kind)
 
-    def value(self, columns: Sequence[str], types: Sequence[str]) -> Column:
-        """The int64, or null. columns: what they are called in the frame. types: theirs"""
+    def value(self, columns: Sequence[str], types: Sequence[str], nulls: Sequence[str] = ()) -> Column:
+        """The int64, or null. columns: what they are called in the frame. types: theirs. nulls: texts that are null"""
         from pyspark.sql import functions as sql
 
         if self.kind == "key":
-            texts = [sql.col(name).cast("string") for name in columns]
+            texts = [_text(name, nulls) for name in columns]
             known = sql.lit(True)
             for text in texts:
                 known = known & text.isNotNull()
             return sql.when(known, sql.xxhash64(*texts))
         return sql.expr(f"cast({_EXPRESSIONS[self.kind](f'`{columns[0]}`', types[0])} as bigint)")
 
-    def text(self, columns: Sequence[str]) -> Column:
+    def text(self, columns: Sequence[str], nulls: Sequence[str] = ()) -> Column:
         """What to show of a row whose value is null: the columns' values, or null where there is a null."""
         from pyspark.sql import functions as sql
 
-        return sql.concat(*(part for name in columns for part in (sql.lit(", "), sql.col(name).cast("string"))))
+        return sql.concat(*(part for name in columns for part in (sql.lit(", "), _text(name, nulls))))
 
     def problem(self, text: str | None) -> tuple[str, str]:
         """(the reason why a row is bad, the reason without its value). text: as `text` gives it"""
@@ -90,6 +90,14 @@ class CutColumns:
             return (f"{subject}: is null",) * 2
         wanted = {"time": "no time or date", "number": "no whole number", "split": "neither train, validation nor test"}
         return f"{subject}: {text[2:]!r} is {wanted[self.kind]}", f"{subject}: {wanted[self.kind]}"
+
+
+def _text(name: str, nulls: Sequence[str]) -> Column:
+    """The column as text; null where that is one of `nulls`."""
+    from pyspark.sql import functions as sql
+
+    text = sql.col(name).cast("string")
+    return sql.when(~sql.trim(text).isin(list(nulls)), text) if nulls else text
 
 
 def _time(column: str, found: str) -> str:

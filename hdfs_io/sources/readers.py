@@ -25,6 +25,7 @@ from hdfs_io.listing import Found, find, is_nested
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.sources.cells import Cells
 from hdfs_io.sources.failures import is_sparks, said
+from hdfs_io.spark_batches import settings
 from sparksplit.base.config import digest
 from sparksplit.base.errors import ConfigError, InputError
 
@@ -93,17 +94,19 @@ Read = Callable[["SparkSession", InputConfig, Found], RawFrame]
 class Raw:
     """The raw columns of every part: train, and validation and test where they have files of their own.
 
-    files: (path, facts) of each file, by part; empty where there are none to look at.
+    files: (path, facts) of each file, by part; empty where there are none to look at, or where they do not tell all.
+    plan: what is done with the files' rows; "" where they are taken as they are.
     """
 
     parts: dict[str, RawFrame]
     files: dict[str, list[tuple[str, FileFacts]]] = field(default_factory=dict)
+    plan: str = ""
 
     @property
     def digest(self) -> str | None:
-        """A hash of the files' names, bytes and times of change; None where there are no files."""
+        """A hash of the files' names, bytes and times of change, and of the plan; None where there are no files."""
         facts = [[part, path, one.bytes, one.modified] for part, files in self.files.items() for path, one in files]
-        return digest(facts) if facts else None
+        return digest([*facts, self.plan] if self.plan else facts) if facts else None
 
 
 def read(spark: SparkSession, config: InputConfig) -> Raw:
@@ -116,8 +119,9 @@ def read(spark: SparkSession, config: InputConfig) -> Raw:
     with as_input_error(config.place):
         if not config.paths_of("path"):
             raw = reader(spark, config, Found([], [], False))
-            files = facts_of_files(spark, raw.frame.inputFiles())
-            return Raw({"train": raw}, {"train": files} if files else {})
+            plan = plan_of_files(raw.frame)
+            files = [] if plan is None else facts_of_files(spark, raw.frame.inputFiles())
+            return Raw({"train": raw}, {"train": files} if files else {}, plan or "")
         found = {part: found_at(spark, config.paths_of(key)) for part, key in keys.items() if config.paths_of(key)}
         parts = {part: reader(spark, config, place) for part, place in found.items()}
     return Raw(parts, {part: place.files for part, place in found.items()})
@@ -155,6 +159,27 @@ def query(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     """The rows of a query."""
     assert config.query is not None
     return RawFrame(spark.sql(config.query))
+
+
+def plan_of_files(frame: DataFrame) -> str | None:
+    """What Spark does with the rows of files to make those of `frame`, always in the same words; None where they come
+    from elsewhere too, or where the same files may give other rows."""
+    with settings(frame.sparkSession, {"spark.sql.debug.maxToStringFields": str(2**31 - 1)}):
+        plan = frame._jdf.queryExecution().optimizedPlan()
+        leaves = plan.collectLeaves()
+        kinds = {leaves.apply(place).nodeName() for place in range(leaves.size())}
+        if not plan.deterministic() or not kinds <= {"LogicalRelation", "HiveTableRelation"}:
+            return None
+        if not all(_has_files(leaves.apply(place)) for place in range(leaves.size())):
+            return None
+        return re.sub(r"#\d+L?", "", str(plan.toString()))
+
+
+def _has_files(relation: Any) -> bool:
+    if relation.nodeName() == "HiveTableRelation":
+        return True
+    found: bool = relation.relation().getClass().getSimpleName() == "HadoopFsRelation"
+    return found
 
 
 def has_footers(frame: DataFrame) -> bool:

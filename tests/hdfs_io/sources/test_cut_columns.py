@@ -106,6 +106,11 @@ def test_values_are_the_same_whatever_the_columns_type(spark: SparkSession) -> N
     key = values(CutColumns(("c", "d")), frame, types)
     assert key[0] == key[2] != key[1] and key[3:] == [None, None]
     assert key[:3] == values(CutColumns(("c", "d")), frame.selectExpr("c", "cast(d as string) d"), ["string"] * 2)[:3]
+    frame = spark.createDataFrame([("a",), (" \\N",), ("",)], "c string")
+    marked = frame.select(
+        CutColumns(("c",)).value(["c"], ["string"], ["\\N", ""]), CutColumns(("c",)).text(["c"], ["\\N", ""])
+    )
+    assert [(row[0] is None, row[1]) for row in marked.collect()] == [(False, ", a"), (True, None), (True, None)]
     by_time = {"by": "time", "column": "c"}
     for texts, kind in ((["2024-05-01"], "time"), ([None, "20240501"], "number"), ([], "time")):
         frame = spark.createDataFrame([(text,) for text in texts], "c string")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from hdfs_io import bad_rows
+from hdfs_io.config import InputConfig
 from hdfs_io.sources.parse import parse
+from hdfs_io.sources.readers import read
+from sparksplit.base.config import parse as parse_config
 from sparksplit.base.errors import InputError
 from tests.commands.preprocessing import run
 from tests.hdfs_io.sources.raw_columns import rows_of, source
@@ -51,6 +55,20 @@ def test_parts_may_have_other_kinds_of_numbers_and_nothing_is_rounded(spark: Spa
     assert bad.reason.startswith("column 'x': 16777217.0 is 16777216 in float32, the default")
 
 
+def test_every_part_is_read_by_its_own_types(spark: SparkSession, tmp_path: Path) -> None:
+    big = 9007199254740993
+    write(tmp_path / "a.parquet", flag=[True], whole=[5], big=[big], y=[1])
+    decimals = pa.array([Decimal("2.50")], pa.decimal128(10, 2))
+    write(tmp_path / "b.parquet", flag=[300], whole=decimals, big=[0.5], y=[0])
+    paths = {"path": f"{tmp_path}/a.parquet", "validation": f"{tmp_path}/b.parquet"}
+    opened = source(spark, **paths, max_bad_rows=1)
+    assert rows_of(spark, opened) == [(1, 300, 2.5, 0.5, 0)]
+    bad = bad_rows.tally(bad_rows.of(parse(spark, opened))).first
+    assert bad.reason.startswith(f"column 'big': '{big}' is 9007199254740992 in float32, the default")
+    write(tmp_path / "a.parquet", flag=[True], whole=[5], big=[7], y=[1])
+    assert rows_of(spark, source(spark, **paths)) == [(0, 1, 5, 7, 1), (1, 300, 2.5, 0.5, 0)]
+
+
 def test_files_that_only_sparks_hadoop_knows(
     spark: SparkSession, tmp_path: Path, elsewhere: Callable[[Path, str], str]
 ) -> None:
@@ -72,6 +90,29 @@ def test_tables_and_queries(spark: SparkSession, tmp_path: Path) -> None:
         source(spark, format="table", table="nothings")
     with pytest.raises(InputError, match=r"^the query: .*`c` cannot be resolved"):
         source(spark, format="sql", query="SELECT c FROM things")
+
+
+def test_a_query_over_files_is_another_where_it_asks_for_other_rows(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", a=[1, 2, 3], y=[0, 1, 0])
+    files = f"parquet.`{tmp_path}/a.parquet`"
+
+    def digest(query: str) -> str | None:
+        found = read(spark, parse_config(InputConfig, {"format": "sql", "query": query, "label": "y"}))
+        return found.digest
+
+    def view(rows: str) -> str | None:
+        spark.sql(f"CREATE OR REPLACE TEMP VIEW some AS SELECT a, y FROM {files} WHERE {rows}")
+        return digest("SELECT * FROM some")
+
+    first = view("a > 1")
+    assert first is not None and first == view("a > 1") != view("a > 2")
+    spark.createDataFrame([(1,)], "b int").createOrReplaceTempView("elsewhere")
+    assert digest(f"SELECT f.* FROM {files} f JOIN elsewhere ON a = b") is None
+    assert digest(f"SELECT * FROM {files} WHERE rand() > 0.5") is None
+    many = ", ".join(f"a + {number} AS c{number}" for number in range(60))
+    assert digest(f"SELECT {many}, y FROM {files}") != digest(
+        f"SELECT {many.replace('a + 59 ', 'a + 61 ')}, y FROM {files}"
+    )
 
 
 def test_the_same_again_needs_no_spark(
