@@ -91,8 +91,8 @@ def test_a_text_in_other_files_and_tasks_gives_the_same_files(
     # Raw rows for a model, and rows of any DataFrame, get the row_ids of the data set's rows.
     config = parse(InputConfig, {"format": "text", "path": f"{tmp_path}/one.txt", "stride": 5})
     with raw_rows(spark, open_source(config, data.description), data.description) as raw:
-        rows, bad = raw.frames, raw.bad
-        assert rows["train"].columns == ["row_id", "x", "label"] and bad == []
+        rows = raw.frames
+        assert rows["train"].columns == ["row_id", "x", "label"] and not raw.tally.rows
         known = {(row.row_id, bytes(row.x), bytes(row.label)) for row in rows["train"].collect()}
     ids, x, y = read(data, "train")
     signed = ids.view(np.int64).tolist()

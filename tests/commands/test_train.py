@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from hdfs_io.arrays import from_arrays
@@ -167,9 +169,11 @@ def test_known_once_keras_is_there(forked, call, name):
 
 def test_a_checksum_that_differs(forked, call, prepared, tmp_path):
     shutil.copytree(prepared, tmp_path / "copy")
-    manifest = json.loads((tmp_path / "copy" / "manifest.json").read_text())
-    manifest["splits"]["train"]["files"][0]["crc32"][0] ^= 1
-    (tmp_path / "copy" / "manifest.json").write_text(json.dumps(manifest))
+    blocks = tmp_path / "copy" / "blocks" / "train.parquet"
+    table = pq.read_table(blocks)
+    rows = table.to_pylist()
+    rows[0]["crc32"][0] ^= 1
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), blocks)
     status, line, output = call({"data": str(tmp_path / "copy")})
     assert status == 2
     assert "row group 0: " in line

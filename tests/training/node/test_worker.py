@@ -45,7 +45,7 @@ def process_of(member, way, rows, **keys):
         "validation": SimpleNamespace(rows=0),
         "test": SimpleNamespace(rows=5),
     }
-    manifest = SimpleNamespace(lanes=len(LANES), splits=splits)
+    manifest = SimpleNamespace(lanes=len(LANES), splits=splits, block_bytes=64)
     weight = SimpleNamespace(numpy=lambda: np.zeros(3, np.float32))
     return SimpleNamespace(
         config=config,
