@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
 from hdfs_io.config import InputConfig
 from hdfs_io.listing import Found
 from hdfs_io.sources.cells import Cells, split
 from hdfs_io.sources.readers import RawFrame, for_spark
+from hdfs_io.spark_batches import settings
 from sparksplit.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -85,18 +86,10 @@ def _schema(names: Sequence[str]) -> StructType:
     return StructType([StructField(name, StringType()) for name in (*names, _BROKEN)])
 
 
-@contextmanager
-def _as_text(spark: SparkSession) -> Iterator[None]:
+def _as_text(spark: SparkSession) -> AbstractContextManager[None]:
     """Inside the block, the values of partition columns stay texts, and names that differ in case alone are two."""
     wanted = {"spark.sql.sources.partitionColumnTypeInference.enabled": "false", "spark.sql.caseSensitive": "true"}
-    before = {key: str(spark.conf.get(key)) for key in wanted}
-    for key, value in wanted.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            spark.conf.set(key, value)
+    return settings(spark, wanted)
 
 
 def _first_records(spark: SparkSession, config: InputConfig, found: Found) -> tuple[str, list[str]]:

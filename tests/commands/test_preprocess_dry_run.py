@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from hdfs_io import dry_run
+from hdfs_io import sample
 from hdfs_io.prepared import PreparedDataSet
 from tests.commands.preprocessing import CSV, run
 from tests.hdfs_io.idx_files import digits, write_folder
@@ -60,7 +60,7 @@ def test_parts_of_large_inputs_are_enough(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, values in (("TASK_ROWS", 50), ("TASKS", 1)):
-        monkeypatch.setattr(dry_run, name, values)
+        monkeypatch.setattr(sample, name, values)
     random = np.random.default_rng(0)
     for part in range(4):
         (tmp_path / "raw").mkdir(exist_ok=True)
@@ -69,8 +69,8 @@ def test_parts_of_large_inputs_are_enough(
     keys = [f"input.path={tmp_path}/raw", "input.label=y"]
     found = told(tmp_path, capsys, *keys, "input.format=parquet")
     assert found["columns"] == ["a double, b bigint, y bigint"]
-    (sample,) = found["sample"]
-    assert re.fullmatch(r"(50|100) rows of about 1,600", sample)  # the footers say how many
+    (line,) = found["sample"]
+    assert re.fullmatch(r"(50|100) rows of about 1,600", line)  # the footers say how many
     assert found["classes"][0].startswith("2 in the sample: 0: ")
     assert re.fullmatch(r"train about 1,[345]\d\d, validation about \d+, test about 0 rows", found["splits"][0])
     assert found["time"][0].startswith("about ") and "estimate" in found["time"][0]
@@ -82,7 +82,7 @@ def test_parts_of_large_inputs_are_enough(
     assert found["splits"][0].endswith("test about 90 rows")
 
     (tmp_path / "own.py").write_text(OWN)
-    monkeypatch.setattr(dry_run, "TASK_ROWS", 5)
+    monkeypatch.setattr(sample, "TASK_ROWS", 5)
     found = told(tmp_path, capsys, f"input.format={tmp_path}/own.py:rows", "input.path=x", "input.label=y")
     assert found["sample"][0].endswith(" rows of an unknown number") and found["time"][0].startswith("unknown")
     assert re.fullmatch(r"train \d+\.\d%, validation \d+\.\d%, test 0\.0%", found["splits"][0])

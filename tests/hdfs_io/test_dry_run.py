@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hdfs_io import dry_run
+from hdfs_io import dry_run, sample
 from hdfs_io.config import InputConfig
-from hdfs_io.dry_run import Facts, Sample
 from hdfs_io.preprocessing import TensorSpec
+from hdfs_io.sample import Facts, Sample
 from hdfs_io.sources import Source
 from hdfs_io.sources.base import BadRow, ParsedRows
 from hdfs_io.sources.parse import LABEL, PART, parsed_schema
@@ -44,7 +44,7 @@ def read(rows: list[int], bad: int = 0) -> Iterator[tuple[str, ParsedRows | BadR
 
 def taken(*rows: int, bad: int = 0) -> tuple[pa.Table, bool] | None:
     """(the rows that a task takes of these, whether they are all); None where it takes none."""
-    take = dry_run._Take(lambda _: read(list(rows), bad), parsed_schema(Rows()), 20)
+    take = sample._Take(lambda _: read(list(rows), bad), parsed_schema(Rows()), 20)
     found = [batch.to_pylist()[0] for batch in take([])]
     if not found:
         return None
@@ -56,7 +56,7 @@ def test_a_task_takes_its_first_rows_and_tensors_of_few() -> None:
     for rows, count, ended in (((3, 4, 5), 12, True), ((15, 5), 20, True), ((15, 6), 20, False), ((90, 90), 20, False)):
         table, whole = taken(*rows) or pytest.fail()
         assert (table.num_rows, whole) == (count, ended)
-        assert table.column("tensor_0").null_count == count - dry_run.SHOWN_ROWS
+        assert table.column("tensor_0").null_count == count - sample.SHOWN_ROWS
         assert table.column(PART).to_pylist() == [0] * count
     table, whole = taken(4, bad=2) or pytest.fail()
     assert (table.num_rows, whole, Sample(table, 1.0, True).good.num_rows) == (6, True, 4)
@@ -66,10 +66,10 @@ def test_a_task_takes_its_first_rows_and_tensors_of_few() -> None:
 
 def test_rows_that_a_part_brings_stay_in_its_split() -> None:
     dealt = {"train": 0.75, "validation": 0.25, "test": 0.0}
-    found = dry_run.expected_splits(dealt, {"train": 800, "test": 50})
+    found = sample.expected_splits(dealt, {"train": 800, "test": 50})
     assert found == {"train": 600, "validation": 200, "test": 50}
-    assert dry_run.expected_splits(dealt, None) == dealt
-    assert dry_run.expected_splits({}, {"train": 800}) == {}
+    assert sample.expected_splits(dealt, None) == dealt
+    assert sample.expected_splits({}, {"train": 800}) == {}
 
 
 @pytest.mark.parametrize(
@@ -123,5 +123,5 @@ def test_long_lists_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_first_rows_show_what_becomes_of_them() -> None:
     table, _ = taken(9) or pytest.fail()
     shown = dry_run.first_rows(Rows(), table)
-    assert shown == [f"x = [1.0 1.0 1.0], label = {row}" for row in range(dry_run.SHOWN_ROWS)]
+    assert shown == [f"x = [1.0 1.0 1.0], label = {row}" for row in range(sample.SHOWN_ROWS)]
     assert LABEL in table.column_names
