@@ -1,15 +1,15 @@
 """Raw data to a prepared data set on Spark: all work on rows runs in executors, the driver sees only their facts.
 
 keys (sources) -> bad rows, numbers among equal rows, counts -> lanes and files (plan)
-rows (sources) -> row_id, lane, split and file, in the task that parses them -> one shuffle, a partition for each file,
-sorted by lane and row_id -> Parquet
+rows (sources) -> row_id, split and file, and packed, in the task that parses them -> one shuffle, a partition for each
+file -> sorted by lane and row_id in the task that writes it -> Parquet
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,17 +19,19 @@ import pyarrow as pa
 from hdfs_io import bad_rows, block_table, counts, filesystem, labels, lane_files, plan, row_ids
 from hdfs_io.arrays import from_arrays
 from hdfs_io.bad_rows import Limit
+from hdfs_io.chunks import FILE
 from hdfs_io.config import PreprocessConfig
 from hdfs_io.counts import Counts
 from hdfs_io.cut import Cut
-from hdfs_io.lane_files import LABEL, ROW_ID, FileFacts, LaneFile, Layout
+from hdfs_io.lane_files import FileFacts, Layout
 from hdfs_io.manifest import SPLITS, Manifest, SourceFacts, SplitFacts
 from hdfs_io.numbering import ROWS
 from hdfs_io.plan import Plan
 from hdfs_io.preprocessing import TOKENS, FittedPreprocessing, LabelSpec
+from hdfs_io.shuffle import Place, Writing, final_name
 from hdfs_io.sources.base import Source
-from hdfs_io.sources.identify import Identified, Identify, Key, move_apart, rows_digest
-from hdfs_io.sources.parse import CONTENT, LANE, NUMBER, keep_names, parsed_schema, tensor_names
+from hdfs_io.sources.identify import Identify, Key, move_apart, rows_digest
+from hdfs_io.sources.parse import CONTENT, NUMBER
 from hdfs_io.sources.passes import Passes, passes
 from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 from sparksplit import __version__
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
 
 __all__ = ["from_arrays", "prepare"]
 
-FILE = "file"
 _ID_BITS = 64
 _RENAMES = 16
 """At the same time: each waits for the NameNode."""
@@ -57,7 +58,8 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
     """
     cut = Cut() if source.deals else Cut.of(config, ("test",) if source.has_test else ())
     probe = Layout(source.tensors, _label_spec(source, None), source.keep, 1)
-    with bounded_batches(spark, rows_per_batch(max(probe.row_bytes, source.raw_bytes))), passes(spark, source) as both:
+    batch_rows = rows_per_batch(max(probe.row_bytes, source.raw_bytes))
+    with bounded_batches(spark, batch_rows), passes(spark, source) as both:
         good, some = both.count()
         tally = bad_rows.tally(bad_rows.of(both.keys)) if some else bad_rows.Tally()
         Limit.of(config.input).check(tally, good)
@@ -82,7 +84,7 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
             by_feature=config.scaling_by == "feature" or config.input.missing == "mean",
         ).for_rows(every)
         where = Plan.of(found.rows, layout.row_bytes, lanes, config.file_size)
-        facts = _write(both, Place.of(source, identify, cut, where), folder, layout)
+        facts = _write(both, Place.of(source, identify, cut, where, layout, batch_rows), folder)
         bad_rows.write(bad_rows.of(both.keys), tally, folder)
         rows_hash = None if source.files else rows_digest(both.keys, source)
     left_out = {"unseen_labels": named.unseen, "bad_rows": dict(tally.counts)}
@@ -106,43 +108,7 @@ def _label_spec(source: Source, classes: list[str] | None, unknown: bool = False
     return LabelSpec(dtype="int64", classes=classes, kind=source.label_kind, unknown=unknown)
 
 
-@dataclass(frozen=True, eq=False)
-class Place:
-    """Says, in the task that parses them, which file each row goes to, and where in it; see `Stage`.
-
-    Its columns: `file` (an int that Spark puts into the file's partition), lane, row_id, and those of the file.
-    partitions: by file, that int.
-    """
-
-    identify: Identify
-    cut: Cut
-    plan: Plan
-    partitions: npt.NDArray[np.int32]
-    schema: pa.Schema
-
-    @classmethod
-    def of(cls, source: Source, identify: Identify, cut: Cut, where: Plan) -> Place:
-        parsed = parsed_schema(source)
-        label = [] if source.label_kind is None else [LABEL]
-        columns = [*tensor_names(len(source.tensors)), *label, *keep_names(len(source.keep))]
-        fields = [(FILE, pa.int32()), (LANE, pa.int32()), (ROW_ID, pa.int64())]
-        schema = pa.schema([*fields, *((name, parsed.field(name).type) for name in columns)])
-        return cls(identify, cut, where, plan.partition_keys(where.files), schema)
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for found in self.identify(batches):
-            lane, file = self.of_rows(found)
-            own = [pa.array(column) for column in (self.partitions[file], lane, row_ids.signed(found.ids))]
-            stored = [found.rows.column(name) for name in self.schema.names[len(own) :]]
-            yield pa.RecordBatch.from_arrays([*own, *stored], schema=self.schema)
-
-    def of_rows(self, found: Identified) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """(lane, file) of each row."""
-        lane = row_ids.lane_of(found.ids, self.plan.lanes)
-        return lane, self.plan.file(found.splits(self.cut), lane, found.ids)
-
-
-def _write(both: Passes, place: Place, folder: str, layout: Layout) -> list[FileFacts]:
+def _write(both: Passes, place: Place, folder: str) -> list[FileFacts]:
     """Write the files in executors, and give those of the successful attempts their final names.
 
     Where different rows have the same id, which their writers see since they lie next to each other, all is written
@@ -152,9 +118,8 @@ def _write(both: Passes, place: Place, folder: str, layout: Layout) -> list[File
         if files.files:
             filesystem.make_folder(filesystem.join(folder, split))
     while True:
-        offsets = _offsets(both.keys, place)
-        writing = Writing(folder, layout, place.plan, place.partitions, offsets)
-        facts = facts_of(_sorted(both, place), writing, FileFacts)
+        writing = Writing(folder, place, _offsets(both.keys, place))
+        facts = facts_of(_by_file(both, place), writing, FileFacts)
         same = {row_id for fact in facts for row_id in fact.same}
         if not same:
             break
@@ -176,7 +141,7 @@ def _offsets(keys: DataFrame, place: Place) -> npt.NDArray[np.int64]:
         def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             mine = np.zeros(place.plan.files, np.int64)
             for found in place.identify(batches):
-                mine += np.bincount(place.of_rows(found)[1], minlength=len(mine))
+                mine += np.bincount(place.files(found), minlength=len(mine))
             files = np.flatnonzero(mine)
             yield pa.RecordBatch.from_arrays([pa.array(files), pa.array(mine[files])], [FILE, ROWS])
 
@@ -186,12 +151,9 @@ def _offsets(keys: DataFrame, place: Place) -> npt.NDArray[np.int64]:
     return place.plan.offsets(rows)
 
 
-def _sorted(both: Passes, place: Place) -> DataFrame:
-    """The rows, in a partition for each file, in the order that they have there."""
-    from pyspark.sql import functions as sql
-
-    unsigned = sql.col(ROW_ID).bitwiseXOR(sql.lit(-(2**63)))
-    return both.through(place).repartition(place.plan.files, FILE).sortWithinPartitions(LANE, unsigned)
+def _by_file(both: Passes, place: Place) -> DataFrame:
+    """The rows in chunks, in a partition for each file."""
+    return both.through(place).repartition(place.plan.files, FILE)
 
 
 def _named(keys: DataFrame, identify: Identify, ids: set[int]) -> list[Key]:
@@ -214,7 +176,7 @@ def _rename(folder: str, facts: list[FileFacts]) -> None:
     with ThreadPoolExecutor(_RENAMES) as pool:
         done = []
         for fact in facts:
-            temporary, fact.path = fact.path, _final_name(fact.path)
+            temporary, fact.path = fact.path, final_name(fact.path)
             old, new = filesystem.join(folder, temporary), filesystem.join(folder, fact.path)
             done.append(pool.submit(filesystem.rename, old, new))
             kept.setdefault(fact.split, set()).add(fact.path.rpartition("/")[2])
@@ -224,82 +186,6 @@ def _rename(folder: str, facts: list[FileFacts]) -> None:
         for name in filesystem.listing(filesystem.join(folder, split)):
             if name not in names:
                 filesystem.remove(filesystem.join(folder, split, name))
-
-
-@dataclass(frozen=True, eq=False)
-class Writing:
-    """Where and how tasks write their rows. partitions: by file, what the column `file` holds. offsets: by file, rows
-    of its first lane that are in earlier files."""
-
-    folder: str
-    layout: Layout
-    plan: Plan
-    partitions: npt.NDArray[np.int32]
-    offsets: npt.NDArray[np.int64]
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[FileFacts]:
-        """What a task does with the rows of its partition."""
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        return write_sorted(batches, self, 0 if context is None else context.taskAttemptId())
-
-    def file(self, number: int, attempt: int) -> LaneFile:
-        """A file, under the attempt's name."""
-        path = _attempt_name(self.plan.path(number), attempt)
-        split, first = self.plan.split_of(number), self.plan.first_lane(number)
-        facts = FileFacts(split, first, path, offset=int(self.offsets[number]))
-        return LaneFile(self.folder, facts, self.layout)
-
-
-def write_sorted(batches: Iterable[pa.RecordBatch], writing: Writing, attempt: int) -> Iterator[FileFacts]:
-    """Write rows sorted by (file, lane, row_id), with the columns of `Place`, under the attempt's names, and give the
-    facts of each file."""
-    layout = writing.layout
-    classes = labels.known_values(layout.label)
-    numbers = {key: number for number, key in enumerate(writing.partitions.tolist())}
-    current, writer = None, None
-    try:
-        for batch in batches:
-            if batch.num_rows == 0:
-                continue
-            files, lanes = (batch.column(index).to_numpy(zero_copy_only=False) for index in (0, 1))
-            rows = _rows(batch, layout, classes)
-            starts = np.flatnonzero((np.diff(files, prepend=~files[:1]) != 0) | (np.diff(lanes, prepend=-1) != 0))
-            for start, stop in zip(starts, [*starts[1:], batch.num_rows], strict=True):
-                if files[start] != current:
-                    if writer is not None:
-                        yield writer.close()
-                    current = files[start]
-                    writer = writing.file(numbers[int(current)], attempt)
-                assert writer is not None
-                writer.write(int(lanes[start]), rows.slice(start, stop - start))
-        if writer is not None:
-            facts, writer = writer.close(), None
-            yield facts
-    except BaseException:
-        if writer is not None:
-            writer.abort()
-        raise
-
-
-def _rows(batch: pa.RecordBatch, layout: Layout, classes: pa.Array | None) -> pa.Table:
-    columns = batch.columns[2:]
-    if classes is not None:
-        assert layout.label is not None
-        place = 1 + len(layout.tensors)
-        columns[place] = labels.indices(columns[place], classes, layout.label.unknown)
-    return pa.table(columns, schema=layout.schema)
-
-
-def _attempt_name(path: str, attempt: int) -> str:
-    folder, _, name = path.rpartition("/")
-    return f"{folder}/.{name}.{attempt}"
-
-
-def _final_name(path: str) -> str:
-    folder, _, name = path.rpartition("/")
-    return f"{folder}/{name[1:].rpartition('.')[0]}"
 
 
 def _manifest(

@@ -44,29 +44,29 @@ def test_a_partitions_key_is_put_there(spark: SparkSession) -> None:
 
 
 @pytest.fixture
-def sorted_frames(monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
+def shuffled_frames(monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
     """The frames that files are written from."""
     found: list[DataFrame] = []
-    own = prepare._sorted
+    own = prepare._by_file
 
     def noted(*arguments: Any) -> DataFrame:
         found.append(own(*arguments))
         return found[-1]
 
-    monkeypatch.setattr(prepare, "_sorted", noted)
+    monkeypatch.setattr(prepare, "_by_file", noted)
     return found
 
 
 def test_rows_that_are_read_twice_are_shuffled_once_and_kept_nowhere(
-    spark: SparkSession, tmp_path: Path, sorted_frames: list[DataFrame]
+    spark: SparkSession, tmp_path: Path, shuffled_frames: list[DataFrame]
 ) -> None:
     folder = write_folder(tmp_path / "raw", digits(600), digits(90))  # the test rows repeat training rows
     settings = ["lanes=8", "validation=0.2", "file_size=1000"]
     assert run(tmp_path, f"input.path={folder}", *settings) == 0
-    (frame,) = sorted_frames
+    (frame,) = shuffled_frames
     shown = frame._jdf.queryExecution().executedPlan().toString()  # type: ignore[operator]
     assert len(re.findall(r"Exchange hashpartitioning\(file", shown)) == len(re.findall("Exchange", shown)) == 1
-    assert "InMemory" not in shown and "Window" not in shown
+    assert not any(word in shown for word in ("InMemory", "Window", "Sort"))
     data = PreparedDataSet.open(f"{tmp_path}/out")
     assert frame.rdd.getNumPartitions() == sum(split.files for split in data.manifest.splits.values())
     assert len({row_id for split in data.manifest.splits for row_id in ids_of(data, split)}) == 690
@@ -110,12 +110,12 @@ def test_too_many_equal_rows_are_numbered_by_spark_with_the_same_result(
 
 
 def test_different_rows_with_the_same_id_get_different_ones(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sorted_frames: list[DataFrame]
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shuffled_frames: list[DataFrame]
 ) -> None:
     monkeypatch.setattr(prepare, "_ID_BITS", 14)
     folder = write_folder(tmp_path / "raw", digits(300))
     assert run(tmp_path, f"input.path={folder}", "lanes=8", "validation=0.2", "file_size=1000") == 0
-    assert len(sorted_frames) > 1
+    assert len(shuffled_frames) > 1
     data = PreparedDataSet.open(f"{tmp_path}/out")
     ids = ids_of(data, "train") + ids_of(data, "validation")
     assert len(set(ids)) == len(ids) == 300 and max(ids) < 2**14
