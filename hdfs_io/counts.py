@@ -16,11 +16,11 @@ from hdfs_io.manifest import SPLITS, Manifest
 from hdfs_io.numbering import ROWS
 from hdfs_io.sources.base import Source
 from hdfs_io.sources.identify import Identify
-from hdfs_io.sources.parse import SPLIT, spark_schema
+from hdfs_io.sources.parse import SPLIT
 from sparksplit.base.errors import RunError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from hdfs_io.sources.kept import Kept
 
 _GROUPED = 1 << 17
 """Counts that a task collects before it adds up those of the same label."""
@@ -39,8 +39,8 @@ class Counts:
             self.rows[name] -= rows
 
 
-def count(keys: DataFrame, source: Source, identify: Identify, cut: Cut, labels: bool = True) -> Counts:
-    """Count the good rows of `keys` (part, content hash, label, kept columns, `cut`) by split and, if `labels`, label.
+def count(keys: Kept, source: Source, identify: Identify, cut: Cut, labels: bool = True) -> Counts:
+    """Count the rows of `keys` (part, content hash, label, kept columns, `cut`) by split and, if `labels`, label.
 
     Raises InputError where there are too many labels to be classes.
     """
@@ -50,7 +50,7 @@ def count(keys: DataFrame, source: Source, identify: Identify, cut: Cut, labels:
     counted = [SPLIT, LABEL] if by_label else [SPLIT]
     kinds = {SPLIT: pa.int32(), LABEL: pa.string() if source.label_kind == "text" else pa.int64(), ROWS: pa.int64()}
     stage = _Count(identify, cut, pa.schema([(name, kinds[name]) for name in (*counted, ROWS)]))
-    parts = keys.mapInArrow(stage, spark_schema(stage.schema))
+    parts = keys.through(stage)
     # More groups than this have too many labels: a label's rows may lie in every split.
     found = parts.groupBy(*counted).agg(sql.sum(ROWS)).limit(len(SPLITS) * MAX_CLASSES + 1).collect()
     if by_label:

@@ -122,7 +122,7 @@ class Cut:
     def fitted(self, keys: DataFrame, identify: Identify) -> Cut:
         """This cut with what all rows must be asked for; itself where there is nothing to ask.
 
-        keys: all rows' content hash, part, label, `cut` and `bad`; read up to four times. identify: numbers them
+        keys: the good rows' content hash, part, label and `cut`; read up to four times. identify: numbers them
 
         Raises InputError where there are too few different times for the splits, or too many different labels.
         """

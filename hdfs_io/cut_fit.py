@@ -18,7 +18,7 @@ from hdfs_io import row_ids
 from hdfs_io.labels import MAX_CLASSES, check_number_of_labels, places
 from hdfs_io.lane_files import LABEL
 from hdfs_io.manifest import SPLITS
-from hdfs_io.sources.parse import BAD, CUT, PART
+from hdfs_io.sources.parse import CUT, PART
 from sparksplit.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,10 +68,10 @@ def boundaries(keys: DataFrame, validation: float, test: float) -> tuple[int | N
 
 
 def _cut(keys: DataFrame) -> DataFrame:
-    """The rows of `keys` that are cut: good training rows."""
+    """The rows of `keys` that are cut: training rows."""
     from pyspark.sql import functions as sql
 
-    return keys.where(sql.col(BAD).isNull() & (sql.col(PART) == TRAIN))
+    return keys.where(sql.col(PART) == TRAIN)
 
 
 def _times(rows: DataFrame, around: Sequence[tuple[int, int]]) -> list[Times]:

@@ -23,12 +23,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hdfs_io import row_ids
+from hdfs_io.chunks import Codec, chunk_bytes
 from hdfs_io.lane_files import CHANGED
-from hdfs_io.sources.parse import BAD, CONTENT, NUMBER, PART
+from hdfs_io.plan import high_product, partition_keys
+from hdfs_io.sources.parse import CONTENT, CUT, NUMBER, PART
 from sparksplit.base.errors import RunError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from hdfs_io.sources.kept import Kept
 
 I64 = npt.NDArray[np.int64]
 MAX_ENTRIES = 2_000_000
@@ -36,6 +40,8 @@ MAX_ENTRIES = 2_000_000
 _GROUPED = 1 << 18
 """Entries that a task collects before it puts equal ones together."""
 PARTITION, ROWS = "partition", "rows"
+_SHUFFLED_BYTES = 16 * 2**20
+"""Of contents, that a task looks for equal ones in."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,31 +177,91 @@ def _prints(
 # With Spark.
 
 
-def numbering(keys: DataFrame, kept: Sequence[str]) -> Numbering | None:
-    """The numbering of the good rows of `keys`; None where equal rows are too many to be sent to every task.
+def numbering(keys: Kept, kept: Sequence[str], rows: int, batch_rows: int) -> Numbering | None:
+    """The numbering of the rows of `keys`; None where equal rows are too many to be sent to every task.
 
-    keys: part, content hash, the kept columns and `bad`, in the partitions that the rows will have. Its rows' hashes
-    are shuffled, 16 bytes each.
+    keys: part, content hash and the kept columns, in the partitions that the rows will have. rows: how many there are.
+    batch_rows: of Spark's record batches
     """
-    from pyspark.sql import functions as sql
-
-    good = keys.where(sql.col(BAD).isNull())
-    # How often: Spark adds up before it shuffles, so that many equal rows cost no more than few.
-    counted = good.groupBy(*CONTENT).count().where("count > 1").select(*CONTENT)
-    several = collected(counted.limit(MAX_ENTRIES + 1))
+    several = _several(keys, rows, batch_rows)
     if not several.num_rows:
         return Numbering.none()
     if several.num_rows > MAX_ENTRIES:
         return None
     names = [PART, *CONTENT, *kept]
-    found = good.select(*names).mapInArrow(_Entries(_content(several), names), _schema(good.select(*names)))
-    entries = collected(found.limit(MAX_ENTRIES + 1))
+    texts = [(name, pa.int64() if name == CUT else pa.string()) for name in kept]
+    words = [(word, pa.int64()) for word in CONTENT]
+    schema = pa.schema([(PART, pa.int32()), *words, *texts, (PARTITION, pa.int32()), (ROWS, pa.int64())])
+    entries = collected(keys.map(_Entries(_content(several), names), schema).limit(MAX_ENTRIES + 1))
     return None if entries.num_rows > MAX_ENTRIES else number(entries, kept)
 
 
-def _schema(frame: DataFrame) -> str:
-    columns = [f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields]
-    return ", ".join([*columns, f"{PARTITION} int", f"{ROWS} bigint"])
+def _several(keys: Kept, rows: int, batch_rows: int) -> pa.Table:
+    """The contents that occur more than once; not all of them where they are more than MAX_ENTRIES.
+
+    Of the rows, 16 bytes are shuffled.
+    """
+    partitions = max(1, -(-rows * 16 // _SHUFFLED_BYTES))
+    spread = Spread(partition_keys(partitions), chunk_bytes(batch_rows))
+    frame = keys.through(spread).repartition(partitions, PARTITION).select(ROWS)
+    return collected(frame.mapInArrow(several, ", ".join(f"{word} bigint" for word in CONTENT)).limit(MAX_ENTRIES + 1))
+
+
+_CONTENTS = Codec(pa.schema([(word, pa.int64()) for word in CONTENT]))
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """Sends every content of a partition to the partition that all of its rows go to; see `Stage`.
+
+    Twice those that a record batch has several times, so that many equal rows cost no more than few.
+    keys: by partition, the int that Spark puts there.
+    """
+
+    keys: npt.NDArray[np.int32]
+    chunk_bytes: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Which partition, and a chunk of contents."""
+        return pa.schema([(PARTITION, pa.int32()), (ROWS, pa.binary())])
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            content = _by_first_word(_content(batch))
+            again = _again(content)
+            content = content[~(again & np.append(False, again[:-1])[: len(again)])]
+            partition = high_product(content[:, 0], np.full(1, len(self.keys), np.uint64))
+            columns = [pa.array(row_ids.signed(content[:, word])) for word in (0, 1)]
+            chosen, chunks = _CONTENTS.pack(columns, self.chunk_bytes, partition.astype(np.int64))
+            yield pa.RecordBatch.from_arrays([pa.array(self.keys[partition[chosen]]), *chunks], schema=self.schema)
+
+
+def several(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The contents that the chunks of a partition have more than once, each once."""
+    parts = [_CONTENTS.unpack(batch.columns).records for batch in batches]
+    if not parts:
+        return
+    content = _by_first_word(np.concatenate(parts).view(np.uint64).reshape(-1, 2))
+    alike = content[1:, 0] == content[:-1, 0]  # few
+    content = content[np.append(alike, False) | np.append(False, alike)]
+    content = content[np.lexsort((content[:, 1], content[:, 0]))]
+    again = _again(content)
+    first = again & ~np.append(False, again[:-1])[: len(again)]
+    columns = [pa.array(row_ids.signed(content[first, word])) for word in (0, 1)]
+    yield from pa.table(columns, names=list(CONTENT)).to_batches(max_chunksize=10_000)
+
+
+def _by_first_word(content: row_ids.U64) -> row_ids.U64:
+    ordered: row_ids.U64 = content[np.argsort(content[:, 0])]
+    return ordered
+
+
+def _again(content: row_ids.U64) -> npt.NDArray[np.bool_]:
+    """Which contents are the same as those before them."""
+    same: npt.NDArray[np.bool_] = np.zeros(len(content), np.bool_)
+    same[1:] = (content[1:] == content[:-1]).all(axis=1)
+    return same
 
 
 class _Entries:
@@ -260,10 +326,10 @@ def collected(frame: DataFrame) -> pa.Table:
 
 
 def numbered_whole(frame: DataFrame, kept: Sequence[str]) -> DataFrame:
-    """A parsed frame with `number` (bigint, from 0), by a window over the whole rows: two rows of the same content meet
-    in one task. Bad rows come last in case a good row has the same content."""
+    """A frame of parsed rows with `number` (bigint, from 0), by a window over the whole rows: two rows of the same
+    content meet in one task."""
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
-    window = Window.partitionBy(*CONTENT).orderBy(sql.col(BAD).isNotNull(), PART, *kept)
+    window = Window.partitionBy(*CONTENT).orderBy(PART, *kept)
     return frame.withColumn(NUMBER, (sql.row_number().over(window) - 1).cast("bigint"))

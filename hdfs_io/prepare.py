@@ -19,7 +19,6 @@ import pyarrow as pa
 from hdfs_io import bad_rows, block_table, counts, filesystem, labels, lane_files, plan, row_ids
 from hdfs_io.arrays import from_arrays
 from hdfs_io.bad_rows import Limit
-from hdfs_io.chunks import FILE
 from hdfs_io.config import PreprocessConfig
 from hdfs_io.counts import Counts
 from hdfs_io.cut import Cut
@@ -28,9 +27,10 @@ from hdfs_io.manifest import SPLITS, Manifest, SourceFacts, SplitFacts
 from hdfs_io.numbering import ROWS
 from hdfs_io.plan import Plan
 from hdfs_io.preprocessing import TOKENS, FittedPreprocessing, LabelSpec
-from hdfs_io.shuffle import Place, Writing, final_name
+from hdfs_io.shuffle import FILE, Place, Writing, final_name
 from hdfs_io.sources.base import Source
 from hdfs_io.sources.identify import Identify, Key, move_apart, rows_digest
+from hdfs_io.sources.kept import Kept
 from hdfs_io.sources.parse import CONTENT, NUMBER
 from hdfs_io.sources.passes import Passes, passes
 from hdfs_io.spark_batches import bounded_batches, rows_per_batch
@@ -59,12 +59,12 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
     cut = Cut() if source.deals else Cut.of(config, ("test",) if source.has_test else ())
     probe = Layout(source.tensors, _label_spec(source, None), source.keep, 1)
     batch_rows = rows_per_batch(max(probe.row_bytes, source.raw_bytes))
-    with bounded_batches(spark, batch_rows), passes(spark, source) as both:
+    with bounded_batches(spark, batch_rows), passes(spark, source, batch_rows) as both:
         good, some = both.count()
-        tally = bad_rows.tally(bad_rows.of(both.keys)) if some else bad_rows.Tally()
+        tally = bad_rows.tally(both.bad) if some else bad_rows.Tally()
         Limit.of(config.input).check(tally, good)
         identify = replace(both.identify(), bits=_ID_BITS)
-        cut = cut.fitted(both.keys, identify)
+        cut = cut.fitted(both.keys.good, identify)
         found = counts.count(both.keys, source, identify, cut)
         if found.rows["train"] == 0:
             raise InputError(f"{config.input.path}: {counts.without_rows(found.rows, source.has_test)}")
@@ -85,8 +85,8 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
         ).for_rows(every)
         where = Plan.of(found.rows, layout.row_bytes, lanes, config.file_size)
         facts = _write(both, Place.of(source, identify, cut, where, layout, batch_rows), folder)
-        bad_rows.write(bad_rows.of(both.keys), tally, folder)
-        rows_hash = None if source.files else rows_digest(both.keys, source)
+        bad_rows.write(both.bad, tally, folder)
+        rows_hash = None if source.files else rows_digest(both.keys.good, both.bad, source)
     left_out = {"unseen_labels": named.unseen, "bad_rows": dict(tally.counts)}
     manifest = _manifest(facts, layout, config, source, where, found).model_copy(update=left_out)
     for name in SPLITS:
@@ -131,7 +131,7 @@ def _write(both: Passes, place: Place, folder: str) -> list[FileFacts]:
     return facts
 
 
-def _offsets(keys: DataFrame, place: Place) -> npt.NDArray[np.int64]:
+def _offsets(keys: Kept, place: Place) -> npt.NDArray[np.int64]:
     """Rows of each file's first lane that are in earlier files; counted only where lanes lie in several files."""
     from pyspark.sql import functions as sql
 
@@ -145,7 +145,7 @@ def _offsets(keys: DataFrame, place: Place) -> npt.NDArray[np.int64]:
             files = np.flatnonzero(mine)
             yield pa.RecordBatch.from_arrays([pa.array(files), pa.array(mine[files])], [FILE, ROWS])
 
-        parts = keys.mapInArrow(counted, f"{FILE} bigint, {ROWS} bigint")
+        parts = keys.map(counted, pa.schema([(FILE, pa.int64()), (ROWS, pa.int64())]))
         for file, count in parts.groupBy(FILE).agg(sql.sum(ROWS)).collect():
             rows[file] = count
     return place.plan.offsets(rows)
@@ -156,7 +156,7 @@ def _by_file(both: Passes, place: Place) -> DataFrame:
     return both.through(place).repartition(place.plan.files, FILE)
 
 
-def _named(keys: DataFrame, identify: Identify, ids: set[int]) -> list[Key]:
+def _named(keys: Kept, identify: Identify, ids: set[int]) -> list[Key]:
     """The rows of `keys` that have one of the `ids` (as int64)."""
 
     def found(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -166,8 +166,8 @@ def _named(keys: DataFrame, identify: Identify, ids: set[int]) -> list[Key]:
             columns = [*row_ids.signed(rows.content[chosen].T), rows.number[chosen]]
             yield pa.RecordBatch.from_arrays([pa.array(column) for column in columns], [*CONTENT, NUMBER])
 
-    schema = ", ".join(f"{name} bigint" for name in (*CONTENT, NUMBER))
-    return [(row[0] % 2**64, row[1] % 2**64, row[2]) for row in keys.mapInArrow(found, schema).collect()]
+    named = keys.map(found, pa.schema([(name, pa.int64()) for name in (*CONTENT, NUMBER)]))
+    return [(row[0] % 2**64, row[1] % 2**64, row[2]) for row in named.collect()]
 
 
 def _rename(folder: str, facts: list[FileFacts]) -> None:

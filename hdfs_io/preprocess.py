@@ -15,7 +15,7 @@ from hdfs_io.publish import Output
 from hdfs_io.sources import Source, check_paths, open_frame, open_source, open_with_spark, raw_digest
 from hdfs_io.sources.columns import DataFrameSource
 from hdfs_io.sources.failures import input_failures
-from hdfs_io.sources.identify import digest_now
+from hdfs_io.sources.passes import digest_now
 from sparksplit.base.command import Options
 from sparksplit.base.progress import say, spark_progress
 from sparksplit.base.session import spark_session

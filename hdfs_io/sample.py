@@ -224,7 +224,6 @@ def _dealt(
             keys = {word: good.column(word).to_pylist() for word in (*CONTENT, PART)}
             keys |= {NUMBER: number.tolist()} | ({} if by is None else {CUT: by.to_pylist()})
             keys |= {} if label is None else {LABEL: label.to_pylist()}
-            keys |= {BAD: [None] * good.num_rows}
             rows = list(zip(*keys.values(), strict=True))
             cut = cut.fitted(spark.createDataFrame(rows, _schema(keys, good)), Identify(None))
         labels = None if label is None else label.combine_chunks()
@@ -237,8 +236,8 @@ def _dealt(
 
 def _schema(keys: Iterable[str], good: pa.Table) -> str:
     kinds = {pa.string(): "string", pa.binary(): "binary", pa.float32(): "float", pa.int32(): "int"}
-    own = {NUMBER: "bigint", BAD: "string"}
-    types = {name: own.get(name) or kinds.get(good.schema.field(name).type, "bigint") for name in keys}
+    own = {NUMBER: pa.int64()}
+    types = {name: kinds.get(own.get(name) or good.schema.field(name).type, "bigint") for name in keys}
     return ", ".join(f"{name} {kind}" for name, kind in types.items())
 
 

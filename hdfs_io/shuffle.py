@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -11,13 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hdfs_io import labels, plan, row_ids
-from hdfs_io.chunks import FILE, FileRows, Packing, Part
+from hdfs_io.chunks import BATCH_BYTES, Codec, Part, chunk_bytes, joined
 from hdfs_io.cut import Cut
-from hdfs_io.lane_files import LABEL, FileFacts, LaneFile, Layout
+from hdfs_io.lane_files import LABEL, ROW_ID, FileFacts, LaneFile, Layout
 from hdfs_io.plan import Plan
 from hdfs_io.sources.base import Source
 from hdfs_io.sources.identify import Identified, Identify
 from hdfs_io.sources.parse import keep_names, tensor_names
+
+FILE, ROWS = "file", "rows"
+"""The columns of chunks in the shuffle, beside those of texts: which partition they go to, and their records."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,32 +29,44 @@ class Place:
     """Packs rows, in the task that parses them, for the file that each goes to; see `Stage`.
 
     columns: what the columns of a file are called where they come from. partitions: by file, an int that Spark puts
-    into the file's partition.
+    into the file's partition. batch_rows: of Spark's record batches.
     """
 
     identify: Identify
     cut: Cut
     plan: Plan
-    packing: Packing
+    layout: Layout
     columns: Sequence[str]
     partitions: npt.NDArray[np.int32]
+    batch_rows: int
 
     @classmethod
     def of(cls, source: Source, identify: Identify, cut: Cut, where: Plan, layout: Layout, batch_rows: int) -> Place:
-        """batch_rows: of Spark's record batches"""
+        """See the class."""
         label = [] if source.label_kind is None else [LABEL]
         columns = [*tensor_names(len(source.tensors)), *label, *keep_names(len(source.keep))]
-        packing = Packing.of(layout, where.files, batch_rows)
-        return cls(identify, cut, where, packing, columns, plan.partition_keys(where.files))
+        return cls(identify, cut, where, layout, columns, plan.partition_keys(where.files), batch_rows)
+
+    @property
+    def codec(self) -> Codec:
+        """Packs the columns of a file."""
+        return file_codec(self.layout)
 
     @property
     def schema(self) -> pa.Schema:
         """That of chunks."""
-        return self.packing.schema
+        return pa.schema([(FILE, pa.int32()), (ROWS, pa.binary()), *((name, pa.binary()) for name in self._texts)])
+
+    @property
+    def _texts(self) -> list[str]:
+        # Not by the user's names, which may differ in case alone.
+        return [f"text_{place}" for place in range(len(self.layout.keep))]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        layout = self.packing.layout
+        layout = self.layout
         classes = labels.known_values(layout.label)
+        # With many files, the rows of a single batch would make chunks of a row or two.
+        enough = min(BATCH_BYTES, self.plan.files * chunk_bytes(self.batch_rows))
         pending: list[tuple[npt.NDArray[np.int64], list[pa.Array]]] = []
         size = 0
         for found in self.identify(batches):
@@ -61,7 +77,7 @@ class Place:
                 columns[place] = labels.indices(columns[place], classes, layout.label.unknown)
             pending.append((self.files(found), columns))
             size += sum(column.nbytes for column in columns)
-            if size >= self.packing.enough:
+            if size >= enough:
                 yield self._packed(pending)
                 pending, size = [], 0
         if pending:
@@ -73,8 +89,18 @@ class Place:
 
     def _packed(self, pending: Sequence[tuple[npt.NDArray[np.int64], list[pa.Array]]]) -> pa.RecordBatch:
         files, pieces = zip(*pending, strict=True)
-        columns = [pa.concat_arrays(column) for column in zip(*pieces, strict=True)]
-        return self.packing.pack(np.concatenate(files), columns, self.partitions)
+        file = np.concatenate(files)
+        rows, chunks = self.codec.pack(joined(pieces), chunk_bytes(self.batch_rows), file)
+        return pa.RecordBatch.from_arrays([pa.array(self.partitions[file[rows]]), *chunks], schema=self.schema)
+
+
+def file_codec(layout: Layout) -> Codec:
+    """Packs the columns of a file."""
+    sizes = {tensor.name: tensor.row_bytes for tensor in layout.tensors}
+    if layout.label is not None:
+        sizes[LABEL] = layout.label.row_bytes
+    kinds = [pa.binary(sizes[field.name]) if field.type == pa.binary() else field.type for field in layout.schema]
+    return Codec(pa.schema([(name, kind) for name, kind in zip(layout.schema.names, kinds, strict=True)]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,17 +124,17 @@ class Writing:
 
         Holds all of these rows in memory: a file's.
         """
-        packing, numbers = self.place.packing, {key: file for file, key in enumerate(self.place.partitions.tolist())}
+        codec, numbers = self.place.codec, {key: file for file, key in enumerate(self.place.partitions.tolist())}
         parts: dict[int, list[Part]] = {}
         for batch in batches:
             keys = batch.column(FILE).unique().to_pylist()
             for key in keys:  # one, as Spark deals them
                 own = batch if len(keys) == 1 else batch.filter(pc.equal(batch.column(FILE), key))
-                parts.setdefault(numbers[key], []).append(packing.unpack(own))
+                parts.setdefault(numbers[key], []).append(codec.unpack(own.columns[1:]))
         for file in sorted(parts):
             writer = self._file(file, attempt)
             try:
-                for lane, rows in FileRows(packing, parts.pop(file), self.place.plan.lanes).sorted():
+                for lane, rows in in_order(self.place.layout, codec, parts.pop(file), self.place.plan.lanes):
                     writer.write(lane, rows)
                 facts = writer.close()
             except BaseException:
@@ -122,7 +148,7 @@ class Writing:
         path = _attempt_name(where.path(number), attempt)
         split, first = where.split_of(number), where.first_lane(number)
         facts = FileFacts(split, first, path, offset=int(self.offsets[number]))
-        return LaneFile(self.folder, facts, self.place.packing.layout)
+        return LaneFile(self.folder, facts, self.place.layout)
 
 
 def _attempt_name(path: str, attempt: int) -> str:
@@ -134,3 +160,22 @@ def final_name(path: str) -> str:
     """The name of a file without its attempt's."""
     folder, _, name = path.rpartition("/")
     return f"{folder}/{name[1:].rpartition('.')[0]}"
+
+
+def in_order(layout: Layout, codec: Codec, parts: Sequence[Part], lanes: int) -> Iterator[tuple[int, pa.Table]]:
+    """(lane, its next rows: at most a block) of all rows of a file, by lane and row_id as unsigned number.
+
+    parts: as they have come; they are not copied whole
+    """
+    starts = np.cumsum([0, *(len(part.records) for part in parts)])
+    ids = np.concatenate([part.records[ROW_ID] for part in parts]).view(np.uint64)
+    by_id = np.argsort(ids)
+    # Few bits are sorted in the time that it takes to count them.
+    lane = row_ids.lane_of(ids, lanes)[by_id].astype(np.min_scalar_type(lanes))
+    by_lane = np.argsort(lane, kind="stable")
+    order, lane = by_id[by_lane], lane[by_lane]
+    cuts = [*np.flatnonzero(np.diff(lane, prepend=-1)).tolist(), len(lane)]
+    for start, stop in pairwise(cuts):
+        for first in range(start, stop, layout.block_rows):
+            rows = codec.taken(parts, starts, order[first : min(first + layout.block_rows, stop)])
+            yield int(lane[start]), pa.table(codec.columns(rows), schema=layout.schema)

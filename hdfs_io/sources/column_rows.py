@@ -314,8 +314,10 @@ def numbers(column: pa.Array, dtype: np.dtype[Any], gaps: bool, rounds: bool) ->
     gaps: nulls and NaNs are missing values, stored as NaN in a float dtype. rounds: a number may lose the last digits
     of its whole part; otherwise only digits after the point.
     """
+    raw = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
+    if column.null_count == 0 and raw.dtype == dtype and (dtype.kind != "f" or np.isfinite(raw).all()):
+        return raw, np.zeros(len(raw), np.bool_)
     empty = column.is_null().to_numpy(zero_copy_only=False)
-    raw = column.fill_null(0).to_numpy(zero_copy_only=False)
     if raw.dtype.kind == "f":
         empty = empty | np.isnan(raw)
         raw = np.where(empty, raw.dtype.type(0), raw)
@@ -323,10 +325,11 @@ def numbers(column: pa.Array, dtype: np.dtype[Any], gaps: bool, rounds: bool) ->
         if dtype.kind == "f":
             values = raw.astype(dtype)
             wrong = ~np.isfinite(values)
-            if not rounds:
+            large = np.flatnonzero(np.abs(raw.astype(np.float64)) >= WHOLE_FLOAT32) if not rounds else ()
+            if len(large):
                 # Exact for every 64-bit integer where long doubles have 64 bits of precision.
-                lost = np.abs(values.astype(np.longdouble) - raw.astype(np.longdouble)) >= 0.5
-                wrong |= lost & (np.abs(raw.astype(np.float64)) >= WHOLE_FLOAT32)
+                lost = np.abs(values[large].astype(np.longdouble) - raw[large].astype(np.longdouble)) >= 0.5
+                wrong[large[lost]] = True
         else:
             limits = np.iinfo(dtype)
             # Compared with the float above the limit, since 2^63 - 1 is not a float.

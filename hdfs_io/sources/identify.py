@@ -17,12 +17,11 @@ from hdfs_io.lane_files import LABEL, ROW_ID, label_of, tensor_of
 from hdfs_io.numbering import Numbering, numbered_whole, partition_id
 from hdfs_io.preprocessing import TOKENS, Description, LabelSpec
 from hdfs_io.sources.base import ParsedRows, Source
-from hdfs_io.sources.parse import BAD, CONTENT, CUT, NUMBER, PART, content_of, keep_names, parse, tensor_names
-from hdfs_io.spark_batches import bounded_batches, rows_per_batch
+from hdfs_io.sources.parse import CONTENT, CUT, NUMBER, PART, content_of, good_of, keep_names, tensor_names
 from sparksplit.base.config import digest
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 
 Key = tuple[int, int, int]
@@ -49,7 +48,7 @@ class Identify:
         numbered."""
         numberer = None if self.numbering is None else self.numbering.of(partition_id())
         for batch in batches:
-            good = batch.filter(batch.column(BAD).is_null())
+            good = good_of(batch)
             if not good.num_rows:
                 continue
             words = [row_ids.unsigned(good.column(word).to_numpy()) for word in CONTENT]
@@ -121,27 +120,23 @@ def move_apart(rows: Iterable[Key], identify: Identify) -> dict[Key, int]:
     return moved
 
 
-def digest_now(spark: SparkSession, source: Source) -> str:
-    """`rows_digest` of a source as it is now; reads all of it."""
-    row_bytes = sum(tensor.row_bytes for tensor in source.tensors)
-    with bounded_batches(spark, rows_per_batch(max(row_bytes, source.raw_bytes))):
-        return rows_digest(parse(spark, source, ()), source)
-
-
-def rows_digest(parsed: DataFrame, source: Source) -> str:
-    """A hash of the rows of a parsed frame, whatever their order: of the good ones with what they keep and what they
-    are cut by, of how many are bad, and why, of how `source` reads them, and of its columns' names."""
+def rows_digest(good: DataFrame, bad: DataFrame, source: Source) -> str:
+    """A hash of the rows, whatever their order: of the good ones (parsed) with what they keep and what they are cut by,
+    of how many are bad, and why, of how `source` reads them, and of its columns' names."""
     from pyspark.sql import functions as sql
 
-    texts = [PART, *keep_names(len(source.keep)), CUT]
+    cut = sql.col(CUT) if CUT in good.columns else sql.lit(None).cast("bigint")
+    texts = [sql.col(name) for name in (PART, *keep_names(len(source.keep)))] + [cut]
     # Spark's hash skips a null: without saying where they are, (null, a) would be (a, null).
-    gaps = [sql.col(name).isNull() for name in texts]
-    good = sql.when(sql.col(BAD).isNull(), sql.xxhash64(*CONTENT, *gaps, *texts))
-    bad = sql.when(sql.col(BAD).isNotNull(), sql.xxhash64(f"{BAD}.reason", f"{BAD}.text"))
-    hashed = parsed.select(good.alias("good"), bad.alias("bad"))
-    # Added up, since equal rows would cancel each other out in an exclusive or.
-    sums = [part for name in ("good", "bad") for part in (sql.count(name), sql.sum(sql.col(name).cast("decimal(20)")))]
-    found = [str(value) for value in hashed.agg(*sums).collect()[0]]
+    gaps = [column.isNull() for column in texts]
+    hashes = sql.xxhash64(*CONTENT, *gaps, *texts), sql.xxhash64("reason", "text")
+    found: list[str] = []
+    for frame, hashed in zip((good, bad), hashes, strict=True):
+        # Added up, since equal rows would cancel each other out in an exclusive or.
+        row = (
+            frame.select(hashed.cast("decimal(20)").alias("hash")).agg(sql.count("hash"), sql.sum("hash")).collect()[0]
+        )
+        found += [str(value) for value in row]
     read = [[tensor.model_dump() for tensor in source.tensors], source.label_kind, list(source.keep)]
     return digest([*found, *read])
 
@@ -169,7 +164,7 @@ def identified(frame: DataFrame, description: Description) -> DataFrame:
 
     schema = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in stored.schema.fields)
     with_content = stored.mapInArrow(hashed, schema + "".join(f", {word} bigint" for word in CONTENT))
-    parsed = with_content.withColumn(PART, sql.lit(0)).withColumn(BAD, sql.lit(None).cast("string"))
+    parsed = with_content.withColumn(PART, sql.lit(0))
     numbered = numbered_whole(parsed, ())
 
     def named(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -93,6 +93,13 @@ def parse(spark: SparkSession, source: Source, wanted: Sequence[str] = SPLITS, t
     return frame.mapInArrow(run, spark_schema(schema if then is None else then.schema))
 
 
+def good_of(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The good rows of a batch; all, where it has no column `bad`."""
+    if BAD not in batch.schema.names or batch.column(BAD).null_count == batch.num_rows:
+        return batch
+    return batch.filter(batch.column(BAD).is_null())
+
+
 def together(rows: Iterable[tuple[str, Item]]) -> Iterator[tuple[str, Item]]:
     """The same rows, with single bad ones of a part that follow each other in one piece."""
     for (name, single), found in groupby(rows, lambda each: (each[0], isinstance(each[1], BadRow))):

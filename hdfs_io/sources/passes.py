@@ -1,7 +1,7 @@
 """A source's rows in two passes: their keys first, to number, count and cut them by, then the rows themselves.
 
 What is cheap to read twice is read twice, so that only keys are kept (16 bytes of hash a row, and its label); the rest
-is parsed once and kept, in memory and past that on disk.
+is parsed once and kept.
 """
 
 from __future__ import annotations
@@ -10,90 +10,123 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from hdfs_io.chunks import Codec
 from hdfs_io.lane_files import LABEL
 from hdfs_io.manifest import SPLITS
 from hdfs_io.numbering import numbered_whole, numbering
 from hdfs_io.preprocessing import TOKENS
 from hdfs_io.sources.base import Source
-from hdfs_io.sources.identify import Identify
-from hdfs_io.sources.parse import BAD, CONTENT, CUT, NUMBER, PART, Stage, keep_names, parse, spark_schema, told_apart
-from hdfs_io.spark_batches import shuffled
+from hdfs_io.sources.identify import Identify, rows_digest
+from hdfs_io.sources.kept import Good, Kept, Pack, codec_of
+from hdfs_io.sources.parse import (
+    CONTENT,
+    CUT,
+    NUMBER,
+    PART,
+    Stage,
+    keep_names,
+    parse,
+    parsed_schema,
+    spark_schema,
+    tensor_names,
+    told_apart,
+)
+from hdfs_io.spark_batches import bounded_batches, rows_per_batch, shuffled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_KEY_BYTES, _ROW_BYTES = 48, 64
-"""Of a row in a shuffle: of its key, and beside its tensors."""
+_ROW_BYTES = 64
+"""Of a row in a shuffle, beside its tensors."""
 
 
 class Passes:
     """Made by `passes`. Call `count`, then `identify`, then `through`.
 
-    keys: part, content hash, label (unless it is tokens), kept columns, `cut` and `bad` of all rows; kept.
+    keys: the good rows' part, content hash, label (unless it is tokens), kept columns and, where the cut goes by
+    something, `cut`; whole rows where these are not read twice.
     """
 
-    def __init__(self, spark: SparkSession, source: Source, wanted: Sequence[str]) -> None:
-        from pyspark import StorageLevel
-
-        self._level = StorageLevel.MEMORY_AND_DISK
-        self._spark, self._source, self._wanted = spark, source, wanted
-        self._label = [] if source.label_kind is None or source.label_kind in TOKENS else [LABEL]
-        self._parsed: DataFrame | None = None
-        if not source.rereads:
-            self._parsed = parse(spark, source, wanted).persist(self._level)
-        self._set_keys(parse(spark, source, ()) if self._parsed is None else self._parsed)
+    def __init__(self, spark: SparkSession, source: Source, wanted: Sequence[str], batch_rows: int) -> None:
+        self._spark, self._source, self._wanted, self._batch_rows = spark, source, wanted, batch_rows
+        self._again = source.rereads
         self._rows = 0
-
-    def _set_keys(self, parsed: DataFrame) -> None:
-        number = [NUMBER] if NUMBER in parsed.columns else []
-        kept = keep_names(len(self._source.keep))
-        keys = parsed.select(PART, *CONTENT, *number, *self._label, *kept, CUT, BAD)
-        self.keys = keys if self._parsed is not None else keys.persist(self._level)
+        pack = Pack(_codec(source, tensors=not self._again), batch_rows)
+        self.keys = self._first = Kept(parse(spark, source, () if self._again else wanted, pack), pack).persist()
 
     def count(self) -> tuple[int, int]:
         """(good rows, bad rows)"""
-        from pyspark.sql import functions as sql
+        self._rows, bad = self.keys.count()
+        return self._rows, bad
 
-        every, bad = self.keys.agg(sql.count("*"), sql.count(BAD)).collect()[0]
-        self._rows = every
-        return every - bad, bad
+    @property
+    def bad(self) -> DataFrame:
+        """The bad rows, with the fields of base.BAD as columns."""
+        return self._first.bad
 
     def identify(self) -> Identify:
         """What gives the rows of `keys`, and those of `through`, their numbers and ids."""
         kept = told_apart(self._source)
-        with shuffled(self._spark, self._rows * _KEY_BYTES):
-            found = numbering(self.keys, kept)
+        found = numbering(self.keys, kept, self._rows, self._batch_rows)
         if found is None:
             self._number_whole(kept)
         return Identify(found, kept)
 
     def _number_whole(self, kept: Sequence[str]) -> None:
         row_bytes = sum(tensor.row_bytes for tensor in self._source.tensors) + _ROW_BYTES
-        before = [self.keys] if self._parsed is None else [self._parsed]
-        parsed = parse(self._spark, self._source, self._wanted) if self._parsed is None else self._parsed
+        codec = _codec(self._source)
+        rows = parse(self._spark, self._source, self._wanted, Good(codec)) if self._again else self.keys.good
+        pack = Pack(_codec(self._source, numbered=True), self._batch_rows)
         with shuffled(self._spark, self._rows * row_bytes):
-            self._parsed = numbered_whole(parsed, kept).persist(self._level)
-            self._parsed.count()
-        for frame in before:
-            frame.unpersist()
-        self._set_keys(self._parsed)
+            numbered = numbered_whole(rows, kept).select(pack.codec.schema.names)
+            self.keys = Kept(numbered.mapInArrow(pack, spark_schema(pack.schema)), pack).persist()
+            self.keys.count()
+        self._again = False
 
     def through(self, stage: Stage) -> DataFrame:
-        """What `stage` makes of the rows, in the task that parses them where they are read twice."""
-        if self._parsed is None:
-            return parse(self._spark, self._source, self._wanted, stage)
-        return self._parsed.mapInArrow(stage, spark_schema(stage.schema))
+        """What `stage` makes of the good rows, in the task that parses them where they are read twice."""
+        return parse(self._spark, self._source, self._wanted, stage) if self._again else self.keys.through(stage)
 
     def close(self) -> None:
         """Forget what was kept."""
-        (self.keys if self._parsed is None else self._parsed).unpersist()
+        self.keys.unpersist()
+        self._first.unpersist()
+
+
+def _codec(source: Source, *, tensors: bool = True, numbered: bool = False) -> Codec:
+    """Packs parsed rows. tensors: whether with tensors, and labels that are tokens. numbered: whether with numbers"""
+    tokens = source.label_kind in TOKENS
+    own = tensor_names(len(source.tensors))
+    names = [PART, *CONTENT, *([NUMBER] if numbered else [])]
+    names += own if tensors else []
+    names += [LABEL] if source.label_kind is not None and (tensors or not tokens) else []
+    names += [*keep_names(len(source.keep)), *([CUT] if source.cut_by != "row" else [])]
+    sizes = {name: tensor.row_bytes for name, tensor in zip(own, source.tensors, strict=True)}
+    schema = parsed_schema(source).append(pa.field(NUMBER, pa.int64()))
+    # A label of tokens is as long as the input.
+    return codec_of(schema, names, {**sizes, LABEL: source.tensors[0].row_bytes})
 
 
 @contextmanager
-def passes(spark: SparkSession, source: Source, wanted: Sequence[str] = SPLITS) -> Iterator[Passes]:
-    """The two passes over the rows of `source`. wanted: the parts whose tensors are needed."""
-    made = Passes(spark, source, wanted)
+def passes(spark: SparkSession, source: Source, batch_rows: int, wanted: Sequence[str] = SPLITS) -> Iterator[Passes]:
+    """The two passes over the rows of `source`. batch_rows: of Spark's record batches. wanted: the parts whose tensors
+    are needed."""
+    made = Passes(spark, source, wanted, batch_rows)
     try:
         yield made
     finally:
         made.close()
+
+
+def digest_now(spark: SparkSession, source: Source) -> str:
+    """`rows_digest` of a source as it is now; reads all of it."""
+    batch_rows = rows_per_batch(max(sum(tensor.row_bytes for tensor in source.tensors), source.raw_bytes))
+    pack = Pack(_codec(source, tensors=False), batch_rows)
+    with bounded_batches(spark, batch_rows):
+        keys = Kept(parse(spark, source, (), pack), pack).persist()
+        try:
+            return rows_digest(keys.good, keys.bad, source)
+        finally:
+            keys.unpersist()

@@ -18,7 +18,7 @@ from hdfs_io.publish import made_from
 from hdfs_io.sources import Source
 from hdfs_io.sources.columns import DataFrameSource
 from hdfs_io.sources.failures import input_failures
-from hdfs_io.sources.identify import digest_now
+from hdfs_io.sources.passes import digest_now
 from sparksplit.base.errors import InputError
 from sparksplit.base.task_facts import facts_of
 from sparksplit.inference import tasks

@@ -1,8 +1,8 @@
-"""Rows packed for the shuffle come out as they went in, each in its file, sorted."""
+"""Rows that are packed in chunks come out as they went in."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,132 +11,121 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hdfs_io import row_ids
-from hdfs_io.chunks import FILE, FileRows, Packing, Part
-from hdfs_io.lane_files import Layout
-from hdfs_io.preprocessing import LabelSpec, TensorSpec
+from hdfs_io.chunks import Codec, Part, chunk_bytes
 
-LABELS = [
-    None,
-    LabelSpec(dtype="int64", classes=["a", "b"], kind="text"),
-    LabelSpec(dtype="float32", kind="number"),
-    LabelSpec(dtype="uint16", shape=[3], classes=["a"], kind="words"),
-]
-PARTITIONS = np.array([70, -3, 12, 9], np.int32)
-LANES = 5
+KINDS: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    pa.int32(): st.integers(-(2**31), 2**31 - 1),
+    pa.int64(): st.integers(-(2**63), 2**63 - 1),
+    pa.float32(): st.floats(width=32, allow_nan=False),
+    pa.binary(3): st.binary(min_size=3, max_size=3),
+    pa.binary(8): st.binary(min_size=8, max_size=8) | st.none(),
+    pa.string(): st.none() | st.text(max_size=5),
+}
 Row = tuple[Any, ...]
 
 
-def layout_of(label: LabelSpec | None, kept: int, block_rows: int = 3) -> Layout:
-    # A tensor may be called as our own columns are.
-    tensors = [TensorSpec(name="text_0", dtype="uint8", shape=[2]), TensorSpec(name="y", dtype="float64", shape=[])]
-    return Layout(tensors, label, [f"k{place}" for place in range(kept)], block_rows)
-
-
-def columns_of(rows: list[Row], layout: Layout) -> list[pa.Array]:
-    return [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(layout.schema)]
-
-
 @st.composite
-def packed(draw: st.DrawFn) -> tuple[Layout, list[tuple[int, Row]], list[int], int]:
-    """(layout, (file, row) of each row, where batches end, bytes of a chunk)"""
-    label, kept = draw(st.sampled_from(LABELS)), draw(st.integers(0, 2))
-    layout = layout_of(label, kept)
-    values: list[st.SearchStrategy[Any]] = [
-        st.integers(-(2**63), 2**63 - 1),
-        st.binary(min_size=2, max_size=2),
-        st.binary(min_size=8, max_size=8),
+def rows_of_a_schema(draw: st.DrawFn) -> tuple[Codec, list[Row]]:
+    kinds = draw(st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=5))
+    kinds = sorted(kinds, key=pa.types.is_string)  # a text alone would make records of nothing but its length
+    rows = draw(st.lists(st.tuples(*(KINDS[kind] for kind in kinds)), max_size=30))
+    return Codec(pa.schema([(f"c{place}", kind) for place, kind in enumerate(kinds)])), rows
+
+
+def columns_of(codec: Codec, rows: list[Row]) -> list[pa.Array]:
+    return [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(codec.unpacked)]
+
+
+def rows_of(codec: Codec, part: Part) -> list[Row]:
+    columns = codec.columns(part)
+    assert [column.type for column in columns] == codec.unpacked.types
+    return [tuple(row.values()) for row in pa.RecordBatch.from_arrays(columns, schema=codec.unpacked).to_pylist()]
+
+
+def expected(codec: Codec, rows: list[Row]) -> list[Row]:
+    """A binary value that is null is zeros."""
+    sizes = [field.type.byte_width if pa.types.is_fixed_size_binary(field.type) else None for field in codec.schema]
+    return [
+        tuple(bytes(size) if value is None and size else value for value, size in zip(row, sizes, strict=True))
+        for row in rows
     ]
-    if label is not None:
-        number = st.sampled_from([0.0, 1.5]) if label.kind == "number" else st.integers(0, 1)
-        values.append(st.binary(min_size=6, max_size=6) if label.shape else number)
-    values += [st.none() | st.text(max_size=5)] * kept
-    rows = draw(st.lists(st.tuples(st.integers(0, 3), st.tuples(*values)), max_size=30))
-    cuts = sorted(draw(st.lists(st.integers(0, len(rows)), max_size=3)))
-    return layout, rows, [*cuts, len(rows)], draw(st.integers(1, 200))
 
 
 @settings(max_examples=300)
-@given(packed())
-def test_every_row_comes_out_once_in_its_file_and_sorted(
-    made: tuple[Layout, list[tuple[int, Row]], list[int], int],
+@given(rows_of_a_schema(), st.integers(1, 200))
+def test_rows_keep_their_order_and_values(made: tuple[Codec, list[Row]], size: int) -> None:
+    codec, rows = made
+    _, chunks = codec.pack(columns_of(codec, rows), size)
+    assert rows_of(codec, codec.unpack(chunks)) == expected(codec, rows)
+
+
+@settings(max_examples=300)
+@given(rows_of_a_schema(), st.integers(1, 200), st.data())
+def test_each_group_has_its_rows_in_chunks_of_its_own(
+    made: tuple[Codec, list[Row]], size: int, data: st.DataObject
 ) -> None:
-    layout, rows, stops, chunk_bytes = made
-    packing = Packing(layout, chunk_bytes, 1)
-    sent: dict[int, list[pa.RecordBatch]] = defaultdict(list)
-    start = 0
-    for stop in stops:
-        if stop > start:
-            files = np.array([file for file, _ in rows[start:stop]])
-            batch = packing.pack(files, columns_of([row for _, row in rows[start:stop]], layout), PARTITIONS)
-            assert batch.schema == packing.schema
-            for key in batch.column(FILE).unique().to_pylist():
-                sent[key].append(batch.filter(pa.compute.equal(batch.column(FILE), key)))
-        start = stop
-    for file, key in enumerate(PARTITIONS.tolist()):
-        expected = [row for number, row in rows if number == file]
-        parts = [packing.unpack(batch) for batch in sent.get(key, [])]
-        if not parts:
-            assert not expected
-            continue
-        found: list[Row] = []
-        lanes: list[int] = []
-        for lane, table in FileRows(packing, parts, LANES).sorted():
-            assert table.schema == layout.schema and 0 < table.num_rows <= layout.block_rows
-            found += [tuple(row.values()) for row in table.to_pylist()]
-            lanes += [lane] * table.num_rows
-        ids = [row[0] % 2**64 for row in found]
-        assert lanes == [each % LANES for each in ids]
-        assert list(zip(lanes, ids, strict=True)) == sorted(zip(lanes, ids, strict=True))
-        assert sorted(map(repr, found)) == sorted(map(repr, expected))
+    codec, rows = made
+    group = np.array(data.draw(st.lists(st.sampled_from([0, 1, 7, 300]), min_size=len(rows), max_size=len(rows))), int)
+    chosen, chunks = codec.pack(columns_of(codec, rows), size, group)
+    found: dict[int, list[Row]] = {}
+    for place, row in enumerate(chosen.tolist()):
+        part = codec.unpack([column.slice(place, 1) for column in chunks])
+        assert len(part.records)
+        found.setdefault(int(group[row]), []).extend(rows_of(codec, part))
+    wanted: dict[int, list[Row]] = {}
+    for number, row in zip(group.tolist(), expected(codec, rows), strict=True):
+        wanted.setdefault(number, []).append(row)
+    assert found == wanted
 
 
-def test_a_chunk_is_of_one_file_and_about_as_long_as_wanted() -> None:
-    layout = layout_of(None, 1)
-    packing = Packing(layout, 100, 1)
-    rows = [(number, b"ab", bytes(8), "x" * 8) for number in range(40)]  # 22 bytes of a record, and 8
-    batch = packing.pack(np.arange(40) % 3, columns_of(rows, layout), PARTITIONS)
-    assert batch.column(FILE).to_pylist() == sorted(batch.column(FILE).to_pylist(), key=[70, -3, 12].index)
-    lengths = [len(records) + len(texts) for _, records, texts in (row.values() for row in batch.to_pylist())]
-    assert max(lengths) <= 100 + 30 and sum(lengths) == 40 * 30
-    assert len(lengths) == 12  # three or four rows in each
+@given(rows_of_a_schema(), st.data())
+def test_rows_are_taken_from_several_parts(made: tuple[Codec, list[Row]], data: st.DataObject) -> None:
+    codec, rows = made
+    if not rows:
+        return
+    cuts = sorted({0, len(rows), *data.draw(st.lists(st.integers(0, len(rows)), max_size=3))})
+    pieces = [rows[start:stop] for start, stop in pairwise(cuts)]
+    parts = [codec.unpack(codec.pack(columns_of(codec, piece), 50)[1]) for piece in pieces]
+    places = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=40))
+    taken = codec.taken(parts, np.array(cuts), np.array(places))
+    whole = expected(codec, rows)
+    assert rows_of(codec, taken) == [whole[place] for place in places]
 
 
-def test_a_row_that_is_longer_than_a_chunk_has_one_of_its_own() -> None:
-    layout = layout_of(None, 1)
-    rows = [(number, b"ab", bytes(8), "x" * 500) for number in range(4)]
-    batch = Packing(layout, 100, 1).pack(np.zeros(4, np.int64), columns_of(rows, layout), PARTITIONS)
-    assert batch.num_rows == 4
+MIXED = Codec(pa.schema([("id", pa.int64()), ("x", pa.binary(2)), ("k", pa.string())]))
 
 
-def test_chunks_in_a_batch_stay_few_bytes_and_many_files_make_tasks_collect_more() -> None:
-    few, many = (Packing.of(layout_of(None, 0), files, 10_000) for files in (4, 8000))
-    assert few.chunk_bytes == many.chunk_bytes and few.chunk_bytes * 10_000 <= 32 * 2**20
-    assert few.enough == 4 * few.chunk_bytes and many.enough == 8000 * few.chunk_bytes
-    assert Packing.of(layout_of(None, 0), 10**6, 10_000).enough == 32 * 2**20
+def mixed(texts: list[str | None]) -> list[pa.Array]:
+    return columns_of(MIXED, [(place, b"ab", text) for place, text in enumerate(texts)])
 
 
-def test_a_row_of_another_size_is_refused_not_cut() -> None:
-    layout = layout_of(None, 0)
-    rows = [(1, b"abc", bytes(8)), (2, b"d", bytes(8))]
-    with pytest.raises(ValueError, match="rows of text_0 do not have 2 bytes each"):
-        Packing(layout, 100, 1).pack(np.zeros(2, np.int64), columns_of(rows, layout), PARTITIONS)
+def test_a_chunk_is_about_as_long_as_wanted_and_has_a_row_at_least() -> None:
+    _, chunks = MIXED.pack(mixed(["x" * 6] * 40), 100)  # 14 bytes of a record, and 6
+    lengths = [len(records) + len(texts) for records, texts in zip(*(c.to_pylist() for c in chunks), strict=True)]
+    assert lengths == [100] * 8
+    _, chunks = MIXED.pack(mixed(["x" * 500] * 4), 100)
+    assert len(chunks[0]) == 4
+    assert chunk_bytes(10_000) * 10_000 <= 32 * 2**20 and chunk_bytes(10**9) == 1
+
+
+def test_what_is_unpacked_is_not_copied() -> None:
+    """A file is in memory once while its rows are collected."""
+    part = MIXED.unpack(MIXED.pack(mixed(["a", None]), 100)[1])
+    assert not part.records.flags.owndata and part.records["k"].tolist() == [1, -1]
+
+
+def test_a_value_of_another_size_is_refused_not_cut() -> None:
+    columns = [pa.array([1, 2]), pa.array([b"abc", b"d"], pa.binary()), pa.array(["", ""])]
+    with pytest.raises(ValueError, match="rows of x do not have 2 bytes each"):
+        MIXED.pack(columns, 100)
+
+
+def test_a_number_that_is_null_is_refused() -> None:
+    with pytest.raises(pa.ArrowInvalid):
+        MIXED.pack([pa.array([1, None]), pa.array([b"ab"] * 2, pa.binary()), pa.array(["", ""])], 100)
 
 
 def test_texts_that_do_not_fit_their_lengths_are_refused() -> None:
-    layout = layout_of(None, 1)
-    packing = Packing(layout, 1000, 1)
-    batch = packing.pack(np.zeros(1, np.int64), columns_of([(1, b"ab", bytes(8), "four")], layout), PARTITIONS)
-    damaged = batch.set_column(2, "text_0", pa.array([b"fou"], pa.binary()))
-    with pytest.raises(ValueError, match="the kept texts have 3 bytes, not 4"):
-        packing.unpack(damaged)
-
-
-def test_rows_of_many_parts_are_not_copied_before_they_are_written() -> None:
-    """The records stay views of what Spark handed over: a file is in memory once."""
-    layout = layout_of(None, 0)
-    packing = Packing(layout, 1000, 1)
-    batch = packing.pack(np.zeros(1, np.int64), columns_of([(1, b"ab", bytes(8))], layout), PARTITIONS)
-    part: Part = packing.unpack(batch)
-    assert part.records.base is not None and not part.records.flags.owndata
-    assert row_ids.lane_of(part.records["row_id"].view(np.uint64), LANES).tolist() == [1]
+    records, _ = MIXED.pack(mixed(["four"]), 100)[1]
+    with pytest.raises(ValueError, match="k has 3 bytes, not 4"):
+        MIXED.unpack([records, pa.array([b"fou"], pa.binary())])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfs_io import numbering, row_ids
-from hdfs_io.numbering import Numbering, _Entries
+from hdfs_io.numbering import Numbering, Spread, _Entries, several
 from hdfs_io.sources.identify import Identify, move_apart
 from hdfs_io.sources.parse import CONTENT, PART
 from sparksplit.base.errors import RunError
@@ -110,3 +110,37 @@ def test_different_rows_with_the_same_id_are_moved_apart_whatever_their_order(bi
         results.append({row: int(own) for row, own in zip(rows, ids, strict=True)})
         rows = [rows[place] for place in generator.permutation(40)]
     assert results[0] == results[1] == results[2]
+
+
+@given(
+    st.lists(st.lists(st.lists(st.integers(0, 8), max_size=8), max_size=4), min_size=1, max_size=3), st.integers(1, 3)
+)
+def test_contents_that_occur_again_are_found_wherever_they_are(tasks: list[list[list[int]]], partitions: int) -> None:
+    """tasks: the contents of each record batch of each task"""
+    keys = np.array([5, -1, 3], np.int32)[:partitions]
+    spread = Spread(keys, 40)
+    random = np.random.default_rng(0).integers(0, 2**63, (9, 2), np.int64)
+    random[8, 0] = random[7, 0]  # two contents may share their first word
+    sent: dict[int, list[pa.RecordBatch]] = {}
+    for batches in tasks:
+        given_ = [
+            pa.RecordBatch.from_arrays([pa.array(column) for column in random[rows].T], CONTENT)
+            for rows in batches
+            if rows
+        ]
+        for batch in spread(given_):
+            assert batch.schema == spread.schema
+            for key in batch.column(0).unique().to_pylist():
+                own = batch.filter(pa.compute.equal(batch.column(0), key))
+                sent.setdefault(key, []).append(own.select([1]))
+    found = [
+        tuple(row.values()) for batches in sent.values() for batch in several(batches) for row in batch.to_pylist()
+    ]
+    every = [content for batches in tasks for rows in batches for content in rows]
+    assert sorted(found) == sorted(tuple(random[each].tolist()) for each in set(every) if every.count(each) > 1)
+
+
+def test_many_equal_rows_are_sent_twice_for_each_batch() -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array(np.full(1000, word)) for word in (1, 2)], CONTENT)
+    (sent,) = Spread(np.array([0], np.int32), 10**6)([batch])
+    assert len(sent.column(1)[0].as_py()) == 2 * 16

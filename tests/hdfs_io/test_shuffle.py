@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hdfs_io.chunks import Packing
 from hdfs_io.cut import Cut
 from hdfs_io.lane_files import FileFacts, Layout, merge_split
 from hdfs_io.plan import Plan
@@ -28,7 +27,7 @@ LAYOUT = Layout(
 )
 PLAN = Plan.of({"train": 18, "validation": 0, "test": 0}, row_bytes=10, lanes=4, file_size=100)
 PARTITIONS = np.array([70, -3], np.int32)
-PLACE = Place(Identify(None), Cut(), PLAN, Packing(LAYOUT, 30, 1), ["tensor_0", "label"], PARTITIONS)
+PLACE = Place(Identify(None), Cut(), PLAN, LAYOUT, ["tensor_0", "label"], PARTITIONS, 1_000_000)
 
 
 def write(rows: Iterator[pa.RecordBatch], folder: str, attempt: int) -> list[FileFacts]:
@@ -47,7 +46,9 @@ def batches(sizes: list[int]) -> Iterator[pa.RecordBatch]:
             pa.array([bytes([number, number]) for number in rows.tolist()], type=pa.binary()),
             pa.array(rows % 2),
         ]
-        yield PLACE.packing.pack(lanes[rows] // 2, columns, PARTITIONS)
+        files = lanes[rows] // 2
+        chosen, chunks = PLACE.codec.pack(columns, 30, files)
+        yield pa.RecordBatch.from_arrays([pa.array(PARTITIONS[files[chosen]]), *chunks], schema=PLACE.schema)
         start += size
 
 
