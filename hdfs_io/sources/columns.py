@@ -7,7 +7,8 @@ returns. A row whose numbers might be refused also has the file it came from.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -243,18 +244,22 @@ class DataFrameSource(Source):
         reader = self._reader
         if reader.array or reader.cells is not None:
             return sql.lit(False)
-        low, high = _safe_range(np.dtype(reader.tensor.dtype), reader.rounds)
-        checks = []
-        for name in reader.features:
-            column = places[name].cast("double")
-            checks.append(column.between(low, high))
-            if types[name] in ("float", "double") and np.dtype(reader.tensor.dtype).kind != "f":
-                checks.append(column == sql.floor(column))
+        dtype = np.dtype(reader.tensor.dtype)
+        low, high = _safe_range(dtype, reader.rounds)
+        numbers = [places[name].cast("double") for name in reader.features]
+        if dtype.kind == "f":
+            # One comparison for all: null, NaN and infinity come through a sum.
+            checks = [_balanced([column * column for column in numbers], operator.add) <= min(high, 1e150) ** 2]
+        else:
+            checks = [column.between(low, high) for column in numbers]
+            fractions = zip(reader.features, numbers, strict=True)
+            checks += [column == sql.floor(column) for name, column in fractions if types[name] in ("float", "double")]
         if reader.label is not None:
-            checks.append(sql.length(places[reader.label].cast("string")) > 0)
+            label = places[reader.label]
+            checks.append(sql.length(label) > 0 if types[reader.label] == "string" else label.isNotNull())
             if types[reader.label] in ("float", "double"):
-                checks.append(places[reader.label].between(-WHOLE_FLOAT32, WHOLE_FLOAT32))
-        return reduce(lambda one, other: one & other, checks)
+                checks.append(label.between(-WHOLE_FLOAT32, WHOLE_FLOAT32))
+        return _balanced(checks, operator.and_)
 
     def _check_alike(self, part: str, raw: RawFrame, types: dict[str, str]) -> None:
         cells = self._reader.cells
@@ -284,6 +289,12 @@ def _mixed(raw: Raw) -> set[str]:
         for name, found in kinds.items()
         if len(found) > 1 and not found <= floats and any(kind in floats or "decimal(" in kind for kind in found)
     }
+
+
+def _balanced(parts: Sequence[Any], join: Callable[[Any, Any], Any]) -> Any:
+    """All parts joined, in a tree that is no deeper than it must be: Spark walks it by recursion."""
+    half = len(parts) // 2
+    return join(_balanced(parts[:half], join), _balanced(parts[half:], join)) if half else parts[0]
 
 
 def _is_number(kind: str) -> bool:
