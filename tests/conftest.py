@@ -74,6 +74,7 @@ def spark(nothing_left_running: None, tmp_path_factory: pytest.TempPathFactory) 
         "spark.sql.catalogImplementation": "hive",
         "spark.sql.warehouse.dir": (hive / "warehouse").as_uri(),
         "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={hive}/metastore;create=true",
+        "spark.python.daemon.module": "tests.executors",
     }
     with spark_session("tests", executors=4, settings=settings) as session:
         session._jvm.java.lang.System.setProperty("derby.system.home", str(hive))  # its log

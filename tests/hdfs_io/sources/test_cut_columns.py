@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from itertools import zip_longest
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,35 +73,30 @@ def test_values_are_the_same_whatever_the_columns_type(spark: SparkSession) -> N
     """And whatever the session's time zone."""
     noon = datetime(2024, 5, 1, 12, 0, 0, 500000)
     wanted = moment(noon.isoformat())
+    times: Table = {
+        "a timestamp": [(noon.replace(tzinfo=UTC), wanted)],
+        "b timestamp_ntz": [(noon, wanted)],
+        "c date": [(date(2024, 5, 1), moment("2024-05-01")), (date(1969, 12, 31), -86_400_000_000)],
+        "d string": [
+            (" 2024-05-01", moment("2024-05-01")),
+            ("2024-05-01 12:00:00.5", wanted),
+            ("2024-05-01T12:00:00.500", wanted),
+            ("2024-05-01T14:00:00.5+02:00", wanted),
+            ("2024-05-01T12:00:00.5Z", wanted),
+            *((text, None) for text in ("2024-13-01", "12:00", "soon", "")),
+        ],
+    }
     zone = spark.conf.get("spark.sql.session.timeZone")
     try:
         for session in ("UTC", "America/New_York"):
             spark.conf.set("spark.sql.session.timeZone", session)
-            for value, kind, found in (
-                (noon.replace(tzinfo=UTC), "timestamp", wanted),
-                (noon, "timestamp_ntz", wanted),
-                (date(2024, 5, 1), "date", moment("2024-05-01")),
-                (date(1969, 12, 31), "date", -86_400_000_000),
-                (" 2024-05-01", "string", moment("2024-05-01")),
-                ("2024-05-01 12:00:00.5", "string", wanted),
-                ("2024-05-01T12:00:00.500", "string", wanted),
-                ("2024-05-01T14:00:00.5+02:00", "string", wanted),
-                ("2024-05-01T12:00:00.5Z", "string", wanted),
-                ("2024-13-01", "string", None),
-                ("12:00", "string", None),
-                ("soon", "string", None),
-                ("", "string", None),
-                (None, "date", None),
-            ):
-                frame = spark.createDataFrame([(value,)], f"c {kind}")
-                assert values(CutColumns(("c",), "time"), frame, [kind]) == [found], (session, value, kind)
+            check(spark, times, ["time"] * 4)
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone or "UTC")
-    frame = spark.createDataFrame([(text,) for text in ("7", " -7 ", "7.5", "9" * 19, "", None)], "c string")
-    assert values(CutColumns(("c",), "number"), frame, ["string"]) == [7, -7, None, None, None, None]
-    names = ("train", "Validation ", "VALID", "val", "dev", "TEST", "training", None)
-    frame = spark.createDataFrame([(name,) for name in names], "c string")
-    assert values(CutColumns(("c",), "split"), frame, ["string"]) == [0, 1, 1, 1, 1, 2, None, None]
+    numbers = [("7", 7), (" -7 ", -7), *((text, None) for text in ("7.5", "9" * 19, ""))]
+    validation = [(name, 1) for name in ("Validation ", "VALID", "val", "dev")]
+    splits = [("train", 0), *validation, ("TEST", 2), ("training", None)]
+    check(spark, {"a string": numbers, "b string": splits}, ["number", "split"])
     types = ["string", "int"]
     frame = spark.createDataFrame([("a", 1), ("a", 2), ("a", 1), (None, 1), ("a", None)], "c string, d int")
     key = values(CutColumns(("c", "d")), frame, types)
@@ -115,6 +111,22 @@ def test_values_are_the_same_whatever_the_columns_type(spark: SparkSession) -> N
     for texts, kind in ((["2024-05-01"], "time"), ([None, "20240501"], "number"), ([], "time")):
         frame = spark.createDataFrame([(text,) for text in texts], "c string")
         assert columns(by_time, ["c"], ["string"], frame).kind == kind
+
+
+Table = dict[str, list[tuple[Any, int | None]]]
+"""A column's name and type: its values, and what each comes to."""
+
+
+def check(spark: SparkSession, table: Table, kinds: list[Any]) -> None:
+    """All columns in one Spark job. Each ends with nulls, which come to nulls."""
+    known = [*zip_longest(*table.values(), fillvalue=(None, None)), ((None, None),) * len(table)]
+    frame = spark.createDataFrame([tuple(value for value, _ in row) for row in known], ", ".join(table))
+    cuts = {name: CutColumns((name,), kind) for name, kind in zip(frame.columns, kinds, strict=True)}
+    found = frame.select(*(cuts[name].value([name], [type_]).alias(name) for name, type_ in frame.dtypes))
+    assert {type_ for _, type_ in found.dtypes} == {"bigint"}
+    assert [tuple(row) for row in found.collect()] == [tuple(number for _, number in row) for row in known]
+    shown = frame.select(*(cut.text([name]).alias(name) for name, cut in cuts.items()))
+    assert {type_ for _, type_ in shown.dtypes} == {"string"}
 
 
 def values(cut: CutColumns, frame: Any, types: list[str]) -> list[int | None]:
