@@ -156,7 +156,7 @@ def cells_of(lines: pa.Array, columns: int, delimiter: str, quote: str | None) -
     none holds a line end. columns: 2 or more.
     """
     odd = np.zeros(len(lines), np.bool_)
-    if quote is not None and pc.any(pc.match_substring(lines, quote)).as_py():
+    if quote is not None and _may_have(lines, quote):
         odd = ~pc.match_substring_regex(lines, _well_quoted(delimiter, quote)).to_numpy(zero_copy_only=False)
     else:
         quote = None
@@ -178,6 +178,12 @@ def cells_of(lines: pa.Array, columns: int, delimiter: str, quote: str | None) -
     taken = pa.array(place, mask=bad)
     others = [pa.array([fields[column] for fields in own], pa.string()) for column in range(columns)]
     return [pa.concat_arrays(pair).take(taken) for pair in zip(cells, others, strict=True)], bad
+
+
+def _may_have(lines: pa.Array, mark: str) -> bool:
+    """Whether there may be this ASCII character in one of the lines."""
+    data = lines.buffers()[2]
+    return data is not None and bool((np.frombuffer(data, np.uint8) == ord(mark)).any())
 
 
 def _well_quoted(delimiter: str, quote: str) -> str:
