@@ -78,12 +78,9 @@ _HIVE = {"spark.sql.catalogImplementation": "hive"}
 FORMATS: Mapping[str, Format] = {
     "idx": Format("idx:IdxSource", keys=frozenset(("path", "label", "label_type", "dtype", "shape"))),
     "csv": Format(
-        reader="csv:rows",
-        keys=_COLUMNS | _FILES | _TEXT | {"header", "quote", "escape", "multiline"},
-        shapeless=True,
-        rereads=True,
+        reader="csv:rows", keys=_COLUMNS | _FILES | _TEXT | {"header", "quote", "escape", "multiline"}, shapeless=True
     ),
-    "hive-text": Format(reader="csv:hive_text", keys=_COLUMNS | _FILES | _TEXT, shapeless=True, rereads=True),
+    "hive-text": Format(reader="csv:hive_text", keys=_COLUMNS | _FILES | _TEXT, shapeless=True),
     **{
         name: Format(reader="readers:files", keys=_COLUMNS | _FILES, shapeless=True, rereads=name != "json")
         for name in ("parquet", "orc", "json")

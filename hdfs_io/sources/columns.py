@@ -96,7 +96,6 @@ class DataFrameSource(Source):
         if train.cells is not None:
             self._take_cells(config, train, [*features, *([] if label is None else [label]), *kept, *cut_by])
         self._by_line = goes_by is None and all(part.lines is not None for part in raw.parts.values())
-        self.rereads &= self._by_line or train.cells is None
         frames = [self._selected(name, part, types) for name, part in raw.parts.items()]
         self._frame = reduce(lambda one, other: one.unionAll(other), frames)
 
