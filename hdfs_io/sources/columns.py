@@ -23,8 +23,9 @@ from hdfs_io.preprocessing import Description, TensorSpec
 from hdfs_io.sources.base import Reader, Source, check_kept, in_trained_order, labelled_like
 from hdfs_io.sources.cells import WHOLE_FLOAT32, label_kind, number_problem
 from hdfs_io.sources.column_rows import ColumnReader
+from hdfs_io.sources.csv_lines import LineReader
 from hdfs_io.sources.cut_columns import CutColumns
-from hdfs_io.sources.readers import Raw, RawFrame, has_footers
+from hdfs_io.sources.readers import METADATA, Raw, RawFrame, has_footers
 from sparksplit.base.config import Config
 from sparksplit.base.errors import ConfigError, InputError, did_you_mean
 
@@ -95,6 +96,7 @@ class DataFrameSource(Source):
         )  # fmt: skip
         if train.cells is not None:
             self._take_cells(config, train, [*features, *([] if label is None else [label]), *kept, *cut_by])
+        self._by_line = goes_by is None and all(part.lines is not None for part in raw.parts.values())
         frames = [self._selected(name, part, types) for name, part in raw.parts.items()]
         self._frame = reduce(lambda one, other: one.unionAll(other), frames)
 
@@ -136,7 +138,14 @@ class DataFrameSource(Source):
         return found
 
     def raw(self, spark: SparkSession) -> tuple[DataFrame, Reader]:
-        return self._frame, self._reader
+        return self._frame, self._line_reader() if self._by_line else self._reader
+
+    def _line_reader(self) -> LineReader:
+        reader, train = self._reader, self._raw.parts["train"]
+        assert reader.cells is not None and train.lines is not None
+        texts = [*reader.cells.names, *train.lines.columns[1:]]
+        label = [] if reader.label is None else [reader.label]
+        return LineReader(reader, [texts.index(name) for name in (*reader.features, *label, *self.keep)])
 
     def _take_cells(self, config: InputConfig, train: RawFrame, chosen: Sequence[str]) -> None:
         """Let the reader read texts. chosen: the columns in the order of its batches.
@@ -188,9 +197,11 @@ class DataFrameSource(Source):
         """
         from pyspark.sql import functions as sql
 
-        names = raw.frame.columns
         if part != "train":
             self._check_alike(part, raw, types)
+        if self._by_line:
+            return self._selected_lines(part, raw)
+        names = raw.frame.columns
         origin = [
             sql.lit(None).cast(kind) if given is None else sql.expr(given).cast(kind)
             for given, kind in ((raw.bad, _BAD_TYPE), (raw.row, "bigint"), (raw.file, "string"))
@@ -236,6 +247,19 @@ class DataFrameSource(Source):
         columns.append(sql.lit(SPLITS.index(part)).cast("tinyint"))
         columns.append(sql.when(doubtful, sql.col(_FILE)))
         return frame.select(*columns).toDF(*map(_PLACE.format, range(len(columns))))
+
+    def _selected_lines(self, part: str, raw: RawFrame) -> DataFrame:
+        """What `LineReader` takes."""
+        from pyspark.sql import functions as sql
+
+        train = self._raw.parts["train"]
+        assert raw.lines is not None and train.lines is not None
+        origin = [sql.expr(METADATA), sql.expr("_metadata.file_block_start = 0")]
+        number = sql.lit(SPLITS.index(part)).cast("tinyint")
+        frame = _by_place(raw.lines.select("*", *origin, number))
+        own = raw.lines.columns
+        places = [*map(own.index, train.lines.columns), *range(len(own), len(frame.columns))]
+        return frame.select(*map(_PLACE.format, places))
 
     def _surely_good(self, places: dict[str, Any], types: dict[str, str]) -> Any:
         """A SQL condition that every bad row fails; null where a value is null."""

@@ -1,11 +1,13 @@
-"""CSV and Hive's text files, by Spark's reader: every column as text, and the text of a record that does not fit.
+"""CSV and Hive's text files: every column as text, and the text of a record that does not fit.
 
 The first records of one file are looked at on the driver: the names of the columns, or how many there are, and what
-the labels look like. Spark compares every other file's header with these names when it reads the file.
+the labels look like. Every other file's header is compared with these names when the file is read: by Spark's reader,
+or where lines are split in the task that parses them (csv_lines.py), which takes less time.
 """
 
 from __future__ import annotations
 
+import codecs
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING
 from hdfs_io.config import InputConfig
 from hdfs_io.listing import Found
 from hdfs_io.sources.cells import Cells, split
+from hdfs_io.sources.csv_lines import LINE
 from hdfs_io.sources.readers import RawFrame, for_spark
 from hdfs_io.spark_batches import settings
 from sparksplit.base.errors import InputError
@@ -60,9 +63,38 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     reader = reader.option("recursiveFileLookup", found.nested).schema(_schema(names))
     with _as_text(spark):
         frame = reader.csv(found.roots)
+        lines = _lines(spark, config, found) if _is_plain(config, names) and _apart(found.roots) else None
+    own = [name for name in frame.columns if name != _BROKEN]
+    # A partition's column may have the name of one in the files, whose place Spark gives it.
+    if lines is not None and own != [*names, *lines.columns[1:]]:
+        lines = None
     # After a file's own columns come those of partitions, and which the label is has to be said.
-    label = None if len(frame.columns) > len(names) + 1 else names[-1]
-    return RawFrame(frame, "input_file_name()", bad=_BAD, hidden=(_BROKEN,), label=label, cells=cells)
+    label = None if len(own) > len(names) else names[-1]
+    return RawFrame(frame, "input_file_name()", bad=_BAD, hidden=(_BROKEN,), label=label, cells=cells, lines=lines)
+
+
+def _is_plain(config: InputConfig, names: Sequence[str]) -> bool:
+    """Whether a line is a record, in an encoding that needs no other look at it."""
+    try:
+        encoding = codecs.lookup(config.encoding).name
+    except LookupError:
+        return False
+    own = config.multiline or config.comment or (config.escape or config.quote) != config.quote
+    return encoding == "utf-8" and not own and len(names) > 1 and config.delimiter != config.quote
+
+
+def _apart(roots: Sequence[str]) -> bool:
+    """Whether none of these files and folders is in another, so that no file is read twice."""
+    return not any(one.startswith(f"{other.rstrip('/')}/") for one in roots for other in roots)
+
+
+def _lines(spark: SparkSession, config: InputConfig, found: Found) -> DataFrame:
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    reader = spark.read.option("recursiveFileLookup", found.nested).schema(
+        StructType([StructField(LINE, StringType())])
+    )
+    return reader.text(found.roots)
 
 
 def _options(config: InputConfig, columns: int) -> dict[str, str | bool | int]:

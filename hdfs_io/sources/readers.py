@@ -61,6 +61,8 @@ class RawFrame:
     label: the label's column where the configuration names none.
     decoded: the only column of features, of bytes, and what decodes them.
     cells: how texts are read, where all columns are texts; then a bad row has no reason if its text is a record.
+    lines: then, where a line is a record, the same ones in whole lines, which csv_lines.py splits in less time: a
+    column of lines, and the partition's columns.
     row_bytes: bytes of a row, where it may have more than its tensors.
     """
 
@@ -72,6 +74,7 @@ class RawFrame:
     label: str | None = None
     decoded: tuple[str, Decoder] | None = None
     cells: Cells | None = None
+    lines: DataFrame | None = None
     row_bytes: int = 0
 
     @property

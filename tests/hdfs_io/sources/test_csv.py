@@ -5,6 +5,8 @@ from __future__ import annotations
 import bz2
 import gzip
 import re
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,12 @@ from hdfs_io import bad_rows
 from hdfs_io.config import InputConfig
 from hdfs_io.preprocessing import Description, FittedPreprocessing, TensorSpec
 from hdfs_io.sources import BadRow, Source, open_with_spark
+from hdfs_io.sources.columns import DataFrameSource
 from hdfs_io.sources.failures import input_failures
 from hdfs_io.sources.line_numbers import assigned, find_lines
 from hdfs_io.sources.parse import parse
+from hdfs_io.sources.readers import Raw
+from hdfs_io.sources.readers import read as raw_of
 from sparksplit.base.config import parse as parse_config
 from sparksplit.base.errors import ConfigError, InputError
 
@@ -155,6 +160,37 @@ def test_positions_delimiters_comments_markers_encodings_and_compressions(spark:
     ]  # fmt: skip
 
 
+MESSY = ["".join(text) for size in range(1, 6) for text in product('",1 ', repeat=size)]
+MORE = [
+    b"\xff,1", b"\xed\xa0\x80,1", b"1,\xed\xa0", b"\xe2\x82,1", "\ufeff1,1".encode(), b"1,1\r2,1\r\n3,1",
+    b"", b"\t", b"\x01", "\u00a0".encode(), b'"\x01",1', b"1,0x1", b"1,NA", b"NA,1",
+    b'"NA",1', b"1,1e400", "\u00e9,\u0661".encode(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("delimiter", [b",", b"\t"])
+def test_a_line_is_the_same_row_whether_we_split_it_or_spark(
+    spark: SparkSession, tmp_path: Path, delimiter: bytes
+) -> None:
+    lines = [line.encode() for line in MESSY] + MORE
+    for number in range(3):
+        own = [line.replace(b",", delimiter) for line in lines[number::3]]
+        write(tmp_path, b"\n".join([b" ", delimiter.join((b'"k"', b"x")), *own]), f"m/p=a{number}/{number}.csv")
+    given = {
+        "format": "csv",
+        "path": f"{tmp_path}/m",
+        "keep": ["k", "p"],
+        "label": None,
+        "delimiter": delimiter.decode(),
+    }
+    config = parse_config(InputConfig, given | {"nulls": ["", "NA"], "missing": "mean", "max_bad_rows": 10_000})
+    raw = raw_of(spark, config)
+    assert raw.parts["train"].lines is not None
+    by_spark = Raw({"train": replace(raw.parts["train"], lines=None)}, raw.files)
+    ours, theirs = (sorted(map(str, parse(spark, DataFrameSource(config, each)).collect())) for each in (raw, by_spark))
+    assert len(ours) > 0.9 * len(lines) and ours == theirs
+
+
 def test_dtypes_are_exact(spark: SparkSession, tmp_path: Path) -> None:
     for dtype in ("uint64", "int64"):
         limits = np.iinfo(dtype)
@@ -183,11 +219,15 @@ def test_files_with_other_headers_are_named(spark: SparkSession, tmp_path: Path)
     for content, message in (
         ("b,a\n1,0\n", "its header is not that of the other files: it has 'b' in place of 'a'"),
         ("a\n1\n", "its header has 1 columns, those of the other files 2"),
+        ("\nA,b\n1,0\n", "its header is not that of the other files: it has 'A' in place of 'a'"),
     ):
         other = write(tmp_path, content, "m/2.csv")
-        with pytest.raises(InputError) as caught:
-            read(spark, source(spark, tmp_path / "m"))
-        assert str(caught.value) == f"{other}: {message}"
+        for keys in ({}, {"encoding": "ISO-8859-1"}) if "A" not in content else ({},):
+            with pytest.raises(InputError) as caught:
+                opened = source(spark, tmp_path / "m", **keys)
+                with input_failures(spark, opened.place, []):
+                    bad_rows.NONE.check(bad_rows.tally(bad_rows.of(parse(spark, opened))), 1)
+            assert str(caught.value) == f"{other}: {message}"
         with pytest.raises(InputError) as caught:
             source(spark, tmp_path / "m" / "1.csv", test=f"{other}")
         assert str(caught.value) == f"{other}: its header is not that of {tmp_path}/m/1.csv"
