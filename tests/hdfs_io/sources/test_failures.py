@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 from pathlib import Path
 
 import pytest
 
-from hdfs_io.sources.failures import gzip_damage, problem
+from hdfs_io.sources.failures import damage, problem
 
 SAID = {
     "java.lang.IllegalArgumentException: CSV header does not conform to the schema.\n Header: x, t\n Schema: t, x\n"
@@ -28,6 +29,27 @@ SAID = {
     "Encountered error while reading file s3a://b/x.orc. Details:\n\tat x\nCaused by: java.lang.RuntimeException: \n"
     "Caused by: java.io.IOException: Malformed ORC file": ("s3a://b/x.orc", "cannot be read: Malformed ORC file"),
     "java.io.EOFException: Unexpected end of input stream\n\tat": (None, "is compressed, and truncated or damaged"),
+    "Lost task 0.0 (driver): java.io.IOException: gzip stream CRC failure\n\tat": (
+        None, "is compressed, and truncated or damaged",
+    ),
+    "Lost task 0.0 (driver): java.io.IOException: unexpected end of stream\n\tat": (
+        None, "is compressed, and truncated or damaged",
+    ),
+    "Lost task 0.0 (driver): java.io.IOException: stream corrupted\n\tat": (
+        None, "is compressed, and truncated or damaged",
+    ),
+    "org.apache.hadoop.fs.ChecksumException: Checksum error: file:/a/b c.parquet at 512 exp: -11 got: -41\n\tat": (
+        "/a/b c.parquet", "is damaged: its content does not fit the checksums that lie beside it (.crc)",
+    ),
+    "Encountered error while reading file file:///a.csv. Details:\n\tat x\n"
+    "Caused by: java.nio.charset.UnsupportedCharsetException: klingon\n\tat": (
+        "/a.csv", "Java knows no encoding 'klingon': see input.encoding",
+    ),
+    "[TABLE_OR_VIEW_NOT_FOUND] The table or view `sales`.`nosuch` cannot be found. Verify the spelling and": (
+        None,
+        "Spark's catalog has no table or view sales.nosuch; a Hive metastore's tables are there where hive-site.xml, "
+        "in SPARK_CONF_DIR or HADOOP_CONF_DIR, or spark.hadoop.hive.metastore.uris names it",
+    ),
     "java.lang.RuntimeException: native zStandard library not available: this version of libhadoop was built": (
         None, "is compressed with zStandard, which needs Hadoop's native library on every node",
     ),
@@ -43,10 +65,17 @@ def test_other_errors_are_none_of_the_inputs() -> None:
     assert problem("Job aborted: ExecutorLostFailure (executor 1 exited) java.lang.OutOfMemoryError") is None
 
 
-def test_gzip_files_are_read_to_their_end(tmp_path: Path) -> None:
-    path = tmp_path / "a.gz"
-    whole = gzip.compress(bytes(range(256)) * 100, mtime=0)
+CONTENT = bytes(range(256)) * 100
+
+
+@pytest.mark.parametrize(
+    ("name", "whole"), [("gzip", gzip.compress(CONTENT, mtime=0)), ("bzip2", bz2.compress(CONTENT) * 2)]
+)
+def test_packed_files_are_read_to_their_end(tmp_path: Path, name: str, whole: bytes) -> None:
+    path = tmp_path / "a"
     path.write_bytes(whole)
-    assert gzip_damage(f"{path}") is None
+    assert damage(f"{path}") is None
     path.write_bytes(whole[:-9])
-    assert gzip_damage(f"{path}") == "is truncated: the gzip stream has no end"
+    assert damage(f"{path}") == f"is truncated: the {name} stream has no end"
+    path.write_bytes(whole[:40] + b"x" + whole[41:])
+    assert str(damage(f"{path}")).startswith(f"is not a readable {name} file: ")
