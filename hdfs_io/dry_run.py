@@ -69,7 +69,7 @@ def report(config: PreprocessConfig, source: Source, sample: Sample, bad: Sequen
         *(("row", text) for text in first_rows(source, good)),
         *rejected(config.input, bad, good.num_rows),
         *((("classes", classes(good.column(LABEL).to_pylist())),) if source.label_kind in ("integer", "text") else ()),
-        *((("vocabulary", f"{len(source.vocabulary):,} {source.label_kind}"),) if source.vocabulary else ()),
+        *((("vocabulary", f"{len(source.vocabulary) - 1:,} {source.label_kind}"),) if source.vocabulary else ()),
         ("splits", splits(told, sample)),
         ("time", taking(told)),
         ("dry run", f"nothing was written; without --dry-run this fills {config.output}"),
