@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from hdfs_io import filesystem
 from hdfs_io.sources.base import GZIP_ERRORS, gzip_problem, open_raw
 from sparksplit.base.errors import InputError
-from sparksplit.base.reasons import spark_reason
+from sparksplit.base.reasons import NO_METASTORE, spark_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +30,7 @@ _FOUND = (
         r"Could not read footer for file: (?:FileStatus\{path=)?(?P<file>[^;\n]+?)(?:;|\. Please|\n|$)",
         "is not a file of this format, or a damaged one",
     ),
+    (r"RuntimeException: (?P<file>\S.*) is not a Parquet file", "is not a Parquet file, or a damaged one"),
     (
         r"column cannot be converted in file (?P<file>.*?)\. Column: \[(?P<name>.*?)\], Expected: (?P<wanted>.*?), "
         r"Found: (?P<found>\w+)",
@@ -63,6 +64,7 @@ _FOUND = (
         r"|IOException: (?:unexpected end of stream|stream corrupted)",
         "is compressed, and truncated or damaged",
     ),
+    (r"InvalidProtocolBufferException|Malformed ORC file", "is not an ORC file, or a damaged one"),
     (
         r"\[TABLE_OR_VIEW_NOT_FOUND\] The table or view (?P<table>`.*?`) cannot be found",
         "Spark's catalog has no table or view {table}; a Hive metastore's tables are there where hive-site.xml, in "
@@ -108,8 +110,8 @@ def input_failures(spark: SparkSession, place: str, files: Sequence[str]) -> Ite
 
 
 def is_sparks(error: Exception) -> bool:
-    """Whether an error came from Spark."""
-    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
+    """Whether an error came from Spark, and may be about the input: that a metastore is away is not."""
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j") and NO_METASTORE not in str(error)
 
 
 def said(error: Exception) -> str:

@@ -7,8 +7,11 @@ import gzip
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from hdfs_io.sources.failures import damage, problem
+from hdfs_io.sources.readers import as_input_error
+from sparksplit.base.errors import InputError
 
 SAID = {
     "java.lang.IllegalArgumentException: CSV header does not conform to the schema.\n Header: x, t\n Schema: t, x\n"
@@ -22,6 +25,10 @@ SAID = {
     ),
     "[CANNOT_READ_FILE_FOOTER] Could not read footer for file: file:/a.parquet. Please ensure that the file is": (
         "/a.parquet", "is not a file of this format, or a damaged one",
+    ),
+    "(TID 150) (10.0.0.1 executor driver): java.lang.RuntimeException: file:/a b.parquet is not a Parquet file. "
+    "Expected magic number at tail, but found [12, 37, 2, 24]": (
+        "/a b.parquet", "is not a Parquet file, or a damaged one",
     ),
     "Parquet column cannot be converted in file file:///a/b.parquet. Column: [x], Expected: int, Found: BINARY.": (
         "/a/b.parquet", "column 'x' is BINARY there, int in other files",
@@ -63,6 +70,15 @@ def test_the_file_and_what_is_wrong(text: str, expected: tuple[str | None, str])
 
 def test_other_errors_are_none_of_the_inputs() -> None:
     assert problem("Job aborted: ExecutorLostFailure (executor 1 exited) java.lang.OutOfMemoryError") is None
+
+
+def test_a_metastore_that_is_away_is_none_of_the_inputs() -> None:
+    client = "org.apache.hadoop.hive.ql.metadata.SessionHiveMetaStoreClient"
+    error = AnalysisException(f"java.lang.RuntimeException: Unable to instantiate {client}")
+    with pytest.raises(AnalysisException), as_input_error("sales.clients"):
+        raise error
+    with pytest.raises(InputError, match=r"^sales\.clients: no such column$"), as_input_error("sales.clients"):
+        raise AnalysisException("no such column")
 
 
 CONTENT = bytes(range(256)) * 100
