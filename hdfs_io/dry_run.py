@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy.typing as npt
 import pyarrow as pa
@@ -19,14 +19,8 @@ from hdfs_io.preprocessing import TOKENS
 from hdfs_io.sample import SHOWN_ROWS, TASK_ROWS, Facts, Sample, facts, sampled
 from hdfs_io.sources.base import BadRow, Source
 from hdfs_io.sources.line_numbers import assigned, find_lines
-from hdfs_io.sources.parse import (
-    keep_names,
-    tensor_names,
-)
-from sparksplit.base.errors import InputError
-
-if TYPE_CHECKING:
-    pass
+from hdfs_io.sources.parse import keep_names, tensor_names
+from sparksplit.base.errors import InputError, printable
 
 SHOWN_VALUES, SHOWN_BAD, SHOWN_CLASSES, SHOWN_COLUMNS = 8, 5, 20, 30
 
@@ -75,12 +69,12 @@ def report(config: PreprocessConfig, source: Source, sample: Sample, bad: Sequen
         *(("row", text) for text in first_rows(source, good)),
         *rejected(config.input, bad, good.num_rows),
         *((("classes", classes(good.column(LABEL).to_pylist())),) if source.label_kind in ("integer", "text") else ()),
-        *((("vocabulary", f"{len(source.vocabulary):,} {source.label_kind}"),) if source.vocabulary else ()),
+        *((("vocabulary", f"{len(source.vocabulary) - 1:,} {source.label_kind}"),) if source.vocabulary else ()),
         ("splits", splits(told, sample)),
         ("time", taking(told)),
         ("dry run", f"nothing was written; without --dry-run this fills {config.output}"),
     ]
-    return [f"{name:<11}{text}" for name, text in lines]
+    return [printable(f"{name:<11}{text}") for name, text in lines]
 
 
 def columns(found: Mapping[str, str]) -> str:

@@ -13,7 +13,7 @@ import os
 import posixpath
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from hdfs_io import hadoop_conf, hdfs
-from sparksplit.base.errors import InputError, using
+from sparksplit.base.errors import InputError, RunError, using
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", re.DOTALL)
 """(scheme, authority, path): `file:///x`, `hdfs://host`, and `file:/x`, which is the same as with three slashes."""
@@ -237,6 +237,26 @@ def make_folder(path: str) -> None:
     filesystem, inner = resolve(path)
     with _named(path, "cannot be made"):
         filesystem.create_dir(inner, recursive=True)
+
+
+def missing(path: str) -> list[str]:
+    """The folder `path` and its parents, from the inside, as far as they are not there."""
+    found = []
+    while not exists(path):
+        found.append(path)
+        path = parent(path)
+    return found
+
+
+def remove_empty(paths: Sequence[str]) -> None:
+    """Remove those of the folders `paths`, given from the inside, in which there is nothing; others stay."""
+    for path in paths:
+        filesystem, inner = resolve(path)
+        with suppress(OSError, RunError):  # gone, or someone has put something there, or HDFS is away
+            if isinstance(filesystem, fs.LocalFileSystem):
+                os.rmdir(inner)  # noqa: PTH106
+            else:
+                filesystem.handler.delete_empty_dir(inner)
 
 
 def write_bytes(path: str, content: bytes) -> None:

@@ -82,9 +82,10 @@ FORMATS: Mapping[str, Format] = {
     ),
     "hive-text": Format(reader="csv:hive_text", keys=_COLUMNS | _FILES | _TEXT, shapeless=True),
     **{
-        name: Format(reader="readers:files", keys=_COLUMNS | _FILES, shapeless=True, rereads=name != "json")
-        for name in ("parquet", "orc", "json")
+        name: Format(reader="same_columns:rows", keys=_COLUMNS | _FILES, shapeless=True, rereads=True)
+        for name in ("parquet", "orc")
     },
+    "json": Format(reader="json_lines:rows", keys=_COLUMNS | _FILES, shapeless=True),
     "avro": Format(
         reader="readers:avro",
         keys=_COLUMNS | _FILES,

@@ -92,6 +92,11 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
         self._expect_folder(path)
         self._delete(path)
 
+    def delete_empty_dir(self, path: str) -> None:
+        """Like rmdir(2): raises OSError where there is something in the folder."""
+        opened = client(self.authority)
+        repeat(path, lambda: opened.get_file_info(path).isdir and opened.delete(path, recursive=False), FIRST_CONTACT)
+
     def _delete(self, path: str) -> None:
         self._do(path, lambda client: client.delete(path, recursive=True))
 

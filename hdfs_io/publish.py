@@ -93,19 +93,22 @@ class Output:
     ) -> Iterator[Decision]:
         """Be the only one to fill the output while the block lasts; gives the decision as it then is.
 
-        Writes nothing where that is done. Raises OutputInUse where another command that is still running fills it, and
-        whatever `decide` raises.
+        Writes nothing where that is done. Folders that are made for it, and that are empty at its end, are removed.
+
+        Raises OutputInUse where another command that is still running fills it, and whatever `decide` raises.
         """
         decision = self.decide(overwrite, resume, resumable)
         if decision == "done":
             yield decision
             return
+        made = filesystem.missing(filesystem.parent(self.path))
         try:
             self.lease.acquire()
             self._mend()
             yield self.decide(overwrite, resume, resumable)
         finally:
             self.lease.release()
+            filesystem.remove_empty(made)
 
     def decide(self, overwrite: bool = False, resume: bool = False, resumable: Collection[str] = ()) -> Decision:
         """What to do, without doing it.

@@ -1,7 +1,8 @@
 """Raw rows of every format behind one small interface; hdfs_io/formats.py is their table.
 
 base.Source     what each gives: a DataFrame, and what makes rows of it in executors
-readers         what Spark reads: a DataFrame of raw columns for each format
+readers         what Spark reads: a DataFrame of raw columns for each format; csv, json_lines, same_columns (Parquet
+                and ORC), tfrecord and images have files of their own
 columns         raw columns to rows; also for a program's own DataFrame, or what a user's function returns
 idx, csv, text  the formats whose files our own tasks read
 parse, identify the DataFrame of tensors, label, row_id, lane and split that preprocess starts from
@@ -18,6 +19,7 @@ from hdfs_io.cut_config import CutConfig
 from hdfs_io.formats import format_of
 from hdfs_io.listing import expand, files_in, find
 from hdfs_io.preprocessing import Description
+from hdfs_io.sources import snappy
 from hdfs_io.sources.base import BadRow, FileSource, ParsedRows, Source, Task
 from hdfs_io.sources.columns import DataFrameSource
 from hdfs_io.sources.readers import Raw, RawFrame, read
@@ -68,11 +70,19 @@ def raw_digest(config: InputConfig) -> str | None:
     )
 
 
+_PACKED = (".zip", ".xz", ".lzma", ".7z", ".rar", ".Z", ".lzo", ".tar", ".tgz", ".tar.gz", ".tar.bz2")
+"""How files of text end that Spark's readers would take for text as they are."""
+
+
 def check_paths(config: InputConfig) -> None:
-    """Raise InputError where a path of files that Spark is to read names nothing, as far as we can see without it."""
+    """Raise InputError where a path of files that Spark is to read names nothing, or an archive in place of text, as
+    far as we can see without it."""
     for key in ("path", "validation", "test") if config.listed else ():
-        if config.paths_of(key):
-            find(config.paths_of(key))
+        found = find(config.paths_of(key)).files if config.paths_of(key) else []
+        if "encoding" in format_of(config.format).keys:
+            for path, _ in found:
+                if path.endswith(_PACKED):
+                    raise InputError(f"{path}: is packed as Spark does not read it: unpack it, or pack it with gzip")
 
 
 def open_source(
@@ -99,7 +109,9 @@ def open_with_spark(
 ) -> DataFrameSource:
     """The source of rows that Spark reads; like `open_source`. cut: whose columns are no features."""
     check_input(config)
-    return _opened(config, read(spark, config), description, cut)
+    raw = read(spark, config)
+    snappy.check(spark, [path for files in raw.files.values() for path, _ in files])
+    return _opened(config, raw, description, cut)
 
 
 def open_frame(

@@ -326,8 +326,8 @@ def open_raw(path: str) -> Iterator[tuple[Any, bool]]:
 GZIP_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
-def gzip_problem(error: Exception) -> str:
+def gzip_problem(error: Exception, kind: str = "gzip") -> str:
     """What to tell the user about one of GZIP_ERRORS."""
     if isinstance(error, EOFError):
-        return "is truncated: the gzip stream has no end"
-    return f"is not a readable gzip file: {' '.join(str(error).split())}"
+        return f"is truncated: the {kind} stream has no end"
+    return f"is not a readable {kind} file: {' '.join(str(error).split())}"

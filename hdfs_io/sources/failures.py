@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from urllib.parse import unquote
 from hdfs_io import filesystem
 from hdfs_io.sources.base import GZIP_ERRORS, gzip_problem, open_raw
 from sparksplit.base.errors import InputError
-from sparksplit.base.reasons import spark_reason
+from sparksplit.base.reasons import NO_METASTORE, spark_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,10 +30,20 @@ _FOUND = (
         r"Could not read footer for file: (?:FileStatus\{path=)?(?P<file>[^;\n]+?)(?:;|\. Please|\n|$)",
         "is not a file of this format, or a damaged one",
     ),
+    (r"RuntimeException: (?P<file>\S.*) is not a Parquet file", "is not a Parquet file, or a damaged one"),
     (
         r"column cannot be converted in file (?P<file>.*?)\. Column: \[(?P<name>.*?)\], Expected: (?P<wanted>.*?), "
         r"Found: (?P<found>\w+)",
         "column {name!r} is {found} there, {wanted} in other files",
+    ),
+    (
+        r"(?:Encountered error while reading file (?P<file>.*?)\. )?(?s:.*)"
+        r"Unsupported(?:Charset|Encoding)Exception: (?P<found>\S+)",
+        "Java knows no encoding {found!r}: see input.encoding",
+    ),
+    (
+        r"ChecksumException: Checksum error: (?P<file>.*?) at \d+ exp",
+        "is damaged: its content does not fit the checksums that lie beside it (.crc)",
     ),
     (
         r"Encountered error while reading file (?P<file>.*?)\. (?s:.*)Caused by: (?:[\w$]+\.)+[\w$]+: (?P<found>.*)",
@@ -49,8 +60,15 @@ _FOUND = (
     ),
     (
         r"java\.io\.EOFException|java\.util\.zip\.\w+|invalid (?:block|stored|distance|code|bit)|not a gzip file"
-        r"|incorrect (?:header|data)|stream not found|compressed stream|bad block header|crc error",
+        r"|incorrect (?:header|data)|stream not found|compressed stream|bad block header|crc error|CRC failure"
+        r"|IOException: (?:unexpected end of stream|stream corrupted)",
         "is compressed, and truncated or damaged",
+    ),
+    (r"InvalidProtocolBufferException|Malformed ORC file", "is not an ORC file, or a damaged one"),
+    (
+        r"\[TABLE_OR_VIEW_NOT_FOUND\] The table or view (?P<table>`.*?`) cannot be found",
+        "Spark's catalog has no table or view {table}; a Hive metastore's tables are there where hive-site.xml, in "
+        "SPARK_CONF_DIR or HADOOP_CONF_DIR, or spark.hadoop.hive.metastore.uris names it",
     ),
 )
 """Patterns of what Spark, Hadoop and their libraries say, each with what is wrong; the first that is found counts."""
@@ -61,7 +79,8 @@ def problem(text: str) -> tuple[str | None, str] | None:
     for pattern, meaning in _FOUND:
         if found := re.search(pattern, text):
             parts = found.groupdict()
-            return _path(parts["file"]) if "file" in parts else None, meaning.format(**parts)
+            file, table = parts.get("file"), parts.get("table", "").replace("`", "")
+            return _path(file) if file else None, meaning.format(**parts | {"table": table})
     return None
 
 
@@ -91,8 +110,8 @@ def input_failures(spark: SparkSession, place: str, files: Sequence[str]) -> Ite
 
 
 def is_sparks(error: Exception) -> bool:
-    """Whether an error came from Spark."""
-    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
+    """Whether an error came from Spark, and may be about the input: that a metastore is away is not."""
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j") and NO_METASTORE not in str(error)
 
 
 def said(error: Exception) -> str:
@@ -104,20 +123,23 @@ def said(error: Exception) -> str:
 
 
 def _damaged(spark: SparkSession, files: Sequence[str]) -> tuple[str, str] | None:
-    """(the first gzip file that cannot be read to its end, why); they are read in executors."""
-    packed = [path for path in files if path.endswith(".gz") and filesystem.is_known(path)]
+    """(the first gzip or bzip2 file that cannot be read to its end, why); they are read in executors."""
+    packed = [path for path in files if path.endswith((".gz", ".bz2")) and filesystem.is_known(path)]
     if not packed:
         return None
-    checked = spark.sparkContext.parallelize(packed, min(len(packed), 1000)).map(lambda path: (path, gzip_damage(path)))
+    checked = spark.sparkContext.parallelize(packed, min(len(packed), 1000)).map(lambda path: (path, damage(path)))
     return next(((path, found) for path, found in checked.collect() if found is not None), None)
 
 
-def gzip_damage(path: str) -> str | None:
-    """What is wrong with a gzip file; None where it can be read to its end."""
-    try:
-        with open_raw(path) as (stream, _):
-            while stream.read(1024 * 1024):
+def damage(path: str) -> str | None:
+    """What is wrong with a gzip or bzip2 file; None where it can be read to its end."""
+    with open_raw(path) as (stream, gzipped):
+        unpacked = stream if gzipped else bz2.BZ2File(stream)
+        try:
+            while unpacked.read(1024 * 1024):
                 pass
-    except GZIP_ERRORS as error:
-        return gzip_problem(error)
+        except (*GZIP_ERRORS, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:  # the file system's
+                raise
+            return gzip_problem(error, "gzip" if gzipped else "bzip2")
     return None

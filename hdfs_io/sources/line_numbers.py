@@ -32,6 +32,12 @@ def line_mark(text: str) -> int:
     return -1 - int(hashlib.md5(line.encode(), usedforsecurity=False).hexdigest()[:_DIGITS], 16)
 
 
+def line_mark_sql(line: str) -> str:
+    """`line_mark` of one line in Spark's SQL. line: an expression"""
+    dropped = r"""'"\'\\ \t\r\uFEFF'"""
+    return f"-1 - CAST(conv(substring(md5(translate({line}, {dropped}, '')), 1, {_DIGITS}), 16, 10) AS BIGINT)"
+
+
 Lines = dict[tuple[str, int], dict[int, str]]
 """By file and mark: the lines that have it, by number, and how each begins."""
 
@@ -44,12 +50,11 @@ def find_lines(spark: SparkSession, wanted: Sequence[tuple[str, int]]) -> Lines:
     if not files:
         return {}
     lines = spark.read.text([for_spark(file) for file in files])
-    digits = sql.substring(sql.md5(sql.translate("value", _DROPPED, "")), 1, _DIGITS)
     numbered = lines.select(
         sql.expr(METADATA).alias("file"),
         sql.expr("_metadata.file_block_start").alias("start"),
         sql.monotonically_increasing_id().alias("id"),
-        (-1 - sql.conv(digits, 16, 10).cast("bigint")).alias("mark"),
+        sql.expr(line_mark_sql("value")).alias("mark"),
         sql.substring("value", 1, ROW_TEXT).alias("begin"),
     )
     # Each task numbers the lines of its blocks in their order: how many a block has says where the next one begins.

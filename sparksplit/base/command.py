@@ -15,7 +15,7 @@ from typing import Any, NoReturn, get_args
 
 from sparksplit.base.complaints import all_required, missing_keys
 from sparksplit.base.config import Config, documented_keys, load
-from sparksplit.base.errors import ConfigError, Interrupted, SparksplitError
+from sparksplit.base.errors import ConfigError, Interrupted, SparksplitError, printable
 from sparksplit.base.interrupts import insistent
 from sparksplit.base.progress import LogHandler
 from sparksplit.base.session import satisfy_yarn
@@ -82,7 +82,7 @@ class Command:
         except SparksplitError as error:
             if arguments.debug:
                 traceback.print_exc()
-            print(f"sparksplit {self.name}: {' '.join(str(error).split())}", file=sys.stderr)
+            print(f"sparksplit {self.name}: {printable(' '.join(str(error).split()))}", file=sys.stderr)
             return error.exit_status
         except KeyboardInterrupt as error:
             if arguments.debug:
@@ -93,7 +93,7 @@ class Command:
         except Exception as error:
             if arguments.debug:
                 traceback.print_exc()
-            text = " ".join(str(error).split()) or "no message"
+            text = printable(" ".join(str(error).split())) or "no message"
             print(
                 f"sparksplit {self.name}: {type(error).__name__}: {text[:500]} (--debug shows where)", file=sys.stderr
             )

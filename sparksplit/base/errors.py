@@ -131,6 +131,11 @@ def file_error(place: str, problem: str, error: BaseException) -> SparksplitErro
     return (InputError if number in _GIVEN else RunError)(f"{place}: {problem}: {reason}")
 
 
+def printable(text: str) -> str:
+    r"""`text` with its control characters as `\x1b`: what comes from files must not move the terminal's cursor."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """`; did you mean 'KNOWN'?` for the nearest known name, whatever its case; empty where none is near.
 

@@ -7,6 +7,9 @@ import re
 STOPPED = "Cannot call methods on a stopped SparkContext"
 """What Spark answers once it has stopped by itself, for whatever cause."""
 
+NO_METASTORE = "Unable to instantiate org.apache.hadoop.hive.ql.metadata.SessionHiveMetaStoreClient"
+"""What Spark says where Hive's metastore does not answer."""
+
 LONGEST = 500
 _LACKING = re.compile(r"^ModuleNotFoundError: No module named '(?:hdfs_io|sparksplit)\b")
 _LACKING_HINT = (
@@ -28,6 +31,8 @@ def spark_reason(text: str) -> str:
     For a Python function that failed in a task, the last line of its traceback; for a lost executor, which one and why;
     otherwise what precedes the JVM's stack trace, without class names.
     """
+    if NO_METASTORE in text:
+        return "Hive's metastore does not answer: is it running, and is it where hive.metastore.uris says?"
     text = text.split("\n\tat ", maxsplit=1)[0].strip()
     _, traceback, inner = text.rpartition("Traceback (most recent call last):")
     lines = [line for line in inner.splitlines() if line and not line[0].isspace()]

@@ -70,6 +70,11 @@ def test_a_command_that_ends_is_0(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (ConfigError("c.yaml:3: epochs: no"), 2, "sparksplit try: c.yaml:3: epochs: no\n"),
         (InputError("x.gz: is\n  truncated"), 2, "sparksplit try: x.gz: is truncated\n"),
+        (
+            InputError("a.csv: no number: '\x1b[2J\x01\x00ä'"),
+            2,
+            r"sparksplit try: a.csv: no number: '\x1b[2J\x01\x00ä'" "\n",
+        ),
         (RunError("it failed"), 1, "sparksplit try: it failed\n"),
         (NodeFailed("node 1 on h ended", rank=1), 1, "sparksplit try: node 1 on h ended\n"),
         (KeyError("x"), 1, "sparksplit try: KeyError: 'x' (--debug shows where)\n"),

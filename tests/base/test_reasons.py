@@ -48,6 +48,11 @@ LOST = (
             f"{CALLED}org.apache.spark.SparkException: Job 3 cancelled part of x\n\tat y",
             "Job 3 cancelled part of x",
         ),
+        (
+            "org.apache.hadoop.hive.ql.metadata.HiveException: java.lang.RuntimeException: Unable to instantiate "
+            "org.apache.hadoop.hive.ql.metadata.SessionHiveMetaStoreClient",
+            "Hive's metastore does not answer: is it running, and is it where hive.metastore.uris says?",
+        ),
         (LOST, "executor 2 on 10.0.0.3 was lost: Container killed by YARN for exceeding memory limits"),
         (
             f"{CALLED}java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n"

@@ -164,6 +164,20 @@ class FileSystemSuite:
         filesystem.remove(f"{root}/d")
         assert filesystem.listing(root) == {}
 
+    def test_folders_that_nothing_is_in(self, root: str) -> None:
+        filesystem.write_bytes(f"{root}/there/x", b"x")
+        made = filesystem.missing(f"{root}/there/a/b")
+        assert [filesystem.name(folder) for folder in made] == ["b", "a"]
+        filesystem.remove_empty(made)
+        filesystem.make_folder(f"{root}/there/a/b")
+        assert filesystem.missing(f"{root}/there/a/b") == []
+        filesystem.remove_empty(made)
+        assert filesystem.listing(f"{root}/there") == {"x": 1}
+        filesystem.write_bytes(f"{root}/there/a/y", b"y")
+        filesystem.make_folder(f"{root}/there/a/b")
+        filesystem.remove_empty(made)
+        assert filesystem.listing(f"{root}/there/a") == {"y": 1}
+
     def test_rename(self, root: str) -> None:
         filesystem.write_bytes(f"{root}/file", b"new")
         filesystem.write_bytes(f"{root}/old", b"old")

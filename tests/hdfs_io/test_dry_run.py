@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from hdfs_io import dry_run, sample
-from hdfs_io.config import InputConfig
+from hdfs_io.config import InputConfig, PreprocessConfig
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.sample import Facts, Sample
 from hdfs_io.sources import Source
@@ -125,3 +125,14 @@ def test_the_first_rows_show_what_becomes_of_them() -> None:
     shown = dry_run.first_rows(Rows(), table)
     assert shown == [f"x = [1.0 1.0 1.0], label = {row}" for row in range(sample.SHOWN_ROWS)]
     assert LABEL in table.column_names
+
+
+def test_a_vocabulary_is_counted_without_the_unknown() -> None:
+    class Text(Rows):
+        label_kind = "characters"
+        vocabulary: ClassVar = ["<unknown>", "a", "b"]
+
+    table, _ = taken(9) or pytest.fail()
+    config = PreprocessConfig(input=InputConfig(format="text", path="there"), output="out")
+    lines = dry_run.report(config, Text(), Sample(table, 1.0, True), [], Facts(9))
+    assert [line.split() for line in lines if line.startswith("vocabulary")] == [["vocabulary", "2", "characters"]]

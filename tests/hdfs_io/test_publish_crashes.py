@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hdfs_io import filesystem
-from hdfs_io.publish import (
-    SUCCESS,
-)
+from hdfs_io.publish import SUCCESS, Output
 from sparksplit.base.errors import InputError, RunError, UsageError
 from tests.hdfs_io.outputs import fill, names, output, stage
 
@@ -31,6 +30,21 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
         fail("second")
     assert Path(one.path, "data").read_text() == "x"
     assert names(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("which", [stage, fill])
+def test_folders_that_a_failure_made_go_with_it(tmp_path: Path, which: Callable[[Output], None]) -> None:
+    (tmp_path / "there").mkdir()
+    for one in (output(tmp_path / "new/deep/out"), output(tmp_path / "there/out")):
+        with pytest.raises(InputError), one.claimed(), one.staging():
+            raise InputError("the input is wrong")
+        assert names(tmp_path) == ["there"] and names(tmp_path / "there") == []
+    with pytest.raises(RunError), output(tmp_path / "new/deep/out").claimed():
+        (tmp_path / "new/another's").touch()
+        raise RunError("the input is wrong")
+    assert names(tmp_path / "new") == ["another's"]
+    which(output(tmp_path / "next/deep/out"))
+    assert names(tmp_path / "next/deep") == ["out"]
 
 
 @pytest.mark.parametrize("which", ["stage", "fill"])

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hdfs_io.arrays import from_arrays
+from hdfs_io.plan import lanes_for
 from hdfs_io.row_ids import row_checksum
 from sparksplit.base.errors import InputError
 from sparksplit.rows import order
@@ -119,6 +120,19 @@ def test_uneven_and_empty_lanes(tmp_path, cache):
         assert sum(chunk.updates for chunk in chunks) == feed.updates == 2
         seen = sum((chunk.seen for chunk in chunks), seen)
     assert seen == Entry(3, data.manifest.splits["train"].checksum)
+
+
+def test_the_most_lanes_that_a_set_is_given(tmp_path):
+    """1,536 lanes in some fifty files, seven nodes that share no divisor with them, streamed."""
+    lanes, rows, nodes = lanes_for(10**12, 88), 5000, 7
+    x = np.arange(rows, dtype=np.int32).reshape(-1, 1) * np.array([[1, 10, 100]], np.int32)
+    data = from_arrays(str(tmp_path / "many"), {"train": (x, np.arange(rows) % 7)}, lanes=lanes, file_size=2500)
+    assert lanes == 1536 and data.manifest.splits["train"].files > 40
+    owned = [order.owned_lanes(lanes, rank, nodes) for rank in range(nodes)]
+    feeds = [Feed(data.split("train"), own, batch_size=512, seed=3, window=1, cache=0) for own in owned]
+    shares = [batches(feed, epoch=1) for feed in feeds]
+    assert sorted(chain(*chain(*shares))) == list(range(rows))
+    assert [sum(map(len, parts)) for parts in zip(*shares, strict=True)] == [512] * 9 + [rows - 512 * 9]
 
 
 def test_the_stored_order_where_not_shuffled(data):

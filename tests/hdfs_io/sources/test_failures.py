@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
 
-from hdfs_io.sources.failures import gzip_damage, problem
+from hdfs_io.sources.failures import damage, problem
+from hdfs_io.sources.readers import as_input_error
+from sparksplit.base.errors import InputError
 
 SAID = {
     "java.lang.IllegalArgumentException: CSV header does not conform to the schema.\n Header: x, t\n Schema: t, x\n"
@@ -22,12 +26,37 @@ SAID = {
     "[CANNOT_READ_FILE_FOOTER] Could not read footer for file: file:/a.parquet. Please ensure that the file is": (
         "/a.parquet", "is not a file of this format, or a damaged one",
     ),
+    "(TID 150) (10.0.0.1 executor driver): java.lang.RuntimeException: file:/a b.parquet is not a Parquet file. "
+    "Expected magic number at tail, but found [12, 37, 2, 24]": (
+        "/a b.parquet", "is not a Parquet file, or a damaged one",
+    ),
     "Parquet column cannot be converted in file file:///a/b.parquet. Column: [x], Expected: int, Found: BINARY.": (
         "/a/b.parquet", "column 'x' is BINARY there, int in other files",
     ),
     "Encountered error while reading file s3a://b/x.orc. Details:\n\tat x\nCaused by: java.lang.RuntimeException: \n"
     "Caused by: java.io.IOException: Malformed ORC file": ("s3a://b/x.orc", "cannot be read: Malformed ORC file"),
     "java.io.EOFException: Unexpected end of input stream\n\tat": (None, "is compressed, and truncated or damaged"),
+    "Lost task 0.0 (driver): java.io.IOException: gzip stream CRC failure\n\tat": (
+        None, "is compressed, and truncated or damaged",
+    ),
+    "Lost task 0.0 (driver): java.io.IOException: unexpected end of stream\n\tat": (
+        None, "is compressed, and truncated or damaged",
+    ),
+    "Lost task 0.0 (driver): java.io.IOException: stream corrupted\n\tat": (
+        None, "is compressed, and truncated or damaged",
+    ),
+    "org.apache.hadoop.fs.ChecksumException: Checksum error: file:/a/b c.parquet at 512 exp: -11 got: -41\n\tat": (
+        "/a/b c.parquet", "is damaged: its content does not fit the checksums that lie beside it (.crc)",
+    ),
+    "Encountered error while reading file file:///a.csv. Details:\n\tat x\n"
+    "Caused by: java.nio.charset.UnsupportedCharsetException: klingon\n\tat": (
+        "/a.csv", "Java knows no encoding 'klingon': see input.encoding",
+    ),
+    "[TABLE_OR_VIEW_NOT_FOUND] The table or view `sales`.`nosuch` cannot be found. Verify the spelling and": (
+        None,
+        "Spark's catalog has no table or view sales.nosuch; a Hive metastore's tables are there where hive-site.xml, "
+        "in SPARK_CONF_DIR or HADOOP_CONF_DIR, or spark.hadoop.hive.metastore.uris names it",
+    ),
     "java.lang.RuntimeException: native zStandard library not available: this version of libhadoop was built": (
         None, "is compressed with zStandard, which needs Hadoop's native library on every node",
     ),
@@ -43,10 +72,26 @@ def test_other_errors_are_none_of_the_inputs() -> None:
     assert problem("Job aborted: ExecutorLostFailure (executor 1 exited) java.lang.OutOfMemoryError") is None
 
 
-def test_gzip_files_are_read_to_their_end(tmp_path: Path) -> None:
-    path = tmp_path / "a.gz"
-    whole = gzip.compress(bytes(range(256)) * 100, mtime=0)
+def test_a_metastore_that_is_away_is_none_of_the_inputs() -> None:
+    client = "org.apache.hadoop.hive.ql.metadata.SessionHiveMetaStoreClient"
+    error = AnalysisException(f"java.lang.RuntimeException: Unable to instantiate {client}")
+    with pytest.raises(AnalysisException), as_input_error("sales.clients"):
+        raise error
+    with pytest.raises(InputError, match=r"^sales\.clients: no such column$"), as_input_error("sales.clients"):
+        raise AnalysisException("no such column")
+
+
+CONTENT = bytes(range(256)) * 100
+
+
+@pytest.mark.parametrize(
+    ("name", "whole"), [("gzip", gzip.compress(CONTENT, mtime=0)), ("bzip2", bz2.compress(CONTENT) * 2)]
+)
+def test_packed_files_are_read_to_their_end(tmp_path: Path, name: str, whole: bytes) -> None:
+    path = tmp_path / "a"
     path.write_bytes(whole)
-    assert gzip_damage(f"{path}") is None
+    assert damage(f"{path}") is None
     path.write_bytes(whole[:-9])
-    assert gzip_damage(f"{path}") == "is truncated: the gzip stream has no end"
+    assert damage(f"{path}") == f"is truncated: the {name} stream has no end"
+    path.write_bytes(whole[:40] + b"x" + whole[41:])
+    assert str(damage(f"{path}")).startswith(f"is not a readable {name} file: ")
