@@ -31,7 +31,6 @@ class Format:
     shapeless: whether its rows have neither dtype nor shape of their own, so that `predict` takes the model's.
     tokens: whether its rows are sequences of tokens, cut into splits by position rather than by a hash.
     settings: Spark's settings that a session needs for it, if we start the session.
-    rereads: of what Spark reads, whether reading it twice is cheaper than keeping it (Source.rereads).
     """
 
     source: str = ""
@@ -40,7 +39,6 @@ class Format:
     shapeless: bool = False
     tokens: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
-    rereads: bool = False
 
     @property
     def patterns(self) -> bool:
@@ -81,17 +79,13 @@ FORMATS: Mapping[str, Format] = {
         reader="csv:rows", keys=_COLUMNS | _FILES | _TEXT | {"header", "quote", "escape", "multiline"}, shapeless=True
     ),
     "hive-text": Format(reader="csv:hive_text", keys=_COLUMNS | _FILES | _TEXT, shapeless=True),
-    **{
-        name: Format(reader="same_columns:rows", keys=_COLUMNS | _FILES, shapeless=True, rereads=True)
-        for name in ("parquet", "orc")
-    },
+    **{name: Format(reader="same_columns:rows", keys=_COLUMNS | _FILES, shapeless=True) for name in ("parquet", "orc")},
     "json": Format(reader="json_lines:rows", keys=_COLUMNS | _FILES, shapeless=True),
     "avro": Format(
         reader="readers:avro",
         keys=_COLUMNS | _FILES,
         shapeless=True,
         settings={"spark.jars.packages": AVRO},
-        rereads=True,
     ),
     "tfrecord": Format(reader="tfrecord:read", keys=_COLUMNS | _FILES, shapeless=True),
     "images": Format(

@@ -1,8 +1,8 @@
 """Raw data to a prepared data set on Spark: all work on rows runs in executors, the driver sees only their facts.
 
-keys (sources) -> bad rows, numbers among equal rows, counts -> lanes and files (plan)
-rows (sources) -> row_id, split and file, and packed, in the task that parses them -> one shuffle, a partition for each
-file -> sorted by lane and row_id in the task that writes it -> Parquet
+rows (sources) -> kept, packed -> bad rows, numbers among equal rows, counts -> lanes and files (plan)
+kept rows -> row_id, split and file, packed for it -> one shuffle, a partition for each file -> sorted by lane and
+row_id in the task that writes it -> Parquet
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hdfs_io.sources.base import Source
 from hdfs_io.sources.identify import Identify, Key, move_apart, rows_digest
 from hdfs_io.sources.kept import Kept
 from hdfs_io.sources.parse import CONTENT, NUMBER
-from hdfs_io.sources.passes import Passes, passes
+from hdfs_io.sources.passes import passes
 from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 from sparksplit import __version__
 from sparksplit.base.errors import InputError
@@ -59,15 +59,17 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
     cut = Cut() if source.deals else Cut.of(config, ("test",) if source.has_test else ())
     probe = Layout(source.tensors, _label_spec(source, None), source.keep, 1)
     batch_rows = rows_per_batch(max(probe.row_bytes, source.raw_bytes))
-    with bounded_batches(spark, batch_rows), passes(spark, source, batch_rows) as both:
-        good, some = both.count()
-        tally = bad_rows.tally(both.bad) if some else bad_rows.Tally()
+    with bounded_batches(spark, batch_rows), passes(spark, source, batch_rows) as kept:
+        good, some = kept.count()
+        tally = bad_rows.tally(kept.bad) if some else bad_rows.Tally()
         Limit.of(config.input).check(tally, good)
-        identify = replace(both.identify(), bits=_ID_BITS)
-        cut = cut.fitted(both.keys.good, identify)
-        found = counts.count(both.keys, source, identify, cut)
+        if not good:
+            raise InputError(f"{config.input.place}: has no rows to train on")
+        identify = replace(kept.identify(), bits=_ID_BITS)
+        cut = cut.fitted(kept.rows.good, identify)
+        found = counts.count(kept.rows, source, identify, cut)
         if found.rows["train"] == 0:
-            raise InputError(f"{config.input.path}: {counts.without_rows(found.rows, source.has_test)}")
+            raise InputError(f"{config.input.place}: {counts.without_rows(found.rows, source.has_test)}")
         declared, unseen = config.input.label_type != "auto", config.unseen_labels
         named = labels.labels_of(found.labels, source.label_kind, source.place, declared=declared, unseen=unseen)
         label = _label_spec(source, named.classes, unseen == "unknown")
@@ -84,9 +86,9 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
             by_feature=config.scaling_by == "feature" or config.input.missing == "mean",
         ).for_rows(every)
         where = Plan.of(found.rows, layout.row_bytes, lanes, config.file_size)
-        facts = _write(both, Place.of(source, identify, cut, where, layout, batch_rows), folder)
-        bad_rows.write(both.bad, tally, folder)
-        rows_hash = None if source.files else rows_digest(both.keys.good, both.bad, source)
+        facts = _write(kept.rows, Place.of(source, identify, cut, where, layout, batch_rows), folder)
+        bad_rows.write(kept.bad, tally, folder)
+        rows_hash = None if source.files else rows_digest(kept.rows.good, kept.bad, source)
     left_out = {"unseen_labels": named.unseen, "bad_rows": dict(tally.counts)}
     manifest = _manifest(facts, layout, config, source, where, found).model_copy(update=left_out)
     for name in SPLITS:
@@ -108,7 +110,7 @@ def _label_spec(source: Source, classes: list[str] | None, unknown: bool = False
     return LabelSpec(dtype="int64", classes=classes, kind=source.label_kind, unknown=unknown)
 
 
-def _write(both: Passes, place: Place, folder: str) -> list[FileFacts]:
+def _write(rows: Kept, place: Place, folder: str) -> list[FileFacts]:
     """Write the files in executors, and give those of the successful attempts their final names.
 
     Where different rows have the same id, which their writers see since they lie next to each other, all is written
@@ -118,55 +120,55 @@ def _write(both: Passes, place: Place, folder: str) -> list[FileFacts]:
         if files.files:
             filesystem.make_folder(filesystem.join(folder, split))
     while True:
-        writing = Writing(folder, place, _offsets(both.keys, place))
-        facts = facts_of(_by_file(both, place), writing, FileFacts)
+        writing = Writing(folder, place, _offsets(rows, place))
+        facts = facts_of(_by_file(rows, place), writing, FileFacts)
         same = {row_id for fact in facts for row_id in fact.same}
         if not same:
             break
         for fact in facts:
             filesystem.remove(filesystem.join(folder, fact.path))
-        moved = move_apart(_named(both.keys, place.identify, same), place.identify)
+        moved = move_apart(_named(rows, place.identify, same), place.identify)
         place = replace(place, identify=replace(place.identify, moved=moved))
     _rename(folder, facts)
     return facts
 
 
-def _offsets(keys: Kept, place: Place) -> npt.NDArray[np.int64]:
+def _offsets(rows: Kept, place: Place) -> npt.NDArray[np.int64]:
     """Rows of each file's first lane that are in earlier files; counted only where lanes lie in several files."""
     from pyspark.sql import functions as sql
 
-    rows = np.zeros(place.plan.files, np.int64)
+    found = np.zeros(place.plan.files, np.int64)
     if place.plan.cuts_lanes:
 
         def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             mine = np.zeros(place.plan.files, np.int64)
-            for found in place.identify(batches):
-                mine += np.bincount(place.files(found), minlength=len(mine))
+            for some in place.identify(batches):
+                mine += np.bincount(place.files(some), minlength=len(mine))
             files = np.flatnonzero(mine)
             yield pa.RecordBatch.from_arrays([pa.array(files), pa.array(mine[files])], [FILE, ROWS])
 
-        parts = keys.map(counted, pa.schema([(FILE, pa.int64()), (ROWS, pa.int64())]))
+        parts = rows.map(counted, pa.schema([(FILE, pa.int64()), (ROWS, pa.int64())]))
         for file, count in parts.groupBy(FILE).agg(sql.sum(ROWS)).collect():
-            rows[file] = count
-    return place.plan.offsets(rows)
+            found[file] = count
+    return place.plan.offsets(found)
 
 
-def _by_file(both: Passes, place: Place) -> DataFrame:
+def _by_file(rows: Kept, place: Place) -> DataFrame:
     """The rows in chunks, in a partition for each file."""
-    return both.through(place).repartition(place.plan.files, FILE)
+    return rows.through(place).repartition(place.plan.files, FILE)
 
 
-def _named(keys: Kept, identify: Identify, ids: set[int]) -> list[Key]:
-    """The rows of `keys` that have one of the `ids` (as int64)."""
+def _named(rows: Kept, identify: Identify, ids: set[int]) -> list[Key]:
+    """Those of the `rows` that have one of the `ids` (as int64)."""
 
     def found(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         wanted = np.array(sorted(ids), np.int64)
-        for rows in identify(batches):
-            chosen = np.isin(row_ids.signed(rows.ids), wanted)
-            columns = [*row_ids.signed(rows.content[chosen].T), rows.number[chosen]]
+        for own in identify(batches):
+            chosen = np.isin(row_ids.signed(own.ids), wanted)
+            columns = [*row_ids.signed(own.content[chosen].T), own.number[chosen]]
             yield pa.RecordBatch.from_arrays([pa.array(column) for column in columns], [*CONTENT, NUMBER])
 
-    named = keys.map(found, pa.schema([(name, pa.int64()) for name in (*CONTENT, NUMBER)]))
+    named = rows.map(found, pa.schema([(name, pa.int64()) for name in (*CONTENT, NUMBER)]))
     return [(row[0] % 2**64, row[1] % 2**64, row[2]) for row in named.collect()]
 
 

@@ -155,9 +155,6 @@ class Source(abc.ABC):
     """The classes of labels that are tokens."""
     cut_by: By = "row"
     """What its rows are cut by: then they have it in `cut`, but for a hash of the features, which `parse` makes."""
-    rereads: bool = False
-    """Whether reading the rows twice is cheaper than keeping them, and gives the same rows to the same tasks."""
-
     columns: Mapping[str, str] = {}
     """The raw columns with their types, as Spark calls them, where it reads them."""
 

@@ -17,7 +17,6 @@ import numpy as np
 
 from hdfs_io.config import DataFrameInput, InputConfig, check_input
 from hdfs_io.cut_config import CutConfig
-from hdfs_io.formats import format_of
 from hdfs_io.manifest import SPLITS, SourceFile
 from hdfs_io.preprocessing import Description, TensorSpec
 from hdfs_io.sources.base import Reader, Source, check_kept, in_trained_order, labelled_like
@@ -55,7 +54,7 @@ class DataFrameSource(Source):
         kept."""
         config = labelled_like(config, description)
         check_input(config)
-        self.place, self.rereads = config.place, format_of(config.format).rereads
+        self.place = config.place
         self.raw_digest = raw.digest
         self.files = [SourceFile(path=path, bytes=one.bytes) for files in raw.files.values() for path, one in files]
         self.has_test = "test" in raw.parts

@@ -118,8 +118,6 @@ class IdxSource(FileSource):
     need_train: whether the training files must be there; for predicting, t10k alone will do.
     """
 
-    rereads = True
-
     @classmethod
     def of(cls, config: InputConfig, description: Description | None, validation: float, test: float) -> IdxSource:
         config = labelled_like(config, description)

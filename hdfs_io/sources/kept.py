@@ -57,23 +57,6 @@ class Pack:
                 yield pa.RecordBatch.from_arrays([*packed, rows, none], schema=self.schema)
 
 
-@dataclass(frozen=True)
-class Good:
-    """The good rows alone, with the columns that `codec` packs; see `Stage`."""
-
-    codec: Codec
-
-    @property
-    def schema(self) -> pa.Schema:
-        """See the class."""
-        return self.codec.unpacked
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            good = good_of(batch)
-            yield pa.RecordBatch.from_arrays([good.column(name) for name in self.schema.names], schema=self.schema)
-
-
 class Kept:
     """The rows of a frame that a `Pack` has made."""
 

@@ -1,8 +1,5 @@
-"""A source's rows in two passes: their keys first, to number, count and cut them by, then the rows themselves.
-
-What is cheap to read twice is read twice, so that only keys are kept (16 bytes of hash a row, and its label); the rest
-is parsed once and kept.
-"""
+"""A source's rows, parsed once and kept, packed, for the passes over them: they are numbered, counted and cut before
+they can be written."""
 
 from __future__ import annotations
 
@@ -19,13 +16,12 @@ from hdfs_io.numbering import numbered_whole, numbering
 from hdfs_io.preprocessing import TOKENS
 from hdfs_io.sources.base import Source
 from hdfs_io.sources.identify import Identify, rows_digest
-from hdfs_io.sources.kept import Good, Kept, Pack, codec_of
+from hdfs_io.sources.kept import Kept, Pack, codec_of
 from hdfs_io.sources.parse import (
     CONTENT,
     CUT,
     NUMBER,
     PART,
-    Stage,
     keep_names,
     parse,
     parsed_schema,
@@ -43,23 +39,21 @@ _ROW_BYTES = 64
 
 
 class Passes:
-    """Made by `passes`. Call `count`, then `identify`, then `through`.
+    """Made by `passes`. Call `count`, then `identify`, then `rows.through`.
 
-    keys: the good rows' part, content hash, label (unless it is tokens), kept columns and, where the cut goes by
-    something, `cut`; whole rows where these are not read twice.
+    rows: the good rows, as parsed.
     """
 
     def __init__(self, spark: SparkSession, source: Source, wanted: Sequence[str], batch_rows: int) -> None:
-        self._spark, self._source, self._wanted, self._batch_rows = spark, source, wanted, batch_rows
-        self._again = source.rereads
-        self._rows = 0
-        pack = Pack(_codec(source, tensors=not self._again), batch_rows)
-        self.keys = self._first = Kept(parse(spark, source, () if self._again else wanted, pack), pack).persist()
+        self._spark, self._source, self._batch_rows = spark, source, batch_rows
+        pack = Pack(_codec(source), batch_rows)
+        self.rows = self._first = Kept(parse(spark, source, wanted, pack), pack).persist()
+        self._count = 0
 
     def count(self) -> tuple[int, int]:
         """(good rows, bad rows)"""
-        self._rows, bad = self.keys.count()
-        return self._rows, bad
+        self._count, bad = self.rows.count()
+        return self._count, bad
 
     @property
     def bad(self) -> DataFrame:
@@ -67,31 +61,24 @@ class Passes:
         return self._first.bad
 
     def identify(self) -> Identify:
-        """What gives the rows of `keys`, and those of `through`, their numbers and ids."""
+        """What gives `rows` their numbers and ids."""
         kept = told_apart(self._source)
-        found = numbering(self.keys, kept, self._rows, self._batch_rows)
+        found = numbering(self.rows, kept, self._count, self._batch_rows)
         if found is None:
             self._number_whole(kept)
         return Identify(found, kept)
 
     def _number_whole(self, kept: Sequence[str]) -> None:
         row_bytes = sum(tensor.row_bytes for tensor in self._source.tensors) + _ROW_BYTES
-        codec = _codec(self._source)
-        rows = parse(self._spark, self._source, self._wanted, Good(codec)) if self._again else self.keys.good
         pack = Pack(_codec(self._source, numbered=True), self._batch_rows)
-        with shuffled(self._spark, self._rows * row_bytes):
-            numbered = numbered_whole(rows, kept).select(pack.codec.schema.names)
-            self.keys = Kept(numbered.mapInArrow(pack, spark_schema(pack.schema)), pack).persist()
-            self.keys.count()
-        self._again = False
-
-    def through(self, stage: Stage) -> DataFrame:
-        """What `stage` makes of the good rows, in the task that parses them where they are read twice."""
-        return parse(self._spark, self._source, self._wanted, stage) if self._again else self.keys.through(stage)
+        with shuffled(self._spark, self._count * row_bytes):
+            numbered = numbered_whole(self.rows.good, kept).select(pack.codec.schema.names)
+            self.rows = Kept(numbered.mapInArrow(pack, spark_schema(pack.schema)), pack).persist()
+            self.rows.count()
 
     def close(self) -> None:
         """Forget what was kept."""
-        self.keys.unpersist()
+        self.rows.unpersist()
         self._first.unpersist()
 
 
@@ -111,8 +98,8 @@ def _codec(source: Source, *, tensors: bool = True, numbered: bool = False) -> C
 
 @contextmanager
 def passes(spark: SparkSession, source: Source, batch_rows: int, wanted: Sequence[str] = SPLITS) -> Iterator[Passes]:
-    """The two passes over the rows of `source`. batch_rows: of Spark's record batches. wanted: the parts whose tensors
-    are needed."""
+    """The rows of `source`, kept inside the block. batch_rows: of Spark's record batches. wanted: the parts whose
+    tensors are needed."""
     made = Passes(spark, source, wanted, batch_rows)
     try:
         yield made

@@ -51,16 +51,16 @@ def raw_rows(
     """
     row_bytes = max(sum(tensor.row_bytes for tensor in source.tensors), source.raw_bytes)
     batch_rows = rows_per_batch(row_bytes)
-    with bounded_batches(spark, batch_rows), passes(spark, source, batch_rows, parts) as both:
-        good, some = both.count()
-        bad = both.bad
+    with bounded_batches(spark, batch_rows), passes(spark, source, batch_rows, parts) as kept:
+        good, some = kept.count()
+        bad = kept.bad
         tally = bad_rows.tally(bad) if some else bad_rows.Tally()
         limit.check(tally, good)
-        identify = both.identify()
-        counted = count(both.keys, source, identify, Cut(), labels=False)
+        identify = kept.identify()
+        counted = count(kept.rows, source, identify, Cut(), labels=False)
         label = None if source.label_kind is None else description.label
-        frames = {part: both.through(_ForModel.of(source, part, identify, label)) for part in parts}
-        digest = None if source.files else rows_digest(both.keys.good, bad, source)
+        frames = {part: kept.rows.through(_ForModel.of(source, part, identify, label)) for part in parts}
+        digest = None if source.files else rows_digest(kept.rows.good, bad, source)
         yield Raw(frames, {part: counted.rows[part] for part in parts}, bad, tally, digest)
 
 

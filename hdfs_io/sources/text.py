@@ -50,7 +50,6 @@ class TextSource(FileSource):
     """
 
     deals = True
-    rereads = True
 
     @classmethod
     def of(cls, config: InputConfig, description: Description | None, validation: float, test: float) -> TextSource:
