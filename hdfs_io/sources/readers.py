@@ -24,7 +24,7 @@ from hdfs_io.formats import AVRO, format_of
 from hdfs_io.listing import Found, find, is_nested
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.sources.cells import Cells
-from hdfs_io.sources.failures import is_sparks, said
+from hdfs_io.sources.failures import is_sparks, problem, said
 from hdfs_io.spark_batches import settings
 from sparksplit.base.config import digest
 from sparksplit.base.errors import ConfigError, InputError
@@ -261,10 +261,12 @@ def hadoop_path(path: str) -> str:
 
 @contextmanager
 def as_input_error(place: str) -> Iterator[None]:
-    """Turn what Spark says about input that it cannot read into an InputError that names `place`."""
+    """Turn what Spark says about input that it cannot read into an InputError that names the file, or else `place`."""
     try:
         yield
     except Exception as error:
         if not is_sparks(error):
             raise
-        raise InputError(f"{place}: {said(error)}") from error
+        known = problem(str(error))
+        named = known is not None and known[0] is not None
+        raise InputError(said(error) if named else f"{place}: {said(error)}") from error
