@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from hdfs_io.chunks import Codec, chunk_bytes
 from hdfs_io.sources.base import BAD as BAD_STRUCT
 from hdfs_io.sources.parse import BAD, Stage, good_of, spark_schema
+from hdfs_io.spark_batches import BATCH_BYTES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -108,11 +109,13 @@ class Kept:
 
 
 def unpacked(batches: Iterable[pa.RecordBatch], codec: Codec) -> Iterator[pa.RecordBatch]:
-    """The rows of record batches of chunks."""
+    """The rows of record batches of chunks, in batches that are as small as those that were packed."""
     for batch in batches:
-        part = codec.unpack(batch.columns)
-        if len(part.records):
-            yield pa.RecordBatch.from_arrays(codec.columns(part), schema=codec.unpacked)
+        step = max(1, batch.num_rows * BATCH_BYTES // max(batch.nbytes, 1))
+        for start in range(0, batch.num_rows, step):
+            part = codec.unpack(batch.slice(start, step).columns)
+            if len(part.records):
+                yield pa.RecordBatch.from_arrays(codec.columns(part), schema=codec.unpacked)
 
 
 def codec_of(schema: pa.Schema, names: Sequence[str], sizes: dict[str, int]) -> Codec:
