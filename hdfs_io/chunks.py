@@ -19,9 +19,7 @@ import pyarrow as pa
 
 from hdfs_io.lane_files import tensor_of
 from hdfs_io.preprocessing import TensorSpec
-
-BATCH_BYTES = 32 * 2**20
-"""Of the chunks that Spark puts into a record batch, roughly."""
+from hdfs_io.spark_batches import BATCH_BYTES
 
 Records = npt.NDArray[np.void]
 Order = npt.NDArray[np.int64]

@@ -12,13 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hdfs_io import labels, plan, row_ids
-from hdfs_io.chunks import BATCH_BYTES, Codec, Part, chunk_bytes, joined
+from hdfs_io.chunks import Codec, Part, chunk_bytes, joined
 from hdfs_io.cut import Cut
 from hdfs_io.lane_files import LABEL, ROW_ID, FileFacts, LaneFile, Layout
 from hdfs_io.plan import Plan
 from hdfs_io.sources.base import Source
 from hdfs_io.sources.identify import Identified, Identify
 from hdfs_io.sources.parse import keep_names, tensor_names
+from hdfs_io.spark_batches import BATCH_BYTES
 
 FILE, ROWS = "file", "rows"
 """The columns of chunks in the shuffle, beside those of texts: which partition they go to, and their records."""

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hdfs_io.chunks import Codec, Part, chunk_bytes
+from hdfs_io.spark_batches import BATCH_BYTES
 
 KINDS: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int32(): st.integers(-(2**31), 2**31 - 1),
@@ -105,7 +106,7 @@ def test_a_chunk_is_about_as_long_as_wanted_and_has_a_row_at_least() -> None:
     assert lengths == [100] * 8
     _, chunks = MIXED.pack(mixed(["x" * 500] * 4), 100)
     assert len(chunks[0]) == 4
-    assert chunk_bytes(10_000) * 10_000 <= 32 * 2**20 and chunk_bytes(10**9) == 1
+    assert chunk_bytes(10_000) * 10_000 <= BATCH_BYTES and chunk_bytes(10**9) == 1
 
 
 def test_what_is_unpacked_is_not_copied() -> None:
