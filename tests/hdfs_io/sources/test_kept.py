@@ -69,12 +69,12 @@ def test_tensors_of_parts_that_nobody_wants_are_zeros() -> None:
 
 def test_rows_come_back_in_batches_of_a_few_megabytes() -> None:
     pack = Pack(_codec(Rows()), 1)
-    rows: Item = [(0, "x" * 3_000_000, None, 0)] * 4
+    rows: Item = [(0, "x" * 3_000_000, None, 0)] * 2
     (packed,) = pack([batch_of(rows, "train")])
     found = list(unpacked([packed.select(pack.chunks)], pack.codec))
-    assert [batch.num_rows for batch in found] == [4] and packed.num_rows == 1  # a chunk is not cut
+    assert [batch.num_rows for batch in found] == [2] and packed.num_rows == 1  # a chunk is not cut
     packed = pa.concat_batches([packed.select(pack.chunks)] * 3)
-    assert [batch.num_rows for batch in unpacked([packed], pack.codec)] == [4, 4, 4]
+    assert [batch.num_rows for batch in unpacked([packed], pack.codec)] == [2, 2, 2]
 
 
 def test_only_what_is_needed_to_tell_rows_apart_is_packed_of_keys() -> None:
