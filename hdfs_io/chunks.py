@@ -1,9 +1,9 @@
 """Rows packed into chunks of bytes, which is how Spark keeps and shuffles them: it then moves a few thousand bytes at a
 time instead of single rows with all their columns.
 
-A row is a record of fixed length: its numbers, its tensors, and how long its texts are. The texts lie beside the
-records, one after the other. A chunk is a stretch of records, and of each column's texts. Packing and unpacking cost no
-work for each chunk: all chunks of a record batch are one stretch of memory.
+A row is a record of fixed length: its numbers, its tensors, and how long its texts are. The texts, and whatever else is
+not of the same length in all rows, lie beside the records, one after the other. A chunk is a stretch of records, and of
+each such column. Packing and unpacking cost no work for each chunk: those of a record batch are one stretch of memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Order = npt.NDArray[np.int64]
 
 
 class Part(NamedTuple):
-    """Some rows. records: [rows], with the fields of `Codec.record`. texts: of each text column, [rows]"""
+    """Some rows. records: [rows], with the fields of `Codec.record`. texts: of each column of `Codec.texts`, [rows]"""
 
     records: Records
     texts: list[pa.Array]
@@ -34,23 +34,21 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Codec:
-    """Packs the columns of `schema`: numbers, text that may be null, and binary columns whose values all have the same
-    number of bytes, which are fixed_size_binary here and binary where they are packed and unpacked.
-
-    A binary value that is null comes back as zeros.
+    """Packs the columns of `schema`: numbers, texts and bytes that may be null, and bytes of which all values have the
+    same number, which are fixed_size_binary here and binary where they are packed and unpacked.
     """
 
     schema: pa.Schema
 
     @cached_property
     def record(self) -> np.dtype[np.void]:
-        """The fields of a record, one for each column; of a text its length, -1 for a null."""
-        return np.dtype([(field.name, _field(field.type)) for field in self.schema])
+        """The fields of a record, one for each column (f0, f1, ...); of a text its length, -1 for a null."""
+        return np.dtype([(f"f{place}", _field(field.type)) for place, field in enumerate(self.schema)])
 
     @cached_property
-    def texts(self) -> list[str]:
-        """The text columns."""
-        return [field.name for field in self.schema if pa.types.is_string(field.type)]
+    def texts(self) -> list[int]:
+        """The places of the columns of texts and bytes."""
+        return [place for place, field in enumerate(self.schema) if _varies(field.type)]
 
     @cached_property
     def unpacked(self) -> pa.Schema:
@@ -73,15 +71,16 @@ class Codec:
         records = np.empty(rows, self.record)
         ends = np.arange(1, rows + 1) * self.record.itemsize
         texts = []
-        for field, column in zip(self.schema, columns, strict=True):
-            if pa.types.is_string(field.type):
-                offsets, data = _buffers(column.fill_null("").take(pa.array(order)))
+        for place, (field, column) in enumerate(zip(self.schema, columns, strict=True)):
+            if _varies(field.type):
+                empty = pa.scalar(b"", pa.binary()).cast(field.type)
+                offsets, data = _buffers(column.fill_null(empty).take(pa.array(order)))
                 known = column.is_valid().to_numpy(zero_copy_only=False)[order]
-                records[field.name] = np.where(known, np.diff(offsets), -1)
+                records[f"f{place}"] = np.where(known, np.diff(offsets), -1)
                 ends += offsets[1:] - offsets[0]
                 texts.append((offsets, data))
             else:
-                records[field.name] = _values(column, field)[order]
+                records[f"f{place}"] = _values(column, field)[order]
         starts = _starts(None if group is None else group[order], ends, chunk_bytes)
         cuts = np.append(starts, rows)
         packed = [_binary(cuts * self.record.itemsize, pa.py_buffer(records))]
@@ -97,23 +96,24 @@ class Codec:
         count = int(offsets[-1] - offsets[0]) // self.record.itemsize
         records = np.frombuffer(data, self.record, count, int(offsets[0])) if count else np.empty(0, self.record)
         texts = []
-        for name, column in zip(self.texts, chunks[1:], strict=True):
+        for place, column in zip(self.texts, chunks[1:], strict=True):
             offsets, data = _buffers(column)
-            lengths = records[name]
+            lengths = records[f"f{place}"]
             own = np.cumsum(np.concatenate([offsets[:1], np.maximum(lengths, 0)]))
             if own[-1] != offsets[-1]:
+                name = self.schema.names[place]
                 raise ValueError(f"{name} has {offsets[-1] - offsets[0]} bytes, not {own[-1] - own[0]}")
             valid = np.packbits(lengths >= 0, bitorder="little")
             buffers = [pa.py_buffer(valid), pa.py_buffer(own.astype(np.int32)), data]
-            texts.append(pa.Array.from_buffers(pa.string(), count, buffers))
+            texts.append(pa.Array.from_buffers(self.schema.types[place], count, buffers))
         return Part(records, texts)
 
     def columns(self, part: Part) -> list[pa.Array]:
         """The columns of the rows, as `unpacked` has them."""
         texts = iter(part.texts)
         return [
-            next(texts) if pa.types.is_string(field.type) else _fixed(np.ascontiguousarray(part.records[field.name]))
-            for field in self.schema
+            next(texts) if _varies(field.type) else _fixed(np.ascontiguousarray(part.records[f"f{place}"]))
+            for place, field in enumerate(self.schema)
         ]
 
     def taken(self, parts: Sequence[Part], starts: Order, chosen: Order) -> Part:
@@ -143,8 +143,13 @@ def joined(pieces: Iterable[Sequence[pa.Array]]) -> list[pa.Array]:
     return [pa.concat_arrays(columns) for columns in zip(*pieces, strict=True)]
 
 
+def _varies(kind: pa.DataType) -> bool:
+    """Whether values are not all of the same number of bytes."""
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
 def _field(kind: pa.DataType) -> Any:
-    if pa.types.is_string(kind):
+    if _varies(kind):
         return "<i4"
     return f"V{kind.byte_width}" if pa.types.is_fixed_size_binary(kind) else kind.to_pandas_dtype()
 
@@ -155,9 +160,8 @@ def _values(column: pa.Array, field: pa.Field) -> npt.NDArray[Any]:
         numbers: npt.NDArray[Any] = column.to_numpy()
         return numbers
     size = field.type.byte_width
-    whole = column.fill_null(bytes(size)) if column.null_count else column
     spec = TensorSpec(name=field.name, dtype="uint8", shape=[size])
-    return tensor_of(pa.chunked_array([whole]), spec).reshape(-1).view(f"V{size}")
+    return tensor_of(pa.chunked_array([column]), spec).reshape(-1).view(f"V{size}")
 
 
 def _fixed(values: npt.NDArray[Any]) -> pa.Array:

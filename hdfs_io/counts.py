@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from hdfs_io import row_ids
 from hdfs_io.cut import Cut
 from hdfs_io.labels import MAX_CLASSES, check_number_of_labels, classified
 from hdfs_io.lane_files import CHANGED, LABEL
@@ -22,21 +23,45 @@ from sparksplit.base.errors import RunError
 if TYPE_CHECKING:
     from hdfs_io.sources.kept import Kept
 
+CHECKSUM = "checksum"
 _GROUPED = 1 << 17
 """Counts that a task collects before it adds up those of the same label."""
 
 
+class Group(NamedTuple):
+    """Rows of a split and label. checksum: of their ids, as the ledger has it."""
+
+    rows: int
+    checksum: int
+
+
 @dataclass
 class Counts:
-    """Good rows by split and, where labels are classes, by label."""
+    """Good rows by split and, where labels are classes, by label; otherwise all under the label None."""
 
-    rows: dict[str, int]
-    labels: dict[str, dict[Any, int]]
+    groups: dict[str, dict[Any, Group]]
 
-    def drop(self, unseen: Mapping[str, int]) -> None:
-        """Leave out as many rows of each split."""
-        for name, rows in unseen.items():
-            self.rows[name] -= rows
+    @property
+    def rows(self) -> dict[str, int]:
+        """Of each split."""
+        return {name: sum(group.rows for group in groups.values()) for name, groups in self.groups.items()}
+
+    @property
+    def checksums(self) -> dict[str, int]:
+        """Of each split."""
+        return {name: sum(group.checksum for group in groups.values()) % 2**64 for name, groups in self.groups.items()}
+
+    @property
+    def labels(self) -> dict[str, dict[Any, int]]:
+        """Rows of each label of each split."""
+        found = {name: {label: group.rows for label, group in groups.items()} for name, groups in self.groups.items()}
+        return {name: {label: rows for label, rows in of.items() if label is not None} for name, of in found.items()}
+
+    def drop_unseen(self) -> None:
+        """Leave out the labels that the training split does not have."""
+        known = self.groups["train"]
+        for name, groups in self.groups.items():
+            self.groups[name] = {label: group for label, group in groups.items() if label in known}
 
 
 def count(keys: Kept, source: Source, identify: Identify, cut: Cut, labels: bool = True) -> Counts:
@@ -48,19 +73,19 @@ def count(keys: Kept, source: Source, identify: Identify, cut: Cut, labels: bool
 
     by_label = labels and classified(source.label_kind)
     counted = [SPLIT, LABEL] if by_label else [SPLIT]
-    kinds = {SPLIT: pa.int32(), LABEL: pa.string() if source.label_kind == "text" else pa.int64(), ROWS: pa.int64()}
-    stage = _Count(identify, cut, pa.schema([(name, kinds[name]) for name in (*counted, ROWS)]))
+    kinds = {SPLIT: pa.int32(), LABEL: pa.string() if source.label_kind == "text" else pa.int64()}
+    sums = [(ROWS, pa.int64()), (CHECKSUM, pa.int64())]
+    stage = _Count(identify, cut, pa.schema([*((name, kinds[name]) for name in counted), *sums]))
     parts = keys.through(stage)
+    # In more digits, since some sessions take an overflow for an error.
+    added = sql.sum(ROWS), sql.sum(sql.col(CHECKSUM).cast("decimal(20)"))
     # More groups than this have too many labels: a label's rows may lie in every split.
-    found = parts.groupBy(*counted).agg(sql.sum(ROWS)).limit(len(SPLITS) * MAX_CLASSES + 1).collect()
+    found = parts.groupBy(*counted).agg(*added).limit(len(SPLITS) * MAX_CLASSES + 1).collect()
     if by_label:
         check_number_of_labels(len({row[LABEL] for row in found}), source.place)
-    counts = Counts(dict.fromkeys(SPLITS, 0), {name: {} for name in SPLITS})
+    counts = Counts({name: {} for name in SPLITS})
     for row in found:
-        split, rows = SPLITS[row[SPLIT]], row[-1]
-        counts.rows[split] += rows
-        if by_label:
-            counts.labels[split][row[LABEL]] = rows
+        counts.groups[SPLITS[row[SPLIT]]][row[LABEL] if by_label else None] = Group(row[-2], int(row[-1]) % 2**64)
     return counts
 
 
@@ -79,7 +104,7 @@ class _Count:
             columns = [pa.array(found.splits(self.cut))]
             if LABEL in self.schema.names:
                 columns.append(found.rows.column(LABEL))
-            columns.append(pa.array(np.ones(len(found.ids), np.int64)))
+            columns += [pa.array(np.ones(len(found.ids), np.int64)), pa.array(row_ids.signed(row_ids.mix64(found.ids)))]
             pending.append(self._added(pa.Table.from_arrays(columns, schema=self.schema)))
             if sum(table.num_rows for table in pending) >= waiting:
                 pending = [self._added(pa.concat_tables(pending))]
@@ -88,8 +113,8 @@ class _Count:
             yield from self._added(pa.concat_tables(pending)).to_batches(max_chunksize=10_000)
 
     def _added(self, table: pa.Table) -> pa.Table:
-        names = self.schema.names[:-1]
-        added = table.group_by(names).aggregate([(ROWS, "sum")])
+        names = self.schema.names[:-2]
+        added = table.group_by(names).aggregate([(ROWS, "sum"), (CHECKSUM, "sum")])  # modulo 2^64
         return added.rename_columns(self.schema.names).cast(self.schema)
 
 
@@ -102,8 +127,14 @@ def without_rows(rows: dict[str, int], has_test: bool) -> str:
     return f"none of its {sum(dealt.values())} rows fell to the training split ({found}); lower {' and '.join(dealt)}"
 
 
-def check_counts(counted: dict[str, int], manifest: Manifest) -> None:
-    """Raise RunError where other rows were written than were counted before: they were computed twice, differently."""
-    for name, rows in counted.items():
-        if manifest.splits[name].rows != rows:
-            raise RunError(f"{name}: {rows} rows were counted, {manifest.splits[name].rows} were written: {CHANGED}")
+def check_counts(counted: Counts, manifest: Manifest, checksums: bool = True) -> None:
+    """Raise RunError where other rows were written than were counted before: they were computed twice, differently.
+
+    checksums: whether the rows have the ids that they had when they were counted
+    """
+    for name, rows in counted.rows.items():
+        split = manifest.splits[name]
+        if split.rows != rows:
+            raise RunError(f"{name}: {rows} rows were counted, {split.rows} were written: {CHANGED}")
+        if checksums and split.checksum != counted.checksums[name]:
+            raise RunError(f"{name}: other rows were written than were counted: {CHANGED}")

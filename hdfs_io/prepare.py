@@ -60,7 +60,7 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
     probe = Layout(source.tensors, _label_spec(source, None), source.keep, 1)
     batch_rows = rows_per_batch(max(probe.row_bytes, source.raw_bytes))
     with bounded_batches(spark, batch_rows), passes(spark, source, batch_rows) as kept:
-        good, some = kept.count()
+        good, some, text_bytes = kept.count()
         tally = bad_rows.tally(kept.bad) if some else bad_rows.Tally()
         Limit.of(config.input).check(tally, good)
         if not good:
@@ -74,7 +74,7 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
         named = labels.labels_of(found.labels, source.label_kind, source.place, declared=declared, unseen=unseen)
         label = _label_spec(source, named.classes, unseen == "unknown")
         if unseen == "drop" and named.unseen:
-            found.drop(named.unseen)
+            found.drop_unseen()
             identify = replace(identify, labels=labels.known_values(label))
         every = sum(found.rows.values())
         lanes = config.lanes or plan.lanes_for(every, probe.row_bytes)
@@ -85,7 +85,9 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
             plan.block_rows(probe.row_bytes, plan.block_bytes(lanes, config.block_size)),
             by_feature=config.scaling_by == "feature" or config.input.missing == "mean",
         ).for_rows(every)
-        where = Plan.of(found.rows, layout.row_bytes, lanes, config.file_size)
+        # The task that writes a file has its rows in memory, with the texts that they keep.
+        row_bytes = layout.row_bytes + (round(text_bytes) if source.keep else 0)
+        where = Plan.of(found.rows, row_bytes, lanes, config.file_size)
         facts = _write(kept.rows, Place.of(source, identify, cut, where, layout, batch_rows), folder)
         bad_rows.write(kept.bad, tally, folder)
         rows_hash = None if source.files else rows_digest(kept.rows.good, kept.bad, source)
@@ -93,7 +95,7 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
     manifest = _manifest(facts, layout, config, source, where, found).model_copy(update=left_out)
     for name in SPLITS:
         block_table.write(folder, name, (fact for fact in facts if fact.split == name))
-    counts.check_counts(found.rows, manifest)
+    counts.check_counts(found, manifest)
     manifest.write(folder)
     manifest.description.write(folder)
     return manifest, rows_hash

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from hdfs_io import labels, plan, row_ids
 from hdfs_io.chunks import Codec, Part, chunk_bytes, joined
 from hdfs_io.cut import Cut
-from hdfs_io.lane_files import LABEL, ROW_ID, FileFacts, LaneFile, Layout
+from hdfs_io.lane_files import LABEL, FileFacts, LaneFile, Layout
 from hdfs_io.plan import Plan
 from hdfs_io.sources.base import Source
 from hdfs_io.sources.identify import Identified, Identify
@@ -169,7 +169,7 @@ def in_order(layout: Layout, codec: Codec, parts: Sequence[Part], lanes: int) ->
     parts: as they have come; they are not copied whole
     """
     starts = np.cumsum([0, *(len(part.records) for part in parts)])
-    ids = np.concatenate([part.records[ROW_ID] for part in parts]).view(np.uint64)
+    ids = np.concatenate([part.records["f0"] for part in parts]).view(np.uint64)  # a file's first column is row_id
     by_id = np.argsort(ids)
     # Few bits are sorted in the time that it takes to count them.
     lane = row_ids.lane_of(ids, lanes)[by_id].astype(np.min_scalar_type(lanes))

@@ -75,12 +75,13 @@ class Kept:
         """Forget them."""
         self._frame.unpersist()
 
-    def count(self) -> tuple[int, int]:
-        """(good rows, bad rows)"""
+    def count(self) -> tuple[int, int, float]:
+        """(good rows, bad rows, bytes of a good row's texts on average)"""
         from pyspark.sql import functions as sql
 
-        good, bad = self._frame.agg(sql.sum(GOOD), sql.count(BAD)).collect()[0]
-        return good or 0, bad
+        texts = sum((sql.octet_length(name) for name in self._pack.chunks[1:]), sql.lit(0)).cast("bigint")
+        good, bad, size = self._frame.agg(sql.sum(GOOD), sql.count(BAD), sql.sum(texts)).collect()[0]
+        return good or 0, bad, size / good if good else 0.0
 
     @property
     def bad(self) -> DataFrame:
@@ -119,6 +120,8 @@ def unpacked(batches: Iterable[pa.RecordBatch], codec: Codec) -> Iterator[pa.Rec
 
 
 def codec_of(schema: pa.Schema, names: Sequence[str], sizes: dict[str, int]) -> Codec:
-    """Packs the columns `names` of parsed rows. schema: theirs. sizes: of binary columns, in bytes"""
+    """Packs the columns `names` of parsed rows. schema: theirs. sizes: of binary columns whose values all have so many
+    bytes"""
     kinds = ((name, schema.field(name).type) for name in names)
-    return Codec(pa.schema([(name, pa.binary(sizes[name]) if kind == pa.binary() else kind) for name, kind in kinds]))
+    fixed = {name: pa.binary(size) for name, size in sizes.items()}
+    return Codec(pa.schema([(name, fixed.get(name, kind) if kind == pa.binary() else kind) for name, kind in kinds]))

@@ -46,14 +46,17 @@ class Passes:
 
     def __init__(self, spark: SparkSession, source: Source, wanted: Sequence[str], batch_rows: int) -> None:
         self._spark, self._source, self._batch_rows = spark, source, batch_rows
-        pack = Pack(_codec(source), batch_rows)
+        # Of parts that nobody wants, rows have no tensors.
+        self._fixed = set(source.parts()) <= set(wanted)
+        pack = Pack(_codec(source, fixed=self._fixed), batch_rows)
         self.rows = self._first = Kept(parse(spark, source, wanted, pack), pack).persist()
         self._count = 0
 
-    def count(self) -> tuple[int, int]:
-        """(good rows, bad rows)"""
-        self._count, bad = self.rows.count()
-        return self._count, bad
+    def count(self) -> tuple[int, int, float]:
+        """(good rows, bad rows, bytes of a good row's texts on average: what is kept, and a label that is text)"""
+        found = self.rows.count()
+        self._count = found[0]
+        return found
 
     @property
     def bad(self) -> DataFrame:
@@ -70,7 +73,7 @@ class Passes:
 
     def _number_whole(self, kept: Sequence[str]) -> None:
         row_bytes = sum(tensor.row_bytes for tensor in self._source.tensors) + _ROW_BYTES
-        pack = Pack(_codec(self._source, numbered=True), self._batch_rows)
+        pack = Pack(_codec(self._source, numbered=True, fixed=self._fixed), self._batch_rows)
         with shuffled(self._spark, self._count * row_bytes):
             numbered = numbered_whole(self.rows.good, kept).select(pack.codec.schema.names)
             self.rows = Kept(numbered.mapInArrow(pack, spark_schema(pack.schema)), pack).persist()
@@ -82,16 +85,19 @@ class Passes:
         self._first.unpersist()
 
 
-def _codec(source: Source, *, tensors: bool = True, numbered: bool = False) -> Codec:
-    """Packs parsed rows. tensors: whether with tensors, and labels that are tokens. numbered: whether with numbers"""
+def _codec(source: Source, *, tensors: bool = True, numbered: bool = False, fixed: bool = True) -> Codec:
+    """Packs parsed rows. tensors: whether with tensors, and labels that are tokens. numbered: whether with numbers.
+    fixed: whether all rows have tensors"""
     tokens = source.label_kind in TOKENS
     own = tensor_names(len(source.tensors))
     names = [PART, *CONTENT, *([NUMBER] if numbered else [])]
     names += own if tensors else []
     names += [LABEL] if source.label_kind is not None and (tensors or not tokens) else []
     names += [*keep_names(len(source.keep)), *([CUT] if source.cut_by != "row" else [])]
-    sizes = {name: tensor.row_bytes for name, tensor in zip(own, source.tensors, strict=True)}
     schema = parsed_schema(source).append(pa.field(NUMBER, pa.int64()))
+    if not fixed:
+        return codec_of(schema, names, {})
+    sizes = {name: tensor.row_bytes for name, tensor in zip(own, source.tensors, strict=True)}
     # A label of tokens is as long as the input.
     return codec_of(schema, names, {**sizes, LABEL: source.tensors[0].row_bytes})
 

@@ -52,7 +52,7 @@ def raw_rows(
     row_bytes = max(sum(tensor.row_bytes for tensor in source.tensors), source.raw_bytes)
     batch_rows = rows_per_batch(row_bytes)
     with bounded_batches(spark, batch_rows), passes(spark, source, batch_rows, parts) as kept:
-        good, some = kept.count()
+        good, some, _ = kept.count()
         bad = kept.bad
         tally = bad_rows.tally(bad) if some else bad_rows.Tally()
         limit.check(tally, good)

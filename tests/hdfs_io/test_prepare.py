@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hdfs_io.counts import check_counts, without_rows
+from hdfs_io.counts import Counts, Group, check_counts, without_rows
 from sparksplit.base.errors import RunError
 
 
@@ -28,9 +28,22 @@ def test_where_no_row_falls_to_the_training_split_the_shares_are_named(validatio
 
 
 def test_rows_that_were_computed_twice_and_differ_are_no_data_set() -> None:
-    manifest: Any = SimpleNamespace(splits={"train": SimpleNamespace(rows=9), "test": SimpleNamespace(rows=1)})
-    check_counts({"train": 9, "test": 1}, manifest)
-    with pytest.raises(
-        RunError, match="test: 2 rows were counted, 1 were written: the input changed while it was read, or"
-    ):
-        check_counts({"train": 9, "test": 2}, manifest)
+    found = {"train": SimpleNamespace(rows=9, checksum=5), "test": SimpleNamespace(rows=1, checksum=2**64 - 2)}
+    manifest: Any = SimpleNamespace(splits=found)
+    counted = Counts({"train": {3: Group(4, 2**64 - 1), 5: Group(5, 6)}, "test": {5: Group(1, 2**64 - 2)}})
+    check_counts(counted, manifest)
+    found["train"].checksum = 6
+    with pytest.raises(RunError, match="train: other rows were written than were counted: the input changed while it"):
+        check_counts(counted, manifest)
+    check_counts(counted, manifest, checksums=False)
+    found["test"].rows = 2
+    with pytest.raises(RunError, match="test: 1 rows were counted, 2 were written: the input changed"):
+        check_counts(counted, manifest, checksums=False)
+
+
+def test_labels_that_the_training_split_lacks_are_left_out_of_all_counts() -> None:
+    counted = Counts({"train": {3: Group(4, 7)}, "validation": {}, "test": {3: Group(1, 1), 5: Group(2, 9)}})
+    counted.drop_unseen()
+    assert counted.rows == {"train": 4, "validation": 0, "test": 1}
+    assert counted.checksums == {"train": 7, "validation": 0, "test": 1}
+    assert counted.labels == {"train": {3: 4}, "validation": {}, "test": {3: 1}}

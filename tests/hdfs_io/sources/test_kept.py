@@ -60,11 +60,14 @@ def test_every_row_is_kept_once_and_bad_ones_are_told(rows: list[tuple[Item, str
     assert [row["bad"]["reason"] for row in told if row["bad"]] == [item for item, _ in rows if isinstance(item, str)]
 
 
-def test_tensors_of_parts_that_nobody_wants_are_zeros() -> None:
-    pack = Pack(_codec(Rows()), 100)
+def test_rows_of_parts_that_nobody_wants_take_no_room_for_tensors() -> None:
+    pack = Pack(_codec(Rows(), fixed=False), 100)
     (packed,) = pack([batch_of([(5, "a", None, 1)], "train", wanted=False)])
     (found,) = unpacked([packed.select(pack.chunks)], pack.codec)
-    assert found.column("tensor_0").to_pylist() == [bytes(4)] and found.column("label").to_pylist() == ["a"]
+    assert found.column("tensor_0").to_pylist() == [None] and found.column("label").to_pylist() == ["a"]
+    (packed,) = pack([batch_of([(5, "a", None, 1)], "test")])
+    (found,) = unpacked([packed.select(pack.chunks)], pack.codec)
+    assert found.column("tensor_0").to_pylist() == [np.array([5, 5], "<i2").tobytes()]
 
 
 def test_rows_come_back_in_batches_of_a_few_megabytes() -> None:
