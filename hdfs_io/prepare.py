@@ -88,14 +88,14 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
         # The task that writes a file has its rows in memory, with the texts that they keep.
         row_bytes = layout.row_bytes + (round(text_bytes) if source.keep else 0)
         where = Plan.of(found.rows, row_bytes, lanes, config.file_size)
-        facts = _write(kept.rows, Place.of(source, identify, cut, where, layout, batch_rows), folder)
+        facts, moved = _write(kept.rows, Place.of(source, identify, cut, where, layout, batch_rows), folder)
         bad_rows.write(kept.bad, tally, folder)
         rows_hash = None if source.files else rows_digest(kept.rows.good, kept.bad, source)
     left_out = {"unseen_labels": named.unseen, "bad_rows": dict(tally.counts)}
     manifest = _manifest(facts, layout, config, source, where, found).model_copy(update=left_out)
     for name in SPLITS:
         block_table.write(folder, name, (fact for fact in facts if fact.split == name))
-    counts.check_counts(found, manifest)
+    counts.check_counts(found, manifest, checksums=not moved)
     manifest.write(folder)
     manifest.description.write(folder)
     return manifest, rows_hash
@@ -112,11 +112,12 @@ def _label_spec(source: Source, classes: list[str] | None, unknown: bool = False
     return LabelSpec(dtype="int64", classes=classes, kind=source.label_kind, unknown=unknown)
 
 
-def _write(rows: Kept, place: Place, folder: str) -> list[FileFacts]:
+def _write(rows: Kept, place: Place, folder: str) -> tuple[list[FileFacts], bool]:
     """Write the files in executors, and give those of the successful attempts their final names.
 
     Where different rows have the same id, which their writers see since they lie next to each other, all is written
     again with other ids for them: that is seldom (in one of 40 sets of 10^9 rows), and looking for it first is dear.
+    Returns the files' facts, and whether rows have such ids.
     """
     for split, files in zip(SPLITS, place.plan.splits, strict=True):
         if files.files:
@@ -132,7 +133,7 @@ def _write(rows: Kept, place: Place, folder: str) -> list[FileFacts]:
         moved = move_apart(_named(rows, place.identify, same), place.identify)
         place = replace(place, identify=replace(place.identify, moved=moved))
     _rename(folder, facts)
-    return facts
+    return facts, bool(place.identify.moved)
 
 
 def _offsets(rows: Kept, place: Place) -> npt.NDArray[np.int64]:
