@@ -144,3 +144,18 @@ def test_many_equal_rows_are_sent_twice_for_each_batch() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array(np.full(1000, word)) for word in (1, 2)], CONTENT)
     (sent,) = Spread(np.array([0], np.int32), 10**6)([batch])
     assert len(sent.column(1)[0].as_py()) == 2 * 16
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(5, 6, 0), (5, 6, 0)],
+        [(5, 6, 0), (5, 6, 1), (5, 6, 1)],
+        [(5, 6, 0)],
+        [],
+    ],
+)
+def test_rows_that_cannot_be_moved_apart_are_not_those_that_were_read(rows: list[tuple[int, int, int]]) -> None:
+    """Not again and again: the same row twice gets the same other id."""
+    with pytest.raises(RunError, match="the input changed while it was read"):
+        move_apart(rows, Identify(Numbering.none()))
