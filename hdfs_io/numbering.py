@@ -26,7 +26,8 @@ from hdfs_io import row_ids
 from hdfs_io.chunks import Codec, chunk_bytes
 from hdfs_io.lane_files import CHANGED
 from hdfs_io.plan import high_product, partition_keys
-from hdfs_io.sources.parse import CONTENT, CUT, NUMBER, PART
+from hdfs_io.sources.parse import CONTENT, NUMBER, PART
+from hdfs_io.spark_batches import BATCH_BYTES
 from sparksplit.base.errors import RunError
 
 if TYPE_CHECKING:
@@ -37,9 +38,12 @@ if TYPE_CHECKING:
 I64 = npt.NDArray[np.int64]
 MAX_ENTRIES = 2_000_000
 """Of equal rows in a partition: some 40 bytes each, in every task."""
-_GROUPED = 1 << 18
-"""Entries that a task collects before it puts equal ones together."""
+MAX_BYTES = 128 * 2**20
+"""Of all entries, with their kept columns, on the driver; and in a task."""
+_GROUPED_BYTES = 32 * 2**20
+"""Of entries, that a task collects before it puts equal ones together."""
 PARTITION, ROWS = "partition", "rows"
+_PACKED = "packed"
 _SHUFFLED_BYTES = 16 * 2**20
 """Of contents, that a task looks for equal ones in."""
 
@@ -178,22 +182,33 @@ def _prints(
 
 
 def numbering(keys: Kept, kept: Sequence[str], rows: int, batch_rows: int) -> Numbering | None:
-    """The numbering of the rows of `keys`; None where equal rows are too many to be sent to every task.
+    """The numbering of the rows of `keys`; None where equal rows, or what they keep, are too much for the driver and
+    every task.
 
     keys: part, content hash and the kept columns, in the partitions that the rows will have. rows: how many there are.
     batch_rows: of Spark's record batches
     """
+    from pyspark.sql import functions as sql
+
     several = _several(keys, rows, batch_rows)
     if not several.num_rows:
         return Numbering.none()
     if several.num_rows > MAX_ENTRIES:
         return None
-    names = [PART, *CONTENT, *kept]
-    texts = [(name, pa.int64() if name == CUT else pa.string()) for name in kept]
-    words = [(word, pa.int64()) for word in CONTENT]
-    schema = pa.schema([(PART, pa.int32()), *words, *texts, (PARTITION, pa.int32()), (ROWS, pa.int64())])
-    entries = collected(keys.map(_Entries(_content(several), names), schema).limit(MAX_ENTRIES + 1))
-    return None if entries.num_rows > MAX_ENTRIES else number(entries, kept)
+    frame = keys.through(_Entries(_content(several), [PART, *CONTENT, *kept])).persist()
+    try:
+        # Looked at before they are on the driver: what it may be sent, and may hold, is bounded.
+        entries, size = frame.agg(sql.sum(ROWS), sql.sum(sql.length(_PACKED))).collect()[0]
+        if _too_many(entries or 0, size or 0):
+            return None
+        tables = [unpacked(row[0]) for row in frame.select(_PACKED).collect()]
+        return number(pa.concat_tables(tables), kept) if tables else Numbering.none()
+    finally:
+        frame.unpersist()
+
+
+def _too_many(entries: int, size: int) -> bool:
+    return entries > MAX_ENTRIES or size > MAX_BYTES
 
 
 def _several(keys: Kept, rows: int, batch_rows: int) -> pa.Table:
@@ -243,8 +258,9 @@ def several(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     if not parts:
         return
     content = _by_first_word(np.concatenate(parts).view(np.uint64).reshape(-1, 2))
-    alike = content[1:, 0] == content[:-1, 0]  # few
-    content = content[np.append(alike, False) | np.append(False, alike)]
+    alike = np.zeros(len(content) + 1, np.bool_)  # few
+    alike[1:-1] = content[1:, 0] == content[:-1, 0]
+    content = content[alike[1:] | alike[:-1]]
     content = content[np.lexsort((content[:, 1], content[:, 0]))]
     again = _again(content)
     first = again & ~np.append(False, again[:-1])[: len(again)]
@@ -265,29 +281,50 @@ def _again(content: row_ids.U64) -> npt.NDArray[np.bool_]:
 
 
 class _Entries:
-    """Counts, in a task, the rows of `content` by all columns. names: these columns"""
+    """Counts, in a task, the rows of `content` by all columns; see `Stage`. names: these columns
+
+    Its record batches say how many entries they have, and have them packed. A task that has too many stops, and says no
+    more than that.
+    """
+
+    schema = pa.schema([(ROWS, pa.int64()), (_PACKED, pa.binary())])
 
     def __init__(self, content: row_ids.U64, names: Sequence[str]) -> None:
         self._names = list(names)
         self._content = content[np.lexsort((content[:, 1], content[:, 0]))]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        entries: pa.Table | None = None
         pending: list[pa.Table] = []
-        waiting = _GROUPED
+        size = 0
         for batch in batches:
             rows = np.flatnonzero(self._several(_content(batch)))
             if not len(rows):
                 continue
             some = pa.Table.from_batches([batch]).take(pa.array(rows))
-            pending.append(self._grouped(some.append_column(ROWS, pa.array(np.ones(len(rows), np.int64)))))
-            if sum(table.num_rows for table in pending) >= waiting:
-                pending = [self._grouped(pa.concat_tables(pending))]
-                waiting = max(_GROUPED, 2 * pending[0].num_rows)
+            pending.append(self._grouped([some.append_column(ROWS, pa.array(np.ones(len(rows), np.int64)))]))
+            size += pending[-1].nbytes
+            if size >= _GROUPED_BYTES:
+                entries = self._grouped(pending if entries is None else [entries, *pending])
+                pending, size = [], 0
+                if _too_many(entries.num_rows, entries.nbytes):
+                    break
         if pending:
-            entries = self._grouped(pa.concat_tables(pending))
-            partition = pa.array(np.full(entries.num_rows, partition_id(), np.int32))
-            whole = entries.select(self._names).append_column(PARTITION, partition)
-            yield from whole.append_column(ROWS, entries.column(ROWS)).to_batches(max_chunksize=10_000)
+            entries = self._grouped(pending if entries is None else [entries, *pending])
+        if entries is None:
+            return
+        if _too_many(entries.num_rows, entries.nbytes):
+            yield self._batch(MAX_ENTRIES + 1, b"")
+            return
+        partition = pa.array(np.full(entries.num_rows, partition_id(), np.int32))
+        whole = entries.append_column(PARTITION, partition)
+        step = max(1, whole.num_rows * BATCH_BYTES // whole.nbytes)
+        for start in range(0, whole.num_rows, step):
+            part = whole.slice(start, step)
+            yield self._batch(part.num_rows, _stream(part))
+
+    def _batch(self, entries: int, stream: bytes) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pydict({ROWS: [entries], _PACKED: [stream]}, schema=self.schema)
 
     def _several(self, content: row_ids.U64) -> npt.NDArray[np.bool_]:
         """Whether each content may occur more than once, by its first word."""
@@ -296,8 +333,8 @@ class _Entries:
         several: npt.NDArray[np.bool_] = known[place] == content[:, 0]
         return several
 
-    def _grouped(self, table: pa.Table) -> pa.Table:
-        grouped = table.group_by(self._names).aggregate([(ROWS, "sum")])
+    def _grouped(self, tables: list[pa.Table]) -> pa.Table:
+        grouped = pa.concat_tables(tables).group_by(self._names, use_threads=False).aggregate([(ROWS, "sum")])
         return grouped.rename_columns([*self._names, ROWS])
 
 
@@ -315,14 +352,23 @@ def collected(frame: DataFrame) -> pa.Table:
 
     def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, batch.schema) as writer:
-                writer.write_batch(batch)
-            yield pa.RecordBatch.from_pydict({"packed": [sink.getvalue().to_pybytes()]})
+            yield pa.RecordBatch.from_pydict({_PACKED: [_stream(pa.Table.from_batches([batch]))]})
 
-    streams = [bytes(row[0]) for row in frame.mapInArrow(packed, "packed binary").collect()]
-    tables = [pa.ipc.open_stream(stream).read_all() for stream in streams]
+    tables = [unpacked(row[0]) for row in frame.mapInArrow(packed, f"{_PACKED} binary").collect()]
     return pa.concat_tables(tables) if tables else to_arrow_schema(frame.schema).empty_table()
+
+
+def _stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+def unpacked(stream: bytes | bytearray) -> pa.Table:
+    """The rows of a packed table."""
+    return pa.ipc.open_stream(bytes(stream)).read_all()
 
 
 def numbered_whole(frame: DataFrame, kept: Sequence[str]) -> DataFrame:

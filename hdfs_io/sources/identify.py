@@ -13,12 +13,13 @@ import pyarrow.compute as pc
 
 from hdfs_io import row_ids
 from hdfs_io.cut import Cut
-from hdfs_io.lane_files import LABEL, ROW_ID, label_of, tensor_of
+from hdfs_io.lane_files import CHANGED, LABEL, ROW_ID, label_of, tensor_of
 from hdfs_io.numbering import Numbering, numbered_whole, partition_id
 from hdfs_io.preprocessing import TOKENS, Description, LabelSpec
 from hdfs_io.sources.base import ParsedRows, Source
 from hdfs_io.sources.parse import CONTENT, CUT, NUMBER, PART, content_of, good_of, keep_names, tensor_names
 from sparksplit.base.config import digest
+from sparksplit.base.errors import RunError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -108,15 +109,23 @@ def move_apart(rows: Iterable[Key], identify: Identify) -> dict[Key, int]:
 
     One of them keeps its id: which one depends on nothing but what the rows are. The others' new ids may be those of
     yet other rows; then they are moved again.
+
+    Raises RunError where a row is there twice, or no two have the same id: these are not the rows that were numbered,
+    or that were found to have the same, and moving them would never end.
     """
     moved = dict(identify.moved)
     same: dict[int, list[Key]] = {}
-    for row in sorted(rows, key=lambda row: (identify.moved.get(row, 0), row)):
+    ordered = sorted(rows, key=lambda row: (identify.moved.get(row, 0), row))
+    if len(set(ordered)) < len(ordered):
+        raise RunError(CHANGED)
+    for row in ordered:
         own = identify.ids(np.array([row[:2]], np.uint64), np.array([row[2]]))
         same.setdefault(int(own[0]), []).append(row)
     for found in same.values():
         for row in found[1:]:
             moved[row] = moved.get(row, 0) + 1
+    if moved == identify.moved:
+        raise RunError(CHANGED)
     return moved
 
 

@@ -17,7 +17,7 @@ from hdfs_io import numbering, plan, prepare, row_ids
 from hdfs_io.arrays import from_arrays
 from hdfs_io.config import InputConfig
 from hdfs_io.prepared import BlockReader, PreparedDataSet
-from hdfs_io.sources import open_source
+from hdfs_io.sources import open_source, passes
 from hdfs_io.sources.raw import raw_rows
 from sparksplit.base.config import parse
 from tests.commands.preprocessing import run
@@ -92,17 +92,28 @@ def test_raw_rows_to_predict_are_not_shuffled(spark: SparkSession, tmp_path: Pat
     assert spark.conf.get("spark.sql.files.minPartitionNum", None) is None
 
 
+@pytest.mark.parametrize(("limit", "least"), [("MAX_ENTRIES", 20), ("MAX_BYTES", 10_000)])
 def test_too_many_equal_rows_are_numbered_by_spark_with_the_same_result(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, least: int
 ) -> None:
     """Few different rows over several partitions, told apart by what they keep."""
+    whole: list[bool] = []
+    own = numbering.numbering
+
+    def noted(*arguments: Any) -> numbering.Numbering | None:
+        found = own(*arguments)
+        whole.append(found is None)
+        return found
+
+    monkeypatch.setattr(passes, "numbering", noted)
     generator = np.random.default_rng(0)
     rows = [(float(a), int(b), f"{key}") for a, b, key in generator.integers(0, [3, 2, 50], (400, 3)).tolist()]
     frame = spark.createDataFrame(rows, "x double, y int, k string").repartition(5)
     keys: dict[str, Any] = {"input": {"label": "y", "keep": ["k"]}, "validation": 0.3, "lanes": 4}
     one = sparksplit.preprocess(frame, f"{tmp_path}/one", **keys)
-    monkeypatch.setattr(numbering, "MAX_ENTRIES", 20)
+    monkeypatch.setattr(numbering, limit, least)
     two = sparksplit.preprocess(frame.repartition(3), f"{tmp_path}/two", **keys)
+    assert whole == [False, True]
     assert one.digest == two.digest
     for split in ("train", "validation"):
         tables = [pq.read_table(f"{data.path}/{split}", columns=["row_id", "k"]) for data in (one, two)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfs_io import numbering, row_ids
-from hdfs_io.numbering import Numbering, Spread, _Entries, several
+from hdfs_io.numbering import Numbering, Spread, _Entries, several, unpacked
 from hdfs_io.sources.identify import Identify, move_apart
 from hdfs_io.sources.parse import CONTENT, PART
 from sparksplit.base.errors import RunError
@@ -36,17 +38,19 @@ def entries_of(partitions: list[list[Row]], monkeypatch: pytest.MonkeyPatch) -> 
     """What the tasks count, of the contents that occur more than once."""
     every = [row for rows in partitions for row in rows]
     several = [row for row in every if sum(other[0] == row[0] for other in every) > 1]
-    found = []
+    found: list[pa.Table] = []
+    monkeypatch.setattr(numbering, "BATCH_BYTES", 100)  # a few entries
+    monkeypatch.setattr(numbering, "_GROUPED_BYTES", 200)
     for number, rows in enumerate(partitions):
         monkeypatch.setattr(numbering, "partition_id", lambda number=number: number)
         task = _Entries(np.unique(content_of(several), axis=0), [PART, *CONTENT, "keep_0"])
         if several and rows:
-            found += task([batch_of(rows[:3]), batch_of(rows[3:])])
+            for batch in task([batch_of(rows[:3]), batch_of(rows[3:])]):
+                found.append(unpacked(batch.column("packed")[0].as_py()))
+                assert batch.column("rows").to_pylist() == [found[-1].num_rows]
     words = [(word, pa.int64()) for word in CONTENT]
-    schema = pa.schema(
-        [(PART, pa.int32()), *words, ("keep_0", pa.string()), ("partition", pa.int32()), ("rows", pa.int64())]
-    )
-    return pa.Table.from_batches(found, schema)
+    columns = [(PART, pa.int32()), *words, ("keep_0", pa.string()), ("rows", pa.int64()), ("partition", pa.int32())]
+    return pa.concat_tables([pa.schema(columns).empty_table(), *found])
 
 
 rows = st.tuples(st.integers(0, 5) | st.integers(100, 105), st.integers(0, 2), st.sampled_from([None, "", "a", "é"]))
@@ -82,6 +86,27 @@ def test_a_partition_with_other_rows_than_were_counted_is_noticed(monkeypatch: p
     numberer.numbers(content_of([same]), np.zeros(1, np.int32), [pa.array([None], pa.string())])
     with pytest.raises(RunError, match="the input changed while it was read"):
         numberer.check()
+
+
+@pytest.mark.parametrize("limit", ["MAX_ENTRIES", "MAX_BYTES"])
+def test_a_task_with_too_many_entries_stops_where_it_has_them(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal rows, each with its own kept text."""
+    monkeypatch.setattr(numbering, "_GROUPED_BYTES", 2000)
+    monkeypatch.setattr(numbering, limit, {"MAX_ENTRIES": 40, "MAX_BYTES": 40 * 100}[limit])
+    read = []
+
+    def batches(count: int) -> Iterator[pa.RecordBatch]:
+        for start in range(0, count, 10):
+            read.append(start)
+            yield batch_of([(1, 0, f"{row:070d}") for row in range(start, start + 10)])
+
+    task = _Entries(content_of([(1, 0, None)]), [PART, *CONTENT, "keep_0"])
+    (said,) = task(batches(1000))
+    assert said.to_pylist() == [{"rows": numbering.MAX_ENTRIES + 1, "packed": b""}]
+    assert len(read) < 10
+    assert [batch.column("rows").to_pylist() for batch in task(batches(30))] == [[30]]
+    (said,) = task(batches(50))  # no more than are put together at the end
+    assert not said.column("packed")[0].as_py()
 
 
 def test_rows_that_are_all_different_have_number_0() -> None:
@@ -144,3 +169,26 @@ def test_many_equal_rows_are_sent_twice_for_each_batch() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array(np.full(1000, word)) for word in (1, 2)], CONTENT)
     (sent,) = Spread(np.array([0], np.int32), 10**6)([batch])
     assert len(sent.column(1)[0].as_py()) == 2 * 16
+
+
+def test_batches_without_contents_have_none_that_occur_again() -> None:
+    empty = pa.RecordBatch.from_arrays([pa.array([], pa.int64())] * 2, CONTENT)
+    sent = [batch.select([1]) for batch in Spread(np.array([0], np.int32), 40)([empty])]
+    assert sum(batch.num_rows for batch in several(sent)) == 0
+    none = pa.RecordBatch.from_arrays([pa.array([b"", b""])], ["rows"])
+    assert sum(batch.num_rows for batch in several([none])) == 0
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(5, 6, 0), (5, 6, 0)],
+        [(5, 6, 0), (5, 6, 1), (5, 6, 1)],
+        [(5, 6, 0)],
+        [],
+    ],
+)
+def test_rows_that_cannot_be_moved_apart_are_not_those_that_were_read(rows: list[tuple[int, int, int]]) -> None:
+    """Not again and again: the same row twice gets the same other id."""
+    with pytest.raises(RunError, match="the input changed while it was read"):
+        move_apart(rows, Identify(Numbering.none()))
