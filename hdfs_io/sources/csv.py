@@ -63,7 +63,7 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     reader = reader.option("recursiveFileLookup", found.nested).schema(_schema(names))
     with _as_text(spark):
         frame = reader.csv(found.roots)
-        lines = _lines(spark, config, found) if _is_plain(config, names) and _apart(found.roots) else None
+        lines = _lines(spark, config, found) if _is_plain(config, names) else None
     own = [name for name in frame.columns if name != _BROKEN]
     # A partition's column may have the name of one in the files, whose place Spark gives it.
     if lines is not None and own != [*names, *lines.columns[1:]]:
@@ -81,11 +81,6 @@ def _is_plain(config: InputConfig, names: Sequence[str]) -> bool:
         return False
     own = config.multiline or config.comment or (config.escape or config.quote) != config.quote
     return encoding == "utf-8" and not own and len(names) > 1 and config.delimiter != config.quote
-
-
-def _apart(roots: Sequence[str]) -> bool:
-    """Whether none of these files and folders is in another, so that no file is read twice."""
-    return not any(one.startswith(f"{other.rstrip('/')}/") for one in roots for other in roots)
 
 
 def _lines(spark: SparkSession, config: InputConfig, found: Found) -> DataFrame:

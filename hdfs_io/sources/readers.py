@@ -21,7 +21,7 @@ from hdfs_io import filesystem
 from hdfs_io.config import InputConfig
 from hdfs_io.filesystem import FileFacts
 from hdfs_io.formats import AVRO, format_of
-from hdfs_io.listing import Found, find, is_nested
+from hdfs_io.listing import Found, check_once, find, is_nested
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.sources.cells import Cells
 from hdfs_io.sources.failures import is_sparks, problem, said
@@ -207,7 +207,9 @@ def found_at(spark: SparkSession, paths: Sequence[str]) -> Found:
     """What `paths` name, wherever they are."""
     ours = [path for path in paths if filesystem.is_known(path)]
     parts = [find(ours)] if ours else []
-    parts += [_found_by_spark(spark, path) for path in paths if not filesystem.is_known(path)]
+    theirs = {path: _found_by_spark(spark, path) for path in paths if not filesystem.is_known(path)}
+    check_once((file, path) for path, part in theirs.items() for file, _ in part.files)
+    parts += theirs.values()
     return Found(
         [root for part in parts for root in part.roots],
         [file for part in parts for file in part.files],
