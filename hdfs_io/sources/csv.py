@@ -17,7 +17,7 @@ from hdfs_io.config import InputConfig
 from hdfs_io.listing import Found
 from hdfs_io.sources.cells import Cells, split
 from hdfs_io.sources.csv_lines import LINE
-from hdfs_io.sources.readers import RawFrame, for_spark
+from hdfs_io.sources.readers import RawFrame, check_overlap, for_spark, partition_columns
 from hdfs_io.spark_batches import settings
 from sparksplit.base.errors import InputError
 
@@ -64,12 +64,10 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     with _as_text(spark):
         frame = reader.csv(found.roots)
         lines = _lines(spark, config, found) if _is_plain(config, names) else None
-    own = [name for name in frame.columns if name != _BROKEN]
-    # A partition's column may have the name of one in the files, whose place Spark gives it.
-    if lines is not None and own != [*names, *lines.columns[1:]]:
-        lines = None
+    partitions = partition_columns(frame)
+    check_overlap(found, [name for name in partitions if name in names])
     # After a file's own columns come those of partitions, and which the label is has to be said.
-    label = None if len(own) > len(names) else names[-1]
+    label = None if partitions else names[-1]
     return RawFrame(frame, "input_file_name()", bad=_BAD, hidden=(_BROKEN,), label=label, cells=cells, lines=lines)
 
 

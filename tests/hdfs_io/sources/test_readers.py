@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 from pyspark.sql import SparkSession
 
 from hdfs_io import bad_rows
@@ -44,6 +46,28 @@ def test_folders_of_partition_columns_parts_and_bad_rows(spark: SparkSession, tm
     tally = bad_rows.tally(bad_rows.of(parse(spark, opened)))
     reason = "a row: column 'x': is null (input.missing: mean fills gaps) (null, 1, 1)"
     assert str(tally.first) == f"{raw}/day=1/b c.parquet: {reason}" and tally.counts == {"column 'x': is null": 1}
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "json", "csv", "hive-text"])
+def test_a_partition_column_that_the_files_have_too(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    columns = pa.table({"x": [1, 2], "y": [0, 1]})
+    for folder in ("x=9", *([] if kind in ("csv", "hive-text") else ["X=9"])):
+        place = tmp_path / "in=1" / folder / "a=b"
+        place.parent.mkdir(parents=True)
+        if kind in ("parquet", "orc"):
+            {"parquet": pq.write_table, "orc": orc.write_table}[kind](columns, f"{place}")
+            (place.parent / "empty").touch()
+        else:
+            texts = {"json": '{"x": 1, "y": 0}\n', "csv": "x,y\n1,0\n", "hive-text": "1\x010\n"}
+            place.write_text(texts[kind])
+        keys: dict[str, Any] = {"columns": ["x", "y"]} if kind == "hive-text" else {}
+        name = folder.partition("=")[0]
+        for path in ("", "in=1"):
+            said = rf"^{tmp_path}/in=1/{folder}: gives column '{name}', which its files have too"
+            with pytest.raises(InputError, match=said):
+                source(spark, format=kind, path=f"{tmp_path}/{path}", **keys)
+        assert source(spark, format=kind, path=f"{tmp_path}/in=1/{folder}", **keys).tensors[0].columns == ["x"]
+        shutil.rmtree(place.parent)
 
 
 def test_parts_may_have_other_kinds_of_numbers_and_nothing_is_rounded(spark: SparkSession, tmp_path: Path) -> None:
