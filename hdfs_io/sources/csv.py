@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import zlib
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
@@ -118,14 +119,28 @@ def _as_text(spark: SparkSession) -> AbstractContextManager[None]:
 
 
 def _first_records(spark: SparkSession, config: InputConfig, found: Found) -> tuple[str, list[str]]:
-    """(the first file that has records, their text: as many as tell what the columns are). Raises InputError."""
-    for file, _ in found.files:
-        # With a single column each record that has more comes as its whole text.
-        reader = spark.read.options(**_options(config, _MAX_COLUMNS // 2), header=False).schema(_schema(["one"]))
-        records = [row[1] if row[1] is not None else row[0] or "" for row in _head(reader.csv(for_spark(file)))]
-        if records:
+    """(the first file that has records, their text: as many as tell what the columns are). Where that has nothing but
+    a header, as Spark writes for an empty partition, the largest that has more. Raises InputError."""
+    header: tuple[str, list[str]] | None = None
+    left = deque(file for file, _ in found.files)
+    while left:
+        file = left.popleft()
+        records = _records(spark, config, file)
+        if len(records) > int(config.header):
             return file, records
-    raise InputError(f"{found.files[0][0]}: is empty")
+        if records and header is None:
+            header = file, records
+            sizes = {path: facts.bytes for path, facts in found.files}
+            left = deque(sorted(left, key=lambda path: -sizes[path]))
+    if header is None:
+        raise InputError(f"{found.files[0][0]}: is empty")
+    return header
+
+
+def _records(spark: SparkSession, config: InputConfig, file: str) -> list[str]:
+    # With a single column each record that has more comes as its whole text.
+    reader = spark.read.options(**_options(config, _MAX_COLUMNS // 2), header=False).schema(_schema(["one"]))
+    return [row[1] if row[1] is not None else row[0] or "" for row in _head(reader.csv(for_spark(file)))]
 
 
 def _head(frame: DataFrame) -> list[tuple[str | None, str | None]]:
