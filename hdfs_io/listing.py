@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hdfs_io import filesystem
@@ -33,8 +33,8 @@ class Found:
 def find(paths: Sequence[str]) -> Found:
     """What `paths` name: local ones, or ones on HDFS.
 
-    Raises InputError where one of them matches nothing, where there are no rows in any of them, and where a folder
-    holds partition columns beside other folders or files.
+    Raises InputError where one of them matches nothing, where there are no rows in any of them, where two name the
+    same file, and where a folder holds partition columns beside other folders or files.
     """
     roots: list[str] = []
     for path in paths:
@@ -42,15 +42,26 @@ def find(paths: Sequence[str]) -> Found:
         if not matches:
             raise InputError(f"{path}: nothing matches")
         roots += [match for match in matches if match not in roots]
-    files: dict[str, FileFacts] = {}
+    files: list[tuple[str, FileFacts]] = []
+    origins: list[tuple[str, str]] = []
     nested = False
     for root in roots:
         found = files_in(root)
         nested |= is_nested(root, [name for name, _ in found])
-        files.update(found)
+        files += found
+        origins += [(name, root) for name, _ in found]
     if not files:
         raise InputError(f"{paths[0]}: {'the folder' if filesystem.is_folder(roots[0]) else 'it'} holds no rows")
-    return Found([filesystem.for_spark(root) for root in roots], list(files.items()), nested)
+    check_once(origins)
+    return Found([filesystem.for_spark(root) for root in roots], files, nested)
+
+
+def check_once(files: Iterable[tuple[str, str]]) -> None:
+    """Raise InputError for a file that is named twice: its rows would be read twice. files: (path, what named it)"""
+    origins: dict[str, str] = {}
+    for file, origin in files:
+        if (before := origins.setdefault(file, origin)) != origin:
+            raise InputError(f"{file}: is named twice, by {before} and by {origin}; leave one of them out")
 
 
 def expand(path: str) -> list[str]:

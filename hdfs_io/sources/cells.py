@@ -25,6 +25,8 @@ from sparksplit.base.errors import InputError
 Bools = npt.NDArray[np.bool_]
 WHOLE_FLOAT32 = 2.0**24
 """From here on float32 does not have every whole number: the next one is rounded to this."""
+csv.field_size_limit(2**31 - 1)
+"""Python's own limit, of 128 KiB, is below that of Spark's reader; a C long holds no more than this everywhere."""
 UNDECODED = "\ufffd"
 """What stands in a text for bytes that its encoding does not have."""
 
@@ -32,6 +34,7 @@ _PLAIN = re.compile(r"[+-]?\d+(\.\d*)?", re.ASCII)
 _INTEGER = r"[+-]?[0-9]+"
 _NUMBER = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _FLOAT = rf"{_NUMBER}|[+-]?(?i:nan|inf|infinity)"
+_WHOLE_FLOAT = f"^({_FLOAT})$"
 _SHOWN = 40
 
 
@@ -96,6 +99,8 @@ def numbers_of(
         if any(map(is_number, nulls)) or (dtype.kind in "iu" and _has_x(cells)):
             raise pa.ArrowInvalid
         found = pc.cast(cells, parsed)
+        if dtype.kind == "f" and _has_odd_nan(cells, found):
+            raise pa.ArrowInvalid
     except pa.ArrowInvalid:
         texts = pc.utf8_trim_whitespace(cells)
         blank = pc.equal(texts, "").fill_null(True)
@@ -103,7 +108,7 @@ def numbers_of(
         if dtype.kind in "iu":
             valid = pa.array([fits(text, dtype) for text in texts.to_pylist()], pa.bool_())
         else:
-            valid = pc.match_substring_regex(texts, f"^({_FLOAT})$").fill_null(False)
+            valid = pc.match_substring_regex(texts, _WHOLE_FLOAT).fill_null(False)
         wrong = pc.and_not(pc.invert(valid), empty).to_numpy(zero_copy_only=False)
         found = _cast(pc.if_else(pc.and_not(valid, empty), texts, pa.scalar(None, pa.string())), parsed)
     if "" not in nulls:
@@ -130,6 +135,12 @@ def _has_x(cells: pa.Array) -> bool:
     """Whether there may be an `x` in one of the texts."""
     data = cells.buffers()[2]
     return data is not None and bool(((np.frombuffer(data, np.uint8) | 0x20) == ord("x")).any())
+
+
+def _has_odd_nan(texts: pa.Array, numbers: pa.Array) -> bool:
+    """Whether one of the texts, of which Arrow made `numbers`, is NaN to Arrow alone: `nan(ind)`, say."""
+    nan = pc.is_nan(numbers)
+    return bool(pc.any(nan).as_py()) and not pc.all(pc.match_substring_regex(texts.filter(nan), _WHOLE_FLOAT)).as_py()
 
 
 def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:

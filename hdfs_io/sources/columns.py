@@ -211,7 +211,7 @@ class DataFrameSource(Source):
 
         own = dict(raw.types)
 
-        def number(name: str) -> Any:
+        def number(name: str, whole: bool) -> Any:
             column, kind = places[name], own[name]
             if kind == "array<boolean>":
                 return column.cast("array<tinyint>")
@@ -219,14 +219,15 @@ class DataFrameSource(Source):
                 column = column.cast("tinyint")
             if name in self._mixed or kind.startswith("decimal("):
                 # Parsed exactly, like a file's text.
-                return (column.cast("double") if kind == "float" else column).cast("string")
+                column = column.cast("double") if kind == "float" else column
+                return _whole_text(column) if whole and kind in ("float", "double") else column.cast("string")
             return column
 
         reader = self._reader
-        columns = [number(name) for name in reader.features]
+        columns = [number(name, np.dtype(reader.tensor.dtype).kind in "iu") for name in reader.features]
         if reader.label is not None:
             text = places[reader.label].cast("string")
-            columns.append(text if self.label_kind == "text" else number(reader.label))
+            columns.append(text if self.label_kind == "text" else number(reader.label, self.label_kind == "integer"))
         columns += [places[name].cast("string") for name in self.keep]
         good = self._surely_good(places, own)
         if (cut := reader.cut) is not None:
@@ -312,6 +313,14 @@ def _mixed(raw: Raw) -> set[str]:
         for name, found in kinds.items()
         if len(found) > 1 and not found <= floats and any(kind in floats or "decimal(" in kind for kind in found)
     }
+
+
+def _whole_text(double: Any) -> Any:
+    """Doubles as texts, those that are whole numbers without a point and an exponent."""
+    from pyspark.sql import functions as sql
+
+    whole = (double == sql.floor(double)) & (double >= -(2.0**63)) & (double < 2.0**63)
+    return sql.when(whole, double.cast("bigint").cast("string")).otherwise(double.cast("string"))
 
 
 def _balanced(parts: Sequence[Any], join: Callable[[Any, Any], Any]) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import zlib
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from hdfs_io.config import InputConfig
 from hdfs_io.listing import Found
 from hdfs_io.sources.cells import Cells, split
 from hdfs_io.sources.csv_lines import LINE
-from hdfs_io.sources.readers import RawFrame, for_spark
+from hdfs_io.sources.readers import RawFrame, check_overlap, for_spark, partition_columns
 from hdfs_io.spark_batches import settings
 from sparksplit.base.errors import InputError
 
@@ -63,13 +64,11 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     reader = reader.option("recursiveFileLookup", found.nested).schema(_schema(names))
     with _as_text(spark):
         frame = reader.csv(found.roots)
-        lines = _lines(spark, config, found) if _is_plain(config, names) and _apart(found.roots) else None
-    own = [name for name in frame.columns if name != _BROKEN]
-    # A partition's column may have the name of one in the files, whose place Spark gives it.
-    if lines is not None and own != [*names, *lines.columns[1:]]:
-        lines = None
+        lines = _lines(spark, config, found) if _is_plain(config, names) else None
+    partitions = partition_columns(frame)
+    check_overlap(found, [name for name in partitions if name in names])
     # After a file's own columns come those of partitions, and which the label is has to be said.
-    label = None if len(own) > len(names) else names[-1]
+    label = None if partitions else names[-1]
     return RawFrame(frame, "input_file_name()", bad=_BAD, hidden=(_BROKEN,), label=label, cells=cells, lines=lines)
 
 
@@ -81,11 +80,6 @@ def _is_plain(config: InputConfig, names: Sequence[str]) -> bool:
         return False
     own = config.multiline or config.comment or (config.escape or config.quote) != config.quote
     return encoding == "utf-8" and not own and len(names) > 1 and config.delimiter != config.quote
-
-
-def _apart(roots: Sequence[str]) -> bool:
-    """Whether none of these files and folders is in another, so that no file is read twice."""
-    return not any(one.startswith(f"{other.rstrip('/')}/") for one in roots for other in roots)
 
 
 def _lines(spark: SparkSession, config: InputConfig, found: Found) -> DataFrame:
@@ -125,14 +119,28 @@ def _as_text(spark: SparkSession) -> AbstractContextManager[None]:
 
 
 def _first_records(spark: SparkSession, config: InputConfig, found: Found) -> tuple[str, list[str]]:
-    """(the first file that has records, their text: as many as tell what the columns are). Raises InputError."""
-    for file, _ in found.files:
-        # With a single column each record that has more comes as its whole text.
-        reader = spark.read.options(**_options(config, _MAX_COLUMNS // 2), header=False).schema(_schema(["one"]))
-        records = [row[1] if row[1] is not None else row[0] or "" for row in _head(reader.csv(for_spark(file)))]
-        if records:
+    """(the first file that has records, their text: as many as tell what the columns are). Where that has nothing but
+    a header, as Spark writes for an empty partition, the largest that has more. Raises InputError."""
+    header: tuple[str, list[str]] | None = None
+    left = deque(file for file, _ in found.files)
+    while left:
+        file = left.popleft()
+        records = _records(spark, config, file)
+        if len(records) > int(config.header):
             return file, records
-    raise InputError(f"{found.files[0][0]}: is empty")
+        if records and header is None:
+            header = file, records
+            sizes = {path: facts.bytes for path, facts in found.files}
+            left = deque(sorted(left, key=lambda path: -sizes[path]))
+    if header is None:
+        raise InputError(f"{found.files[0][0]}: is empty")
+    return header
+
+
+def _records(spark: SparkSession, config: InputConfig, file: str) -> list[str]:
+    # With a single column each record that has more comes as its whole text.
+    reader = spark.read.options(**_options(config, _MAX_COLUMNS // 2), header=False).schema(_schema(["one"]))
+    return [row[1] if row[1] is not None else row[0] or "" for row in _head(reader.csv(for_spark(file)))]
 
 
 def _head(frame: DataFrame) -> list[tuple[str | None, str | None]]:

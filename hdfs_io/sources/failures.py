@@ -17,6 +17,7 @@ from sparksplit.base.reasons import NO_METASTORE, spark_reason
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_DAMAGED = "is compressed, and truncated or damaged"
 _FOUND = (
     (
         r"Header length: (?P<found>\d+), schema size: (?P<wanted>\d+)\nCSV file: (?P<file>.*)",
@@ -27,10 +28,14 @@ _FOUND = (
         "its header is not that of the other files: it has {found!r} in place of {wanted!r}",
     ),
     (
-        r"Could not read footer for file: (?:FileStatus\{path=)?(?P<file>[^;\n]+?)(?:;|\. Please|\n|$)",
+        r"Could not read footer for file: \w*FileStatus\{path=(?P<path>[^\n]+?); isDirectory=",
         "is not a file of this format, or a damaged one",
     ),
-    (r"RuntimeException: (?P<file>\S.*) is not a Parquet file", "is not a Parquet file, or a damaged one"),
+    (
+        r"Could not read footer for file: (?P<path>[^\n]+?)(?:\. Please|\n|$)",
+        "is not a file of this format, or a damaged one",
+    ),
+    (r"RuntimeException: (?P<path>\S.*) is not a Parquet file", "is not a Parquet file, or a damaged one"),
     (
         r"column cannot be converted in file (?P<file>.*?)\. Column: \[(?P<name>.*?)\], Expected: (?P<wanted>.*?), "
         r"Found: (?P<found>\w+)",
@@ -42,7 +47,7 @@ _FOUND = (
         "Java knows no encoding {found!r}: see input.encoding",
     ),
     (
-        r"ChecksumException: Checksum error: (?P<file>.*?) at \d+ exp",
+        r"ChecksumException: Checksum error: (?P<path>.*?) at \d+ exp",
         "is damaged: its content does not fit the checksums that lie beside it (.crc)",
     ),
     (
@@ -59,10 +64,10 @@ _FOUND = (
         "has a line with more than twice as many columns as the others",
     ),
     (
-        r"java\.io\.EOFException|java\.util\.zip\.\w+|invalid (?:block|stored|distance|code|bit)|not a gzip file"
-        r"|incorrect (?:header|data)|stream not found|compressed stream|bad block header|crc error|CRC failure"
-        r"|IOException: (?:unexpected end of stream|stream corrupted)",
-        "is compressed, and truncated or damaged",
+        r"java\.io\.EOFException|java\.util\.zip\.\w+Exception|invalid (?:block|stored|distance|code|bit)"
+        r"|not a gzip file|incorrect (?:header|data)|stream not found|compressed stream|bad block header"
+        r"|crc error|CRC failure|IOException: (?:unexpected end of stream|stream corrupted)",
+        _DAMAGED,
     ),
     (r"InvalidProtocolBufferException|Malformed ORC file", "is not an ORC file, or a damaged one"),
     (
@@ -71,22 +76,34 @@ _FOUND = (
         "SPARK_CONF_DIR or HADOOP_CONF_DIR, or spark.hadoop.hive.metastore.uris names it",
     ),
 )
-"""Patterns of what Spark, Hadoop and their libraries say, each with what is wrong; the first that is found counts."""
+"""Patterns of what Spark, Hadoop and their libraries say, each with what is wrong; the first that is found counts.
+
+file: an address, in which characters are encoded. path: one in which none are.
+"""
+_UNPACKING = re.compile(
+    r"\bat (?:\S+/)?(?:org\.apache\.hadoop\.io\.compress|java\.util\.zip|org\.apache\.(?:orc|parquet|avro))\."
+)
+"""A line of a Java trace in what unpacks files; what unpacks a shuffle's blocks is elsewhere."""
+_NO_FILE = re.compile(
+    r"Python worker|PythonException|FetchFailed|org\.apache\.hadoop\.ipc\.|End of File Exception between"
+)
+"""A connection to a Python worker, an executor or a NameNode that ended, or what a user's function says."""
 
 
 def problem(text: str) -> tuple[str | None, str] | None:
     """(the file, if it is named; what is wrong with it) where an error's text is about the input; None otherwise."""
     for pattern, meaning in _FOUND:
-        if found := re.search(pattern, text):
+        found = re.search(pattern, text)
+        if found and (meaning != _DAMAGED or (_UNPACKING.search(text) and not _NO_FILE.search(text))):
             parts = found.groupdict()
-            file, table = parts.get("file"), parts.get("table", "").replace("`", "")
-            return _path(file) if file else None, meaning.format(**parts | {"table": table})
+            file = parts.get("path") or unquote(parts.get("file") or "")
+            table = parts.get("table", "").replace("`", "")
+            return _without_scheme(file.strip()) or None, meaning.format(**parts | {"table": table})
     return None
 
 
-def _path(uri: str) -> str:
-    scheme, colon, rest = uri.strip().partition(":")
-    return unquote(f"/{rest.lstrip('/')}" if scheme == "file" and colon else uri.strip())
+def _without_scheme(path: str) -> str:
+    return f"/{path[5:].lstrip('/')}" if path.startswith("file:") else path
 
 
 @contextmanager

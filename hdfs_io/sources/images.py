@@ -20,7 +20,7 @@ from hdfs_io.config import InputConfig
 from hdfs_io.filesystem import FileFacts
 from hdfs_io.listing import Found
 from hdfs_io.preprocessing import TensorSpec
-from hdfs_io.sources.readers import RawFrame
+from hdfs_io.sources.readers import DATA_FILES, RawFrame
 from sparksplit.base.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def read(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     decoder = _decoder(config)
     nested = str(found.nested).lower()
     if config.column is not None:
-        table = spark.read.option("recursiveFileLookup", nested).parquet(*found.roots)
+        table = spark.read.options(**DATA_FILES, recursiveFileLookup=nested).parquet(*found.roots)
         kinds = {field.name: field.dataType.simpleString() for field in table.schema.fields}
         if config.column not in kinds:
             raise config.error("column", f"{config.place} has no column {config.column!r}; it has {', '.join(kinds)}")

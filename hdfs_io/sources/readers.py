@@ -7,7 +7,7 @@ else needs to know it: finding files, parts, labels, kept columns, types, bad ro
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,7 +21,7 @@ from hdfs_io import filesystem
 from hdfs_io.config import InputConfig
 from hdfs_io.filesystem import FileFacts
 from hdfs_io.formats import AVRO, format_of
-from hdfs_io.listing import Found, find, is_nested
+from hdfs_io.listing import Found, check_once, find, is_nested
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.sources.cells import Cells
 from hdfs_io.sources.failures import is_sparks, problem, said
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 METADATA = "_metadata.file_path"
+DATA_FILES = {"pathGlobFilter": "{[^_]*,_*=*}"}
+"""Options that keep Spark from taking columns from `_metadata` and `_common_metadata`, which may be out of date."""
 _COUNT = 10_000
 """Paths that Spark is asked about at a time."""
 
@@ -127,6 +129,8 @@ def read(spark: SparkSession, config: InputConfig) -> Raw:
             return Raw({"train": raw}, {"train": files} if files else {}, plan or "")
         found = {part: found_at(spark, config.paths_of(key)) for part, key in keys.items() if config.paths_of(key)}
         parts = {part: reader(spark, config, place) for part, place in found.items()}
+        for part, raw in parts.items():
+            check_overlap(found[part], _overlapping(raw.frame))
     return Raw(parts, {part: place.files for part, place in found.items()})
 
 
@@ -178,6 +182,42 @@ def plan_of_files(frame: DataFrame) -> str | None:
         return re.sub(r"#\d+L?", "", str(plan.toString()))
 
 
+def check_overlap(found: Found, names: Iterable[str]) -> None:
+    """Raise InputError, which names a folder, where there are any `names`: of columns that both the files and the names
+    of their folders give. Spark would take the folders' values for the files'."""
+    for name in names:
+        for file, _ in found.files:
+            folders = file.split("/")[:-1]
+            while folders:
+                column, equals, _ = folders[-1].partition("=")
+                if equals and unquote(column).lower() == name.lower():
+                    where = "/".join(folders)
+                    raise InputError(f"{where}: gives column {column!r}, which its files have too: rename one of them")
+                folders.pop()
+
+
+def partition_columns(frame: DataFrame) -> list[str]:
+    """The columns of the files of `frame` that come from the names of folders."""
+    return [name for relation in _relations(frame) for name in relation.partitionSchema().fieldNames()]
+
+
+def _overlapping(frame: DataFrame) -> Iterator[str]:
+    """Those that the files have too, as far as Spark has looked into these. As folders have them."""
+    for relation in _relations(frame):
+        both = relation.overlappedPartCols()
+        for name in relation.partitionSchema().fieldNames():
+            if both.contains(name) or both.contains(name.lower()):
+                yield name
+
+
+def _relations(frame: DataFrame) -> Iterator[Any]:
+    """The files that `frame` reads."""
+    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+    for leaf in map(leaves.apply, range(leaves.size())):
+        if leaf.nodeName() == "LogicalRelation" and _has_files(leaf):
+            yield leaf.relation()
+
+
 def _has_files(relation: Any) -> bool:
     if relation.nodeName() == "HiveTableRelation":
         return True
@@ -207,7 +247,9 @@ def found_at(spark: SparkSession, paths: Sequence[str]) -> Found:
     """What `paths` name, wherever they are."""
     ours = [path for path in paths if filesystem.is_known(path)]
     parts = [find(ours)] if ours else []
-    parts += [_found_by_spark(spark, path) for path in paths if not filesystem.is_known(path)]
+    theirs = {path: _found_by_spark(spark, path) for path in paths if not filesystem.is_known(path)}
+    check_once((file, path) for path, part in theirs.items() for file, _ in part.files)
+    parts += theirs.values()
     return Found(
         [root for part in parts for root in part.roots],
         [file for part in parts for file in part.files],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,8 +16,8 @@ import pyarrow as pa
 from hdfs_io import filesystem
 from hdfs_io.config import InputConfig
 from hdfs_io.listing import Found
-from hdfs_io.sources.failures import is_sparks, problem
-from hdfs_io.sources.readers import METADATA, RawFrame, for_spark
+from hdfs_io.sources.failures import is_sparks, problem, said
+from hdfs_io.sources.readers import DATA_FILES, METADATA, RawFrame, check_overlap, for_spark, partition_columns
 from sparksplit.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
 
     Raises InputError for a file that is damaged, or that has a column with another type than most.
     """
-    reader = spark.read.format(config.format).options(recursiveFileLookup=found.nested, mergeSchema=True)
+    reader = spark.read.format(config.format).options(**DATA_FILES, recursiveFileLookup=found.nested, mergeSchema=True)
     paths = [path for path, _ in found.files]
     try:
         return RawFrame(reader.load(found.roots), METADATA)
@@ -44,7 +44,9 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
             raise _meant(spark, config, paths, error, file, reason) from error
     # It is an empty file, which is left out: without it Spark knows the columns, and then reads the folders.
     schema = reader.load([for_spark(path) for path in paths]).schema
-    return RawFrame(reader.schema(schema).load(found.roots), METADATA)
+    frame = reader.schema(schema).load(found.roots)
+    check_overlap(found, (name for name in partition_columns(frame) if name.lower() in map(str.lower, schema.names)))
+    return RawFrame(frame, METADATA)
 
 
 def _meant(
@@ -56,30 +58,43 @@ def _meant(
         one, other = (_fields(schema) for schema in schemas.groups())
         names = [name for name, kind in one.items() if other.get(name, kind) != kind]
         kinds = "; ".join(f"column {name!r} is {one[name]} in some files, {other[name]} in others" for name in names)
-        return InputError(_unlike(spark, config.format, known, names) or f"{config.place}: {kinds}")
+        of_file = _unlike(spark, config.format, known, names) if known and names else None
+        return InputError(of_file or f"{config.place}: {kinds or said(error)}")
     if reason and file is None:
         file = next(iter(_each(spark, config.format, known).filter(lambda of: of[1] is None).keys().take(1)), None)
     return InputError(f"{file}: {reason}") if file else error
 
 
 def _fields(schema: str) -> dict[str, str]:
-    """The columns of a schema in Spark's SQL, with their types."""
+    """The columns of a schema in Spark's SQL, with their types; in lower case, as Spark takes `X` and `x` for one."""
     from pyspark.sql.types import StructType, _parse_datatype_string
 
     parsed = _parse_datatype_string(schema)
     assert isinstance(parsed, StructType)
-    return {field.name: field.dataType.simpleString() for field in parsed.fields}
+    return {field.name.lower(): field.dataType.simpleString() for field in parsed.fields}
 
 
 def _unlike(spark: SparkSession, kind: str, paths: Sequence[str], names: Sequence[str]) -> str | None:
-    """Which file has one of the columns `names` with a type that it has in few others. kind: parquet or orc"""
-    found = _each(spark, kind, paths).mapValues(lambda types: {name: (types or {}).get(name) for name in names})
-    files = found.collect()
+    """Which file has one of the columns `names` with a type that it has in few others.
+
+    names: in lower case. kind: parquet or orc
+    """
+    files = _each(spark, kind, paths).mapValues(lambda types: _of(types or {}, names)).collect()
+    return unlike(dict(files), names)
+
+
+def _of(types: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """Those of the columns that `names`, in lower case, say, by these names."""
+    return {name.lower(): kind for name, kind in types.items() if name.lower() in names}
+
+
+def unlike(files: Mapping[str, Mapping[str, str]], names: Sequence[str]) -> str | None:
+    """The first of `files`, as far as these are known, in which one of `names` has another type than in most."""
     for name in names:
-        usual, _ = Counter(types[name] for _, types in files if types[name]).most_common(1)[0]
-        for path, types in files:
-            if types[name] not in (None, usual):
-                return f"{path}: column {name!r} is {types[name]} there, {usual} in other files"
+        counts = Counter(types[name] for types in files.values() if name in types).most_common(1)
+        for path, types in files.items():
+            if name in types and types[name] != counts[0][0]:
+                return f"{path}: column {name!r} is {types[name]} there, {counts[0][0]} in other files"
     return None
 
 

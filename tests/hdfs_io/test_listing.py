@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,19 @@ def test_partition_columns_are_no_sub_folders_and_go_with_nothing_else(tmp_path:
         with pytest.raises(InputError, match="do not lie in folders of the same partition columns"):
             find([f"{tmp_path}/t"])
         (tmp_path / other).unlink()
+
+
+@pytest.mark.parametrize(
+    "paths", [("d", "d/a"), ("d/a", "d"), ("d", "d/*"), ("d", "d/e"), ("d/*", "d/*/b"), ("", "d/a")]
+)
+def test_a_file_that_is_named_twice_is_refused(tmp_path: Path, paths: tuple[str, ...]) -> None:
+    make(tmp_path, "d/a", "d/e/b", "c")
+    one, other = (re.escape(str(tmp_path / path.partition("*")[0]).rstrip("/")) for path in paths)
+    with pytest.raises(InputError, match=rf"^{tmp_path}/d/\S+: is named twice, by {one}\S* and by {other}"):
+        find([f"{tmp_path}/{path}" for path in paths])
+    assert names(tmp_path, "d", "c", "d/", "d") == ["d/a", "d/e/b", "c"]
+    (tmp_path / "d/empty").mkdir()
+    assert names(tmp_path, "d", "d/empty") == ["d/a", "d/e/b"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdfs_io.sources.cells import Cells, label_kind, number_problem, numbers_of, rounding
+from hdfs_io.sources.cells import Cells, label_kind, number_problem, numbers_of, rounding, split
 
 DTYPES = ["uint8", "int8", "uint16", "int16", "int32", "int64", "uint64", "float16", "float32", "float64"]
 TEXTS = st.one_of(
@@ -20,7 +20,27 @@ TEXTS = st.one_of(
     st.integers(-(2**70), 2**70).map(str),
     st.floats().map(str),
     st.sampled_from(
-        ["", " ", "NA", "\\N", "nan", "-NaN", "inf", "Infinity", "1d", "0x1p3", "0x1F", "1e400", "+7", "007"]
+        [
+            "",
+            " ",
+            "NA",
+            "\\N",
+            "nan",
+            "-NaN",
+            "inf",
+            "Infinity",
+            "1d",
+            "0x1p3",
+            "0x1F",
+            "1e400",
+            "+7",
+            "007",
+            "nan(ind)",
+            "-nan(ind)",
+            "nan(snan)",
+            "NaN(IND)",
+            "nan()",
+        ]
     ),
 )
 
@@ -135,3 +155,15 @@ def test_labels_are_guessed(texts: list[str], kind: str) -> None:
 def test_records_that_do_not_fit(record: str, problem: str) -> None:
     cells = Cells("a.csv", ("a", "b", "c"), True, True, ",", '"', ("",), "UTF-8", False)
     assert cells.record_problem(record)[0] == problem
+
+
+@pytest.mark.parametrize("other", ["1", " 1", "nan", None])
+def test_a_nan_of_arrows_own_is_no_number_whatever_stands_beside_it(other: str | None) -> None:
+    for text in ("nan(ind)", "-nan(ind)", "nan(snan)"):
+        values, wrong = numbers_of(pa.array([other, text, "NaN"]), np.dtype("float32"), ("",), True, True)
+        assert wrong.tolist() == [False, True, False] and values[1] == 0 and math.isnan(values[2])
+
+
+def test_cells_of_any_length_are_split() -> None:
+    for cell in ("x" * 200_000, f'"{"x" * 200_000}"'):
+        assert [len(field) for field in split(f"{cell},b", ",", '"')] == [200_000, 1]

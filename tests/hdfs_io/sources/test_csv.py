@@ -111,6 +111,15 @@ def test_every_line_is_a_row_or_a_bad_row_named_by_its_number(
         assert text == line.decode(errors="replace")
 
 
+def test_a_file_with_nothing_but_a_header_tells_nothing_of_the_columns(spark: SparkSession, tmp_path: Path) -> None:
+    for name, rows in (("a", ""), ("b", ""), ("c", "1,no\n2,yes\n"), ("d", "")):
+        write(tmp_path, f"x,y\n{rows}", f"{name}.csv")
+    opened = source(spark, tmp_path)
+    assert opened.label_kind == "text" and read(spark, opened) == ([(1, "no"), (2, "yes")], [])
+    write(tmp_path, "", "c.csv")
+    assert source(spark, tmp_path).tensors[0].columns == ["x"]
+
+
 def test_many_tasks_read_every_row_once_and_number_the_bad_ones(spark: SparkSession, tmp_path: Path) -> None:
     lines = [f"{number},{'x' if number % 700 == 699 else number % 7},{number % 3}" for number in range(3000)]
     for name in ("a.csv", "b.csv"):

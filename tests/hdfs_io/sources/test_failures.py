@@ -13,6 +13,7 @@ from hdfs_io.sources.failures import damage, problem
 from hdfs_io.sources.readers import as_input_error
 from sparksplit.base.errors import InputError
 
+UNPACKING = "\n\tat org.apache.hadoop.io.compress.DecompressorStream.read(DecompressorStream.java:105)\n"
 SAID = {
     "java.lang.IllegalArgumentException: CSV header does not conform to the schema.\n Header: x, t\n Schema: t, x\n"
     "Expected: t but found: x\nCSV file: file:///raw/b%20c.csv\n\tat org.apache": (
@@ -26,6 +27,16 @@ SAID = {
     "[CANNOT_READ_FILE_FOOTER] Could not read footer for file: file:/a.parquet. Please ensure that the file is": (
         "/a.parquet", "is not a file of this format, or a damaged one",
     ),
+    "Could not read footer for file: FileStatus{path=file:/d/b%41;c.parquet; isDirectory=false; length=9": (
+        "/d/b%41;c.parquet", "is not a file of this format, or a damaged one",
+    ),
+    "[CANNOT_READ_FILE_FOOTER] Could not read footer for file: hdfs://n/b%41;c.orc. Please ensure that the file is": (
+        "hdfs://n/b%41;c.orc", "is not a file of this format, or a damaged one",
+    ),
+    "Caused by: java.util.zip.ZipException: invalid bit length repeat\n"
+    "\tat java.base/java.util.zip.InflaterInputStream.read(InflaterInputStream.java:165)": (
+        None, "is compressed, and truncated or damaged",
+    ),
     "(TID 150) (10.0.0.1 executor driver): java.lang.RuntimeException: file:/a b.parquet is not a Parquet file. "
     "Expected magic number at tail, but found [12, 37, 2, 24]": (
         "/a b.parquet", "is not a Parquet file, or a damaged one",
@@ -35,14 +46,16 @@ SAID = {
     ),
     "Encountered error while reading file s3a://b/x.orc. Details:\n\tat x\nCaused by: java.lang.RuntimeException: \n"
     "Caused by: java.io.IOException: Malformed ORC file": ("s3a://b/x.orc", "cannot be read: Malformed ORC file"),
-    "java.io.EOFException: Unexpected end of input stream\n\tat": (None, "is compressed, and truncated or damaged"),
-    "Lost task 0.0 (driver): java.io.IOException: gzip stream CRC failure\n\tat": (
+    "java.io.EOFException: Unexpected end of input stream" + UNPACKING: (
         None, "is compressed, and truncated or damaged",
     ),
-    "Lost task 0.0 (driver): java.io.IOException: unexpected end of stream\n\tat": (
+    "Lost task 0.0 (driver): java.io.IOException: gzip stream CRC failure" + UNPACKING: (
         None, "is compressed, and truncated or damaged",
     ),
-    "Lost task 0.0 (driver): java.io.IOException: stream corrupted\n\tat": (
+    "Lost task 0.0 (driver): java.io.IOException: unexpected end of stream" + UNPACKING: (
+        None, "is compressed, and truncated or damaged",
+    ),
+    "Lost task 0.0 (driver): java.io.IOException: stream corrupted" + UNPACKING: (
         None, "is compressed, and truncated or damaged",
     ),
     "org.apache.hadoop.fs.ChecksumException: Checksum error: file:/a/b c.parquet at 512 exp: -11 got: -41\n\tat": (
@@ -68,8 +81,23 @@ def test_the_file_and_what_is_wrong(text: str, expected: tuple[str | None, str])
     assert problem(text) == expected
 
 
-def test_other_errors_are_none_of_the_inputs() -> None:
-    assert problem("Job aborted: ExecutorLostFailure (executor 1 exited) java.lang.OutOfMemoryError") is None
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Job aborted: ExecutorLostFailure (executor 1 exited) java.lang.OutOfMemoryError",
+        "Lost task 0.0: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n"
+        "Caused by: java.io.EOFException\n\tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:386)",
+        f"Python worker exited unexpectedly (crashed)\nCaused by: java.io.EOFException{UNPACKING}",
+        'java.io.EOFException: End of File Exception between local host is: "a/1.2.3.4"; destination host is: "n"',
+        "FetchFailedException: java.io.EOFException: reached end of stream after reading 0 bytes",
+        "FetchFailed(null, shuffleId=0): java.io.IOException: stream corrupted",
+        f"PythonException: Traceback: ValueError: incorrect data in my function{UNPACKING}",
+        "ValueError: the invalid block 7 of lane 3",
+        "java.io.EOFException: Unexpected EOF while trying to read response from server\n\tat org.apache.hadoop.hdfs.x",
+    ],
+)
+def test_other_errors_are_none_of_the_inputs(text: str) -> None:
+    assert problem(text) is None
 
 
 def test_a_metastore_that_is_away_is_none_of_the_inputs() -> None:

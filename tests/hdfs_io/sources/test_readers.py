@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 from pyspark.sql import SparkSession
 
 from hdfs_io import bad_rows
@@ -46,6 +48,28 @@ def test_folders_of_partition_columns_parts_and_bad_rows(spark: SparkSession, tm
     assert str(tally.first) == f"{raw}/day=1/b c.parquet: {reason}" and tally.counts == {"column 'x': is null": 1}
 
 
+@pytest.mark.parametrize("kind", ["parquet", "orc", "json", "csv", "hive-text"])
+def test_a_partition_column_that_the_files_have_too(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    columns = pa.table({"x": [1, 2], "y": [0, 1]})
+    for folder in ("x=9", *([] if kind in ("csv", "hive-text") else ["X=9"])):
+        place = tmp_path / "in=1" / folder / "a=b"
+        place.parent.mkdir(parents=True)
+        if kind in ("parquet", "orc"):
+            {"parquet": pq.write_table, "orc": orc.write_table}[kind](columns, f"{place}")
+            (place.parent / "empty").touch()
+        else:
+            texts = {"json": '{"x": 1, "y": 0}\n', "csv": "x,y\n1,0\n", "hive-text": "1\x010\n"}
+            place.write_text(texts[kind])
+        keys: dict[str, Any] = {"columns": ["x", "y"]} if kind == "hive-text" else {}
+        name = folder.partition("=")[0]
+        for path in ("", "in=1"):
+            said = rf"^{tmp_path}/in=1/{folder}: gives column '{name}', which its files have too"
+            with pytest.raises(InputError, match=said):
+                source(spark, format=kind, path=f"{tmp_path}/{path}", **keys)
+        assert source(spark, format=kind, path=f"{tmp_path}/in=1/{folder}", **keys).tensors[0].columns == ["x"]
+        shutil.rmtree(place.parent)
+
+
 def test_parts_may_have_other_kinds_of_numbers_and_nothing_is_rounded(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", x=pa.array([0.5], pa.float32()), y=[1])
     write(tmp_path / "b.parquet", x=[16777217, 2], y=[0, 0])
@@ -67,6 +91,17 @@ def test_every_part_is_read_by_its_own_types(spark: SparkSession, tmp_path: Path
     assert bad.reason.startswith(f"column 'big': '{big}' is 9007199254740992 in float32, the default")
     write(tmp_path / "a.parquet", flag=[True], whole=[5], big=[7], y=[1])
     assert rows_of(spark, source(spark, **paths)) == [(0, 1, 5, 7, 1), (1, 300, 2.5, 0.5, 0)]
+
+
+def test_whole_numbers_that_are_doubles_in_one_part(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", x=[2**53 + 1], y=[1])
+    write(tmp_path / "b.parquet", x=[3.0, 1e7, -(2.0**60), 0.5, 1e19], y=[0.0, 1.0, 2.0, 3.0, 4.0])
+    paths = {"path": f"{tmp_path}/a.parquet", "validation": f"{tmp_path}/b.parquet"}
+    opened = source(spark, **paths, dtype="int64", max_bad_rows=2)
+    rows = parse(spark, opened).where("bad is null").collect()
+    assert sorted((int.from_bytes(row.tensor_0, "little", signed=True), row.label) for row in rows) == [
+        (-(2**60), 2), (3, 0), (10**7, 1), (2**53 + 1, 1),
+    ]  # fmt: skip
 
 
 def test_files_that_only_sparks_hadoop_knows(

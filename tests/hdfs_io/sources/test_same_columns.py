@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +12,7 @@ import pytest
 from pyarrow import orc
 from pyspark.sql import SparkSession
 
+from hdfs_io.sources.same_columns import unlike
 from sparksplit.base.errors import InputError
 from tests.hdfs_io.sources.raw_columns import rows_of, source
 
@@ -43,3 +46,33 @@ def test_files_that_lack_a_column_or_have_another_type(kind: str, spark: SparkSe
         put(f"{few}{few}/c", y=[1, 0], a=[2.5, 3.5])
         with pytest.raises(InputError, match=f"/{few}{few}/{few}: column 'a' is int64 there, double in other files$"):
             source(spark, format=kind, path=f"{tmp_path}/{few}{few}")
+
+
+def test_summary_files_do_not_count(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1.0], "y": [0]}), tmp_path / "a")
+    pq.write_table(pa.table({"x": [2.0], "y": [1]}), tmp_path / "_b=c")
+    for name in ("_metadata", "_common_metadata"):
+        old = pa.schema([("x", pa.int32()), ("old", pa.float64()), ("y", pa.int64())])
+        pq.write_metadata(old, f"{tmp_path}/{name}")
+        assert rows_of(spark, source(spark, path=f"{tmp_path}")) == [(0, 1.0, 0), (0, 2.0, 1)]
+        (tmp_path / name).write_bytes(b"nothing of Parquet's")
+        assert len(rows_of(spark, source(spark, path=f"{tmp_path}"))) == 2
+
+
+def test_columns_that_differ_in_case_and_type(
+    spark: SparkSession, tmp_path: Path, elsewhere: Callable[[Path, str], str]
+) -> None:
+    for name, column, kind in (("a", "x", pa.int64()), ("b", "X", pa.int32()), ("c", "x", pa.int64())):
+        (tmp_path / "raw").mkdir(exist_ok=True)
+        pq.write_table(pa.table({column: pa.array([1], kind), "y": [0]}), tmp_path / "raw" / name)
+    with pytest.raises(InputError, match=f"^{tmp_path}/raw/b: column 'x' is int32 there, int64 in other files$"):
+        source(spark, path=f"{tmp_path}/raw")
+    place = elsewhere(tmp_path, "raw")
+    with pytest.raises(InputError, match=f"^{re.escape(place)}: column 'x' is .*int in some files, .*int in others$"):
+        source(spark, path=place)
+
+
+def test_which_file_is_unlike_the_others() -> None:
+    files = {"a": {"x": "int64"}, "b": {"x": "double"}, "c": {}, "d": {"x": "double"}}
+    assert unlike(files, ["y", "x"]) == "a: column 'x' is int64 there, double in other files"
+    assert unlike(files, ["y"]) is unlike({}, ["x"]) is None
