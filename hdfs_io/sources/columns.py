@@ -213,6 +213,11 @@ class DataFrameSource(Source):
 
         def number(name: str, whole: bool) -> Any:
             column, kind = places[name], own[name]
+            if name in raw.exact and (name in self._mixed or (whole and name != reader.label)):
+                # 1.0 as 1: an integer's dtype takes no other text.
+                plain = (column == sql.rint(column)) & (sql.abs(column) < 2.0**64)
+                whole_text = sql.when(plain, column.cast("decimal(20,0)").cast("string"))
+                return sql.coalesce(places[raw.exact[name]], whole_text, column.cast("string"))
             if kind == "array<boolean>":
                 return column.cast("array<tinyint>")
             if kind == "boolean":
@@ -228,7 +233,8 @@ class DataFrameSource(Source):
         if reader.label is not None:
             text = places[reader.label].cast("string")
             columns.append(text if self.label_kind == "text" else number(reader.label, self.label_kind == "integer"))
-        columns += [places[name].cast("string") for name in self.keep]
+        kept = [(places[name].cast("string"), raw.exact.get(name)) for name in self.keep]
+        columns += [text if exact is None else sql.coalesce(places[exact], text) for text, exact in kept]
         good = self._surely_good(places, own)
         if (cut := reader.cut) is not None:
             at = [_PLACE.format(names.index(name)) for name in cut.names]

@@ -1,33 +1,135 @@
-"""JSON by Spark's reader, an object on each line: what is no object is a bad row with its text, not a column."""
+"""JSON, an object on each line: Python says which lines are one, Spark what is in them.
+
+Spark alone would leave out what follows a line's first value, and read a list as rows and `null` as nothing.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 from hdfs_io.config import InputConfig
 from hdfs_io.listing import Found
+from hdfs_io.sources.cells import short
 from hdfs_io.sources.line_numbers import ROW_TEXT, line_mark_sql
 from hdfs_io.sources.readers import METADATA, RawFrame
+from hdfs_io.spark_batches import settings
 from sparksplit.base.errors import InputError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
-_BROKEN = "sparksplit: the line"
-"""The column of a line that is no object, which Spark makes where there is one; no user's column is called so."""
-_ROW = f"CASE WHEN `{_BROKEN}` IS NOT NULL THEN {line_mark_sql(f'`{_BROKEN}`')} END"
+_LINE, _FILE, _PROBLEM = "sparksplit: the line", "sparksplit: the file", "sparksplit: the problem"
+_BROKEN, _VALUES, _WHOLE = "sparksplit: broken", "sparksplit: the values", "sparksplit: whole"
+"""Columns of our own; no user's key is called so."""
+_ROW = f"CASE WHEN `{_PROBLEM}` IS NOT NULL THEN {line_mark_sql(f'`{_LINE}`')} END"
 # Decoded, because a line that is not UTF-8 would arrive as it is.
-_TEXT = f"left(decode(CAST(`{_BROKEN}` AS BINARY), 'UTF-8'), {ROW_TEXT})"
-_BAD = f"CASE WHEN `{_BROKEN}` IS NOT NULL THEN named_struct('r', 'is no JSON object', 't', {_TEXT}, 'f', false) END"
+_TEXT = f"left(decode(CAST(`{_LINE}` AS BINARY), 'UTF-8'), {ROW_TEXT})"
+_BAD = f"CASE WHEN `{_PROBLEM}` IS NOT NULL THEN named_struct('r', `{_PROBLEM}`, 't', {_TEXT}, 'f', false) END"
+
+_BLANK = " \t\r\n"
+_NO_OBJECT = "is no JSON object"
+_UNFIT = "has a value that does not fit its column (an empty text among numbers, say)"
 
 
 def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
-    """Files of JSON lines. Raises InputError where no line is an object."""
-    reader = spark.read.options(recursiveFileLookup=found.nested, columnNameOfCorruptRecord=_BROKEN)
-    frame = reader.json(found.roots)
-    if _BROKEN not in frame.columns:
-        return RawFrame(frame, METADATA)
-    partitions = {part.partition("=")[0] for file, _ in found.files for part in file.split("/")[:-1] if "=" in part}
-    if not set(frame.columns) - partitions - {_BROKEN}:
-        raise InputError(f"{config.place}: no line is a JSON object; each row must be one, on a line of its own")
-    return RawFrame(frame, METADATA, row=_ROW, bad=_BAD, hidden=(_BROKEN,))
+    """Files of JSON lines. Raises InputError where no line is an object.
+
+    Keys that differ in case alone are columns of their own.
+    """
+    from pyspark.sql import functions as sql
+    from pyspark.sql.types import DoubleType, StringType, StructField, StructType
+
+    with settings(spark, {"spark.sql.caseSensitive": "true"}):
+        lines, partitions = _lines(spark, found)
+        schema = _schema(spark, lines)
+        if not schema.fields:
+            raise InputError(f"{config.place}: no line is a JSON object; each row must be one, on a line of its own")
+        doubles = [field.name for field in schema if field.dataType == DoubleType() and field.name not in partitions]
+        good = sql.when(sql.col(_PROBLEM).isNull(), sql.col(_LINE))
+        wanted = StructType([*schema.fields, StructField(_BROKEN, StringType())])
+        texts = StructType([StructField(name, StringType()) for name in doubles])
+        read = lines.select(
+            "*",
+            sql.from_json(good, wanted, {"columnNameOfCorruptRecord": _BROKEN}).alias(_VALUES),
+            (sql.from_json(good, texts) if doubles else sql.lit(None)).alias(_WHOLE),
+        )
+        values, whole = sql.col(_VALUES), sql.col(_WHOLE)
+        names = [*schema.names, *(name for name in partitions if name not in schema.names)]
+        # A partition's column takes the place of a key, as it does with Spark's other readers.
+        columns = [_column(name) if name in partitions else values.getField(name).alias(name) for name in names]
+        exact = {name: f"{_WHOLE} {place}" for place, name in enumerate(doubles)}
+        numbers = [_whole(whole.getField(name)).alias(column) for name, column in exact.items()]
+        unfit = sql.when(values.getField(_BROKEN).isNotNull(), sql.lit(_UNFIT))
+        problem = sql.coalesce(sql.col(_PROBLEM), unfit).alias(_PROBLEM)
+        frame = read.select(*columns, *numbers, _FILE, _LINE, problem)
+    hidden = (*exact.values(), _FILE, _LINE, _PROBLEM)
+    return RawFrame(frame, f"`{_FILE}`", row=_ROW, bad=_BAD, hidden=hidden, exact=exact)
+
+
+def line_problem(line: bytes) -> str | None:
+    """Why a line is not one JSON object and nothing else; None where it is."""
+    try:
+        text = line.decode().strip(_BLANK)
+        if not text.startswith("{"):
+            return _NO_OBJECT
+        _, end = _DECODER.raw_decode(text)
+    except _TwiceError as error:
+        return f"has the key {short(error.args[0])} twice"
+    except (ValueError, RecursionError):
+        return _NO_OBJECT
+    return None if end == len(text) else "has more behind its JSON object"
+
+
+class _TwiceError(Exception):
+    """A key that an object has twice."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> None:
+    """Raises _TwiceError where a key is there twice."""
+    if len(dict(pairs)) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _TwiceError(next(name for name in names if names.count(name) > 1))
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_int=str, parse_float=str)
+
+
+def _lines(spark: SparkSession, found: Found) -> tuple[DataFrame, list[str]]:
+    """(the lines that are not blank, each with its file and problem, and the partitions' columns; these columns)"""
+    from pyspark.sql import functions as sql
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    reader = spark.read.option("recursiveFileLookup", found.nested)
+    frame = reader.schema(StructType([StructField(_LINE, StringType())])).text(found.roots)
+    line = sql.col(_LINE)
+    # As bytes: a line that is not UTF-8 would have other characters in Python.
+    problem = sql.udf(line_problem, StringType())(line.cast("binary"))
+    lines = frame.select("*", sql.expr(METADATA).alias(_FILE)).where(sql.length(sql.translate(line, _BLANK, "")) > 0)
+    return lines.select("*", problem.alias(_PROBLEM)), frame.columns[1:]
+
+
+def _schema(spark: SparkSession, lines: DataFrame) -> StructType:
+    """What Spark finds in the objects."""
+    from pyspark.sql.types import StructType
+
+    jvm: Any = spark._jvm
+    objects = lines.where(f"`{_PROBLEM}` IS NULL").select(_LINE)._jdf
+    texts = getattr(objects, "as")(jvm.org.apache.spark.sql.Encoders.STRING())
+    reader: Any = spark.read.option("columnNameOfCorruptRecord", _BROKEN)
+    found = StructType.fromJson(json.loads(reader._jreader.json(texts).schema().json()))
+    return StructType([field for field in found if field.name != _BROKEN])
+
+
+def _column(name: str) -> Any:
+    from pyspark.sql import functions as sql
+
+    return sql.col(f"`{name.replace('`', '``')}`")
+
+
+def _whole(text: Any) -> Any:
+    """The text of a number that is written without a point or an exponent; null for any other."""
+    from pyspark.sql import functions as sql
+
+    return sql.when(text.rlike("^-?[0-9]+$"), text)

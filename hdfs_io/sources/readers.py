@@ -7,7 +7,7 @@ else needs to know it: finding files, parts, labels, kept columns, types, bad ro
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -66,6 +66,7 @@ class RawFrame:
     lines: then, where a line is a record, the same ones in whole lines, which csv_lines.py splits in less time: a
     column of lines, and the partition's columns.
     row_bytes: bytes of a row, where it may have more than its tensors.
+    exact: by the name of a column of doubles, the hidden one that has the text of its whole numbers, null for others.
     """
 
     frame: DataFrame
@@ -78,6 +79,7 @@ class RawFrame:
     cells: Cells | None = None
     lines: DataFrame | None = None
     row_bytes: int = 0
+    exact: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def types(self) -> list[tuple[str, str]]:
