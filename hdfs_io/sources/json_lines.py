@@ -12,7 +12,7 @@ from hdfs_io.config import InputConfig
 from hdfs_io.listing import Found
 from hdfs_io.sources.cells import short
 from hdfs_io.sources.line_numbers import ROW_TEXT, line_mark_sql
-from hdfs_io.sources.readers import METADATA, RawFrame
+from hdfs_io.sources.readers import METADATA, RawFrame, check_overlap
 from hdfs_io.spark_batches import settings
 from sparksplit.base.errors import InputError
 
@@ -46,7 +46,9 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
         schema = _schema(spark, lines)
         if not schema.fields:
             raise InputError(f"{config.place}: no line is a JSON object; each row must be one, on a line of its own")
-        doubles = [field.name for field in schema if field.dataType == DoubleType() and field.name not in partitions]
+        keys = {name.lower() for name in schema.names}
+        check_overlap(found, [name for name in partitions if name.lower() in keys])
+        doubles = [field.name for field in schema if field.dataType == DoubleType()]
         good = sql.when(sql.col(_PROBLEM).isNull(), sql.col(_LINE))
         wanted = StructType([*schema.fields, StructField(_BROKEN, StringType())])
         texts = StructType([StructField(name, StringType()) for name in doubles])
@@ -56,9 +58,7 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
             (sql.from_json(good, texts) if doubles else sql.lit(None)).alias(_WHOLE),
         )
         values, whole = sql.col(_VALUES), sql.col(_WHOLE)
-        names = [*schema.names, *(name for name in partitions if name not in schema.names)]
-        # A partition's column takes the place of a key, as it does with Spark's other readers.
-        columns = [_column(name) if name in partitions else values.getField(name).alias(name) for name in names]
+        columns = [*(values.getField(name).alias(name) for name in schema.names), *map(_column, partitions)]
         exact = {name: f"{_WHOLE} {place}" for place, name in enumerate(doubles)}
         numbers = [_whole(whole.getField(name)).alias(column) for name, column in exact.items()]
         unfit = sql.when(values.getField(_BROKEN).isNotNull(), sql.lit(_UNFIT))
