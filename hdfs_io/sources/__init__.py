@@ -5,7 +5,8 @@ readers         what Spark reads: a DataFrame of raw columns for each format; cs
                 and ORC), tfrecord and images have files of their own
 columns         raw columns to rows; also for a program's own DataFrame, or what a user's function returns
 idx, csv, text  the formats whose files our own tasks read
-parse, identify the DataFrame of tensors, label, row_id, lane and split that preprocess starts from
+parse           rows with their hashes; identify gives them their numbers, row_ids and splits
+passes, kept    rows that are parsed once and kept, packed, while they are numbered, counted and cut
 raw             the DataFrame that predict starts from
 """
 
