@@ -29,7 +29,7 @@ _LABELS = {
 
 
 PART, CONTENT, CUT, BAD = "part", ("content_a", "content_b"), "cut", "bad"
-NUMBER, SPLIT, LANE = "number", "split", "lane"
+NUMBER, SPLIT = "number", "split"
 """Columns of these frames, beside row_id and label. All columns have names of our own, with tensors and kept columns
 numbered, because a user's column may have the same name, or differ from it only in case, which Spark ignores."""
 
