@@ -18,9 +18,10 @@ from airflow.sdk.exceptions import AirflowFailException
 
 DATE = "{{ dag_run.run_after | ds }}"  # `ds` itself is undefined where an asset started the run
 KEYS = {
-    *("schedule", "compare_schedule", "raw", "base", "config", "home", "spark_submit", "python", "environment"),
+    *("schedule", "compare_schedule", "raw", "base", "days", "config", "home", "spark_submit", "python", "environment"),
     *("deploy_mode", "spark_defaults", "spark", "retries", "retry_minutes", "timeout_hours"),
 }
+DAYS = {"data", "init", "partition"}
 COMMANDS = {"preprocess", "train", "predict", "compare"}
 
 # The status of a command that was given something wrong, as spark-submit (client) and YARN (cluster mode) report it.
@@ -72,6 +73,7 @@ def settings() -> dict[str, Any]:
         raise ValueError(f"{file}: must be a mapping of keys to values")
     sections = (
         (found, KEYS, ""),
+        (found.get("days"), DAYS, "days."),
         (found.get("config"), COMMANDS, "config."),
         (found.get("spark_defaults"), COMMANDS, "spark_defaults."),
         (found.get("timeout_hours"), COMMANDS, "timeout_hours."),
@@ -133,16 +135,19 @@ def command(
     writes: Asset,
     *switches: str,
     report: str | None = None,
-    **paths: str,
+    partition: str | None = None,
+    **paths: Any,
 ) -> SparksplitOperator:
     """The task that runs the command `name` into the folder DATE of the asset that it writes.
 
-    paths: other keys of its configuration to be filled in
+    partition: the column of which DATE is a partition there. paths: other keys of its configuration to be filled in
     """
     on_cluster, config = site["deploy_mode"] == "cluster", site["home"] / site["config"][name]
     defaults = site["spark_defaults"][name]
-    folder = f"{site['base']}/{writes.name.rpartition('/')[2]}/{DATE}"
-    sets = [text for key, path in {**paths, "output": folder}.items() for text in ("--set", f"{key}={path}")]
+    table = f"{site['base']}/{writes.name.rpartition('/')[2]}"
+    folder = f"{table}/{partition}={DATE}" if partition else f"{table}/{DATE}"
+    output = {"output": table, f"partition.{partition}": DATE} if partition else {"output": folder}
+    sets = [text for key, path in {**paths, **output}.items() for text in ("--set", f"{key}={path}")]
     return SparksplitOperator(
         task_id=name,
         folder=folder,

@@ -32,13 +32,16 @@ def pipeline(site: dict[str, Any]) -> DAG:
     """The DAG, as the site's settings say."""
     base = site["base"]
     prepared, runs, predictions = (Asset(f"{base}/{name}") for name in ("prepared", "runs", "predictions"))
-    data, model = f"{base}/prepared/{DATE}", f"{base}/runs/{DATE}"
+    data, model, days = f"{base}/prepared/{DATE}", f"{base}/runs/{DATE}", site["days"]
+    begins = {"init": days["init"]} if days["init"] else {}
     summary = "sparksplit: the day's raw data prepared, a model trained on it, its predictions"
     with new_dag(site, "sparksplit_pipeline", site["schedule"], summary, __doc__) as dag:
         (
             command(site, "preprocess", triggers(site["schedule"]), prepared, **{"input.path": site["raw"]})
-            >> command(site, "train", [prepared], runs, "--resume", data=data)
-            >> command(site, "predict", [prepared, runs], predictions, model=model, input=data)
+            >> command(site, "train", [prepared], runs, "--resume", data=days["data"] or data, **begins)
+            >> command(
+                site, "predict", [prepared, runs], predictions, partition=days["partition"], model=model, input=data
+            )
         )
     return dag
 

@@ -31,6 +31,7 @@ def from_arrays(
     classes: int | Sequence[str] | None = None,
     scaling: str = "none",
     scaling_by: str = "tensor",
+    label_scaling: str = "none",
     block_size: int = 512 * 1024,
     file_size: int = 128 * 1024 * 1024,
     config_hash: str = "",
@@ -40,14 +41,17 @@ def from_arrays(
     Equal rows are numbered across train, validation and test, in this order; `preprocess` numbers them before it cuts.
 
     splits: (x, y) for train, validation and test (a missing one is empty): x is an array [rows, ...], the tensor "x",
-        or a mapping of tensor names to arrays; y is [rows, ...]: integers or text (classes), floats (numbers), or None
+        or a mapping of tensor names to arrays, of which "weight" (float32 [rows]) says what each row counts; y is
+        [rows, ...]: integers or text (classes), floats (numbers), or None
     classes: the classes' names, or how many there are, in case not all occur in the training split; integer labels are
         then indices. By default the sorted distinct labels of the training split.
-    scaling, scaling_by: as in the configuration of `preprocess`
+    scaling, scaling_by, label_scaling: as in the configuration of `preprocess`
 
     Replaces a prepared data set that is already at `path`. Raises ValueError for arrays that do not fit together.
     """
     tensors, label = _specs(splits, classes)
+    if label_scaling != "none" and (label is None or label.kind != "number"):
+        raise ValueError("label_scaling needs labels that are floats")
     probe = Layout(tensors, label, (), 1)
     layout = Layout(
         tensors,
@@ -55,6 +59,7 @@ def from_arrays(
         (),
         plan.block_rows(probe.row_bytes, plan.block_bytes(lanes, block_size)),
         scaling_by == "feature",
+        by_label=label_scaling == "standard",
     )
     output = Output(path, config_hash, "preprocess")
     with output.claimed(overwrite=True), output.staging() as folder:
@@ -75,6 +80,7 @@ def from_arrays(
             block_table.write(folder, name, facts)
             if name == "train":
                 fitted = lane_files.fit(moments, scaling, scaling_by)
+                label = lane_files.fit_label(moments, label)
         manifest = Manifest(
             config_hash=config_hash,
             created_by=f"sparksplit {__version__}",

@@ -10,9 +10,11 @@ from pydantic import AfterValidator, Field
 
 from hdfs_io import filesystem
 from hdfs_io.cut_config import CutConfig, check_cut
+from hdfs_io.features.config import Features
 from hdfs_io.formats import DATAFRAME, FORMATS, format_of, known_format, users
 from hdfs_io.functions import is_own
 from hdfs_io.listing import expand
+from hdfs_io.windows import WindowsConfig, check_windows, timed
 from sparksplit.base.config import Config, digest
 from sparksplit.base.errors import ConfigError, InputError
 
@@ -65,7 +67,7 @@ class InputConfig(Config):
     folder of them, read as one text in the order of their names. Any of them may be .gz. parquet, orc, json, avro:
     files that Spark reads; tfrecord: files of tf.train.Example; images: PNG and JPEG; table: a table of Spark's catalog
     (Hive); sql: a query. Or your own function, `package.module:function` or `path/to/file.py:function`: f(spark, path)
-    returns a DataFrame of numbers."""
+    returns a DataFrame."""
     path: Paths | None = None
     """The IDX folder; the CSV or text file to train on, or a folder of them; what your own function is to be given.
     parquet, orc, json, avro, tfrecord, images: a file, a folder with its sub-folders (those of partition columns give
@@ -111,9 +113,15 @@ class InputConfig(Config):
     """All but text: the shape of one row's tensor; null: the IDX file's own, otherwise one dimension."""
     keep: list[int | str] = Field(default_factory=list)
     """Where rows have columns: those to carry along as text, by name or position; they are not features."""
+    weight: int | str | None = None
+    """Where rows have columns: the one that says how much a row counts in the loss and in the metrics, by name or
+    position: numbers of 0 or more. It is no feature."""
     missing: Literal["error", "mean"] = "error"
     """Where rows have columns: error: an empty cell makes its row bad; mean (float dtypes only): it is filled with its
-    column's mean over the training split."""
+    column's mean over the training split. Of windows, error leaves out those with an empty cell."""
+    windows: WindowsConfig | None = None
+    """Where rows have columns that are numbers: rows over time become windows, from which the label's next values are
+    predicted; null: rows stay as they are. predict leaves this out, and does what was done for the model."""
     size: Annotated[list[Annotated[int, Field(gt=0)]], Field(min_length=2, max_length=2)] | None = None
     """images: [height, width] in pixels that each becomes; required, except to predict (null: the model's)."""
     channels: Literal[1, 3] = 3
@@ -226,6 +234,13 @@ class PreprocessConfig(Config):
     """All but text: the seed of the hash that cuts validation and test."""
     cut: CutConfig = Field(default_factory=CutConfig)
     """All but text: which rows become validation and test."""
+    features: Features | None = None
+    """Where rows have columns: what becomes of those that are features: {COLUMN: KIND}, or {COLUMN: {kind: KIND, ...}}
+    with the keys of its kind. Columns that are not named go by their types; {}: all of them. null: the same where there
+    are texts or times; columns that are all numbers are one tensor, x."""
+    fitted: Annotated[str, Field(min_length=1)] | None = None
+    """An earlier data set or run: what it has fitted (features, scales, classes) is applied as it is, and nothing is
+    fitted on these rows. A data set's lanes and blocks are taken too, so that both can be trained on together."""
     unseen_labels: Literal["error", "unknown", "drop"] = "error"
     """All but text: what becomes of validation and test rows with a label that no training row has. error: the job
     ends; unknown: they get the class `<unknown>`, which the data set then has beside its labels; drop: they are left
@@ -235,6 +250,10 @@ class PreprocessConfig(Config):
     scaling_by: Literal["tensor", "feature"] = "tensor"
     """With unit and standard: one scale for the whole tensor (pixels), or one for each value (columns in different
     units)."""
+    label_scaling: Literal["none", "standard"] = "none"
+    """Labels that are numbers. standard: a model is trained to give them with the training split's mean as 0 and its
+    standard deviation as 1, each number of a label by itself; what is measured, exported and predicted is in the
+    labels' own units."""
     lanes: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Fixed row streams that the data set is dealt into; no run can use more nodes than lanes. null: 96, and up to 1536
     where each lane then has at least 1000 rows and 4 MiB."""
@@ -247,16 +266,24 @@ class PreprocessConfig(Config):
     executors: Annotated[int, Field(ge=1)] = 2
     """Executors of the local cluster that is started where spark-submit names no master."""
 
-    def config_hash(self, function: str | None = None) -> str:
+    def config_hash(self, function: str | None = None, fitted: str | None = None) -> str:
         """The hash of everything that can change the result. function: the source text of the user's own function,
-        where the rows come from one."""
-        own = self.model_dump(exclude={"input", "output", "executors"})
+        where the rows come from one. fitted: the digest of what is `fitted` already"""
+        own = self.model_dump(exclude={"input", "output", "executors", "fitted"})
         values = {**own, "input": self.input.located(), "rules": RULES}
-        return digest(values if function is None else {**values, "function": function})
+        more = {"function": function, "fitted": fitted}
+        return digest({**values, **{name: text for name, text in more.items() if text is not None}})
 
     def effective(self) -> Self:
-        """The same, with nothing cut off for validation where files of its own bring it."""
-        return self if self.input.validation is None else self.model_copy(update={"validation": 0.0})
+        """The same, with nothing cut off for validation where files of its own bring it, and with windows cut by
+        time."""
+        own = {} if self.input.validation is None else {"validation": 0.0}
+        return self.model_copy(update={**own, "cut": timed(self)}) if own or self.input.windows else self
+
+    def check_label_scaling(self, kind: str | None) -> None:
+        """Raise ConfigError where labels of this kind are to be scaled, and are no numbers."""
+        if self.label_scaling != "none" and kind != "number":
+            raise self.error("label_scaling", "needs labels that are numbers (input.label_type: number)")
 
     def check(self) -> None:
         """Raise ConfigError for values that contradict each other."""
@@ -269,6 +296,14 @@ class PreprocessConfig(Config):
             raise self.error("validation", message)
         if "scaling_by" in self.model_fields_set and self.scaling == "none":
             raise self.error("scaling_by", "means nothing with scaling: none")
+        for key in ("features", "scaling", "scaling_by", "label_scaling") if self.fitted is not None else ():
+            # What says nothing, such as a ready configuration's `features: {}`, does no harm.
+            if key in self.model_fields_set and getattr(self, key) not in (None, {}, "none"):
+                raise self.error(key, f"is settled by what {self.fitted} has fitted (fitted)")
+        if self.features is not None and not format_of(self.input.format).columns:
+            raise self.error("features", f"is for rows that have columns; the format is {self.input.format}")
+        no_numbers = self.input.label is None or self.input.label_type in ("integer", "text")
+        self.check_label_scaling(None if no_numbers else "number")
         cut_by_hash = [name for name, each in FORMATS.items() if not each.tokens]
         for key in ("seed", "unseen_labels"):
             check_used(self, key, cut_by_hash, self.input.format)
@@ -276,7 +311,8 @@ class PreprocessConfig(Config):
         if no_classes and "unseen_labels" in self.model_fields_set:
             raise self.error("unseen_labels", "needs labels that are classes")
         used = format_of(self.input.format)
-        check_cut(self, tokens=used.tokens, columns=used.columns)
+        with_cut = self.model_copy(update={"cut": timed(self)})
+        check_cut(with_cut, tokens=used.tokens, columns=used.columns)
         if format_of(self.input.format).tokens:
             if self.scaling != "none":
                 raise self.error(
@@ -317,6 +353,7 @@ def check_input(config: InputConfig) -> None:
         for key in _PATHS:
             if isinstance(getattr(config, key), list):
                 config.one_path(key)
+    check_windows(config)
     is_float = (config.dtype or "float32").startswith("float")
     is_csv = config.format == "csv"
     numbered = (config.format == "hive-text" or (is_csv and not config.header)) and not config.columns

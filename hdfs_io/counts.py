@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -57,9 +57,8 @@ class Counts:
         found = {name: {label: group.rows for label, group in groups.items()} for name, groups in self.groups.items()}
         return {name: {label: rows for label, rows in of.items() if label is not None} for name, of in found.items()}
 
-    def drop_unseen(self) -> None:
-        """Leave out the labels that the training split does not have."""
-        known = self.groups["train"]
+    def keep(self, known: Collection[Any]) -> None:
+        """Leave out all labels but these."""
         for name, groups in self.groups.items():
             self.groups[name] = {label: group for label, group in groups.items() if label in known}
 

@@ -30,6 +30,14 @@ TRAIN, VALIDATION, TEST = (np.int32(place) for place in range(len(SPLITS)))
 F64 = npt.NDArray[np.float64]
 
 
+def outside(time: npt.NDArray[np.int64], stretches: Sequence[tuple[int, int]]) -> npt.NDArray[np.bool_]:
+    """Which times are in none of the stretches, each from one up to another; see `Cut.left_out`."""
+    found = np.ones(len(time), np.bool_)
+    for start, stop in stretches:
+        found &= (time < start) | (time >= stop)
+    return found
+
+
 @dataclass(frozen=True)
 class Cut:
     """How training rows are dealt to the splits.
@@ -47,6 +55,9 @@ class Cut:
     validation_from: int | None = None
     test_from: int | None = None
     strata: Strata | None = None
+    reach: int = 0
+    """With by: time, how far back from its time a row knows what is to be predicted: the label of a window over time
+    begins there."""
 
     @classmethod
     def of(cls, config: PreprocessConfig, brought: Sequence[str] = ()) -> Cut:
@@ -73,6 +84,13 @@ class Cut:
     def fits(self) -> bool:
         """Whether `fitted` has to ask for something."""
         return self.validation + self.test > 0 and (self.by == "time" or self.stratify)
+
+    @property
+    def left_out(self) -> tuple[tuple[int, int], ...]:
+        """The times, each from one up to another, whose rows fall to no split: what they know reaches into the labels
+        of the split that begins there."""
+        starts = [start for start in (self.validation_from, self.test_from) if start is not None]
+        return tuple((start - self.reach, start) for start in starts) if self.reach else ()
 
     def splits(
         self,

@@ -43,7 +43,7 @@ class CutConfig(Config):
     by: By = "row"
     """row: each by itself, a random cut; features: rows with equal features stay together, whatever their label; key:
     so do rows that agree in `cut.columns`; time: the latest rows are test, those before them validation; column:
-    `cut.column` names each row's split (train, validation or test; also valid, val, dev)."""
+    `cut.column` names each row's split (train, validation or test; also valid, val, dev). Windows: always time."""
     columns: list[int | str] = Field(default_factory=list)
     """by key: the columns, by name or position. They are not features, and are kept only if `input.keep` names them."""
     column: int | str | None = None

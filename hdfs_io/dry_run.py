@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from hdfs_io.bad_rows import Limit, tally_of
 from hdfs_io.config import InputConfig, PreprocessConfig
+from hdfs_io.features.table import Column
+from hdfs_io.fitted import read_fitted
 from hdfs_io.formats import format_of
 from hdfs_io.lane_files import LABEL, tensor_of
 from hdfs_io.preprocess import open_rows, own_frame, own_source, session_for
@@ -19,7 +22,7 @@ from hdfs_io.preprocessing import TOKENS
 from hdfs_io.sample import SHOWN_ROWS, TASK_ROWS, Facts, Sample, facts, sampled
 from hdfs_io.sources.base import BadRow, Source
 from hdfs_io.sources.line_numbers import assigned, find_lines
-from hdfs_io.sources.parse import keep_names, tensor_names
+from hdfs_io.sources.parse import keep_names, tensor_names, text_names
 from sparksplit.base.errors import InputError, printable
 
 SHOWN_VALUES, SHOWN_BAD, SHOWN_CLASSES, SHOWN_COLUMNS = 8, 5, 20, 30
@@ -37,7 +40,7 @@ def dry_run(config: PreprocessConfig) -> str:
     with ExitStack() as started:
         session = session_for(config, started)
         frame = None if function is None else own_frame(session(), config.input)
-        source = open_rows(patient, session, frame)
+        source = open_rows(patient, session, frame, None if config.fitted is None else read_fitted(config.fitted))
         spark = session()
         sample = sampled(spark, source)
         bad = sample.bad
@@ -62,6 +65,7 @@ def report(config: PreprocessConfig, source: Source, sample: Sample, bad: Sequen
     lines = [
         ("input", f"{config.input.format}: {config.input.place}{files}"),
         *(("columns", columns(source.columns)) for _ in [0] if source.columns),
+        *(("feature", text) for text in (() if source.table is None else source.table.said())),
         ("tensors", ", ".join(f"{tensor.name}: {tensor.dtype} {tensor.shape}" for tensor in source.tensors)),
         ("label", source.label_kind or "none"),
         *((("kept", ", ".join(source.keep)),) if source.keep else ()),
@@ -87,12 +91,16 @@ def first_rows(source: Source, good: pa.Table) -> list[str]:
     """The first good rows as text: tensors, label, kept columns."""
     rows = good.slice(0, SHOWN_ROWS)
     names = tensor_names(len(source.tensors))
-    rows = rows.filter(rows.column(names[0]).is_valid())
+    rows = rows.filter(rows.column(names[0]).is_valid()) if names else rows
     tensors = [tensor_of(rows.column(name), spec) for name, spec in zip(names, source.tensors, strict=True)]
     columns = [
         *(
             (spec.name, [_values(values) for values in tensor])
             for spec, tensor in zip(source.tensors, tensors, strict=True)
+        ),
+        *(
+            (column.name, rows.column(own).to_pylist())
+            for column, own in zip(_texts(source), text_names(source), strict=True)
         ),
         *(
             ((LABEL, [_label(source, value) for value in rows.column(LABEL).to_pylist()]),)
@@ -107,6 +115,10 @@ def first_rows(source: Source, good: pa.Table) -> list[str]:
     return [", ".join(f"{name} = {values[row]}" for name, values in columns) for row in range(rows.num_rows)]
 
 
+def _texts(source: Source) -> list[Column]:
+    return [] if source.table is None else source.table.texts
+
+
 def _values(values: npt.NDArray[Any]) -> str:
     flat = values.reshape(-1)
     more = f" ... {flat.size} values" if flat.size > SHOWN_VALUES else ""
@@ -116,6 +128,8 @@ def _values(values: npt.NDArray[Any]) -> str:
 def _label(source: Source, value: Any) -> str:
     if source.label_kind in TOKENS:
         return f"the next of each of the {source.label_kind}"
+    if source.label_places is not None:
+        return _values(np.frombuffer(value, "<f4"))
     return repr(value) if isinstance(value, str) else str(value)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hdfs_io.sources.readers import Read
 
 _BAD_ROWS = frozenset(("max_bad_rows", "max_bad_fraction"))
-_COLUMNS = frozenset(("label", "label_type", "dtype", "shape", "keep", "missing")) | _BAD_ROWS
+_COLUMNS = frozenset(("label", "label_type", "dtype", "shape", "keep", "missing", "weight", "windows")) | _BAD_ROWS
 _FILES = frozenset(("path", "validation", "test"))
 _TEXT = frozenset(("columns", "delimiter", "nulls", "encoding", "comment"))
 

@@ -86,6 +86,28 @@ def labels_of(
     return Labels(classes, found)
 
 
+def fitted_labels(
+    counts: Mapping[str, Mapping[Any, int]], label: LabelSpec | None, place: str, unseen: Unseen
+) -> Labels:
+    """As `labels_of`, where an earlier data set settles the classes: labels that it has not are unseen, in every split.
+
+    Raises InputError for unseen ones where there is no class for them, unless they are dropped.
+    """
+    values = known_values(label)
+    if label is None or values is None:
+        return Labels(None if label is None else label.classes)
+    known = set(values.to_pylist())
+    left = {name: {each: rows for each, rows in of.items() if each not in known} for name, of in counts.items()}
+    found = {name: sum(of.values()) for name, of in left.items() if of}
+    if found and not label.unknown and unseen != "drop":
+        name = next(iter(found))
+        raise InputError(
+            f"{place}: label {min(left[name])!r} ({name} split) is none of the classes that were fitted; "
+            "unseen_labels: drop leaves such rows out"
+        )
+    return Labels(label.classes, found)
+
+
 def _unseen(left: Mapping[str, Mapping[Any, int]]) -> str:
     name = next(name for name in SPLITS[1:] if left.get(name))
     first = min(left[name])

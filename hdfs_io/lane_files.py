@@ -17,13 +17,17 @@ import pyarrow.parquet as pq
 from isal import isal_zlib
 
 from hdfs_io import filesystem, plan, row_ids
+from hdfs_io.features import scaling
+from hdfs_io.features.spec import Feature
 from hdfs_io.manifest import Manifest, SplitFacts
-from hdfs_io.preprocessing import FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
-from hdfs_io.statistics import Moments
+from hdfs_io.preprocessing import WEIGHT, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
+from hdfs_io.statistics import Moments, numbers, offset_and_scale
 from sparksplit.base.errors import InputError, RunError, using
 
 ROW_ID = "row_id"
 LABEL = "label"
+OF_LABEL = ""
+"""The label's key among statistics, where a column of any name may be another."""
 CHANGED = "the input changed while it was read, or a DataFrame gives other rows when Spark computes it again"
 
 
@@ -39,11 +43,18 @@ class Layout:
     """Whether statistics are kept for each value of a tensor."""
     by_block: bool = True
     """Whether statistics are kept for each block, so that they do not depend on the files, in their last bits."""
+    features: Sequence[Feature] = ()
+    """Where the tensors have features: statistics are kept for each value of those that are numbers or dates."""
+    by_label: bool = False
+    """Whether statistics are kept of the label, for each of its values."""
+    fits: bool = True
+    """Whether features are fitted on the training rows: what has no logarithm is an error there, and elsewhere a
+    missing value."""
 
     @classmethod
     def of(cls, manifest: Manifest) -> Layout:
         """The layout of a prepared data set, without the columns to keep."""
-        return cls(manifest.tensors, manifest.label, (), manifest.block_rows)
+        return cls(manifest.tensors, manifest.label, (), manifest.block_rows, features=manifest.features)
 
     @property
     def schema(self) -> pa.Schema:
@@ -63,7 +74,7 @@ class Layout:
 
     def for_rows(self, rows: int) -> Layout:
         """The layout for a data set of so many rows."""
-        features = sum(tensor.values if self.by_feature else 1 for tensor in self.tensors)
+        features = sum(len(moments.count) for moments in self.moments().values())
         return replace(self, by_block=plan.by_block(rows, self.block_rows, features))
 
     def label_counts(self) -> npt.NDArray[np.int64] | None:
@@ -73,8 +84,35 @@ class Layout:
         return np.zeros(len(self.label.classes), dtype=np.int64)
 
     def moments(self) -> dict[str, Moments]:
-        """Empty statistics of every tensor."""
-        return {tensor.name: Moments(tensor.values if self.by_feature else 1) for tensor in self.tensors}
+        """Empty statistics of every tensor, and of the label where it is to be scaled."""
+        found = {tensor.name: Moments(self._measured(tensor)) for tensor in self.tensors}
+        if self.by_label and self.label is not None:
+            found[OF_LABEL] = Moments(self.label.values)
+        return found
+
+    def _measured(self, tensor: TensorSpec) -> int:
+        """How many of a tensor's values statistics are kept for; 1: for all of them together."""
+        if self.features:
+            return scaling.width(scaling.measured(self.features, tensor.name)) or 1
+        return tensor.features if self.by_feature else 1
+
+    def in_units(self, tensor: TensorSpec, rows: npt.NDArray[Any], split: str) -> npt.NDArray[Any]:
+        """What statistics are taken of: the rows of a tensor [n, *shape], or its features that are numbers or dates, in
+        their units [n, values]."""
+        features = scaling.measured(self.features, tensor.name)
+        if not features:
+            return rows
+        values = scaling.in_units(features, rows)
+        return values if self.fits and split == "train" else np.where(values == -np.inf, np.nan, values)
+
+    def statistics(self, moments: dict[str, Moments]) -> dict[str, Moments]:
+        """`moments` by column, of features that are numbers or dates, and otherwise by tensor. Raises InputError for
+        those of a feature that are not finite."""
+        features = {name: scaling.measured(self.features, name) for name in moments}
+        found = {name: of_tensor for name, of_tensor in moments.items() if not features[name]}
+        for name, own in features.items():
+            found |= scaling.by_feature(own, moments[name])
+        return found
 
 
 @dataclass
@@ -199,10 +237,12 @@ class LaneFile:
         for tensor in self._layout.tensors:
             values = tensor_of(block.column(tensor.name), tensor)
             arrays.append(values)
-            self._moments[tensor.name].update(values)
+            self._moments[tensor.name].update(self._layout.in_units(tensor, values, self._facts.split))
         if self._layout.label is not None:
             label = label_of(block.column(LABEL), self._layout.label)
             arrays.append(label)
+            if self._layout.by_label:
+                self._moments[OF_LABEL].update(label)
             if self._counts is not None:
                 self._counts += np.bincount(label.reshape(-1), minlength=len(self._counts))
         self._facts.crc32.append(crc32(arrays))
@@ -283,7 +323,8 @@ def label_column(labels: npt.NDArray[Any], label: LabelSpec) -> pa.Array:
 def merge_split(
     facts: Iterable[FileFacts], layout: Layout, lanes: int, label_counts: list[int] | None = None
 ) -> tuple[SplitFacts, dict[str, Moments]]:
-    """The manifest's entry for a split, from its files' facts, and the statistics to fit on, merged in lane order.
+    """The manifest's entry for a split, from its files' facts, and the statistics to fit on, merged in lane order: of
+    each tensor, or of each feature (see `Layout.statistics`).
 
     label_counts: rows of each class, where a row has one
 
@@ -305,12 +346,15 @@ def merge_split(
                 moments[name].merge(Moments.from_json(state))
         if counts is not None:
             counts += np.asarray(file.label_counts, dtype=np.int64)
-    statistics = {name: found.whole() for name, found in moments.items()}
+    by_name = layout.statistics(moments)
+    statistics = {name: found.whole() for name, found in by_name.items()}
     for name, whole in statistics.items():
         if not np.isfinite([whole.mean, whole.std]).all():
+            what = f"tensor {name}" if name != OF_LABEL else LABEL
             raise InputError(
-                f"tensor {name}: values from {whole.min:g} to {whole.max:g} have no standard deviation in float64"
+                f"{what}: values from {whole.min:g} to {whole.max:g} have no standard deviation in float64"
             )
+    statistics.pop(OF_LABEL, None)
     split = SplitFacts(
         rows=sum(lane_rows),
         checksum=checksum,
@@ -320,36 +364,36 @@ def merge_split(
         files=count,
         bytes=size,
     )
-    return split, moments
+    return split, by_name
 
 
-def fit(moments: dict[str, Moments], scaling: str, by: str, impute: bool = False) -> FittedPreprocessing:
-    """The preprocessing fitted on the training split's `moments`.
+def fit(moments: dict[str, Moments], scale: str, by: str, impute: bool = False) -> FittedPreprocessing:
+    """The preprocessing fitted on the training split's `moments`, of tensors that have no features.
 
-    scaling: none; unit (minimum to 0, maximum to 1); standard (mean to 0, standard deviation to 1)
+    scale: see `offset_and_scale`
     by: one pair of numbers for the whole tensor, or one for each feature
     impute: whether missing values get their feature's mean even where the training split has none missing; where it has
         some, they always do
-
-    A constant is only shifted to 0, never divided by its width or by what rounding has left of it.
     """
     tensors = {}
     for name, found in moments.items():
+        if name in (OF_LABEL, WEIGHT):
+            continue
         whole = found.whole()
         low, high, mean, std = found.min, found.max, found.mean, found.std
         if by == "tensor":
             low, high, mean, std = (np.array([value]) for value in (whole.min, whole.max, whole.mean, whole.std))
-        low, high = np.where(np.isfinite(low), low, 0.0), np.where(np.isfinite(high), high, 0.0)
-        offset, width = np.zeros(1), np.ones(1)
-        if scaling == "unit":
-            offset, width = low, high - low
-        elif scaling == "standard":
-            offset, width = mean, std
-        scale = 1.0 / np.where(width > 0, np.maximum(width, np.finfo(np.float64).tiny), 1.0)
-        filling = _numbers(found.mean) if impute or found.missing else None
-        tensors[name] = TensorPreprocessing(offset=_numbers(offset), scale=_numbers(scale), impute=filling)
+        offset, factor = offset_and_scale(low, high, mean, std, scale)
+        filling = numbers(found.mean) if impute or found.missing else None
+        tensors[name] = TensorPreprocessing(offset=numbers(offset), scale=numbers(factor), impute=filling)
     return FittedPreprocessing(tensors=tensors)
 
 
-def _numbers(values: npt.NDArray[np.float64]) -> float | list[float]:
-    return float(values[0]) if len(values) == 1 else [float(value) for value in values]
+def fit_label(moments: dict[str, Moments], label: LabelSpec | None) -> LabelSpec | None:
+    """The label with what it is scaled by: to mean 0 and standard deviation 1, each of its values, over the rows of
+    `moments`; as it is where these have no statistics of it. What is constant is only shifted."""
+    found = moments.get(OF_LABEL)
+    if found is None or label is None:
+        return label
+    offset, scale = offset_and_scale(found.min, found.max, found.mean, found.std, "standard")
+    return label.model_copy(update={"offset": numbers(offset), "scale": numbers(scale)})

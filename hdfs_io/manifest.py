@@ -8,6 +8,7 @@ from __future__ import annotations
 import pydantic
 
 from hdfs_io import filesystem
+from hdfs_io.features.spec import Feature
 from hdfs_io.preprocessing import (
     FORMAT_VERSION,
     Description,
@@ -15,6 +16,7 @@ from hdfs_io.preprocessing import (
     Frozen,
     LabelSpec,
     TensorSpec,
+    Windows,
     read_model,
 )
 
@@ -37,7 +39,8 @@ class SourceFacts(Frozen):
 
 
 class Statistics(Frozen):
-    """One tensor's values over a split, without the missing ones; zeros where there are none."""
+    """The values of a tensor, or of a feature in the units that it is scaled in, over a split, without missing ones;
+    zeros where there are none."""
 
     min: float
     max: float
@@ -56,6 +59,7 @@ class SplitFacts(Frozen):
     lane_rows: list[int]
     """Rows of each lane; every block of a lane but its last has the manifest's `block_rows` rows."""
     statistics: dict[str, Statistics]
+    """By tensor; where it has features that are numbers or dates, by their columns instead."""
     label_counts: list[int] | None = None
     """Rows of each class (places, where a label has several); None where the label is not a class."""
     files: int
@@ -76,17 +80,29 @@ class Manifest(Frozen):
     label: LabelSpec | None
     keep: list[str]
     preprocessing: FittedPreprocessing
+    features: list[Feature] = pydantic.Field(default_factory=list)
     splits: dict[str, SplitFacts]
     unseen_labels: dict[str, int] = pydantic.Field(default_factory=dict)
     """By split: rows with a label that no training row has. They have the class `<unknown>`, where there is one, or
     were left out."""
     bad_rows: dict[str, int] = pydantic.Field(default_factory=dict)
     """Rows that were left out, by reason; they are in bad_rows/."""
+    windows: Windows | None = None
+    """Where rows are windows over time."""
+    windows_left_out: dict[str, int] = pydantic.Field(default_factory=dict)
+    """Windows that were left out: over `gaps`, with `nulls`, with labels on both sides of a boundary of the `cut`; and
+    series that are too `short` for one."""
 
     @property
     def description(self) -> Description:
         """What a model needs to know about the data set."""
-        return Description(tensors=self.tensors, label=self.label, preprocessing=self.preprocessing)
+        return Description(
+            tensors=self.tensors,
+            label=self.label,
+            preprocessing=self.preprocessing,
+            features=self.features,
+            windows=self.windows,
+        )
 
     @property
     def block_bytes(self) -> int:

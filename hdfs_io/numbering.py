@@ -27,7 +27,7 @@ from hdfs_io.chunks import Codec, chunk_bytes
 from hdfs_io.lane_files import CHANGED
 from hdfs_io.plan import high_product, partition_keys
 from hdfs_io.sources.parse import CONTENT, NUMBER, PART
-from hdfs_io.spark_batches import BATCH_BYTES
+from hdfs_io.spark_batches import BATCH_BYTES, partition_id
 from sparksplit.base.errors import RunError
 
 if TYPE_CHECKING:
@@ -336,14 +336,6 @@ class _Entries:
     def _grouped(self, tables: list[pa.Table]) -> pa.Table:
         grouped = pa.concat_tables(tables).group_by(self._names, use_threads=False).aggregate([(ROWS, "sum")])
         return grouped.rename_columns([*self._names, ROWS])
-
-
-def partition_id() -> int:
-    """The number of the partition whose task this is; 0 outside of Spark."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return 0 if context is None else context.partitionId()
 
 
 def collected(frame: DataFrame) -> pa.Table:

@@ -1,6 +1,7 @@
 """Raw data to a prepared data set on Spark: all work on rows runs in executors, the driver sees only their facts.
 
 rows (sources) -> kept, packed -> bad rows, numbers among equal rows, counts -> lanes and files (plan)
+a table's training rows -> vocabularies, quantiles
 kept rows -> row_id, split and file, packed for it -> one shuffle, a partition for each file -> sorted by lane and
 row_id in the task that writes it -> Parquet
 """
@@ -16,12 +17,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hdfs_io import bad_rows, block_table, counts, filesystem, labels, lane_files, plan, row_ids
+from hdfs_io import bad_rows, block_table, counts, filesystem, labels, lane_files, plan, row_ids, windows
 from hdfs_io.arrays import from_arrays
 from hdfs_io.bad_rows import Limit
 from hdfs_io.config import PreprocessConfig
 from hdfs_io.counts import Counts
 from hdfs_io.cut import Cut
+from hdfs_io.features.fitting import Fitting, fitting
+from hdfs_io.features.spec import Feature
+from hdfs_io.fitted import Fitted
 from hdfs_io.lane_files import FileFacts, Layout
 from hdfs_io.manifest import SPLITS, Manifest, SourceFacts, SplitFacts
 from hdfs_io.numbering import ROWS
@@ -31,7 +35,7 @@ from hdfs_io.shuffle import FILE, Place, Writing, final_name
 from hdfs_io.sources.base import Source
 from hdfs_io.sources.identify import Identify, Key, move_apart, rows_digest
 from hdfs_io.sources.kept import Kept
-from hdfs_io.sources.parse import CONTENT, NUMBER
+from hdfs_io.sources.parse import CONTENT, NUMBER, tensor_names, text_names
 from hdfs_io.sources.passes import passes
 from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 from sparksplit import __version__
@@ -48,8 +52,10 @@ _RENAMES = 16
 """At the same time: each waits for the NameNode."""
 
 
-def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folder: str) -> tuple[Manifest, str | None]:
-    """Write the prepared data set of `source` into `folder`, which the caller publishes.
+def prepare(
+    spark: SparkSession, config: PreprocessConfig, source: Source, folder: str, like: Fitted | None = None
+) -> tuple[Manifest, str | None]:
+    """Write the prepared data set of `source` into `folder`, which the caller publishes. like: what is fitted already
 
     Returns its manifest and, where the source has no files that would show a change, the `rows_digest`.
 
@@ -57,6 +63,7 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
     rows.
     """
     cut = Cut() if source.deals else Cut.of(config, ("test",) if source.has_test else ())
+    config.check_label_scaling(source.label_kind)
     probe = Layout(source.tensors, _label_spec(source, None), source.keep, 1)
     batch_rows = rows_per_batch(max(probe.row_bytes, source.raw_bytes))
     with bounded_batches(spark, batch_rows), passes(spark, source, batch_rows) as kept:
@@ -64,35 +71,41 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
         tally = bad_rows.tally(kept.bad) if some else bad_rows.Tally()
         Limit.of(config.input).check(tally, good)
         if not good:
-            raise InputError(f"{config.input.place}: has no rows to train on")
+            raise InputError(f"{config.input.place}: has no rows to train on{windows.said(source.left_out, ': ')}")
         identify = replace(kept.identify(), bits=_ID_BITS)
-        cut = cut.fitted(kept.rows.good, identify)
+        cut = replace(cut.fitted(kept.rows.good, identify), reach=source.windows.reach if source.windows else 0)
+        identify = replace(identify, left_out=cut.left_out)
         found = counts.count(kept.rows, source, identify, cut)
+        between = windows.left_between(config, good, found.rows)
         if found.rows["train"] == 0:
             raise InputError(f"{config.input.place}: {counts.without_rows(found.rows, source.has_test)}")
         declared, unseen = config.input.label_type != "auto", config.unseen_labels
-        named = labels.labels_of(found.labels, source.label_kind, source.place, declared=declared, unseen=unseen)
-        label = _label_spec(source, named.classes, unseen == "unknown")
+        if like is not None and source.label_kind is not None:
+            label = like.description.label
+            named = labels.fitted_labels(found.labels, label, source.place, unseen)
+        else:
+            named = labels.labels_of(found.labels, source.label_kind, source.place, declared=declared, unseen=unseen)
+            label = _label_spec(source, named.classes, unseen == "unknown")
         if unseen == "drop" and named.unseen:
-            found.drop_unseen()
-            identify = replace(identify, labels=labels.known_values(label))
-        every = sum(found.rows.values())
-        lanes = config.lanes or plan.lanes_for(every, probe.row_bytes)
-        layout = Layout(
-            source.tensors,
-            label,
-            source.keep,
-            plan.block_rows(probe.row_bytes, plan.block_bytes(lanes, config.block_size)),
-            by_feature=config.scaling_by == "feature" or config.input.missing == "mean",
-        ).for_rows(every)
+            values = labels.known_values(label)
+            found.keep([] if values is None else values.to_pylist())
+            identify = replace(identify, labels=values)
+        names = tensor_names(len(source.tensors)), text_names(source)
+        fitted = fitting(source.table, source.tensors, kept.rows, identify, cut, names)
+        layout = Layout(fitted.encoder.tensors, label, source.keep, 1, features=fitted.encoder.features)
+        layout, lanes = _laid_out(layout, config, like, sum(found.rows.values()))
         # The task that writes a file has its rows in memory, with the texts that they keep.
         row_bytes = layout.row_bytes + (round(text_bytes) if source.keep else 0)
         where = Plan.of(found.rows, row_bytes, lanes, config.file_size)
-        facts, moved = _write(kept.rows, Place.of(source, identify, cut, where, layout, batch_rows), folder)
+        place = Place.of(source, identify, cut, where, layout, fitted.encoder, batch_rows)
+        facts, moved = _write(kept.rows, place, folder)
         bad_rows.write(kept.bad, tally, folder)
         rows_hash = None if source.files else rows_digest(kept.rows.good, kept.bad, source)
     left_out = {"unseen_labels": named.unseen, "bad_rows": dict(tally.counts)}
-    manifest = _manifest(facts, layout, config, source, where, found).model_copy(update=left_out)
+    left_out |= {} if source.windows is None else {"windows_left_out": {**source.left_out, "cut": between}}
+    manifest = _manifest(facts, layout, config, source, where, found, fitted).model_copy(update=left_out)
+    if like is not None:
+        manifest = manifest.model_copy(update={"preprocessing": like.description.preprocessing})
     for name in SPLITS:
         block_table.write(folder, name, (fact for fact in facts if fact.split == name))
     counts.check_counts(found, manifest, checksums=not moved)
@@ -101,11 +114,27 @@ def prepare(spark: SparkSession, config: PreprocessConfig, source: Source, folde
     return manifest, rows_hash
 
 
+def _laid_out(layout: Layout, config: PreprocessConfig, like: Fitted | None, rows: int) -> tuple[Layout, int]:
+    """(`layout` for so many rows, how many lanes these are dealt into)"""
+    lanes = config.lanes or (like and like.lanes) or plan.lanes_for(rows, layout.row_bytes)
+    block_rows = plan.block_rows(layout.row_bytes, plan.block_bytes(lanes, config.block_size))
+    laid_out = replace(
+        layout,
+        block_rows=(like and like.block_rows) or block_rows,
+        by_feature=config.scaling_by == "feature" or config.input.missing == "mean",
+        by_label=config.label_scaling == "standard",
+        fits=like is None,
+    )
+    return laid_out.for_rows(rows), lanes
+
+
 def _label_spec(source: Source, classes: list[str] | None, unknown: bool = False) -> LabelSpec | None:
     if source.label_kind is None:
         return None
     if source.label_kind == "number":
-        return LabelSpec(dtype="float32", kind="number")
+        return LabelSpec(
+            dtype="float32", kind="number", shape=[] if (places := source.label_places) is None else [places]
+        )
     if source.label_kind in TOKENS:
         tensor = source.tensors[0]
         return LabelSpec(dtype=tensor.dtype, shape=tensor.shape, classes=source.vocabulary, kind=source.label_kind)
@@ -194,17 +223,28 @@ def _rename(folder: str, facts: list[FileFacts]) -> None:
 
 
 def _manifest(
-    facts: list[FileFacts], layout: Layout, config: PreprocessConfig, source: Source, where: Plan, found: Counts
+    facts: list[FileFacts],
+    layout: Layout,
+    config: PreprocessConfig,
+    source: Source,
+    where: Plan,
+    found: Counts,
+    fitted: Fitting,
 ) -> Manifest:
     splits: dict[str, SplitFacts] = {}
-    fitted = FittedPreprocessing()
+    numbers, label = FittedPreprocessing(), layout.label
+    features: list[Feature] = []
     for name in SPLITS:
         of_split = [fact for fact in facts if fact.split == name]
         counted = labels.counted(found.labels[name], layout.label)
         splits[name], moments = lane_files.merge_split(of_split, layout, where.lanes, counted)
-        if name == "train":
+        if name == "train" and source.table is not None:
+            features = fitted.scaled(moments, config.scaling)
+        elif name == "train":
             impute = config.input.missing == "mean"
-            fitted = lane_files.fit(moments, config.scaling, config.scaling_by, impute)
+            numbers = lane_files.fit(moments, config.scaling, config.scaling_by, impute)
+        if name == "train":
+            label = lane_files.fit_label(moments, label)
     return Manifest(
         config_hash=config.config_hash(),
         created_by=f"sparksplit {__version__}",
@@ -212,8 +252,10 @@ def _manifest(
         lanes=where.lanes,
         block_rows=layout.block_rows,
         tensors=list(layout.tensors),
-        label=layout.label,
+        label=label,
         keep=list(layout.keep),
-        preprocessing=fitted,
+        preprocessing=numbers,
+        features=features,
+        windows=source.windows,
         splits=splits,
     )

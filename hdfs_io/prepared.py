@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from hdfs_io.publish import SUCCESS
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError, errno_of, file_error
 
-_OPEN_FILES = 64
+OPEN_FILES = 64
 """By a reader: each holds its list of row groups, some 2.6 MB for 1,000 of three columns, and takes 4 ms to open."""
 
 
@@ -37,7 +37,12 @@ class PreparedDataSet:
         self._segments: dict[str, dict[int, list[Segment]]] = {}
 
     def __repr__(self) -> str:
-        return f"PreparedDataSet(path={self.path!r})"
+        return f"{type(self).__name__}(path={self.path!r})"
+
+    @property
+    def paths(self) -> list[str]:
+        """The folders that hold it: one, unless it is several data sets that are read as one (`joined`)."""
+        return [self.path]
 
     @classmethod
     def open(cls, path: str, verify: bool = True) -> PreparedDataSet:
@@ -125,6 +130,20 @@ class PreparedDataSet:
         return PreparedDataSet, (self.path, self.manifest)
 
 
+class Reader(Protocol):
+    """Reads blocks; for one thread. A context manager that closes it."""
+
+    def read(self, lane: int, block: int) -> Block:
+        """Block `block` of `lane`."""
+
+    def close(self) -> None:
+        """Close the files."""
+
+    def __enter__(self) -> Reader: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
 class PreparedSplit:
     """One split's rows by lanes and blocks.
 
@@ -137,7 +156,7 @@ class PreparedSplit:
         self.lane_rows, self.block_rows = manifest.splits[name].lane_rows, manifest.block_rows
         self.tensors, self.label = manifest.tensors, manifest.label
 
-    def reader(self) -> BlockReader:
+    def reader(self) -> Reader:
         """A reader of its blocks; for one thread."""
         return BlockReader(self._data, self._name)
 
@@ -172,6 +191,7 @@ class BlockReader:
     columns: which of the tensors, `label` and the kept columns to read beside row_id; by default the tensors and the
         label. Checksums are verified where all tensors and the label are read.
     lanes: where only blocks of these will be read.
+    open_files: how many it keeps open; None: OPEN_FILES.
     """
 
     def __init__(
@@ -180,6 +200,7 @@ class BlockReader:
         split: str,
         columns: Sequence[str] | None = None,
         lanes: range | None = None,
+        open_files: int | None = None,
     ) -> None:
         manifest = data.manifest
         if split not in manifest.splits:
@@ -199,6 +220,7 @@ class BlockReader:
         self._verify = set(checked) <= set(wanted)
         self._segments = data.segments(split, lanes)
         self._open: OrderedDict[str, pq.ParquetFile] = OrderedDict()
+        self._open_files = OPEN_FILES if open_files is None else open_files
 
     def read(self, lane: int, block: int) -> Block:
         """Block `block` of `lane`.
@@ -259,7 +281,7 @@ class BlockReader:
         if path in self._open:
             self._open.move_to_end(path)
             return self._open[path]
-        if len(self._open) >= _OPEN_FILES:
+        if len(self._open) >= self._open_files:
             _, oldest = self._open.popitem(last=False)
             oldest.close(force=True)
         target, inner = filesystem.resolve(filesystem.join(self._path, path))

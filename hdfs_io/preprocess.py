@@ -7,13 +7,14 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from hdfs_io.config import InputConfig, PreprocessConfig
+from hdfs_io.fitted import Fitted, read_fitted
 from hdfs_io.formats import format_of
 from hdfs_io.functions import FunctionError, is_own, load, pickled_by_value, source_of
 from hdfs_io.prepare import prepare
 from hdfs_io.prepared import PreparedDataSet
+from hdfs_io.preprocessing import Description
 from hdfs_io.publish import Output
 from hdfs_io.sources import Source, check_paths, open_frame, open_source, open_with_spark, raw_digest
-from hdfs_io.sources.columns import DataFrameSource
 from hdfs_io.sources.failures import input_failures
 from hdfs_io.sources.passes import digest_now
 from sparksplit.base.command import Options
@@ -37,24 +38,28 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
     config.check()
     config = config.effective()
     function = own_source(config.input)
-    inputs = {**config.input.paths(), **config.own_file}
+    fitted = None if config.fitted is None else read_fitted(config.fitted)
+    inputs = {**config.input.paths(), **config.own_file, **({} if fitted is None else {"fitted": fitted.path})}
     # Spark starts before the claim only where it has to look at the rows: it may fail at that.
     with ExitStack() as started:
         session = session_for(config, started)
         if not (config.input.listed or format_of(config.input.format).source):
             spark = session()
             frame = own_frame(spark, config.input) if function is not None and frame is None else frame
-        source = None if config.input.listed else open_rows(config, session, frame)
+        source = None if config.input.listed else open_rows(config, session, frame, fitted)
         input_hash = raw_digest(config.input) if source is None else _hash_of(source, session)
-        output = Output(config.output, config.config_hash(function), "preprocess", inputs, input_hash)
+        config_hash = config.config_hash(function, None if fitted is None else fitted.digest)
+        output = Output(config.output, config_hash, "preprocess", inputs, input_hash)
         # What is wrong with the input is reported before anything is written, even the claim on the output.
         if source is None and output.decide(options.overwrite) != "done":
-            source = open_rows(config, session, frame)
+            source = open_rows(config, session, frame, fitted)
         with output.claimed(options.overwrite) as decision:
             if decision == "done":
                 say(f"{output.path}: is complete, made with the same configuration; nothing was done")
                 return PreparedDataSet.open(output.path)
-            source = source or open_rows(config, session, frame)
+            source = source or open_rows(config, session, frame, fitted)
+            for line in () if source.table is None else source.table.said():
+                say(f"feature {line}")
             # Published, or removed, when the Spark that this call starts has stopped, and nothing writes any more.
             # In a session that stays, what a failed job's last tasks write is removed by the next command.
             with output.staging() as folder, started:
@@ -62,7 +67,7 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
                 with spark_progress(spark, "preprocess"):
                     output.lease.tell(spark.sparkContext.applicationId)
                     with input_failures(spark, source.place, [file.path for file in source.files]):
-                        manifest, rows_hash = prepare(spark, config, source, folder)
+                        manifest, rows_hash = prepare(spark, config, source, folder, fitted)
                     if rows_hash is not None:
                         output.made_of(folder, rows_hash)
         return PreparedDataSet(output.path, manifest)
@@ -108,13 +113,17 @@ def own_frame(spark: SparkSession, config: InputConfig) -> DataFrame:
 
 def _hash_of(source: Source, session: Callable[[], SparkSession]) -> str | Callable[[], str]:
     """What shows that the rows of an opened source are others: its files, or all rows, read when that is asked for."""
-    known = source.raw_digest if isinstance(source, DataFrameSource) else None
-    return known or (lambda: digest_now(session(), source))
+    return source.raw_digest or (lambda: digest_now(session(), source))
 
 
-def open_rows(config: PreprocessConfig, session: Callable[[], SparkSession], frame: DataFrame | None) -> Source:
+def open_rows(
+    config: PreprocessConfig,
+    session: Callable[[], SparkSession],
+    frame: DataFrame | None,
+    fitted: Fitted | None = None,
+) -> Source:
     """The source of raw rows. Raises ConfigError and InputError for whatever the driver can see is wrong with it."""
-    source = _opened(config, session, frame)
+    source = _opened(config, session, frame, None if fitted is None else fitted.description)
     if source.has_test and config.test > 0:
         raise config.error("test", f"must be 0: the source brings a test split (is {config.test})")
     if source.label_kind == "number" and (config.unseen_labels != "error" or config.cut.stratify):
@@ -124,12 +133,17 @@ def open_rows(config: PreprocessConfig, session: Callable[[], SparkSession], fra
     return source
 
 
-def _opened(config: PreprocessConfig, session: Callable[[], SparkSession], frame: DataFrame | None) -> Source:
+def _opened(
+    config: PreprocessConfig,
+    session: Callable[[], SparkSession],
+    frame: DataFrame | None,
+    description: Description | None,
+) -> Source:
     if frame is not None:
-        return open_frame(frame, config.input, cut=config.cut)
+        return open_frame(frame, config.input, description, config.cut, config.features)
     if format_of(config.input.format).reader:
         check_paths(config.input)
-        return open_with_spark(session(), config.input, cut=config.cut)
+        return open_with_spark(session(), config.input, description, config.cut, config.features)
     if format_of(config.input.format).load().is_long(config.input):
         session()
-    return open_source(config.input, validation=config.validation, test=config.test)
+    return open_source(config.input, description, validation=config.validation, test=config.test)

@@ -17,12 +17,16 @@ import numpy.typing as npt
 import pydantic
 
 from hdfs_io import filesystem
+from hdfs_io.features.spec import Feature
 from sparksplit.base.errors import InputError
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 FILE = "preprocessing.json"
 FORMAT_VERSION = 2
+WEIGHT = "weight"
+"""The tensor (float32, one number a row) that says what each row counts in the loss and in metrics; the model does not
+get it."""
 TOKENS = ("characters", "words")
 """Kinds of labels that are a text's tokens, one at each position of the input."""
 UNKNOWN = "<unknown>"
@@ -46,13 +50,17 @@ class TensorSpec(Frozen):
     shape: list[int]
     columns: list[str] | None = None
     """Names of the values, in their order, where the source had a column for each: what is predicted later is put into
-    this order. None where values have no names."""
+    this order; in windows over time, of the values of one of their rows. None where values have no names."""
 
     @pydantic.model_serializer(mode="wrap")
-    def _without_names(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without `columns` where there are none: so files say what they said before there were any."""
+    def _without_defaults(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without `columns`, `offset` and `scale` where there are none: so files say what they said before there were
+        any."""
         values: dict[str, Any] = dump(self)
-        return {key: value for key, value in values.items() if key != "columns" or value is not None}
+        defaults = {
+            key: type(self).model_fields[key].default for key in ("columns", "offset", "scale") if key in values
+        }
+        return {key: value for key, value in values.items() if key not in defaults or value != defaults[key]}
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
@@ -63,6 +71,11 @@ class TensorSpec(Frozen):
     def values(self) -> int:
         """Numbers in one row."""
         return math.prod(self.shape)
+
+    @property
+    def features(self) -> int:
+        """Values with statistics of their own, if each feature has some: all, or the columns of windows."""
+        return self.values if self.columns is None else len(self.columns)
 
     @property
     def row_bytes(self) -> int:
@@ -83,10 +96,47 @@ class LabelSpec(TensorSpec):
     """How raw labels are read: integer, text or number; characters or words where they are the tokens of a text."""
     unknown: bool = False
     """Whether the last class, `<unknown>`, stands for every label that no training row had."""
+    offset: float | list[float] = 0.0
+    scale: float | list[float] = 1.0
+    """Of numbers: a model is trained to give (label - offset) * scale; each is one number, or one for each value."""
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether a model is trained to give something else than the stored labels."""
+        offset, scale = self.numbers()
+        return bool(offset.any()) or bool((scale != 1).any())
+
+    def numbers(self) -> tuple[F64, F64]:
+        """(offset, scale): float64, of shape [] or the label's, to broadcast over a batch."""
+        return _array(self.offset, self.shape), _array(self.scale, self.shape)
+
+
+class Windows(Frozen):
+    """How rows over time became windows: features [window, columns], of the rows that a prediction knows, and the label
+    [horizon], of the rows that follow them."""
+
+    window: int
+    horizon: int
+    by: list[str]
+    """The columns that tell series apart."""
+    order: str
+    """The column that orders the rows of a series."""
+    label: str
+    """The column whose next values are predicted; its past is among the features."""
+    step: int
+    """The longest way from a row to the next, in microseconds or in the units of `order`; 0: not known yet."""
+    time: bool
+    """Whether `order` holds times, so that `step` is in microseconds."""
+
+    @property
+    def reach(self) -> int:
+        """How far a label reaches back from its last row, at most."""
+        return (self.horizon - 1) * self.step
 
 
 class TensorPreprocessing(Frozen):
-    """x_model = (x - offset) * scale; each is one number for the tensor, or one for each of its values."""
+    """x_model = (x - offset) * scale; each is one number for the tensor, or one for each of its values, or, in windows
+    over time, one for each column."""
 
     offset: float | list[float] = 0.0
     scale: float | list[float] = 1.0
@@ -151,6 +201,22 @@ class Description(Frozen):
     tensors: list[TensorSpec]
     label: LabelSpec | None
     preprocessing: FittedPreprocessing
+    features: list[Feature] = []
+    """What the tensors hold, where it is more than plain numbers: one for each raw column, in the model's order."""
+    windows: Windows | None = None
+    """Where rows are windows over time."""
+
+    @pydantic.model_serializer(mode="wrap")
+    def _without_defaults(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without `features` and `windows` where there are none: files, and digests of data sets, say what they said
+        before there were any."""
+        values: dict[str, Any] = dump(self)
+        return {key: value for key, value in values.items() if key not in ("features", "windows") or value}
+
+    @property
+    def model_tensors(self) -> list[TensorSpec]:
+        """The tensors that a model is given."""
+        return [tensor for tensor in self.tensors if tensor.name != WEIGHT]
 
     def write(self, folder: str) -> None:
         """Write preprocessing.json into `folder`."""
@@ -178,4 +244,7 @@ def read_model(kind: type[Model], path: str) -> Model:
 
 def _array(numbers: float | list[float], shape: Sequence[int]) -> F64:
     array = np.asarray(numbers, dtype=np.float64)
-    return array.reshape(tuple(shape)) if array.ndim else array
+    if not array.ndim:
+        return array
+    # With fewer numbers than values there is one for each column of a window.
+    return array.reshape(tuple(shape)) if array.size == math.prod(shape) else np.broadcast_to(array, shape).copy()

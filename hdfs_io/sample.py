@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from hdfs_io import row_ids
 from hdfs_io.config import PreprocessConfig
-from hdfs_io.cut import Cut
+from hdfs_io.cut import Cut, outside
 from hdfs_io.lane_files import LABEL
 from hdfs_io.manifest import SPLITS
 from hdfs_io.sources.base import BadRow, BadRows, ParsedRows, Reader, Source
@@ -156,6 +156,7 @@ def _slice(rows: ParsedRows, start: int, stop: int) -> ParsedRows:
         None if rows.label is None else rows.label[start:stop],
         [column[start:stop] for column in rows.keep],
         None if rows.cut is None else rows.cut[start:stop],
+        [text[start:stop] for text in rows.texts],
     )
 
 
@@ -215,6 +216,7 @@ def _dealt(
 ) -> tuple[dict[str, float], str]:
     """(the shares of the rows of the part train that fall to each split, why that cannot be told)."""
     cut = Cut() if source.deals else Cut.of(config, [name for name in source.parts() if name != "train"])
+    cut = replace(cut, reach=source.windows.reach if source.windows is not None else 0)
     content = np.stack([row_ids.unsigned(good.column(word).to_numpy()) for word in CONTENT], axis=1)
     number, part = row_ids.duplicate_numbers(content), good.column(PART).to_numpy()
     by = good.column(CUT) if CUT in good.column_names else None
@@ -230,8 +232,10 @@ def _dealt(
         dealt = cut.splits(content, number, part, None if by is None or by.null_count else by.to_numpy(), labels)
     except InputError as error:
         return {}, f"the sample alone does not tell: {error}"
-    counts = np.bincount(dealt[part == SPLITS.index("train")], minlength=len(SPLITS))
-    return {name: count / max(1, counts.sum()) for name, count in zip(SPLITS, counts.tolist(), strict=True)}, ""
+    mine = part == SPLITS.index("train")
+    wanted = mine if by is None or not cut.left_out else mine & outside(by.to_numpy(), cut.left_out)
+    counts = np.bincount(dealt[wanted], minlength=len(SPLITS))
+    return {name: count / max(1, int(mine.sum())) for name, count in zip(SPLITS, counts.tolist(), strict=True)}, ""
 
 
 def _schema(keys: Iterable[str], good: pa.Table) -> str:

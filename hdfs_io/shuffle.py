@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 from hdfs_io import labels, plan, row_ids
 from hdfs_io.chunks import Codec, Part, chunk_bytes, joined
 from hdfs_io.cut import Cut
+from hdfs_io.features.encoder import Encoder
 from hdfs_io.lane_files import LABEL, FileFacts, LaneFile, Layout
 from hdfs_io.plan import Plan
 from hdfs_io.sources.base import Source
 from hdfs_io.sources.identify import Identified, Identify
-from hdfs_io.sources.parse import keep_names, tensor_names
+from hdfs_io.sources.parse import keep_names, tensor_names, text_names
 from hdfs_io.spark_batches import BATCH_BYTES
 
 FILE, ROWS = "file", "rows"
@@ -29,7 +30,8 @@ FILE, ROWS = "file", "rows"
 class Place:
     """Packs rows, in the task that parses them, for the file that each goes to; see `Stage`.
 
-    columns: what the columns of a file are called where they come from. partitions: by file, an int that Spark puts
+    encoder: makes the stored tensors. tensors, texts, rest: what its columns, and the others of a file, are called
+    where they come from. partitions: by file, an int that Spark puts
     into the file's partition. batch_rows: of Spark's record batches.
     """
 
@@ -37,16 +39,29 @@ class Place:
     cut: Cut
     plan: Plan
     layout: Layout
-    columns: Sequence[str]
+    encoder: Encoder
+    tensors: Sequence[str]
+    texts: Sequence[str]
+    rest: Sequence[str]
     partitions: npt.NDArray[np.int32]
     batch_rows: int
 
     @classmethod
-    def of(cls, source: Source, identify: Identify, cut: Cut, where: Plan, layout: Layout, batch_rows: int) -> Place:
+    def of(
+        cls,
+        source: Source,
+        identify: Identify,
+        cut: Cut,
+        where: Plan,
+        layout: Layout,
+        encoder: Encoder,
+        batch_rows: int,
+    ) -> Place:
         """See the class."""
-        label = [] if source.label_kind is None else [LABEL]
-        columns = [*tensor_names(len(source.tensors)), *label, *keep_names(len(source.keep))]
-        return cls(identify, cut, where, layout, columns, plan.partition_keys(where.files), batch_rows)
+        tensors, texts = tensor_names(len(source.tensors)), text_names(source)
+        rest = [*([] if source.label_kind is None else [LABEL]), *keep_names(len(source.keep))]
+        keys = plan.partition_keys(where.files)
+        return cls(identify, cut, where, layout, encoder, tensors, texts, rest, keys, batch_rows)
 
     @property
     def codec(self) -> Codec:
@@ -71,7 +86,10 @@ class Place:
         pending: list[tuple[npt.NDArray[np.int64], list[pa.Array]]] = []
         size = 0
         for found in self.identify(batches):
-            columns = [pa.array(row_ids.signed(found.ids)), *(found.rows.column(name) for name in self.columns)]
+            tensors, texts, rest = (
+                [found.rows.column(name) for name in names] for names in (self.tensors, self.texts, self.rest)
+            )
+            columns = [pa.array(row_ids.signed(found.ids)), *self.encoder(tensors, texts), *rest]
             if classes is not None:
                 assert layout.label is not None
                 place = 1 + len(layout.tensors)

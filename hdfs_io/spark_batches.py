@@ -64,3 +64,11 @@ def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
 def rows_per_batch(row_bytes: int, batch_bytes: int = BATCH_BYTES) -> int:
     """How many rows of `row_bytes` go into a record batch of at most `batch_bytes` between Spark and Python."""
     return max(1, min(10_000, batch_bytes // max(row_bytes, 1)))
+
+
+def partition_id() -> int:
+    """The number of the partition whose task this is; 0 outside of Spark."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()

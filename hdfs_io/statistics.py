@@ -10,6 +10,7 @@ import numpy.typing as npt
 from hdfs_io.manifest import Statistics
 
 F64 = npt.NDArray[np.float64]
+_ARRAYS = ("count", "min", "max", "mean", "squares")
 
 
 def _quiet() -> np.errstate:
@@ -18,12 +19,13 @@ def _quiet() -> np.errstate:
 
 
 class Moments:
-    """Count, minimum, maximum, mean and squared deviations of a tensor, or of each of its values.
+    """Count, minimum, maximum, mean and squared deviations of a tensor, or of each of its values, or of each of its
+    last axis's.
 
     Merged in a fixed order, the result has the same bits wherever the parts were computed. Missing values (NaN) are
     counted separately. Source of the merge: Chan, Golub, LeVeque: Updating Formulae and a Pairwise Algorithm (1979).
 
-    features: 1 for the tensor as a whole, or the number of its values
+    features: 1 for the tensor as a whole, or the number of its values, or of those on its last axis
     """
 
     def __init__(self, features: int = 1) -> None:
@@ -55,7 +57,7 @@ class Moments:
         self.squares[:] = (counts * (values - self.mean) ** 2).sum()
 
     def _from_values(self, rows: npt.NDArray[Any]) -> None:
-        values = rows.reshape(len(rows), -1).T if len(self.count) > 1 else rows.reshape(1, -1)
+        values = rows.reshape(-1, len(self.count)).T if len(self.count) > 1 else rows.reshape(1, -1)
         values = np.ascontiguousarray(values, dtype=np.float64)
         gaps = np.isnan(values)
         self.missing = int(gaps.sum())
@@ -101,16 +103,47 @@ class Moments:
             missing=self.missing,
         )
 
+    def part(self, start: int, stop: int) -> Moments:
+        """Those of the features from `start` to before `stop`."""
+        rows = (self.count.sum() + self.missing) / len(self.count)
+        found = Moments(stop - start)
+        for key in _ARRAYS:
+            setattr(found, key, getattr(self, key)[start:stop])
+        found.missing = int(rows * (stop - start) - found.count.sum())
+        return found
+
     def to_json(self) -> dict[str, Any]:
         """The state, to be sent from an executor to the driver; floats keep their bits."""
-        lists = {key: getattr(self, key).tolist() for key in ("count", "min", "max", "mean", "squares")}
+        lists = {key: getattr(self, key).tolist() for key in _ARRAYS}
         return {**lists, "missing": self.missing}
 
     @classmethod
     def from_json(cls, state: dict[str, Any]) -> Moments:
         """The reverse of `to_json`."""
         moments = cls(len(state["count"]))
-        for key in ("count", "min", "max", "mean", "squares"):
+        for key in _ARRAYS:
             setattr(moments, key, np.asarray(state[key], dtype=np.float64))
         moments.missing = state["missing"]
         return moments
+
+
+def offset_and_scale(low: F64, high: F64, mean: F64, std: F64, scaling: str) -> tuple[F64, F64]:
+    """x_model = (x - offset) * scale, for values with these statistics [features]: (offset, scale), of one value each
+    where nothing is scaled.
+
+    scaling: none; unit (minimum to 0, maximum to 1); standard (mean to 0, standard deviation to 1)
+
+    A constant is only shifted to 0, never divided by its width or by what rounding has left of it.
+    """
+    low, high = np.where(np.isfinite(low), low, 0.0), np.where(np.isfinite(high), high, 0.0)
+    offset, width = np.zeros(1), np.ones(1)
+    if scaling == "unit":
+        offset, width = low, high - low
+    elif scaling == "standard":
+        offset, width = mean, std
+    return offset, 1.0 / np.where(width > 0, np.maximum(width, np.finfo(np.float64).tiny), 1.0)
+
+
+def numbers(values: F64) -> float | list[float]:
+    """A number, where there is one, or their list."""
+    return float(values[0]) if len(values) == 1 else [float(value) for value in values]

@@ -10,23 +10,30 @@ from sparksplit import DataDescription
 
 
 def build(
-    data: DataDescription, units: Sequence[int] = (128,), embedding: int = 0, tokens: int | None = None
+    data: DataDescription,
+    units: Sequence[int] = (128,),
+    embedding: int = 0,
+    tokens: int | None = None,
+    each: bool | None = None,
 ) -> keras.Model:
-    """Sequences [rows, length] or [rows, length, features] to the label: at each position where the label has as many,
-    [rows, length, classes], and otherwise from the last state, [rows, classes], or [rows, numbers].
+    """Sequences [rows, length] or [rows, length, features] to the label: at each position [rows, length, classes], or
+    [rows, length, 1] for numbers, and otherwise from the last state, [rows, classes], or [rows, numbers].
 
     units: of each LSTM layer, the first one first
     tokens: how many different tokens [rows, length] are indices of; by default the classes where the label is a token
         at each position, and otherwise none: the inputs are numbers
     embedding: numbers that the model learns for each token; 0: one-hot vectors
+    each: whether the label's values belong to the sequence's positions, one to each, rather than come after it (windows
+        over time); by default where there are as many
 
     Raises ValueError for inputs that are no sequences, and where an embedding has no tokens.
     """
     shape = data.input_shape
-    each = len(data.label_shape) > 0
     if len(shape) not in (1, 2):
         raise ValueError(f"lstm needs sequences [length(, features)], not rows of shape {list(shape)}")
-    if each and data.label_shape != shape[:1]:
+    if each is None:
+        each = data.label_shape == shape[:1]
+    if data.label_shape != shape[:1] and (each or (data.label_shape and data.classes is not None)):
         raise ValueError(
             f"a label of shape {list(data.label_shape)} has not one value for each of {shape[0]} positions"
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -140,3 +142,19 @@ PURE = {
 def test_the_order_of_rows_and_of_epochs_is_pure(file: str) -> None:
     found = {name.rpartition(".")[0] if name.count(".") else name for name in imports(ROOT / "sparksplit" / file)}
     assert found <= {"__future__", "dataclasses", "collections.abc"} | PURE[file]
+
+
+_IMPORT_EACH = """
+import importlib, sys
+for name in sys.argv[1:]:
+    for known in [each for each in sys.modules if each.partition(".")[0] == "hdfs_io"]:
+        del sys.modules[known]
+    importlib.import_module(name)
+"""
+
+
+def test_any_module_of_hdfs_io_may_be_the_first_that_a_task_imports() -> None:
+    """A task of Spark's begins with the module of whatever it unpickles first: a circle would only show there."""
+    names = sorted(name for name in modules() if name.startswith("hdfs_io"))
+    found = subprocess.run([sys.executable, "-c", _IMPORT_EACH, *names], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr[-2000:]

@@ -5,6 +5,7 @@ readers         what Spark reads: a DataFrame of raw columns for each format; cs
                 and ORC), tfrecord and images have files of their own
 columns         raw columns to rows; also for a program's own DataFrame, or what a user's function returns
 idx, csv, text  the formats whose files our own tasks read
+windows         rows over time to rows of arrays
 parse           rows with their hashes; identify gives them their numbers, row_ids and splits
 passes, kept    rows that are parsed once and kept, packed, while they are numbered, counted and cut
 raw             the DataFrame that predict starts from
@@ -17,13 +18,15 @@ from typing import TYPE_CHECKING
 from hdfs_io import filesystem
 from hdfs_io.config import InputConfig, check_input
 from hdfs_io.cut_config import CutConfig
+from hdfs_io.features.config import Features
 from hdfs_io.formats import format_of
 from hdfs_io.listing import expand, files_in, find
-from hdfs_io.preprocessing import Description
+from hdfs_io.preprocessing import WEIGHT, Description
 from hdfs_io.sources import snappy
 from hdfs_io.sources.base import BadRow, FileSource, ParsedRows, Source, Task
 from hdfs_io.sources.columns import DataFrameSource
 from hdfs_io.sources.readers import Raw, RawFrame, read
+from hdfs_io.sources.windows import WindowSource
 from hdfs_io.spark_batches import settings
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError
@@ -107,33 +110,52 @@ def open_with_spark(
     config: InputConfig,
     description: Description | None = None,
     cut: CutConfig | None = None,
-) -> DataFrameSource:
-    """The source of rows that Spark reads; like `open_source`. cut: whose columns are no features."""
+    features: Features | None = None,
+) -> Source:
+    """The source of rows that Spark reads; like `open_source`. cut: whose columns are no features. features: what is to
+    become of columns, where it is known beforehand."""
     check_input(config)
     raw = read(spark, config)
     snappy.check(spark, [path for files in raw.files.values() for path, _ in files])
-    return _opened(config, raw, description, cut)
+    return _opened(config, raw, description, cut, features)
 
 
 def open_frame(
-    frame: DataFrame, config: InputConfig, description: Description | None = None, cut: CutConfig | None = None
-) -> DataFrameSource:
+    frame: DataFrame,
+    config: InputConfig,
+    description: Description | None = None,
+    cut: CutConfig | None = None,
+    features: Features | None = None,
+) -> Source:
     """The source of the rows of a DataFrame; like `open_with_spark`."""
-    return _opened(config, Raw({"train": RawFrame(frame)}), description, cut)
+    return _opened(config, Raw({"train": RawFrame(frame)}), description, cut, features)
 
 
-def _opened(config: InputConfig, raw: Raw, description: Description | None, cut: CutConfig | None) -> DataFrameSource:
+def _opened(
+    config: InputConfig,
+    raw: Raw,
+    description: Description | None,
+    cut: CutConfig | None,
+    features: Features | None,
+) -> Source:
     # Timestamps become text, for keys and what is kept, and their clock time numbers: the same ones everywhere.
     with settings(raw.parts["train"].frame.sparkSession, {"spark.sql.session.timeZone": "UTC"}):
-        source = DataFrameSource(config, raw, description, cut)
+        source: Source
+        if config.windows is not None or (description is not None and description.windows is not None):
+            source = WindowSource(config, raw, description, cut)
+        else:
+            source = DataFrameSource(config, raw, description, cut, features)
     if description is not None:
         check_like(source, description, source.place)
     return source
 
 
 def check_like(source: Source, description: Description, place: str) -> None:
-    """Raise InputError where the tensors are not those that a model was trained on."""
-    for found, trained in zip(source.tensors, description.tensors, strict=True):
+    """Raise InputError where the tensors are not those that a model was trained on; a table's are, by its features."""
+    if source.table is not None:
+        return
+    own = [tensor for tensor in source.tensors if tensor.name != WEIGHT]
+    for found, trained in zip(own, description.model_tensors, strict=True):
         if (found.dtype, found.shape) != (trained.dtype, trained.shape):
             raise InputError(
                 f"{place}: rows are {found.dtype} {found.shape}, "

@@ -18,9 +18,10 @@ import pyarrow as pa
 from hdfs_io import filesystem
 from hdfs_io.config import InputConfig, check_input
 from hdfs_io.cut_config import By
+from hdfs_io.features.table import TENSOR, Table
 from hdfs_io.filesystem import FileFacts
 from hdfs_io.manifest import SourceFile
-from hdfs_io.preprocessing import TOKENS, Description, TensorSpec
+from hdfs_io.preprocessing import TOKENS, Description, TensorSpec, Windows
 from sparksplit.base.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -49,17 +50,19 @@ class Task:
 
 @dataclass
 class ParsedRows:
-    """Parsed rows: tensors [n, *shape] of the declared dtypes; labels int64 or float32 [n], strings, or a text's tokens
-    [n, length]; kept columns as strings."""
+    """Parsed rows: tensors [n, *shape] of the declared dtypes; labels int64 or float32 [n], strings, a text's tokens
+    [n, length] or a window's numbers [n, horizon]; kept columns as strings."""
 
     tensors: list[npt.NDArray[Any]]
     label: npt.NDArray[Any] | list[str] | None
     keep: list[list[str | None]] = field(default_factory=list)
     cut: npt.NDArray[np.int64] | None = None
     """What the cut goes by [n]; None where it needs nothing."""
+    texts: list[pa.Array] = field(default_factory=list)
+    """A table's categories and texts, as strings [n] that may be null."""
 
     def __len__(self) -> int:
-        return len(self.tensors[0])
+        return len(self.tensors[0] if self.tensors else self.texts[0])
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,9 @@ class Source(abc.ABC):
     place: str
     """What errors call it."""
     tensors: Sequence[TensorSpec]
+    """Of its rows as they are parsed; those of a table are stored with some more."""
+    table: Table | None = None
+    """The features of mixed columns, where rows have them."""
     label_kind: str | None
     """integer, text or number; characters or words for a token at each position; None without labels"""
     keep: Sequence[str] = ()
@@ -157,6 +163,22 @@ class Source(abc.ABC):
     """What its rows are cut by: then they have it in `cut`, but for a hash of the features, which `parse` makes."""
     columns: Mapping[str, str] = {}
     """The raw columns with their types, as Spark calls them, where it reads them."""
+    raw_digest: str | None = None
+    """What shows that files are others, where Spark reads them; None where there are none to look at."""
+    windows: Windows | None = None
+    """Where rows are windows over time; with their step once `raw` has been called."""
+
+    @property
+    def label_places(self) -> int | None:
+        """How many values a row's label has, where it is not a single one."""
+        if self.windows is not None and self.label_kind is not None:
+            return self.windows.horizon
+        return self.tensors[0].values if self.label_kind in TOKENS else None
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """Of windows: how many were left out, by reason; known when all rows have been read."""
+        return {}
 
     def expected_rows(self, row_bytes: float | None) -> dict[str, int] | None:
         """About how many rows each part has, without reading them; None where nothing tells.
@@ -268,6 +290,8 @@ def check_kept(config: InputConfig, names: Sequence[str]) -> None:
     """Raise ConfigError for a kept column whose name is taken."""
     taken = {name: name for name in ("row_id", "label", "x", "prediction", "probabilities")}
     for name in names:
+        if TENSOR.fullmatch(name.lower()):
+            raise config.error("keep", f"the column name {name!r} is taken by a table's tensors; rename it in the file")
         # Spark, which may read the result, does not tell lower case from upper case.
         if other := taken.get(name.lower()):
             like = "" if other == name else f" ({other!r}, and Spark takes no notice of case)"

@@ -15,10 +15,15 @@ import pyarrow.compute as pc
 from hdfs_io.manifest import SPLITS
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.sources.base import BadRows, ParsedRows
-from hdfs_io.sources.cells import UNDECODED, WHOLE_FLOAT32, Bools, Cells, number_problem, numbers_of, short
+from hdfs_io.sources.cells import UNDECODED, Bools, Cells, number_problem, numbers_of, short
 from hdfs_io.sources.cut_columns import CutColumns
 from hdfs_io.sources.line_numbers import ROW_TEXT, line_mark
+from hdfs_io.sources.numbers import numbers
 from hdfs_io.sources.readers import Decoder, plain_path
+from hdfs_io.sources.table_rows import TableReader
+
+_LABEL, _CUT, _KEPT, _WEIGHT = -1, -2, -3, -4
+"""What is wrong with a row whose features can be taken."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,8 @@ class ColumnReader:
     gaps: whether a null is a missing value. rounds: whether the tensor's dtype was asked for, so that it may round.
     cut: the columns that the cut goes by; None where there are none. decoder: what makes the features of the only
     column. told: whether a row may be bad before anyone looks at its columns. cells: how texts are read, where all
-    columns are texts; order: then, where in a batch each column of the file is.
+    columns are texts; order: then, where in a batch each column of the file is. table: what reads the features, where
+    they are not one tensor of numbers. weight: the column of rows' weights, behind the label.
 
     A batch has the columns of the features, the label, what is kept, what the cut goes by and what to show where it is
     null (where there is a `cut`), what is bad (if rows may be `told`), the row's number, the part and the file.
@@ -48,6 +54,8 @@ class ColumnReader:
     told: bool = False
     cells: Cells | None = None
     order: Sequence[int] = ()
+    table: TableReader | None = None
+    weight: str | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRows]]:
         """The rows of all batches."""
@@ -64,25 +72,33 @@ class ColumnReader:
 
     def read(self, batch: pa.RecordBatch, before: int = 0) -> Iterator[ParsedRows | BadRows]:
         """The good rows together, and the bad ones. before: rows that the task has had before these."""
-        values, wrong = self._features(batch)
+        tensors, texts, wrong = self._features(batch)
+        weights, bad_weight = self._weights(batch)
+        tensors += weights
         label, bad_label = self._labels(batch)
         cut, bad_cut = self._cut(batch)
         told = self._told(batch)
-        first = len(self.features) + (self.label is not None)
+        first = self._weight_place + (self.weight is not None)
         keep = batch.columns[first : first + self.kept]
-        bad = wrong.any(axis=1) | bad_label | bad_cut | told | self._undecoded(keep, batch.num_rows)
+        bad = wrong.any(axis=1) | bad_label | bad_cut | bad_weight | told
+        bad |= self._undecoded(keep, batch.num_rows)
         good = ~bad
         if good.any():
             chosen = np.flatnonzero(good)
             yield ParsedRows(
-                [np.ascontiguousarray(values[good]).reshape(-1, *self.tensor.shape)],
+                [tensor if good.all() else tensor[good] for tensor in tensors],
                 [label[row] for row in chosen] if isinstance(label, list) else None if label is None else label[good],
                 [self._kept(column.take(pa.array(chosen))) for column in keep],
                 None if cut is None else cut[good],
+                [text.filter(pa.array(good)) for text in texts],
             )
         if not good.all():
             places = before + np.flatnonzero(bad) + 1
-            yield self._bad(batch.filter(pa.array(bad)), wrong[bad], bad_label[bad], bad_cut[bad], told[bad], places)
+            # The first thing that is wrong with a row that is not told: a feature, its label, what the cut goes by, its
+            # weight, what is kept.
+            other = np.select([bad_label, bad_cut, bad_weight], [_LABEL, _CUT, _WEIGHT], _KEPT)
+            first_wrong = np.where(wrong.any(axis=1), wrong.argmax(axis=1) if wrong.shape[1] else 0, other)
+            yield self._bad(batch.filter(pa.array(bad)), first_wrong[bad], told[bad], places)
 
     def _kept(self, column: pa.Array) -> list[str | None]:
         """The texts to keep; of a file of texts null is a marker's place, and an empty cell an empty text."""
@@ -109,13 +125,34 @@ class ColumnReader:
     def _cut_place(self, batch: pa.RecordBatch) -> int:
         return int(batch.num_columns) - 5 - self.told
 
+    @property
+    def _weight_place(self) -> int:
+        """Where in a batch the weights are, if there are any."""
+        return len(self.features) + (self.label is not None)
+
+    def _weights(self, batch: pa.RecordBatch) -> tuple[list[npt.NDArray[Any]], Bools]:
+        """(the weights as the only tensor of the list, float32 [rows], or none; which cannot be taken [rows])"""
+        if self.weight is None:
+            return [], np.zeros(batch.num_rows, dtype=np.bool_)
+        values, wrong = self._numbers(batch.column(self._weight_place), np.dtype(np.float32), False, True)
+        return [values], wrong | (values < 0)
+
     def _told(self, batch: pa.RecordBatch) -> Bools:
         if not self.told:
             return np.zeros(batch.num_rows, dtype=np.bool_)
         column: Bools = batch.column(batch.num_columns - 4).is_valid().to_numpy(zero_copy_only=False)
         return column
 
-    def _features(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[Any], Bools]:
+    def _features(self, batch: pa.RecordBatch) -> tuple[list[npt.NDArray[Any]], list[pa.Array], Bools]:
+        """(the tensors [rows, *shape], a table's texts [rows], which values, or columns of a table, cannot be taken
+        [rows, values])."""
+        if self.table is not None:
+            found = self.table(batch.columns[: len(self.features)], batch.num_rows)
+            return found.tensors, found.texts, found.wrong
+        values, wrong = self._one_tensor(batch)
+        return [np.ascontiguousarray(values).reshape(-1, *self.tensor.shape)], [], wrong
+
+    def _one_tensor(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[Any], Bools]:
         """(the values, and which of them cannot be taken), both [rows, values]."""
         dtype, rows = self.tensor.numpy_dtype, batch.num_rows
         if not self.array:
@@ -174,16 +211,11 @@ class ColumnReader:
         return None
 
     def _bad(
-        self,
-        batch: pa.RecordBatch,
-        wrong: Bools,
-        bad_label: Bools,
-        bad_cut: Bools,
-        told: Bools,
-        places: npt.NDArray[np.int64],
+        self, batch: pa.RecordBatch, first: npt.NDArray[np.int64], told: Bools, places: npt.NDArray[np.int64]
     ) -> BadRows:
-        """The rows of `batch`, all of them bad. wrong: which values cannot be taken [rows, values]. places: of the rows
-        in the task, from 1"""
+        """The rows of `batch`, all of them bad. first: what is wrong with each: the value or column of a feature, or
+        one of _LABEL ... [rows]. told: those of which something else tells [rows]. places: of the rows in the task,
+        from 1"""
         rows = batch.num_rows
         texts, fatal = np.array(self._shown(batch), object), np.zeros(rows, np.bool_)
         reasons, kinds = np.empty(rows, object), np.empty(rows, object)
@@ -194,16 +226,14 @@ class ColumnReader:
                 reasons[row], kinds[row] = self.cells.record_problem(texts[row])
             else:
                 reasons[row] = kinds[row] = found["reason"]
-        # The first thing that is wrong with any other row: a feature, its label, what the cut goes by, what is kept.
-        other_place = np.where(bad_label, -1, np.where(bad_cut, -2, -3))
-        first = np.where(wrong.any(axis=1), wrong.argmax(axis=1), other_place)
         for place in np.unique(first[~told]).tolist():
             chosen = np.flatnonzero((first == place) & ~told)
-            other = {-3: 0, -2: self._cut_place(batch) + 1, -1: len(self.features)}
+            of_cut = self._cut_place(batch) + 1
+            other = {_KEPT: 0, _CUT: of_cut, _LABEL: len(self.features), _WEIGHT: self._weight_place}
             column = batch.column(other.get(place, 0 if self.array else place))
             known: dict[Any, tuple[str, str]] = {}
             for row, value in zip(chosen.tolist(), column.take(pa.array(chosen)).to_pylist(), strict=True):
-                key = row if self.array else value
+                key = row if isinstance(value, list) else value
                 if key not in known:
                     known[key] = self._reason(place, value)
                 reasons[row], kinds[row] = known[key]
@@ -232,15 +262,27 @@ class ColumnReader:
 
     def _reason(self, place: int, value: Any) -> tuple[str, str]:
         """(why a row is bad, the same without its values). place: of the feature, or value in the array, that cannot be
-        taken; -1: the label; -2: what the cut goes by. value: what is there"""
-        if place == -2:
+        taken, or one of _LABEL ... value: what is there"""
+        if place == _CUT:
             assert self.cut is not None
             return self.cut.problem(value)
-        if self.cells is not None:
+        if place == _WEIGHT:
+            shown = "null" if value is None else short(value) if isinstance(value, str) else value
+            return f"column {self.weight!r}, the weight: {shown} is no number of 0 or more", "no weight"
+        if self.cells is not None and (place < 0 or self.table is None):
             return self._text_reason(place, value)
-        if place == -1:
+        if place == _LABEL:
             shown, subject = "null" if value is None else repr(value), f"column {self.label!r}, the label"
             return f"{subject}: {shown} is no {self.label_kind}", f"{subject}: no {self.label_kind}"
+        return self._feature_reason(place, value)
+
+    def _feature_reason(self, place: int, value: Any) -> tuple[str, str]:
+        """As `_reason`, for a feature that is no text of a file."""
+        if self.table is not None:
+            name = self.features[place]
+            subject = f"column {name!r}" if self.cells is None else self.cells.say(name)
+            problem, kind = self.table.problem(place, value)
+            return f"{subject}: {problem}", f"{subject}: {kind}"
         if self.decoder is not None:
             return self.decoder.problem(value)
         subject = f"column {self.features[0 if self.array else place]!r}"
@@ -253,11 +295,11 @@ class ColumnReader:
         return f"{subject}: {problem}", f"{subject}: {kind}"
 
     def _text_reason(self, place: int, text: str | None) -> tuple[str, str]:
-        """As `_reason`, for a cell of a file of texts; -3: a column to keep."""
+        """As `_reason`, for a cell of a file of texts."""
         assert self.cells is not None
-        if place == -3:
+        if place == _KEPT:
             return (f"a column to keep is not {self.cells.encoding} text (input.encoding)",) * 2
-        if place == -1:
+        if place == _LABEL:
             assert self.label is not None
             subject = f"{self.cells.say(self.label)}, the label"
             if self.label_kind == "text":
@@ -306,40 +348,3 @@ def _by_part(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
     parts = batch.column(batch.num_columns - 2).to_numpy()
     for part in np.unique(parts).tolist():
         yield SPLITS[part], batch if (parts == part).all() else batch.filter(pa.array(parts == part))
-
-
-def numbers(column: pa.Array, dtype: np.dtype[Any], gaps: bool, rounds: bool) -> tuple[npt.NDArray[Any], Bools]:
-    """(`column` as `dtype`, and where that is impossible), both [rows]; where it is impossible the value is 0.
-
-    gaps: nulls and NaNs are missing values, stored as NaN in a float dtype. rounds: a number may lose the last digits
-    of its whole part; otherwise only digits after the point.
-    """
-    raw = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
-    if column.null_count == 0 and raw.dtype == dtype and (dtype.kind != "f" or np.isfinite(raw).all()):
-        return raw, np.zeros(len(raw), np.bool_)
-    empty = column.is_null().to_numpy(zero_copy_only=False)
-    if raw.dtype.kind == "f":
-        empty = empty | np.isnan(raw)
-        raw = np.where(empty, raw.dtype.type(0), raw)
-    with np.errstate(over="ignore", invalid="ignore"):
-        if dtype.kind == "f":
-            values = raw.astype(dtype)
-            wrong = ~np.isfinite(values)
-            large = np.flatnonzero(np.abs(raw.astype(np.float64)) >= WHOLE_FLOAT32) if not rounds else ()
-            if len(large):
-                # Exact for every 64-bit integer where long doubles have 64 bits of precision.
-                lost = np.abs(values[large].astype(np.longdouble) - raw[large].astype(np.longdouble)) >= 0.5
-                wrong[large[lost]] = True
-        else:
-            limits = np.iinfo(dtype)
-            # Compared with the float above the limit, since 2^63 - 1 is not a float.
-            above = raw >= float(limits.max) + 1 if raw.dtype.kind == "f" else raw > min(limits.max, 2**63 - 1)
-            wrong = (raw < max(limits.min, -(2**63))) | above | ~np.isfinite(raw)
-            if raw.dtype.kind == "f":
-                wrong |= raw != np.floor(raw)
-            values = np.where(wrong, raw.dtype.type(0), raw).astype(dtype)
-    values = np.where(wrong, dtype.type(0), values).astype(dtype, copy=False)
-    if not gaps:
-        return values, wrong | empty
-    # One bit pattern for every missing value, since the row's hash covers the bits.
-    return np.where(empty, dtype.type(np.nan), values), wrong & ~empty

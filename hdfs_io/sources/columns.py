@@ -8,35 +8,35 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import reduce
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from functools import partial, reduce
+from typing import TYPE_CHECKING
 
 from hdfs_io.config import DataFrameInput, InputConfig, check_input
 from hdfs_io.cut_config import CutConfig
-from hdfs_io.manifest import SPLITS, SourceFile
-from hdfs_io.preprocessing import Description, TensorSpec
+from hdfs_io.features.config import Features
+from hdfs_io.features.table import Table, is_mixed, table_like, table_of
+from hdfs_io.manifest import SourceFile
+from hdfs_io.preprocessing import WEIGHT, Description, TensorSpec
 from hdfs_io.sources.base import Reader, Source, check_kept, in_trained_order, labelled_like
-from hdfs_io.sources.cells import WHOLE_FLOAT32, label_kind, number_problem
+from hdfs_io.sources.cells import label_kind, number_problem, short
 from hdfs_io.sources.column_rows import ColumnReader
 from hdfs_io.sources.csv_lines import LineReader
 from hdfs_io.sources.cut_columns import CutColumns
-from hdfs_io.sources.readers import METADATA, Raw, RawFrame, has_footers
+from hdfs_io.sources.readers import Raw, RawFrame, has_footers
+from hdfs_io.sources.selection import PLACE, Selection, by_place, lines
+from hdfs_io.sources.table_rows import TableReader, has_texts, header_column, text_types
 from sparksplit.base.config import Config
 from sparksplit.base.errors import ConfigError, InputError, did_you_mean
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_PLACE = "column_{}"
-"""What a column is called by its position."""
 _NUMBERS = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double")
 _WHOLE = _NUMBERS[:5]
-_FILE, _ROW, _BAD = "file", "row", "bad"
-_BAD_TYPE = "struct<reason: string, text: string, fatal: boolean>"
+_FIRST_ROWS = 1000
+_IS_HEADER = "is it a header (input.header: true)?"
 
 
 class DataFrameSource(Source):
@@ -49,9 +49,10 @@ class DataFrameSource(Source):
         raw: Raw,
         description: Description | None = None,
         cut: CutConfig | None = None,
+        wanted: Features | None = None,
     ) -> None:
         """cut: the columns that it goes by (keys, a time, the name of a split) are not features, though they may be
-        kept."""
+        kept. wanted: what is to become of columns; None: they are a table only if they cannot be one tensor"""
         config = labelled_like(config, description)
         check_input(config)
         self.place = config.place
@@ -65,36 +66,41 @@ class DataFrameSource(Source):
             twice = next(name for name in names if names.count(name) > 1)
             raise InputError(f"{self.place}: has two columns {twice!r}")
         label = self._label(config, names, train)
-        kept = [_column(config, "keep", column, names, self.place) for column in config.keep]
-        if label in kept or len(set(kept)) < len(kept):
-            raise config.error("keep", "names the label, or a column twice")
-        check_kept(config, kept)
-        cut_by = [] if cut is None else [_column(cut, cut.key, name, names, self.place) for name in cut.needed]
-        if cut is not None and (label in cut_by or len(set(cut_by)) < len(cut_by)):
-            raise cut.error(cut.key, "names the label, or a column twice")
-        features = [name for name in names if name != label and name not in (*kept, *cut_by)]
+        kept = _kept(config, names, label, self.place)
+        cut_by = [] if cut is None else _cut_by(cut, names, label, self.place)
+        weight = _weight(config, names, (label, *kept, *cut_by), self.place)
+        features = [name for name in names if name not in (label, weight, *kept, *cut_by)]
+        for name, each in (wanted or {}).items():
+            if name not in features:
+                raise each.error("kind", _no_feature(name, features, self.place))
         if not features:
             raise InputError(f"{self.place}: has no columns left for features ({len(types)} in all)")
         self.columns = types
         self._raw = raw
         self.keep = kept
         self.label_kind = None if label is None else _label_kind(config, train, label)
+        self.table = self._table(config, train, features, description, wanted)
         features, tensor, is_array = self._features(config, train, features, description)
-        self.tensors = [tensor]
-        self.raw_bytes = max(part.row_bytes for part in raw.parts.values())
+        weights = [] if weight is None else [TensorSpec(name=WEIGHT, dtype="float32", shape=[])]
+        self.tensors = [*([tensor] if self.table is None else self.table.tensors), *weights]
+        self.raw_bytes = max(part.row_bytes for part in raw.parts.values()) or self._text_bytes(frame)
         self._parts = list(raw.parts)
         self._mixed = _mixed(raw)
         goes_by = None
         if cut is not None and cut_by:
-            columns = _by_place(frame).select(*(_PLACE.format(frame.columns.index(name)) for name in cut_by))
+            columns = by_place(frame).select(*(PLACE.format(frame.columns.index(name)) for name in cut_by))
             goes_by = CutColumns.of(cut, cut_by, [types[name] for name in cut_by], columns)
         self._reader = ColumnReader(
             self.place, features, is_array, tensor, label, self.label_kind, len(kept), config.missing == "mean",
             config.dtype is not None, goes_by, train.decoded and train.decoded[1],
-            any(part.bad is not None for part in raw.parts.values()),
+            any(part.bad is not None for part in raw.parts.values()), weight=weight,
         )  # fmt: skip
+        if self.table is not None:
+            nulls = None if train.cells is None else train.cells.nulls
+            self._reader = replace(self._reader, table=TableReader(self.table, nulls or ("",), nulls is None))
         if train.cells is not None:
-            self._take_cells(config, train, [*features, *([] if label is None else [label]), *kept, *cut_by])
+            own = [name for name in (label, weight) if name is not None]
+            self._take_cells(config, train, [*features, *own, *kept, *cut_by])
         self._by_line = goes_by is None and all(part.lines is not None for part in raw.parts.values())
         frames = [self._selected(name, part, types) for name, part in raw.parts.items()]
         self._frame = reduce(lambda one, other: one.unionAll(other), frames)
@@ -102,7 +108,11 @@ class DataFrameSource(Source):
     def _features(
         self, config: InputConfig, raw: RawFrame, features: list[str], description: Description | None
     ) -> tuple[list[str], TensorSpec, bool]:
-        """(the features in the tensor's order, the tensor, whether the only one has all of its values)"""
+        """(the features in the tensor's order, the tensor, whether the only one has all of its values); a table's have
+        tensors of their own."""
+        if self.table is not None:
+            own = [column.name for column in self.table.columns]
+            return own, TensorSpec(name="x", dtype="float64", shape=[len(own)]), False
         if raw.decoded is not None:
             return [raw.decoded[0]], raw.decoded[1].tensor, True
         types = dict(raw.types)
@@ -118,6 +128,43 @@ class DataFrameSource(Source):
             raise config.error("shape", f"does not fit {values} features (is {shape})")
         columns = None if is_array or not raw.named else features
         return features, TensorSpec(name="x", dtype=config.dtype or "float32", shape=shape, columns=columns), is_array
+
+    def _table(
+        self,
+        config: InputConfig,
+        raw: RawFrame,
+        features: Sequence[str],
+        description: Description | None,
+        wanted: Features | None,
+    ) -> Table | None:
+        """The features as a table; None where they are one tensor."""
+        if raw.decoded is not None or (description is not None and not description.features):
+            return None
+        types = {name: kind for name, kind in raw.types if name in features}
+        if description is not None:
+            return table_like(description, types, self.place)
+        mixed = is_mixed(types)
+        if (cells := raw.cells) is not None:
+            names = [name for name in features if name in cells.names]
+            sample = [[row[cells.names.index(name)] for name in names] for row in cells.sample]
+            if not cells.header and (place := header_column(sample, cells.nulls)) is not None:
+                told = f"{short(sample[0][place])} is not a number; {_IS_HEADER}"
+                raise InputError(f"{cells.file}: row 1: {cells.say(names[place])}: {told}")
+            kinds = {name: each.kind for name, each in (wanted or {}).items()}
+            mixed = has_texts(len(names), sample, cells.nulls)
+            types |= text_types(names, sample, cells.nulls, kinds)
+        if wanted is None and not mixed:
+            return None
+        if config.shape is not None:
+            raise config.error(
+                "shape", f"is for features that are one tensor, not for mixed columns (is {config.shape})"
+            )
+        if config.missing == "error" and "missing" in config.model_fields_set:
+            raise config.error("missing", "must be mean for mixed columns (is error); see features.COLUMN.impute")
+        if config.dtype is not None and not config.dtype.startswith("float"):
+            # Unsigned ones have no value that stands for a missing one.
+            raise config.error("dtype", f"must be a float dtype for mixed columns (is {config.dtype})")
+        return table_of(types, wanted or {}, self.place, partial(self._array_length, config, raw.frame), config.dtype)
 
     def parts(self) -> list[str]:
         return self._parts
@@ -143,8 +190,8 @@ class DataFrameSource(Source):
         reader, train = self._reader, self._raw.parts["train"]
         assert reader.cells is not None and train.lines is not None
         texts = [*reader.cells.names, *train.lines.columns[1:]]
-        label = [] if reader.label is None else [reader.label]
-        return LineReader(reader, [texts.index(name) for name in (*reader.features, *label, *self.keep)])
+        own = (name for name in (reader.label, reader.weight) if name is not None)
+        return LineReader(reader, [texts.index(name) for name in (*reader.features, *own, *self.keep)])
 
     def _take_cells(self, config: InputConfig, train: RawFrame, chosen: Sequence[str]) -> None:
         """Let the reader read texts. chosen: the columns in the order of its batches.
@@ -156,13 +203,12 @@ class DataFrameSource(Source):
         # What the cut goes by is no text in a batch; it is not shown, if nothing keeps it.
         order = [chosen.index(name) for name in cells.names if name in chosen[: len(chosen) - len(reader.cut_names)]]
         self._reader = replace(reader, cells=replace(cells, sample=()), order=order)
-        if cells.header or config.max_bad_rows or not cells.sample:
+        if cells.header or config.max_bad_rows or not cells.sample or reader.table is not None:
             return
         for name in (name for name in reader.features if name in cells.names):
             text = cells.sample[0][cells.names.index(name)]
             if problem := number_problem(text, reader.tensor.numpy_dtype, cells.nulls, reader.gaps, True):
-                hint = "is it a header (input.header: true)?"
-                raise InputError(f"{cells.file}: row 1: {cells.say(name)}: {problem[0]}; {hint}")
+                raise InputError(f"{cells.file}: row 1: {cells.say(name)}: {problem[0]}; {_IS_HEADER}")
 
     def _label(self, config: InputConfig, columns: Sequence[str], train: RawFrame) -> str | None:
         if config.label is None:
@@ -174,6 +220,19 @@ class DataFrameSource(Source):
             raise config.error("label", f"must be the label's column, or {none} (there are {', '.join(columns)})")
         return _column(config, "label", config.label, columns, self.place)
 
+    def _text_bytes(self, frame: DataFrame) -> int:
+        """Bytes of a table's texts in a row, as the first rows tell: twice their mean."""
+        from pyspark.sql import functions as sql
+
+        names = [] if self.table is None else [column.name for column in self.table.texts]
+        if not names:
+            return 0
+        places = [PLACE.format(frame.columns.index(name)) for name in names]
+        lengths = [sql.coalesce(sql.octet_length(sql.col(place).cast("string")), sql.lit(0)) for place in places]
+        some = by_place(frame).select(reduce(operator.add, lengths).alias("length")).limit(_FIRST_ROWS)
+        mean = some.agg(sql.avg("length")).collect()[0][0]
+        return round(2 * (mean or 0))
+
     def _array_length(self, config: InputConfig, frame: DataFrame, column: str) -> int:
         """The length of the first row's array; the shape's, where one is given."""
         from pyspark.sql import functions as sql
@@ -183,113 +242,21 @@ class DataFrameSource(Source):
             raise InputError(f"{self.place}: column {column!r} holds {element}; features must be numbers")
         if config.shape is not None:
             return math.prod(config.shape)
-        place = _PLACE.format(frame.columns.index(column))
-        first = _by_place(frame).select(sql.size(place).alias("length")).where("length > 0").first()
+        place = PLACE.format(frame.columns.index(column))
+        first = by_place(frame).select(sql.size(place).alias("length")).where("length > 0").first()
         if first is None:
             raise InputError(f"{self.place}: column {column!r} has no values")
         return int(first[0])
 
     def _selected(self, part: str, raw: RawFrame, types: dict[str, str]) -> DataFrame:
-        """The reader's columns, in types that Arrow hands over well.
-
-        types: of the training rows' columns, which those of any other part must have too
-        """
-        from pyspark.sql import functions as sql
-
+        """What the reader takes. types: of the training rows' columns, which those of any other part must have too"""
         if part != "train":
             self._check_alike(part, raw, types)
         if self._by_line:
-            return self._selected_lines(part, raw)
-        names = raw.frame.columns
-        origin = [
-            sql.lit(None).cast(kind) if given is None else sql.expr(given).cast(kind)
-            for given, kind in ((raw.bad, _BAD_TYPE), (raw.row, "bigint"), (raw.file, "string"))
-        ]
-        # Named by position: two of the user's names may differ in case alone, which Spark does not tell apart.
-        frame = raw.frame.select("*", *origin).toDF(*map(_PLACE.format, range(len(names))), _BAD, _ROW, _FILE)
-        places = {name: sql.col(_PLACE.format(place)) for place, name in enumerate(names)}
-
-        own = dict(raw.types)
-
-        def number(name: str, whole: bool) -> Any:
-            column, kind = places[name], own[name]
-            if name in raw.exact and (name in self._mixed or (whole and name != reader.label)):
-                # 1.0 as 1: an integer's dtype takes no other text.
-                plain = (column == sql.rint(column)) & (sql.abs(column) < 2.0**64)
-                whole_text = sql.when(plain, column.cast("decimal(20,0)").cast("string"))
-                return sql.coalesce(places[raw.exact[name]], whole_text, column.cast("string"))
-            if kind == "array<boolean>":
-                return column.cast("array<tinyint>")
-            if kind == "boolean":
-                column = column.cast("tinyint")
-            if name in self._mixed or kind.startswith("decimal("):
-                # Parsed exactly, like a file's text.
-                column = column.cast("double") if kind == "float" else column
-                return _whole_text(column) if whole and kind in ("float", "double") else column.cast("string")
-            return column
-
-        reader = self._reader
-        columns = [number(name, np.dtype(reader.tensor.dtype).kind in "iu") for name in reader.features]
-        if reader.label is not None:
-            text = places[reader.label].cast("string")
-            columns.append(text if self.label_kind == "text" else number(reader.label, self.label_kind == "integer"))
-        kept = [(places[name].cast("string"), raw.exact.get(name)) for name in self.keep]
-        columns += [text if exact is None else sql.coalesce(places[exact], text) for text, exact in kept]
-        good = self._surely_good(places, own)
-        if (cut := reader.cut) is not None:
-            at = [_PLACE.format(names.index(name)) for name in cut.names]
-            # Rows of other parts are not cut.
-            nulls = () if reader.cells is None else reader.cells.nulls
-            cut_types = [types[name] for name in cut.names]
-            value = cut.value(at, cut_types, nulls) if part == "train" else sql.lit(0).cast("bigint")
-            columns += [value, sql.when(value.isNull(), cut.text(at, nulls))]
-            good = good & value.isNotNull()
-        # The file's name is longer than many a row: it travels with those that may be bad.
-        doubtful = ~sql.coalesce(good, sql.lit(False))
-        if reader.told:
-            columns.append(sql.col(_BAD))
-            doubtful |= sql.col(_BAD).isNotNull()
-        columns.append(sql.when(doubtful, sql.col(_ROW)))
-        columns.append(sql.lit(SPLITS.index(part)).cast("tinyint"))
-        columns.append(sql.when(doubtful, sql.col(_FILE)))
-        return frame.select(*columns).toDF(*map(_PLACE.format, range(len(columns))))
-
-    def _selected_lines(self, part: str, raw: RawFrame) -> DataFrame:
-        """What `LineReader` takes."""
-        from pyspark.sql import functions as sql
-
-        train = self._raw.parts["train"]
-        assert raw.lines is not None and train.lines is not None
-        origin = [sql.expr(METADATA), sql.expr("_metadata.file_block_start = 0")]
-        number = sql.lit(SPLITS.index(part)).cast("tinyint")
-        frame = _by_place(raw.lines.select("*", *origin, number))
-        own = raw.lines.columns
-        places = [*map(own.index, train.lines.columns), *range(len(own), len(frame.columns))]
-        return frame.select(*map(_PLACE.format, places))
-
-    def _surely_good(self, places: dict[str, Any], types: dict[str, str]) -> Any:
-        """A SQL condition that every bad row fails; null where a value is null."""
-        from pyspark.sql import functions as sql
-
-        reader = self._reader
-        if reader.array or reader.cells is not None:
-            return sql.lit(False)
-        dtype = np.dtype(reader.tensor.dtype)
-        low, high = _safe_range(dtype, reader.rounds)
-        numbers = [places[name].cast("double") for name in reader.features]
-        if dtype.kind == "f":
-            # One comparison for all: null, NaN and infinity come through a sum.
-            checks = [_balanced([column * column for column in numbers], operator.add) <= min(high, 1e150) ** 2]
-        else:
-            checks = [column.between(low, high) for column in numbers]
-            fractions = zip(reader.features, numbers, strict=True)
-            checks += [column == sql.floor(column) for name, column in fractions if types[name] in ("float", "double")]
-        if reader.label is not None:
-            label = places[reader.label]
-            checks.append(sql.length(label) > 0 if types[reader.label] == "string" else label.isNotNull())
-            if types[reader.label] in ("float", "double"):
-                checks.append(label.between(-WHOLE_FLOAT32, WHOLE_FLOAT32))
-        return _balanced(checks, operator.and_)
+            train = self._raw.parts["train"].lines
+            assert train is not None
+            return lines(part, raw, train.columns)
+        return Selection(self._reader, types, self.keep, self.label_kind, self._mixed).columns(part, raw)
 
     def _check_alike(self, part: str, raw: RawFrame, types: dict[str, str]) -> None:
         cells = self._reader.cells
@@ -321,37 +288,12 @@ def _mixed(raw: Raw) -> set[str]:
     }
 
 
-def _whole_text(double: Any) -> Any:
-    """Doubles as texts, those that are whole numbers without a point and an exponent."""
-    from pyspark.sql import functions as sql
-
-    whole = (double == sql.floor(double)) & (double >= -(2.0**63)) & (double < 2.0**63)
-    return sql.when(whole, double.cast("bigint").cast("string")).otherwise(double.cast("string"))
-
-
-def _balanced(parts: Sequence[Any], join: Callable[[Any, Any], Any]) -> Any:
-    """All parts joined, in a tree that is no deeper than it must be: Spark walks it by recursion."""
-    half = len(parts) // 2
-    return join(_balanced(parts[:half], join), _balanced(parts[half:], join)) if half else parts[0]
+def _no_feature(name: str, names: Sequence[str], place: str) -> str:
+    return f"{place} has no such feature; it has {', '.join(names)}{did_you_mean(name, names)}"
 
 
 def _is_number(kind: str) -> bool:
     return kind in _NUMBERS or kind.startswith("decimal(")
-
-
-def _safe_range(dtype: np.dtype[Any], rounds: bool) -> tuple[float, float]:
-    """Numbers in this range are never refused for their size."""
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        return max(float(limits.min), -(2.0**53)), min(float(limits.max), 2.0**53)
-    high = min(float(np.finfo(dtype).max), math.inf if rounds else WHOLE_FLOAT32)
-    return -high, high
-
-
-def _by_place(frame: DataFrame) -> DataFrame:
-    """`frame` with its columns named by position: two of the user's names may differ in case alone, which Spark does
-    not tell apart."""
-    return frame.toDF(*map(_PLACE.format, range(len(frame.columns))))
 
 
 def _column(config: Config, key: str, column: int | str, columns: Sequence[str], place: str) -> str:
@@ -363,6 +305,35 @@ def _column(config: Config, key: str, column: int | str, columns: Sequence[str],
     if not -len(columns) <= column < len(columns):
         raise config.error(key, f"{place} has {len(columns)} columns, 0 to {len(columns) - 1} (is {column})")
     return columns[column]
+
+
+def _kept(config: InputConfig, names: Sequence[str], label: str | None, place: str) -> list[str]:
+    """The columns to keep."""
+    kept = [_column(config, "keep", column, names, place) for column in config.keep]
+    if label in kept or len(set(kept)) < len(kept):
+        raise config.error("keep", "names the label, or a column twice")
+    check_kept(config, kept)
+    return kept
+
+
+def _cut_by(cut: CutConfig, names: Sequence[str], label: str | None, place: str) -> list[str]:
+    """The columns that the cut goes by."""
+    found = [_column(cut, cut.key, name, names, place) for name in cut.needed]
+    if label in found or len(set(found)) < len(found):
+        raise cut.error(cut.key, "names the label, or a column twice")
+    return found
+
+
+def _weight(config: InputConfig, names: Sequence[str], others: Sequence[str | None], place: str) -> str | None:
+    """The column of weights. others: those that are something else"""
+    if config.weight is None:
+        return None
+    found = _column(config, "weight", config.weight, names, place)
+    if found in others:
+        raise config.error("weight", f"names a column that is something else already ({found!r})")
+    if WEIGHT in (str(name).lower() for name in others[1:]):
+        raise config.error("keep", f"the column name {WEIGHT!r} is taken by the weights; rename it in the file")
+    return found
 
 
 def _label_kind(config: InputConfig, train: RawFrame, name: str) -> str:

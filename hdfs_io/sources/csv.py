@@ -69,7 +69,10 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     check_overlap(found, [name for name in partitions if name in names])
     # After a file's own columns come those of partitions, and which the label is has to be said.
     label = None if partitions else names[-1]
-    return RawFrame(frame, "input_file_name()", bad=_BAD, hidden=(_BROKEN,), label=label, cells=cells, lines=lines)
+    return RawFrame(
+        frame, "input_file_name()", bad=_BAD, hidden=(_BROKEN,), label=label, cells=cells, lines=lines,
+        row_bytes=round(len("\n".join(records).encode()) / len(records)),
+    )  # fmt: skip
 
 
 def _is_plain(config: InputConfig, names: Sequence[str]) -> bool:

@@ -12,12 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hdfs_io import row_ids
-from hdfs_io.cut import Cut
+from hdfs_io.cut import Cut, outside
 from hdfs_io.lane_files import CHANGED, LABEL, ROW_ID, label_of, tensor_of
-from hdfs_io.numbering import Numbering, numbered_whole, partition_id
+from hdfs_io.manifest import SPLITS
+from hdfs_io.numbering import Numbering, numbered_whole
 from hdfs_io.preprocessing import TOKENS, Description, LabelSpec
 from hdfs_io.sources.base import ParsedRows, Source
 from hdfs_io.sources.parse import CONTENT, CUT, NUMBER, PART, content_of, good_of, keep_names, tensor_names
+from hdfs_io.spark_batches import partition_id
 from sparksplit.base.config import digest
 from sparksplit.base.errors import RunError
 
@@ -36,6 +38,7 @@ class Identify:
     numbering: None where the rows bring their numbers, in the column `number`. kept: the columns that tell equal rows
     apart. moved: rows whose own id a different row has, and which of their others they get. bits: of an id; fewer than
     64 are for tests, in which different rows get the same. labels: the raw labels whose rows are wanted; None: all.
+    left_out: times (from, to) of training rows that are not wanted; see Cut.left_out.
     """
 
     numbering: Numbering | None
@@ -43,6 +46,7 @@ class Identify:
     moved: Mapping[Key, int] = field(default_factory=dict)
     bits: int = 64
     labels: pa.Array | None = None
+    left_out: Sequence[tuple[int, int]] = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Identified]:
         """The good rows of a partition's batches that are wanted. Raises RunError where they are not the rows that were
@@ -59,7 +63,8 @@ class Identify:
             else:
                 number = numberer.numbers(content, part, [good.column(name) for name in self.kept])
             found = Identified(good, content, part, number, self.ids(content, number))
-            yield found if self.labels is None else found.labelled(self.labels)
+            found = found if self.labels is None else found.labelled(self.labels)
+            yield found.without(self.left_out) if self.left_out else found
         if numberer is not None:
             numberer.check()
 
@@ -90,11 +95,15 @@ class Identified:
 
     def labelled(self, labels: pa.Array) -> Identified:
         """Those with one of these raw labels."""
-        chosen = pc.is_in(self.rows.column(LABEL), value_set=labels)
-        mask = chosen.to_numpy(zero_copy_only=False)
-        return Identified(
-            self.rows.filter(chosen), self.content[mask], self.part[mask], self.number[mask], self.ids[mask]
-        )
+        return self._only(pc.is_in(self.rows.column(LABEL), value_set=labels).to_numpy(zero_copy_only=False))
+
+    def without(self, times: Sequence[tuple[int, int]]) -> Identified:
+        """Those but the rows to be cut that have one of the times (from, to)."""
+        return self._only(outside(self.rows.column(CUT).to_numpy(), times) | (self.part != SPLITS.index("train")))
+
+    def _only(self, mask: npt.NDArray[np.bool_]) -> Identified:
+        rows = self.rows.filter(pa.array(mask))
+        return Identified(rows, self.content[mask], self.part[mask], self.number[mask], self.ids[mask])
 
     def splits(self, cut: Cut) -> npt.NDArray[np.int32]:
         """The index in SPLITS of each row."""

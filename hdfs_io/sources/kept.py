@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from hdfs_io.chunks import Codec, chunk_bytes
 from hdfs_io.sources.base import BAD as BAD_STRUCT
-from hdfs_io.sources.parse import BAD, Stage, good_of, spark_schema
+from hdfs_io.sources.parse import BAD, Stage, good_of, is_text_name, spark_schema
 from hdfs_io.spark_batches import BATCH_BYTES
 
 if TYPE_CHECKING:
@@ -76,10 +76,13 @@ class Kept:
         self._frame.unpersist()
 
     def count(self) -> tuple[int, int, float]:
-        """(good rows, bad rows, bytes of a good row's texts on average)"""
+        """(good rows, bad rows, bytes of a good row's texts on average, of those that stay texts)"""
         from pyspark.sql import functions as sql
 
-        texts = sum((sql.octet_length(name) for name in self._pack.chunks[1:]), sql.lit(0)).cast("bigint")
+        codec = self._pack.codec
+        chunks = zip(self._pack.chunks[1:], codec.texts, strict=True)
+        stay = (sql.octet_length(name) for name, place in chunks if not is_text_name(codec.schema.names[place]))
+        texts = sum(stay, sql.lit(0)).cast("bigint")
         good, bad, size = self._frame.agg(sql.sum(GOOD), sql.count(BAD), sql.sum(texts)).collect()[0]
         return good or 0, bad, size / good if good else 0.0
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hdfs_io import row_ids
 from hdfs_io.lane_files import LABEL, binary_column
@@ -39,6 +40,16 @@ def tensor_names(count: int) -> list[str]:
     return [f"tensor_{place}" for place in range(count)]
 
 
+def text_names(source: Source) -> list[str]:
+    """What a table's columns of texts are called in a frame."""
+    return [f"text_{place}" for place in range(len(source.table.texts) if source.table is not None else 0)]
+
+
+def is_text_name(name: str) -> bool:
+    """Whether one of `text_names`, which become indices."""
+    return name.startswith("text_")
+
+
 def keep_names(count: int) -> list[str]:
     """What the kept columns are called in a frame."""
     return [f"keep_{place}" for place in range(count)]
@@ -47,6 +58,7 @@ def keep_names(count: int) -> list[str]:
 Item = ParsedRows | BadRow | BadRows
 _TOGETHER = 1000
 """Bad rows."""
+_LENGTH = TensorSpec(name="length", dtype="uint8", shape=[4])
 
 
 def told_apart(source: Source) -> list[str]:
@@ -60,8 +72,10 @@ def parsed_schema(source: Source) -> pa.Schema:
     all but the part and the hash."""
     fields = [(PART, pa.int32()), *((word, pa.int64()) for word in CONTENT)]
     fields += [(name, pa.binary()) for name in tensor_names(len(source.tensors))]
+    fields += [(name, pa.string()) for name in text_names(source)]
     if source.label_kind is not None:
-        fields.append((LABEL, _LABELS[source.label_kind]))
+        kind = _LABELS[source.label_kind]
+        fields.append((LABEL, pa.binary() if kind == pa.float32() and source.label_places else kind))
     fields += [(name, pa.string()) for name in keep_names(len(source.keep))]
     return pa.schema([*fields, (CUT, pa.int64()), (BAD, BAD_STRUCT)])
 
@@ -115,19 +129,40 @@ def reader_of(source: Source, read: Reader) -> Reader:
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Item]]:
         for name, item in together(read(batches)):
             if by_features and isinstance(item, ParsedRows) and len(item):
-                yield name, replace(item, cut=features_hash(item.tensors))
+                yield name, replace(item, cut=features_hash(item.tensors, item.texts))
             else:
                 yield name, item
 
     return rows
 
 
-def features_hash(tensors: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """A hash of the tensors of each row, the same where they are equal, as 0.0 and -0.0 are: int64 [rows]."""
+def features_hash(
+    tensors: Sequence[np.ndarray[Any, Any]], texts: Sequence[pa.Array] = ()
+) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """A hash of the tensors and texts of each row, the same where they are equal, as 0.0 and -0.0 are, and null and the
+    empty text, which are both a missing value: int64 [rows]."""
     fixed = [
         _bytes(tensor + tensor.dtype.type(0)) if tensor.dtype.kind == "f" else _bytes(tensor) for tensor in tensors
     ]
-    return row_ids.signed(row_ids.content_hash(np.concatenate(fixed, axis=1))[:, 0])
+    texts = [pc.fill_null(text, "") for text in texts]
+    return row_ids.signed(row_ids.content_hash(*_hashed(fixed, texts))[:, 0])
+
+
+def _hashed(
+    fixed: Sequence[np.ndarray[Any, np.dtype[np.uint8]]], texts: Sequence[pa.Array], last: Sequence[str] | None = None
+) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], list[bytes] | None]:
+    """What `content_hash` takes. texts: each enters with its length before it. last: a label that is text"""
+    rows = len(fixed[0] if fixed else texts[0])
+    whole = fixed[0] if len(fixed) == 1 else np.concatenate([np.zeros((rows, 0), np.uint8), *fixed], axis=1)
+    tails = None if last is None else [text.encode() for text in last]
+    if not texts:
+        return whole, tails
+    parts: list[pa.Array] = []
+    for text in texts:
+        lengths = pc.binary_length(text).fill_null(-1).to_numpy(zero_copy_only=False).astype("<i4")
+        parts += [binary_column(lengths.view(np.uint8).reshape(-1, 4), _LENGTH), text.cast(pa.binary()).fill_null(b"")]
+    parts += [] if tails is None else [pa.array(tails, pa.binary())]
+    return whole, pc.binary_join_element_wise(*parts, b"").to_pylist()
 
 
 def to_batch(item: Item, name: str, schema: pa.Schema, wanted: bool = True) -> pa.RecordBatch:
@@ -156,6 +191,7 @@ def to_batch(item: Item, name: str, schema: pa.Schema, wanted: bool = True) -> p
     columns += [
         binary_column(tensor, _spec(tensor)) if wanted else pa.nulls(count, pa.binary()) for tensor in item.tensors
     ]
+    columns += [text if wanted else pa.nulls(count, pa.string()) for text in item.texts]
     if isinstance(item.label, np.ndarray) and item.label.ndim > 1:
         tokens = binary_column(item.label, _spec(item.label)) if wanted else pa.nulls(count, pa.binary())
         columns.append(tokens)
@@ -170,12 +206,11 @@ def to_batch(item: Item, name: str, schema: pa.Schema, wanted: bool = True) -> p
 def content_of(rows: ParsedRows) -> row_ids.U64:
     """The content hash of each row: uint64 [rows, 2]."""
     fixed = [_bytes(tensor) for tensor in rows.tensors]
-    text = None
     if isinstance(rows.label, list):
-        text = [label.encode() for label in rows.label]
-    elif rows.label is not None:
+        return row_ids.content_hash(*_hashed(fixed, rows.texts, rows.label))
+    if rows.label is not None:
         fixed.append(_bytes(rows.label))
-    return row_ids.content_hash(fixed[0] if len(fixed) == 1 else np.concatenate(fixed, axis=1), text)
+    return row_ids.content_hash(*_hashed(fixed, rows.texts))
 
 
 def spark_schema(schema: pa.Schema) -> Any:

@@ -27,6 +27,7 @@ from hdfs_io.sources.parse import (
     parsed_schema,
     spark_schema,
     tensor_names,
+    text_names,
     told_apart,
 )
 from hdfs_io.spark_batches import bounded_batches, rows_per_batch, shuffled
@@ -86,20 +87,21 @@ class Passes:
 
 
 def _codec(source: Source, *, tensors: bool = True, numbered: bool = False, fixed: bool = True) -> Codec:
-    """Packs parsed rows. tensors: whether with tensors, and labels that are tokens. numbered: whether with numbers.
+    """Packs parsed rows. tensors: whether with tensors, and labels of several values. numbered: whether with numbers.
     fixed: whether all rows have tensors"""
-    tokens = source.label_kind in TOKENS
+    places = source.label_places
     own = tensor_names(len(source.tensors))
     names = [PART, *CONTENT, *([NUMBER] if numbered else [])]
-    names += own if tensors else []
-    names += [LABEL] if source.label_kind is not None and (tensors or not tokens) else []
+    names += [*own, *text_names(source)] if tensors else []
+    names += [LABEL] if source.label_kind is not None and (tensors or places is None) else []
     names += [*keep_names(len(source.keep)), *([CUT] if source.cut_by != "row" else [])]
     schema = parsed_schema(source).append(pa.field(NUMBER, pa.int64()))
     if not fixed:
         return codec_of(schema, names, {})
     sizes = {name: tensor.row_bytes for name, tensor in zip(own, source.tensors, strict=True)}
-    # A label of tokens is as long as the input.
-    return codec_of(schema, names, {**sizes, LABEL: source.tensors[0].row_bytes})
+    # A token is as large as those of the input, and a number has four bytes.
+    each = source.tensors[0].numpy_dtype.itemsize if source.label_kind in TOKENS else 4
+    return codec_of(schema, names, {**sizes, **({} if places is None else {LABEL: each * places})})
 
 
 @contextmanager

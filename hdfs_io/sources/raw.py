@@ -13,13 +13,14 @@ from hdfs_io import bad_rows, row_ids
 from hdfs_io.bad_rows import NONE, Limit
 from hdfs_io.counts import count
 from hdfs_io.cut import Cut
+from hdfs_io.features.encoder import Encoder, encoder_of
 from hdfs_io.labels import indices, known_values
 from hdfs_io.lane_files import LABEL, ROW_ID
 from hdfs_io.manifest import SPLITS
 from hdfs_io.preprocessing import Description, LabelSpec
 from hdfs_io.sources.base import Source
 from hdfs_io.sources.identify import Identify, rows_digest
-from hdfs_io.sources.parse import keep_names, parsed_schema, tensor_names
+from hdfs_io.sources.parse import keep_names, parsed_schema, tensor_names, text_names
 from hdfs_io.sources.passes import passes
 from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 
@@ -59,7 +60,8 @@ def raw_rows(
         identify = kept.identify()
         counted = count(kept.rows, source, identify, Cut(), labels=False)
         label = None if source.label_kind is None else description.label
-        frames = {part: kept.rows.through(_ForModel.of(source, part, identify, label)) for part in parts}
+        encoder = encoder_of(source.table, source.tensors, {})
+        frames = {part: kept.rows.through(_ForModel.of(source, part, identify, encoder, label)) for part in parts}
         digest = None if source.files else rows_digest(kept.rows.good, bad, source)
         yield Raw(frames, {part: counted.rows[part] for part in parts}, bad, tally, digest)
 
@@ -79,37 +81,44 @@ class Raw(NamedTuple):
 class _ForModel:
     """Names the rows of a part, and puts the model's classes for their labels; see `Stage`.
 
-    columns: those of parsed rows that stay. classes: the model's, as text; None where labels stay as they are. unknown:
-    whether the model has a class for all others.
+    encoder: makes the stored tensors, of the columns `tensors` and `texts`. rest: those that stay. classes: the
+    model's, as text; None where labels stay as they are. unknown: whether the model has a class for all others.
     """
 
     part: int
-    columns: list[str]
+    encoder: Encoder
+    tensors: list[str]
+    texts: list[str]
+    rest: list[str]
     schema: pa.Schema
     identify: Identify
     classes: pa.Array | None
     unknown: bool
 
     @classmethod
-    def of(cls, source: Source, part: str, identify: Identify, trained: LabelSpec | None) -> _ForModel:
+    def of(
+        cls, source: Source, part: str, identify: Identify, encoder: Encoder, trained: LabelSpec | None
+    ) -> _ForModel:
         values = known_values(trained)
         classes = None if values is None else values.cast(pa.string())
         parsed = parsed_schema(source)
-        tensors, kept = tensor_names(len(source.tensors)), keep_names(len(source.keep))
         label = [] if source.label_kind is None else [LABEL]
-        columns = [*tensors, *label, *kept]
-        names = [*(tensor.name for tensor in source.tensors), *label, *source.keep]
-        fields = [(name, parsed.field(column).type) for name, column in zip(names, columns, strict=True)]
+        rest = [*label, *keep_names(len(source.keep))]
+        fields = [(tensor.name, pa.binary()) for tensor in encoder.tensors]
+        fields += [(name, parsed.field(own).type) for name, own in zip([*label, *source.keep], rest, strict=True)]
         if classes is not None:
-            fields[len(tensors)] = (LABEL, pa.int64())
+            fields[len(encoder.tensors)] = (LABEL, pa.int64())
         unknown = trained is not None and trained.unknown
-        return cls(SPLITS.index(part), columns, pa.schema([(ROW_ID, pa.int64()), *fields]), identify, classes, unknown)
+        schema = pa.schema([(ROW_ID, pa.int64()), *fields])
+        tensors, texts = tensor_names(len(source.tensors)), text_names(source)
+        return cls(SPLITS.index(part), encoder, tensors, texts, rest, schema, identify, classes, unknown)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for found in self.identify(batches):
             mine = pa.array(found.part == self.part)
-            columns = [pa.array(row_ids.signed(found.ids))]
-            for name in self.columns:
+            tensors, texts = ([found.rows.column(name) for name in names] for names in (self.tensors, self.texts))
+            columns = [pa.array(row_ids.signed(found.ids)), *self.encoder(tensors, texts)]
+            for name in self.rest:
                 column = found.rows.column(name)
                 if name == LABEL and self.classes is not None:
                     column = indices(column.cast(pa.string()), self.classes, self.unknown)

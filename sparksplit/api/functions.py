@@ -6,7 +6,7 @@ started for the call. Whatever they report while they work goes to stderr.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import hdfs_io.preprocess
@@ -20,11 +20,15 @@ from sparksplit.comparison import run as comparison
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.inference import run as inference
 from sparksplit.inference.config import DataFramePredict, PredictConfig
+from sparksplit.inference.partition import folder_of
 from sparksplit.training import run as training
 from sparksplit.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+Data = str | PreparedDataSet | Sequence[str | PreparedDataSet]
+"""One prepared data set or several, themselves or their folders."""
 
 
 def preprocess(
@@ -57,7 +61,7 @@ def preprocess(
 
 
 def train(
-    data: str | PreparedDataSet,
+    data: Data,
     output: str,
     *,
     frame: DataFrame | None = None,
@@ -67,7 +71,7 @@ def train(
 ) -> TrainedRun:
     """Train one Keras model, one way, on the nodes of a Spark cluster.
 
-    data: a prepared data set, or its folder.
+    data: a prepared data set, or its folder; or several of them, which are trained on as one.
     output: the run's folder.
     frame: rows to train on instead of the data set's training split, as for `training.run.train`.
     overwrite: replace a complete run that was made differently. resume: go on from the last whole checkpoint.
@@ -76,7 +80,7 @@ def train(
     Raises UsageError for wrong arguments; RunError and NodeFailed where the run fails: then resume=True goes on from
     there.
     """
-    values = {**keys, "data": _path(data), "output": output}
+    values = {**keys, "data": _paths(data), "output": output}
     if frame is not None:
         values.setdefault("input_mode", "spark")
     config = parse(TrainConfig, values)
@@ -84,17 +88,17 @@ def train(
     return TrainedRun.open(output)
 
 
-def compare(data: str | PreparedDataSet, output: str, *, overwrite: bool = False, **keys: Any) -> Comparison:
+def compare(data: Data, output: str, *, overwrite: bool = False, **keys: Any) -> Comparison:
     """Run several ways to split the work side by side, and say with evidence which to use.
 
-    data: a prepared data set, or its folder.
+    data: as for `train`.
     output: the comparison's folder; runs that it has finished are not repeated.
     overwrite: replace a complete comparison that was made differently.
     keys: the configuration's keys, such as strategies=["single", "batch"], nodes=[1, 2], seeds=5.
 
     Raises UsageError for wrong arguments; RunError where a run fails for any reason other than its loss.
     """
-    config = parse(CompareConfig, {**keys, "data": _path(data), "output": output})
+    config = parse(CompareConfig, {**keys, "data": _paths(data), "output": output})
     comparison.compare(config, Options(overwrite))
     return Comparison.open(output)
 
@@ -129,12 +133,22 @@ def predict(
     values = {**keys, "model": model if isinstance(model, str) else model.path, "input": place, "output": output}
     config = parse(PredictConfig if frame is None else DataFramePredict, values)
     inference.predict(config, Options(overwrite), frame)
-    return Predictions.open(output)
+    return Predictions.open(folder_of(config))
+
+
+def _paths(data: Data) -> str | list[str]:
+    several = list(data) if isinstance(data, list | tuple) else [data]
+    found = [path for one in several for path in ([one] if isinstance(one, str) else _prepared(one).paths)]
+    return found[0] if len(found) == 1 else found
 
 
 def _path(data: str | PreparedDataSet) -> str:
-    if isinstance(data, str | PreparedDataSet):
-        return data if isinstance(data, str) else data.path
+    return data if isinstance(data, str) else _prepared(data).path
+
+
+def _prepared(data: Any) -> PreparedDataSet:
+    if isinstance(data, PreparedDataSet):
+        return data
     raise ConfigError(f"data: must be a prepared data set or its folder (is {type(data).__name__})")
 
 

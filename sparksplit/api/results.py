@@ -14,8 +14,7 @@ from hdfs_io.publish import SUCCESS
 from sparksplit.base.errors import InputError
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.run import REPORT
-from sparksplit.inference.run import METRICS
-from sparksplit.inference.writer import FOLDER
+from sparksplit.inference.writer import places_of
 from sparksplit.training.record import RunRecord, Values, read_history
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ class Predictions:
     def open(cls, path: str) -> Predictions:
         """The predictions in the folder `path`. Raises InputError if there are none, or they are not complete."""
         _check_complete(path, "predictions")
-        file = filesystem.join(path, METRICS)
+        file = filesystem.join(path, places_of(path).metrics)
         metrics = dict(filesystem.read_json(file)) if filesystem.exists(file) else None
         return cls(filesystem.absolute(path), metrics)
 
@@ -139,13 +138,13 @@ class Predictions:
         if SparkContext._active_spark_context is None:
             raise RuntimeError("no Spark session runs: start one to read the predictions with it")
         spark = SparkSession.builder.getOrCreate()
-        return spark.read.parquet(filesystem.for_spark(filesystem.join(self.path, FOLDER)))
+        return spark.read.parquet(filesystem.for_spark(places_of(self.path).folder(self.path)))
 
     def pandas(self) -> pd.DataFrame:
         """The predictions as a pandas frame, all of them in memory; needs no Spark."""
         import pyarrow.dataset as ds
 
-        source, inner = filesystem.resolve(filesystem.join(self.path, FOLDER))
+        source, inner = filesystem.resolve(places_of(self.path).folder(self.path))
         found: pd.DataFrame = ds.dataset(inner, filesystem=source, format="parquet").to_table().to_pandas()
         return found
 

@@ -85,6 +85,8 @@ class Config(pydantic.BaseModel):
 
     renamed: ClassVar[Mapping[str, str]] = {}
     """Former keys, each with what it is called now."""
+    refused: ClassVar[Mapping[str, str]] = {}
+    """Keys that a relative has, each with why there is none here."""
 
     _origin: Origin = pydantic.PrivateAttr(default_factory=lambda: Origin(None))
 
@@ -158,6 +160,7 @@ def documented_keys(model: type[Config], prefix: str = "") -> Iterator[tuple[str
         key = prefix + name
         candidates = (field.annotation, *get_args(field.annotation))
         inner = [item for item in candidates if isinstance(item, type) and issubclass(item, Config)]
+        entries = [item for item in candidates if get_origin(item) is dict]
         text = " ".join((field.description or "").split())
         value = field.get_default(call_default_factory=True)
         if inner and (field.is_required() or value is None or isinstance(value, Config)):
@@ -169,6 +172,11 @@ def documented_keys(model: type[Config], prefix: str = "") -> Iterator[tuple[str
         for part, kind, default, explanation in documented_keys(inner[0], key + ".") if inner else ():
             # An alternative form of the same key: anyone who does not use it need not give its parts.
             yield part, kind, default.replace("required", ""), explanation
+        for entry in entries:
+            value_type = get_args(entry)[1]
+            each = get_args(value_type)[0] if get_origin(value_type) is Annotated else value_type
+            if isinstance(each, type) and issubclass(each, Config):
+                yield from documented_keys(each, f"{key}.NAME.")
 
 
 class _Loader(yaml.SafeLoader):

@@ -24,11 +24,13 @@ class Collective(ABC):
     bytes_sent: bytes that this node has sent. seconds: time spent in sums; waited: the part of it before a peer had
     sent anything.
     same_graphs: whether all nodes must run the same graphs, and the loops in them equally often. in_graphs: whether
-    `sum_tensors` works inside a tf.function; if not, it is called with eager tensors.
+    `sum_tensors` works inside a tf.function; if not, it is called with eager tensors. same_shapes: whether a
+    `sum_tensors` in a loop must have the same shapes each time; if so, large embeddings' gradients travel whole.
     """
 
     same_graphs = False
     in_graphs = True
+    same_shapes = False
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
@@ -43,8 +45,8 @@ class Collective(ABC):
     def sum(self, arrays: Sequence[Array]) -> list[Array]:
         """The element-wise sums over all nodes; shapes and dtypes (floats, 64-bit integers) as given, on every rank.
 
-        Every node must call it with the same shapes. Results stay valid until the call after next.
-        Raises PeerLost and PeerTimeout.
+        Every node must call it with the same shapes, which may be others each time. Results stay valid until the call
+        after next. Raises PeerLost and PeerTimeout.
         """
 
     @abstractmethod

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _PIECE = 256 << 10  # bytes given to the kernel at once: less than caches hold
 _MOST_BUFFERS = 64  # given to the kernel at once; it takes 1024
+_MOST_LAYOUTS = 16  # kept: the last ones used. Each has buffers; what a mini-batch uses of embeddings varies
 _SPIN = 200e-6  # seconds of polling before sleeping: waking up takes longer than most waits
 
 
@@ -89,9 +90,10 @@ class Ring(Collective):
     def sum(self, arrays: Sequence[Array]) -> list[Array]:
         began = self._began = time.perf_counter()
         signature = tuple((array.shape, array.dtype.str) for array in arrays)
-        layout = self._layouts.get(signature)
-        if layout is None:
-            layout = self._layouts[signature] = _Layout(arrays, self.size)
+        layout = self._layouts.pop(signature, None) or _Layout(arrays, self.size)
+        self._layouts[signature] = layout
+        if len(self._layouts) > _MOST_LAYOUTS:
+            del self._layouts[next(iter(self._layouts))]
         flat = [array.reshape(-1) for array in arrays]
         results = layout.next()
         for group in layout.groups:
@@ -102,10 +104,11 @@ class Ring(Collective):
     def sum_tensors(self, tensors: Sequence[Any]) -> list[Any]:
         import tensorflow as tf
 
-        sums = tf.numpy_function(self._sum_kept, list(tensors), [tensor.dtype for tensor in tensors])
+        # Outside a graph, a list of one tensor comes back as that tensor.
+        sums: list[Any] = tf.nest.flatten(tf.numpy_function(self._sum_kept, list(tensors), [t.dtype for t in tensors]))
         for result, tensor in zip(sums, tensors, strict=True):
             result.set_shape(tensor.shape)
-        return list(sums)
+        return sums
 
     def failure(self) -> BaseException | None:
         return self._failure

@@ -32,6 +32,7 @@ class TensorFlowCollective(Collective):
     """All-reduce over the workers that `tf_config` (TF_CONFIG as a mapping, with a chief) names."""
 
     same_graphs = True
+    same_shapes = True
 
     def __init__(self, rank: int, size: int, tf_config: dict[str, Any], timeout: float = 600.0) -> None:
         super().__init__(rank, size)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hdfs_io.bad_rows import FOLDER as BAD_ROWS
+from hdfs_io import filesystem
 from hdfs_io.bad_rows import said
 from sparksplit.base.command import Command, Options
 from sparksplit.inference.config import PredictConfig
-from sparksplit.inference.run import METRICS, Result, predict
-from sparksplit.inference.writer import FOLDER
+from sparksplit.inference.run import Result, predict
 from sparksplit.training.report import written
 
 
@@ -21,18 +20,19 @@ def run(config: PredictConfig, options: Options) -> None:
 
 def summary(result: Result) -> Iterator[str]:
     """What was predicted, how good it is and where it is, for people."""
+    places = result.places
     if result.done:
         yield f"{result.path}: is complete, made with the same configuration; nothing was done"
     else:
         splits = ", ".join(f"{rows:,} of {split}" for split, rows in result.rows.items())
         yield f"rows       {sum(result.rows.values()):,} ({splits}) in {_count(result.files, 'file')}"
         if bad := said(result.bad_rows):
-            yield f"bad rows   {bad}; they are in {result.path}/{BAD_ROWS}"
+            yield f"bad rows   {bad}; they are in {filesystem.join(result.path, places.bad_rows)}"
     if result.metrics is not None:
-        names = ("accuracy", "log_loss", "mean_absolute_error", "mean_squared_error")
+        names = ("accuracy", "log_loss", "auc", "f1", "mean_absolute_error", "mean_squared_error", "r2")
         yield "metrics    " + written({name: result.metrics[name] for name in names if name in result.metrics})
-        yield f"           {result.path}/{METRICS}"
-    yield f"predicted  {result.path}/{FOLDER}"
+        yield f"           {filesystem.join(result.path, places.metrics)}"
+    yield f"predicted  {places.folder(result.path)}"
 
 
 def _count(number: int, what: str) -> str:

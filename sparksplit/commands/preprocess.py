@@ -10,6 +10,8 @@ from hdfs_io.dry_run import dry_run
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.preprocess import preprocess
 from hdfs_io.preprocessing import TOKENS, UNKNOWN
+from hdfs_io.windows import said as said_windows
+from hdfs_io.windows import written
 from sparksplit.base.command import Command, Options
 
 
@@ -30,11 +32,18 @@ def summary(data: PreparedDataSet) -> str:
     tensors = ", ".join(f"{tensor.name}: {tensor.dtype} {tensor.shape}" for tensor in manifest.tensors)
     label = manifest.label
     kind = "none" if label is None else f"{len(label.classes)} classes" if label.classes is not None else "a number"
+    kind = f"{label.shape[0]} numbers" if label is not None and label.classes is None and label.shape else kind
     lines.append(f"tensors    {tensors}; label: {kind}")
     if label is not None and label.classes is not None and label.kind in TOKENS:
         counts = [(name, split.label_counts) for name, split in manifest.splits.items() if split.label_counts]
         unknown = ", ".join(f"{found[0]:,} of {sum(found):,} in {name}" for name, found in counts if sum(found))
         lines.append(f"vocabulary {len(label.classes) - 1:,} {label.kind}; unknown: {unknown}")
+    if (windows := manifest.windows) is not None:
+        by = f" of each {', '.join(windows.by)}" if windows.by else ""
+        step = written(windows.step, time=windows.time)
+        left = said_windows(manifest.windows_left_out) or "none"
+        lines.append(f"windows    {windows.window} rows{by} and the next {windows.horizon} of {windows.label}")
+        lines.append(f"           rows more than {step} apart have a gap between them; left out: {left}")
     if manifest.unseen_labels:
         found = ", ".join(f"{rows:,} rows of {name}" for name, rows in manifest.unseen_labels.items())
         became = f"have the class {UNKNOWN}" if label is not None and label.unknown else "were left out"

@@ -25,8 +25,8 @@ from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.plan import plan
 from sparksplit.comparison.run import REPORT
 from sparksplit.inference.config import PredictConfig
-from sparksplit.inference.run import METRICS
-from sparksplit.inference.writer import FOLDER
+from sparksplit.inference.partition import folder_of
+from sparksplit.inference.writer import places_of
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.record import RUN, RunRecord
 
@@ -101,17 +101,18 @@ def run(config: QuickstartConfig, options: Options) -> None:
 
 
 def _summary(config: QuickstartConfig) -> Iterator[str]:
-    run, predictions = config.train.output, config.predict.output
+    run, predictions = config.train.output, folder_of(config.predict)
+    places = places_of(predictions)
     record = RunRecord.read(run)
-    accuracy = filesystem.read_json(filesystem.join(predictions, METRICS))["accuracy"]
+    accuracy = filesystem.read_json(filesystem.join(predictions, places.metrics))["accuracy"]
     ledger = "exact: every row once per epoch" if record.ledger.exact else "NOT exact"
     yield f"test accuracy  {accuracy:.2%} of rows that no node was trained on"
     yield f"ledger         {ledger} ({record.ledger.rows:,} rows in {record.epochs} epochs)"
     yield f"prepared data  {config.preprocess.output}"
     yield f"model          {filesystem.join(run, 'model.keras')}"
     yield f"               {filesystem.join(run, 'saved_model')} (for TensorFlow Serving)"
-    yield f"metrics        {filesystem.join(run, RUN)}, {filesystem.join(predictions, METRICS)}"
-    yield f"predictions    {filesystem.join(predictions, FOLDER)}"
+    yield f"metrics        {filesystem.join(run, RUN)}, {filesystem.join(predictions, places.metrics)}"
+    yield f"predictions    {places.folder(predictions)}"
     yield f"report         {filesystem.join(config.compare.output, REPORT)} (open it: which way to split the work)"
     yield ""
     yield "To go on:"

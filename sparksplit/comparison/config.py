@@ -9,6 +9,7 @@ import pydantic
 from sparksplit.training.config import Training
 
 _LOCAL = {"strategy": "local", "sync": {"every": 32, "outer": "nesterov"}}
+_EQUAL_PASSES = "is for train: runs are compared at equal passes, by their last weights"
 _STRATEGIES: tuple[str | dict[str, Any], ...] = ("single", "batch", "epoch", "epoch-delayed", _LOCAL)
 
 
@@ -16,6 +17,7 @@ class CompareConfig(Training):
     """Everything that `compare` needs to know: what to compare, and the training keys that all runs share."""
 
     renamed = {"ways": "strategies"}  # noqa: RUF012 (pydantic knows its type from Config)
+    refused = {"early_stop": _EQUAL_PASSES, "keep_best": _EQUAL_PASSES}  # noqa: RUF012
 
     output: str
     """The comparison's folder: results.json, report.html, and runs/ with a record of each run."""

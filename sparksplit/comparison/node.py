@@ -100,10 +100,10 @@ def _forget(config: TrainConfig) -> None:
 def _record(
     payload: ClusterPayload, run: RunPayload, config: TrainConfig, results: list[NodeResult], began: float
 ) -> None:
-    from hdfs_io.prepared import PreparedDataSet
+    from hdfs_io.joined import open_joined
     from sparksplit.strategies import find
 
-    data = PreparedDataSet.open(config.data, verify=False)
+    data = open_joined(config.data, verify=False)
     split = data.manifest.splits["train"]
     way = find(config.strategy, run.sources.get("strategy"))
     around = report.Circumstances(

@@ -161,6 +161,9 @@ def _values(config: CompareConfig, place: int) -> dict[str, Any]:
     for key in ("data", "output", "nodes", "seed", "epochs", "input_mode"):
         if key in values:
             raise config.error(f"strategies.{place}.{key}", "is the same for all ways; give it beside `strategies`")
+    for key, why in config.refused.items():
+        if key in values:
+            raise config.error(f"strategies.{place}.{key}", why)
     way = STRATEGIES.get(values["strategy"])
     _config(config, place, {**values, "nodes": 1 if way is not None and way.alone else 2})  # is it right?
     return values

@@ -12,7 +12,7 @@ from statistics import fmean
 from hdfs_io.manifest import Manifest
 from hdfs_io.prepared import PreparedDataSet
 from sparksplit import __version__
-from sparksplit.comparison import answer, costs, metrics, scale
+from sparksplit.comparison import answer, costs, scale
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.content import (
     Answer,
@@ -30,7 +30,7 @@ from sparksplit.comparison.content import (
 from sparksplit.comparison.intervals import interval
 from sparksplit.comparison.plan import SINGLE
 from sparksplit.comparison.record import ComparedRun, DivergedRun, Measured
-from sparksplit.training import report
+from sparksplit.training import metrics, report
 from sparksplit.training.config import TrainConfig
 
 AnyRun = ComparedRun | DivergedRun
@@ -121,18 +121,12 @@ def _processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def metric_names(given: Sequence[str] | None, manifest: Manifest) -> list[str]:
-    """The metrics that a run measures besides the loss. given: those in its configuration."""
-    has_classes = manifest.label is not None and manifest.label.classes is not None
-    return ["accuracy" if has_classes else "mean_absolute_error"] if given is None else list(given)
-
-
 def metric_of(config: CompareConfig, manifest: Manifest) -> Metric:
     """The `metric` of results.json: what decides, on which rows, and which of its values are better.
 
     Raises ConfigError if no run measures it, or if its direction cannot be told or is given wrongly.
     """
-    names = metric_names(config.metrics, manifest)
+    names = metrics.measured(config.metrics, manifest)
     if config.metric not in (None, metrics.LOSS, *names):
         known = ", ".join([metrics.LOSS, *names])
         raise config.error("metric", f"must be one of {known} (is {config.metric!r})")

@@ -17,7 +17,6 @@ from sparksplit.base.config import digest
 from sparksplit.base.errors import NodeFailed, RunError
 from sparksplit.base.progress import say
 from sparksplit.base.session import spark_session
-from sparksplit.comparison import metrics
 from sparksplit.comparison import results as analysis
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.content import RESULTS, Results
@@ -33,6 +32,7 @@ from sparksplit.comparison.record import (
     read_run,
 )
 from sparksplit.comparison.report import render
+from sparksplit.training import metrics
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import Payload
 from sparksplit.training.report import DIVERGED
@@ -106,7 +106,7 @@ def _check(config: CompareConfig, runs: Sequence[Run], data: PreparedDataSet) ->
         raise config.error("data", f"{data.path}: has neither validation nor test rows, by which ways could differ")
     metric = analysis.metric_of(config, manifest).name
     for run in runs:
-        if metric not in (metrics.LOSS, *analysis.metric_names(run.config.metrics, manifest)):
+        if metric not in (metrics.LOSS, *metrics.measured(run.config.metrics, manifest)):
             raise config.error("metric", f"is {metric}, which {run.way} does not measure: add it to its `metrics`")
         if metric == metrics.LOSS and run.config.loss != runs[0].config.loss:
             raise config.error(
@@ -218,7 +218,10 @@ class _Comparison:
 
     def _payload(self, one: _Work) -> RunPayload:
         common = replace(
-            Payload.of(one.run.config, self.output, dict(one.inputs.sources), one.hash, 0), record_only=True
+            Payload.of(
+                one.run.config, self.data, self.output, dict(one.inputs.sources), one.hash, 0, one.inputs.initial
+            ),
+            record_only=True,
         )
         path = self._path(one)
         return RunPayload(**vars(common), key=one.run.key, way=one.run.way, record=path, restarts=one.tries)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from hdfs_io.config import DataFrameInput, InputConfig
 from sparksplit.base.config import Config
+from sparksplit.inference import partition
 
 SplitName = Literal["train", "validation", "test"]
+
+
+def _partition(values: dict[str, str | int]) -> dict[str, str | int]:
+    if wrong := partition.problem(values):
+        raise ValueError(wrong)
+    return values
 
 
 class PredictConfig(Config):
@@ -21,12 +28,18 @@ class PredictConfig(Config):
     """The rows: the folder of a prepared data set, or, for raw rows, a mapping as for `preprocess`; csv takes the
     model's dtype and shape where they are null."""
     output: Annotated[str, Field(min_length=1)]
-    """The folder of the predictions."""
+    """The folder of the predictions; with `partition`, that of the table."""
+    partition: Annotated[dict[str, str | int], AfterValidator(_partition)] | None = None
+    """{ds: 2026-11-22}, say: the predictions become the partition ds=2026-11-22 of the table in the folder `output`,
+    and replace no other; several columns make folders in folders. Quote a number that begins with 0."""
     split: SplitName | Annotated[list[SplitName], Field(min_length=1)] | None = None
     """Which rows. Of a prepared data set: one split or a list of them; null: test. Of raw rows: train (the files to
     train on) or test (the test files); null: all that there are."""
     keep: list[str] | None = None
     """Columns of the input to carry along, and `label`; null: all that the input keeps, without the label."""
+    top: Annotated[int, Field(gt=0)] | None = None
+    """A classifier's: so many classes of each row, the most probable first, as the lists top_predictions (and
+    top_names) and top_probabilities; null: the probability of every class, as the list probabilities."""
     batch_size: Annotated[int, Field(gt=0)] = 1024
     """Rows that the model takes at once; bounds an executor's memory."""
     executors: Annotated[int, Field(gt=0)] = 2

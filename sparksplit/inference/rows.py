@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hdfs_io import bad_rows, filesystem, sources
+from hdfs_io import bad_rows, filesystem, sources, windows
 from hdfs_io.bad_rows import Limit
 from hdfs_io.config import RULES, InputConfig
+from hdfs_io.features.spec import Feature
 from hdfs_io.formats import format_of
 from hdfs_io.prepared import PreparedDataSet
-from hdfs_io.preprocessing import LabelSpec, TensorSpec
+from hdfs_io.preprocessing import WEIGHT, LabelSpec, TensorSpec
 from hdfs_io.publish import made_from
 from hdfs_io.sources import Source
-from hdfs_io.sources.columns import DataFrameSource
 from hdfs_io.sources.failures import input_failures
 from hdfs_io.sources.passes import digest_now
 from sparksplit.base.errors import InputError
+from sparksplit.base.progress import say
 from sparksplit.base.task_facts import facts_of
 from sparksplit.inference import tasks
 from sparksplit.inference.config import PredictConfig
@@ -74,6 +75,7 @@ class PreparedRows(InputRows):
         manifest = self._data.manifest
         self.place, self.kept, self.label = self._data.path, manifest.keep, manifest.label
         _check_tensors(self.place, manifest.tensors, trained)
+        _check_features(self.place, manifest.features, trained)
         _check_label(self.place, manifest.label, trained)
         self.splits = config.splits or ["test"]
         for name in self.splits:
@@ -115,11 +117,17 @@ class RawRows(InputRows):
         """frame: the rows, if `raw` names none. spark: the session that reads them, where Spark does."""
         super().__init__()
         self._description = trained.description
-        tensors = trained.description.tensors
-        if len(tensors) != 1:
+        tensors = trained.description.model_tensors
+        if raw.windows is not None:
+            raise raw.error(
+                "windows", "must be left out: rows become windows as in the data that the model was trained on"
+            )
+        if trained.description.features:
+            _check_columns(raw, trained)
+        elif len(tensors) != 1:
             names = ", ".join(tensor.name for tensor in tensors)
             raise InputError(f"{trained.path}: the model takes {len(tensors)} tensors ({names}); raw rows have one")
-        if format_of(raw.format).shapeless:
+        elif format_of(raw.format).shapeless:
             # The default dtype is left to the format: then nothing is rounded that `preprocess`, with the same
             # configuration, takes for a bad row.
             dtype = raw.dtype or (tensors[0].dtype if tensors[0].dtype != "float32" else None)
@@ -129,7 +137,7 @@ class RawRows(InputRows):
             sizes: dict[str, Any] = {"size": shape[:2], "channels": shape[2]}
             raw = raw.model_copy(update={key: sizes[key] for key in sizes if key not in raw.model_fields_set})
         fitted = trained.description.preprocessing.tensors.get(tensors[0].name)
-        if raw.missing == "mean" and (fitted is None or fitted.impute is None):
+        if raw.missing == "mean" and not trained.description.features and (fitted is None or fitted.impute is None):
             message = f"must be error: the model {trained.path} was trained on data without gaps, and has no means"
             raise raw.error("missing", message)
         self._limit = Limit.of(raw)
@@ -144,9 +152,9 @@ class RawRows(InputRows):
             source = sources.open_source(raw, trained.description)
             self.place = filesystem.absolute(raw.one_path())
         self._source = source
-        known = source.raw_digest if isinstance(source, DataFrameSource) else None
-        self.identity, self.content = {**raw.located(), "rules": RULES}, sources.raw_digest(raw) or known
-        _check_tensors(self.place, source.tensors, trained)
+        self.identity, self.content = {**raw.located(), "rules": RULES}, sources.raw_digest(raw) or source.raw_digest
+        if source.table is None:
+            _check_tensors(self.place, source.tensors, trained)
         self.kept = source.keep
         self.label = trained.description.label if source.label_kind is not None else None
         there = source.parts()
@@ -171,6 +179,8 @@ class RawRows(InputRows):
                 self.expected[split] = (raw.rows[split], None)
                 facts += facts_of(frame, _raw_task(job, split), Facts)
             bad_rows.write(raw.bad, raw.tally, folder)
+        if left := windows.said(self._source.left_out):
+            say(f"windows left out: {left}")
         return facts
 
     def hash_now(self, spark: SparkSession) -> str:
@@ -192,7 +202,8 @@ def tasks_for(rows: int, size: int, slots: int) -> int:
 
 
 def _check_tensors(place: str, found: Sequence[TensorSpec], trained: TrainedModel) -> None:
-    wanted = trained.description.tensors
+    wanted = trained.description.model_tensors
+    found = [tensor for tensor in found if tensor.name != WEIGHT]
     if _say(found) != _say(wanted):
         raise InputError(f"{place}: rows are {_say(found)}; the model {trained.path} takes {_say(wanted)}")
     for ours, theirs in zip(found, wanted, strict=True):
@@ -202,6 +213,25 @@ def _check_tensors(place: str, found: Sequence[TensorSpec], trained: TrainedMode
                     f"{place}: has column {one!r} where the model {trained.path} was trained on {other!r}; prepare it "
                     "with the model's columns, in their order"
                 )
+
+
+def _check_columns(raw: InputConfig, trained: TrainedModel) -> None:
+    """Raise what is wrong with the configuration of rows for a model of a table's columns."""
+    if not format_of(raw.format).columns:
+        columns = ", ".join(feature.column for feature in trained.description.features)
+        raise raw.error("format", f"{raw.format} rows have no columns; the model {trained.path} takes {columns}")
+    for key in ("dtype", "shape", "missing"):
+        if key in raw.model_fields_set and getattr(raw, key) not in (None, "mean"):
+            raise raw.error(key, f"is settled by the model {trained.path}, which was trained on a table's columns")
+
+
+def _check_features(place: str, found: Sequence[Feature], trained: TrainedModel) -> None:
+    for ours, theirs in zip(found, trained.description.features, strict=False):
+        if ours != theirs:
+            raise InputError(
+                f"{place}: column {ours.column!r} was prepared in another way than for the model {trained.path}: "
+                f"prepare it with fitted: {trained.path}"
+            )
 
 
 def _say(tensors: Sequence[TensorSpec]) -> str:

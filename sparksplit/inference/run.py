@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hdfs_io import filesystem
+from hdfs_io import bad_rows, filesystem
 from hdfs_io.config import check_input
 from hdfs_io.formats import format_of
 from hdfs_io.lane_files import LABEL
@@ -19,31 +19,30 @@ from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError, RunError
 from sparksplit.base.progress import spark_progress
 from sparksplit.base.session import spark_session
-from sparksplit.inference import scores, writer
+from sparksplit.inference import partition, scores, writer
 from sparksplit.inference.config import PredictConfig
 from sparksplit.inference.rows import InputRows, PreparedRows, RawRows
-from sparksplit.inference.scores import ClassScores, Scores
+from sparksplit.inference.scores import MOST_CONFUSED, ClassScores, NumberScores, Scores
 from sparksplit.inference.tasks import Facts, Job
 from sparksplit.inference.trained import TrainedModel
-from sparksplit.inference.writer import Columns
+from sparksplit.inference.writer import PARTITION, WHOLE, Columns, Places
 from sparksplit.training.report import finite
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-METRICS = "metrics.json"
-
 
 @dataclass(frozen=True)
 class Result:
-    """rows: by split. bad_rows: by reason. metrics: as in metrics.json; None without labels. done: whether all of it
-    was there already."""
+    """rows: by split. bad_rows: by reason. metrics: as in metrics.json; None without labels. places: what is where in
+    the folder `path`. done: whether all of it was there already."""
 
     path: str
     rows: dict[str, int]
     files: int
     bad_rows: dict[str, int]
     metrics: dict[str, Any] | None
+    places: Places = WHOLE
     done: bool = False
 
 
@@ -91,24 +90,33 @@ def _predict(
         values["function"] = function
     paths = {"input": config.input} if isinstance(config.input, str) else config.input.paths()
     inputs = {"model": config.model, **paths, **config.own_file}
+    if columns.top is not None:
+        values["top"] = columns.top
     config_hash = digest({**values, "keep": list(columns.keep)})
-    output = Output(config.output, config_hash, "predict", inputs, input_hash)
+    places = WHOLE if config.partition is None else PARTITION
+    output = Output(partition.folder_of(config), config_hash, "predict", inputs, input_hash)
     with output.claimed(options.overwrite) as decision:
         if decision == "done":
-            return Result(output.path, {}, 0, {}, _metrics_of(output.path), done=True)
+            return Result(output.path, {}, 0, {}, _metrics_of(output.path, places), places, done=True)
         # Published or removed only when Spark has stopped: until then, tasks of a job that has ended may still write.
         with output.staging() as folder:
-            result = _fill(folder, output, config, trained, rows, columns)
+            result = _fill(folder, output, config, trained, rows, columns, places)
             if rows.rows_hash is not None:
                 output.made_of(folder, rows.rows_hash)
             return result
 
 
 def _fill(
-    folder: str, output: Output, config: PredictConfig, trained: TrainedModel, rows: InputRows, columns: Columns
+    folder: str,
+    output: Output,
+    config: PredictConfig,
+    trained: TrainedModel,
+    rows: InputRows,
+    columns: Columns,
+    places: Places,
 ) -> Result:
     """Predict into `folder`, which is to become the output."""
-    job_folder = filesystem.join(folder, writer.FOLDER)
+    job_folder = places.folder(folder)
     filesystem.make_folder(job_folder)
     with (
         spark_session("sparksplit predict", config.executors, nodes=False) as spark,
@@ -123,14 +131,17 @@ def _fill(
     files = _take(job_folder, facts)
     metrics = _metrics(facts, trained, rows)
     if metrics is not None:
-        filesystem.write_json(filesystem.join(folder, METRICS), metrics)
-    return Result(output.path, counted, files, rows.bad, metrics)
+        filesystem.write_json(filesystem.join(folder, places.metrics), metrics)
+    if rows.bad and places.bad_rows != bad_rows.FOLDER:
+        filesystem.rename(filesystem.join(folder, bad_rows.FOLDER), filesystem.join(folder, places.bad_rows))
+    return Result(output.path, counted, files, rows.bad, metrics, places)
 
 
 def _columns(config: PredictConfig, rows: InputRows, trained: TrainedModel) -> Columns:
     keep = list(rows.kept) if config.keep is None else list(dict.fromkeys(config.keep))
     known = [*rows.kept, *([LABEL] if rows.label is not None else [])]
-    columns = Columns(trained.description.label, len(rows.splits) > 1, keep)
+    columns = Columns(trained.description.label, len(rows.splits) > 1, keep, config.top)
+    _check_top(config, trained)
     for place, name in enumerate(keep):
         if name not in known:
             there = f"it has {', '.join(known)}" if known else "it has none to keep"
@@ -138,7 +149,19 @@ def _columns(config: PredictConfig, rows: InputRows, trained: TrainedModel) -> C
         if name.lower() in columns.own:
             key = "keep" if config.keep is None else f"keep.{place}"
             raise config.error(key, f"the column name {name!r} is taken by the predictions; name the others to keep")
+    partition.check(config, [*columns.own, *keep])
     return columns
+
+
+def _check_top(config: PredictConfig, trained: TrainedModel) -> None:
+    label = trained.description.label
+    if config.top is None:
+        return
+    if label is None or label.classes is None or label.shape:
+        what = "numbers" if label is None or label.classes is None else "a class at each of several places"
+        raise config.error("top", f"needs a model that predicts one class a row; {trained.path} predicts {what}")
+    if config.top > len(label.classes):
+        raise config.error("top", f"must be at most {len(label.classes)}, the model's classes (is {config.top})")
 
 
 def _checked(facts: Sequence[Facts], rows: InputRows) -> dict[str, int]:
@@ -199,7 +222,13 @@ def _metrics(facts: Sequence[Facts], trained: TrainedModel, rows: InputRows) -> 
         content["by_split"] = {split: finite(score.summary()) for split, score in by_split.items()}
     label, total = trained.description.label, whole[""]
     if isinstance(total, ClassScores) and label is not None and label.classes is not None:
+        if len(label.classes) == 2:
+            content["positive"] = label.classes[1]
         content["by_class"] = total.by_class(label.classes)
+        if (matrix := total.confusion_matrix()) is not None:
+            content["confusion"] = matrix
+    elif isinstance(total, NumberScores) and 1 < len(total.squared) <= MOST_CONFUSED:
+        content["by_number"] = [finite(each) for each in total.by_number()]
     return content
 
 
@@ -209,6 +238,6 @@ def _add(sums: dict[str, Scores], key: str, score: Scores) -> None:
     total.add(score)  # type: ignore[arg-type]
 
 
-def _metrics_of(path: str) -> dict[str, Any] | None:
-    file = filesystem.join(path, METRICS)
+def _metrics_of(path: str, places: Places) -> dict[str, Any] | None:
+    file = filesystem.join(path, places.metrics)
     return dict(filesystem.read_json(file)) if filesystem.exists(file) else None

@@ -10,88 +10,173 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sparksplit.base import measures
+
+Number = int | float
+"""A count of rows, or the sum of their weights"""
+MOST_CONFUSED = 100
+"""Classes that a confusion matrix may have"""
 _EPSILON = 1e-7
 """Keras's own: a probability of 0 costs -log(1e-7)."""
 
 
 @dataclass
 class ClassScores:
-    """A classifier's. Instead of a confusion matrix, counts by class: what is there, what was predicted, what was
-    right.
+    """A classifier's: counts by class (what is there, what was predicted, what was right), and of few classes each
+    label's by what was predicted.
 
-    Where a row has several labels, everything but `rows` counts labels.
+    Where a row has several labels, everything but `rows` counts labels; where rows have weights, these are added up.
     """
 
     rows: int = 0
     log_loss: float = 0.0
     """Sum of -log(probability of the label's class)"""
-    labelled: list[int] = field(default_factory=list)
-    predicted: list[int] = field(default_factory=list)
-    right: list[int] = field(default_factory=list)
+    labelled: list[Number] = field(default_factory=list)
+    predicted: list[Number] = field(default_factory=list)
+    right: list[Number] = field(default_factory=list)
+    confusion: list[Number] = field(default_factory=list)
+    """By label, and within that by prediction, of up to MOST_CONFUSED classes"""
+    negatives: list[Number] = field(default_factory=list)
+    positives: list[Number] = field(default_factory=list)
+    """Of two classes, rows without and with the second one: how many have a probability of it in each of
+    `measures.BINS`"""
 
     def update(
-        self, label: npt.NDArray[np.int64], prediction: npt.NDArray[np.int64], probabilities: npt.NDArray[np.float64]
+        self,
+        label: npt.NDArray[np.int64],
+        prediction: npt.NDArray[np.int64],
+        probabilities: npt.NDArray[np.float64],
+        weight: npt.NDArray[Any] | None = None,
     ) -> None:
-        """Add rows. label, prediction: class indices [rows, ...]; probabilities [rows, ..., classes]"""
+        """Add rows. label, prediction: class indices [rows, ...]; probabilities [rows, ..., classes]; weight: what each
+        row counts, [rows]; None: 1."""
         classes = probabilities.shape[-1]
         self.rows += len(label)
+        each = None if weight is None else np.repeat(weight.astype(np.float64), math.prod(label.shape[1:]))
         label, prediction = label.ravel(), prediction.ravel()
-        own = probabilities.reshape(-1, classes)[np.arange(len(label)), label]
-        self.log_loss = math.fsum((self.log_loss, *-np.log(np.clip(own, _EPSILON, 1 - _EPSILON))))
-        for counts, found in (
-            (self.labelled, label),
-            (self.predicted, prediction),
-            (self.right, label[label == prediction]),
-        ):
-            counts[:] = _added(counts, np.bincount(found, minlength=classes).tolist())
+        probabilities = probabilities.reshape(-1, classes)
+        own = probabilities[np.arange(len(label)), label]
+        losses = -np.log(np.clip(own, _EPSILON, 1 - _EPSILON))
+        self.log_loss = math.fsum((self.log_loss, *(losses if each is None else losses * each)))
+        all_of, right = slice(None), label == prediction
+        found: list[tuple[list[Number], npt.NDArray[np.int64], Any, int]] = [
+            (self.labelled, label, all_of, classes),
+            (self.predicted, prediction, all_of, classes),
+            (self.right, label, right, classes),
+        ]
+        if classes <= MOST_CONFUSED:
+            found.append((self.confusion, label * classes + prediction, all_of, classes**2))
+        if classes == 2:
+            bins = measures.bins_of(probabilities[:, 1])
+            found += [(counts, bins, label == index, measures.BINS) for index, counts in enumerate(self._histograms)]
+        for counts, places, chosen, size in found:
+            weights = None if each is None else each[chosen]
+            counts[:] = _added(counts, np.bincount(places[chosen], weights, minlength=size).tolist())
 
     def add(self, other: ClassScores) -> None:
         """Add another's sums."""
         self.rows += other.rows
         self.log_loss += other.log_loss
-        self.labelled = _added(self.labelled, other.labelled)
-        self.predicted = _added(self.predicted, other.predicted)
-        self.right = _added(self.right, other.right)
+        for counts, more in zip(self._counts, other._counts, strict=True):
+            counts[:] = _added(counts, more)
 
     def summary(self) -> dict[str, float]:
-        """rows, accuracy and log_loss."""
-        labels = sum(self.labelled)
-        return {"rows": self.rows, "accuracy": sum(self.right) / labels, "log_loss": self.log_loss / labels}
+        """rows, accuracy, log_loss, precision, recall and f1; of two classes also auc, and auc_error, how far it may be
+        from the exact one."""
+        labels = sum(self.labelled) or math.nan
+        found = {"rows": self.rows, "accuracy": sum(self.right) / labels, "log_loss": self.log_loss / labels}
+        found |= measures.of_classes(self.right, self.labelled, self.predicted)
+        if self.positives:
+            found |= zip(("auc", "auc_error"), measures.auc(self.negatives, self.positives), strict=True)
+        return found
 
     def by_class(self, names: Sequence[str]) -> list[dict[str, Any]]:
-        """For each class: its name, how many rows have it, how many were predicted to, and how many both."""
+        """For each class: its name, how many rows have it (by weight), how many were predicted to, and how many
+        both."""
         columns = zip(names, self.labelled, self.predicted, self.right, strict=True)
         return [dict(zip(("class", "rows", "predicted", "correct"), column, strict=True)) for column in columns]
+
+    def confusion_matrix(self) -> list[list[Number]] | None:
+        """Rows by label, and within that by prediction; None of too many classes."""
+        classes = len(self.labelled)
+        return [self.confusion[at : at + classes] for at in range(0, classes**2, classes)] if self.confusion else None
+
+    @property
+    def _histograms(self) -> tuple[list[Number], list[Number]]:
+        return self.negatives, self.positives
+
+    @property
+    def _counts(self) -> tuple[list[Number], ...]:
+        return self.labelled, self.predicted, self.right, self.confusion, *self._histograms
 
 
 @dataclass
 class NumberScores:
-    """A regression's."""
+    """A regression's: by number of a row's label, sums of errors, and the labels' mean and deviations from it."""
 
     rows: int = 0
-    absolute: float = 0.0
-    squared: float = 0.0
+    weight: float = 0.0
+    """Of all rows together"""
+    absolute: list[float] = field(default_factory=list)
+    squared: list[float] = field(default_factory=list)
+    mean: list[float] = field(default_factory=list)
+    deviations: list[float] = field(default_factory=list)
+    """Sums of the squares of the labels' distances from their mean"""
 
-    def update(self, label: npt.NDArray[Any], prediction: npt.NDArray[Any]) -> None:
-        """Add rows: labels and predictions [rows]."""
-        errors = prediction.astype(np.float64) - label.astype(np.float64)
+    def update(
+        self, label: npt.NDArray[Any], prediction: npt.NDArray[Any], weight: npt.NDArray[Any] | None = None
+    ) -> None:
+        """Add rows: labels and predictions [rows, ...]; weight: what each row counts, [rows]; None: 1."""
+        each = (np.ones(len(label)) if weight is None else weight.astype(np.float64))[:, None]
         self.rows += len(label)
-        self.absolute = math.fsum((self.absolute, *np.abs(errors)))
-        self.squared = math.fsum((self.squared, *np.square(errors)))
+        if not each.any():
+            return
+        label = label.reshape(len(label), -1).astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            errors = prediction.reshape(label.shape).astype(np.float64) - label
+            mean = (each * label).sum(axis=0) / each.sum()
+            deviations = (each * np.square(label - mean)).sum(axis=0)
+            self.absolute = _summed(self.absolute, each * np.abs(errors))
+            self.squared = _summed(self.squared, each * np.square(errors))
+        self._spread(float(each.sum()), mean, deviations)
 
     def add(self, other: NumberScores) -> None:
         """Add another's sums."""
         self.rows += other.rows
-        self.absolute += other.absolute
-        self.squared += other.squared
+        if other.weight:
+            self.absolute = _summed(self.absolute, np.array([other.absolute]))
+            self.squared = _summed(self.squared, np.array([other.squared]))
+            self._spread(other.weight, np.array(other.mean), np.array(other.deviations))
+
+    def _spread(self, weight: float, mean: npt.NDArray[np.float64], deviations: npt.NDArray[np.float64]) -> None:
+        """Add rows of this weight, mean and deviations.
+
+        Source: Chan, Golub, LeVeque: Updating Formulae and a Pairwise Algorithm (1979).
+        """
+        total = self.weight + weight
+        known = np.array(self.mean or np.zeros_like(mean))
+        within = np.array(self.deviations or np.zeros_like(mean)) + deviations
+        self.deviations = (within + (mean - known) ** 2 * (self.weight * weight / total)).tolist()
+        self.mean = (known + (mean - known) * (weight / total)).tolist()
+        self.weight = total
 
     def summary(self) -> dict[str, float]:
-        """rows, mean_absolute_error and mean_squared_error."""
+        """rows, mean_absolute_error, mean_squared_error and its root over all numbers, and r2, the mean of theirs."""
+        count = self.weight * len(self.squared) or math.nan
+        squared = math.fsum(self.squared) / count
         return {
             "rows": self.rows,
-            "mean_absolute_error": self.absolute / self.rows,
-            "mean_squared_error": self.squared / self.rows,
+            "mean_absolute_error": math.fsum(self.absolute) / count,
+            "mean_squared_error": squared,
+            "root_mean_squared_error": math.sqrt(squared),
+            "r2": measures.r2(self.squared, self.deviations),
         }
+
+    def by_number(self) -> list[dict[str, float]]:
+        """The same for each number of a row's label."""
+        columns = zip(self.absolute, self.squared, self.mean, self.deviations, strict=True)
+        found = [NumberScores(self.rows, self.weight, *([value] for value in column)).summary() for column in columns]
+        return [{name: value for name, value in each.items() if name != "rows"} for each in found]
 
 
 Scores = ClassScores | NumberScores
@@ -107,7 +192,14 @@ def from_json(values: dict[str, Any]) -> Scores:
     return ClassScores(**values) if "log_loss" in values else NumberScores(**values)
 
 
-def _added(counts: Sequence[int], more: Sequence[int]) -> list[int]:
+def _summed(sums: Sequence[float], more: npt.NDArray[np.float64]) -> list[float]:
+    """`sums`, which may still be empty, and those of the columns of `more`."""
+    columns = more.T.tolist()
+    return [math.fsum((so_far, *column)) for so_far, column in zip(sums or [0.0] * len(columns), columns, strict=True)]
+
+
+def _added(counts: Sequence[Number], more: Sequence[Number]) -> list[Number]:
     if not counts or not more:
         return list(counts or more)
-    return [count + other for count, other in zip(counts, more, strict=True)]
+    added: list[Number] = np.add(counts, more).tolist()
+    return added

@@ -14,7 +14,7 @@ from hdfs_io import row_ids
 from hdfs_io.lane_files import LABEL, ROW_ID, label_of, tensor_of, values_of
 from hdfs_io.manifest import Manifest
 from hdfs_io.prepared import BlockReader, PreparedDataSet
-from hdfs_io.preprocessing import LabelSpec
+from hdfs_io.preprocessing import WEIGHT, LabelSpec
 from sparksplit.base.errors import RunError, SparksplitError, UsageError
 from sparksplit.inference import scores
 from sparksplit.inference.scores import ClassScores, NumberScores
@@ -100,7 +100,7 @@ def predict(trained: TrainedModel, model: Model, rows: SplitRows) -> Predictions
         raise RunError(f"{trained.path}: gives a number that is not finite, first for row_id {row}")
     label = trained.description.label
     if label is None or label.classes is None:
-        single = outputs.ndim == 2 and outputs.shape[1] == 1
+        single = outputs.ndim == 2 and outputs.shape[1] == 1 and (label is None or not label.shape)
         return Predictions(outputs[:, 0] if single else outputs, None)
     try:
         of_classes = probabilities(outputs, len(label.classes), trained.logits, label.shape)
@@ -131,16 +131,18 @@ def _count(
     facts.checksums[split] = (facts.checksums.get(split, 0) + checksum) % 2**64
     if rows.label is None:
         return
+    weight = rows.tensors.get(WEIGHT)
     if predictions.probabilities is None:
         number = found.setdefault(split, NumberScores())
         assert isinstance(number, NumberScores)
-        number.update(rows.label, predictions.prediction.reshape(rows.label.shape))
+        number.update(rows.label, predictions.prediction.reshape(rows.label.shape), weight)
         return
     known = np.all(rows.label.reshape(len(rows.label), -1) >= 0, axis=1)
     facts.unknown += int(len(known) - known.sum())
     score = found.setdefault(split, ClassScores())
     assert isinstance(score, ClassScores)
-    score.update(rows.label[known], predictions.prediction[known], predictions.probabilities[known])
+    weight = None if weight is None else weight[known]
+    score.update(rows.label[known], predictions.prediction[known], predictions.probabilities[known], weight)
 
 
 # Prepared rows.
@@ -197,7 +199,7 @@ def predict_prepared(job: Job, path: str, splits: Sequence[str], task: int, task
 
 def read_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str, keep: Sequence[str]) -> Iterator[SplitRows]:
     """Rows of record batches as hdfs_io.sources.raw.raw_rows gives them."""
-    spec = job.trained.description.label
+    spec, tensors = job.trained.description.label, job.trained.description.model_tensors
     for batch in batches:
         if batch.num_rows == 0:
             continue
@@ -209,7 +211,7 @@ def read_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str, keep: Sequ
         yield SplitRows(
             split,
             values_of(table.column(ROW_ID), np.dtype(np.int64)),
-            {tensor.name: tensor_of(table.column(tensor.name), tensor) for tensor in job.trained.description.tensors},
+            {tensor.name: tensor_of(table.column(tensor.name), tensor) for tensor in tensors},
             labels,
             kept,
         )

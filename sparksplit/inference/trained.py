@@ -28,7 +28,7 @@ Model = Callable[[Mapping[str, Array]], Array]
 
 # As in sparksplit.model.export; that module needs Keras, which a driver that predicts does not.
 SAVED_MODEL = ("saved_model", "1")
-SIGNATURE = "serving_default"
+SIGNATURE, STORED = "serving_default", "stored"
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,12 @@ def _load(trained: TrainedModel, threads: int) -> Model:
     try:
         with _local(saved) as folder:
             loaded = tf.saved_model.load(folder)
-        function = loaded.signatures[SIGNATURE]
+        # Where there are features, the default one takes raw columns.
+        function = loaded.signatures[STORED if trained.description.features else SIGNATURE]
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
         raise RunError(f"{saved}: cannot be loaded: {type(error).__name__}: {reason}") from error
-    names = [tensor.name for tensor in trained.description.tensors]
+    names = [tensor.name for tensor in trained.description.model_tensors]
 
     def call(tensors: Mapping[str, Array]) -> Array:
         outputs: Array = function(**{name: tf.constant(tensors[name]) for name in names})["outputs"].numpy()

@@ -11,16 +11,39 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hdfs_io import filesystem
+from hdfs_io import bad_rows, filesystem
 from hdfs_io.lane_files import LABEL, ROW_ID
 from hdfs_io.preprocessing import LabelSpec
 from sparksplit.base.errors import using
 from sparksplit.inference.trained import Array
 
-FOLDER = "predictions"
-"""The output's folder of Parquet files and nothing else, so that readers can be pointed at it."""
 SPLIT, PREDICTION, NAME, PROBABILITIES = "split", "prediction", "prediction_name", "probabilities"
+TOP, TOP_NAMES, TOP_PROBABILITIES = "top_predictions", "top_names", "top_probabilities"
 _GROUP_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Places:
+    """What an output's parts are called in it. predictions: the folder of Parquet files; "" for the output itself."""
+
+    predictions: str
+    metrics: str
+    bad_rows: str
+
+    def folder(self, output: str) -> str:
+        """The folder of Parquet files of `output`."""
+        return filesystem.join(output, self.predictions) if self.predictions else output
+
+
+WHOLE = Places("predictions", "metrics.json", bad_rows.FOLDER)
+"""A folder of Parquet files and nothing else, so that readers can be pointed at it."""
+PARTITION = Places("", "_metrics.json", f"_{bad_rows.FOLDER}")
+"""A table's partition: readers of tables skip what begins with `_`."""
+
+
+def places_of(output: str) -> Places:
+    """Those of the complete predictions in the folder `output`."""
+    return WHOLE if filesystem.is_folder(WHOLE.folder(output)) else PARTITION
 
 
 @dataclass(frozen=True)
@@ -41,12 +64,13 @@ class Columns:
     predicts a class for each of several places: there would be places times classes of them).
 
     label: what the model predicts. split: whether the rows' split is a column. keep: columns of the input, perhaps
-    `label`.
+    `label`. top: how many classes instead of all.
     """
 
     label: LabelSpec | None
     split: bool
     keep: Sequence[str]
+    top: int | None = None
 
     @property
     def named(self) -> bool:
@@ -59,7 +83,9 @@ class Columns:
         """The columns that are not kept ones; a kept one cannot have such a name."""
         listed = [(ROW_ID, True), (SPLIT, self.split), (PREDICTION, True), (NAME, self.named)]
         classes = self.label is not None and self.label.classes is not None and not self.label.shape
-        return [name for name, there in [*listed, (PROBABILITIES, classes)] if there]
+        whole, top = classes and self.top is None, classes and self.top is not None
+        more = [(PROBABILITIES, whole), (TOP, top), (TOP_NAMES, top and self.named), (TOP_PROBABILITIES, top)]
+        return [name for name, there in [*listed, *more] if there]
 
     def table(
         self, row_ids: npt.NDArray[np.int64], split: str, kept: Mapping[str, pa.Array], found: Predictions
@@ -75,12 +101,25 @@ class Columns:
         else:
             columns[PREDICTION] = nested(found.prediction)
             if self.named:
-                assert self.label is not None
-                names = pa.array(self.label.classes, type=pa.string()).take(pa.array(found.prediction.ravel()))
-                columns[NAME] = _lists(names, rows) if found.prediction.ndim > 1 else names
+                columns[NAME] = self._names(found.prediction)
             if found.probabilities.ndim == 2:
-                columns[PROBABILITIES] = nested(found.probabilities.astype(np.float32))
+                columns |= self._probabilities(found.probabilities)
         return pa.table(columns)
+
+    def _probabilities(self, probabilities: npt.NDArray[np.float64]) -> dict[str, pa.Array]:
+        """Of all classes, or the top ones: of equally probable ones the first comes first, as `prediction` has it."""
+        if self.top is None:
+            return {PROBABILITIES: nested(probabilities.astype(np.float32))}
+        order = np.argsort(-probabilities, axis=1, kind="stable")[:, : self.top]
+        names = {TOP_NAMES: self._names(order)} if self.named else {}
+        values = np.take_along_axis(probabilities, order, axis=1).astype(np.float32)
+        return {TOP: nested(order), **names, TOP_PROBABILITIES: nested(values)}
+
+    def _names(self, classes: Array) -> pa.Array:
+        """The names of class indices [rows, ...]."""
+        assert self.label is not None
+        names = pa.array(self.label.classes, type=pa.string()).take(pa.array(classes.ravel()))
+        return _lists(names, len(classes)) if classes.ndim > 1 else names
 
 
 def nested(values: Array) -> pa.Array:

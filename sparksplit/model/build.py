@@ -6,17 +6,21 @@ of range, is reported by the nodes, and still names the configuration's line.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import keras
 
+from hdfs_io.features import spec
 from hdfs_io.functions import FunctionError
-from hdfs_io.preprocessing import Description
+from hdfs_io.preprocessing import Description, LabelSpec
 from sparksplit.model.builders import load_builder
 from sparksplit.model.description import DataDescription
 from sparksplit.model.inputs import Inputs
 from sparksplit.model.keras_names import unknown
+from sparksplit.model.labels import scaled, unscaled
+from sparksplit.model.metrics import own_metric
 from sparksplit.model.rates import WarmedUp
 
 if TYPE_CHECKING:
@@ -25,12 +29,14 @@ if TYPE_CHECKING:
 
 def data_description(description: Description, rows: int) -> DataDescription:
     """What a model's builder is told."""
-    label = description.label
+    label, features = description.label, description.features
+    stored = {tensor.name: tuple(tensor.shape) for tensor in description.model_tensors}
     return DataDescription(
-        inputs={spec.name: tuple(spec.shape) for spec in description.tensors},
+        inputs=spec.inputs(features) if features else stored,
         classes=tuple(label.classes) if label is not None and label.classes is not None else None,
         label_shape=tuple(label.shape) if label is not None else (),
         rows=rows,
+        categories=spec.categories(features),
     )
 
 
@@ -85,9 +91,14 @@ def build_optimizer(config: TrainConfig, warmed_up: WarmedUp | None = None) -> A
 
 def build_loss(config: TrainConfig, data: DataDescription, model: Any, inputs: Inputs) -> Callable[[Any, Any], Any]:
     """A function of (labels, outputs) that gives one loss per row. Raises ConfigError where they do not fit it."""
+    example, labels = inputs.examples()
+    outputs = model(example, training=False)
+    _check_classes(config, data, outputs)
     wanted = config.loss
     if wanted is None:
-        wanted = "mean_squared_error" if data.classes is None else "sparse_categorical_crossentropy"
+        single = "sparse_categorical_crossentropy" if outputs.shape[-1] > 1 else "binary_crossentropy"
+        wanted = "mean_squared_error" if data.classes is None else single
+    _check_units(config, data, outputs, wanted)
     if isinstance(wanted, dict):
         arguments = {key: value for key, value in wanted.items() if key != "name"}
         arguments["reduction"] = None
@@ -98,11 +109,8 @@ def build_loss(config: TrainConfig, data: DataDescription, model: Any, inputs: I
             loss.reduction = None
 
     def per_row(labels: Any, outputs: Any) -> Any:
-        return loss(fitted_labels(labels, outputs, data), outputs)
+        return loss(fitted_labels(scaled(labels, inputs.description.label), outputs, data), outputs)
 
-    example, labels = inputs.examples()
-    outputs = model(example, training=False)
-    _check_classes(config, data, outputs)
     try:
         losses = per_row(labels, outputs)
     except Exception as error:
@@ -122,10 +130,17 @@ def build_metrics(config: TrainConfig, data: DataDescription, model: Any, inputs
         names = ["mean_absolute_error" if data.classes is None else "accuracy"]
     example, labels = inputs.examples()
     outputs = model(example, training=False)
+    logits = isinstance(config.loss, dict) and bool(config.loss.get("from_logits"))
+    classes = None if data.classes is None else len(data.classes)
     metrics = {}
     for index, name in enumerate(names):
-        if name == "accuracy" and data.classes is not None:
-            logits = isinstance(config.loss, dict) and bool(config.loss.get("from_logits"))
+        try:
+            own = own_metric(name, classes, logits, math.prod(data.label_shape))
+        except ValueError as error:
+            raise config.error(f"metrics.{index}", str(error)) from None
+        if own is not None:
+            metric = own
+        elif name == "accuracy" and data.classes is not None:
             metric = (
                 keras.metrics.BinaryAccuracy(threshold=0.0 if logits else 0.5)
                 if outputs.shape[-1] == 1
@@ -135,7 +150,7 @@ def build_metrics(config: TrainConfig, data: DataDescription, model: Any, inputs
             metric = _known(config, f"metrics.{index}", keras.metrics, name)
             if not isinstance(metric, keras.metrics.Metric):
                 metric = keras.metrics.MeanMetricWrapper(metric, name=name)
-        metrics[name] = _Fitted(metric, data)
+        metrics[name] = _Fitted(metric, data, inputs.description.label)
         try:
             metrics[name].update_state(labels, outputs)
         except Exception as error:
@@ -147,18 +162,19 @@ def build_metrics(config: TrainConfig, data: DataDescription, model: Any, inputs
 
 
 class _Fitted:
-    """A metric whose labels are shaped like the outputs."""
+    """A metric whose labels are shaped like the outputs, which are put into the labels' units."""
 
-    def __init__(self, metric: Any, data: DataDescription) -> None:
-        self._metric, self._data = metric, data
+    def __init__(self, metric: Any, data: DataDescription, label: LabelSpec | None) -> None:
+        self._metric, self._data, self._label = metric, data, label
         self.result, self.reset_state = metric.result, metric.reset_state
 
     @property
     def variables(self) -> list[Any]:
         return list(self._metric.variables)
 
-    def update_state(self, labels: Any, outputs: Any) -> None:
-        self._metric.update_state(fitted_labels(labels, outputs, self._data), outputs)
+    def update_state(self, labels: Any, outputs: Any, **weighted: Any) -> None:
+        outputs = unscaled(outputs, self._label)
+        self._metric.update_state(fitted_labels(labels, outputs, self._data), outputs, **weighted)
 
 
 def fitted_labels(labels: Any, outputs: Any, data: DataDescription) -> Any:
@@ -173,6 +189,13 @@ def fitted_labels(labels: Any, outputs: Any, data: DataDescription) -> Any:
 
 def _check_classes(config: TrainConfig, data: DataDescription, outputs: Any) -> None:
     if data.classes is None:
+        # Keras would stretch a single output to all of the label's numbers.
+        if data.label_shape and tuple(outputs.shape[1:]) not in (data.label_shape, (*data.label_shape, 1)):
+            raise config.error(
+                "model.build",
+                f"{config.model.build} gives {list(outputs.shape[1:])} a row, where numbers of shape "
+                f"{list(data.label_shape)} are to be predicted",
+            )
         return
     if tuple(outputs.shape[1:-1]) != data.label_shape:
         raise config.error(
@@ -186,6 +209,20 @@ def _check_classes(config: TrainConfig, data: DataDescription, outputs: Any) -> 
             "model.build",
             f"{config.model.build} has an output of {units} units, the data set has {classes} classes; "
             f"give the last layer {classes} units (data.outputs)",
+        )
+
+
+def _check_units(config: TrainConfig, data: DataDescription, outputs: Any, loss: str | dict[str, Any]) -> None:
+    """Raise ConfigError for a loss that Keras would compute from outputs that it is not meant for."""
+    name = str(loss.get("name", "")) if isinstance(loss, dict) else loss
+    if data.classes is None:
+        return
+    if outputs.shape[-1] == 1 and "categorical" in name.lower():
+        raise config.error("loss", f"{name} needs a unit for each class; for one output there is binary_crossentropy")
+    if outputs.shape[-1] > 1 and name.lower().startswith("binary"):
+        raise config.error(
+            "loss",
+            f"{name} needs one output for two classes; for one unit each there is sparse_categorical_crossentropy",
         )
 
 

@@ -3,27 +3,31 @@
     def build(data: DataDescription, **params) -> keras.Model
 
 The model is uncompiled. It takes `data.inputs` (one tensor, or a mapping by name where there are several; floats, with
-the fitted preprocessing applied) and gives one output: for `data.classes` classes, one probability each, in their
-order; where `data.label_shape` is not (), that for each place of the label.
+the fitted preprocessing applied, and for those that `data.categories` names whole numbers) and gives one output: for
+`data.classes` classes, one probability each, in their order; where `data.label_shape` is not (), that for each place of
+the label.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class DataDescription:
-    """inputs: shape of one row, by tensor name. classes: names of the classes; None for numbers.
+    """inputs: shape of one row, by the input's name. classes: names of the classes; None for numbers.
 
     label_shape: shape of one row's label, () for a single class or number. rows: how many the training split has.
+    categories: those of the inputs that are indices (int32) of a category or of a text's tokens, and how many indices
+    each has: 0 is a missing value or a text's padding, 1 one that the training split had not, and the rest its values.
     """
 
     inputs: dict[str, tuple[int, ...]]
     classes: tuple[str, ...] | None
     label_shape: tuple[int, ...]
     rows: int
+    categories: dict[str, int] = field(default_factory=dict)
 
     @property
     def input_shape(self) -> tuple[int, ...]:

@@ -11,18 +11,25 @@ import keras
 from hdfs_io import filesystem
 from sparksplit.base.errors import using
 from sparksplit.model.inputs import Inputs
+from sparksplit.model.labels import unscaled
+from sparksplit.model.raw_inputs import RawInputs
 
 KERAS, SAVED_MODEL = "model.keras", "saved_model"
-SIGNATURE = "serving_default"
+SIGNATURE, STORED = "serving_default", "stored"
+"""The endpoints: what a server asks, and, beside it where that takes raw columns, the one for stored tensors."""
 _VERSION = "1"
 """TensorFlow Serving wants numbered versions inside a model's folder."""
+_LONGEST = 2000
+"""Characters of a function's name."""
 
 
 def export(model: Any, inputs: Inputs, run: str, scratch: str) -> None:
     """Write both forms of `model` into the folder of `run`, using the local folder `scratch`.
 
     model.keras takes preprocessed floats, as the builder made it. The SavedModel takes stored values (raw pixels,
-    say) under the tensors' names and applies the fitted preprocessing itself, so that a server cannot forget it.
+    say) under the tensors' names and applies the fitted preprocessing itself, so that a server cannot forget it. Of a
+    data set with features it takes raw columns under their names, and has a second endpoint for stored values.
+    Where labels were scaled, it gives numbers in the labels' own units.
     """
     local = Path(scratch) / "export"
     with using(scratch, "cannot be written"):
@@ -30,14 +37,37 @@ def export(model: Any, inputs: Inputs, run: str, scratch: str) -> None:
         model.save(local / KERAS)
     archive = keras.export.ExportArchive()
     archive.track(model)
-    signature = inputs.tensor_signature()
-    archive.add_endpoint(
-        SIGNATURE, lambda *columns: {"outputs": model(inputs.decode(columns)[0], training=False)}, signature
-    )
+    _add_endpoints(archive, model, inputs)
     archive.write_out(str(local / SAVED_MODEL / _VERSION), verbose=False)
     filesystem.write_bytes(filesystem.join(run, KERAS), (local / KERAS).read_bytes())
     upload(local / SAVED_MODEL, filesystem.join(run, SAVED_MODEL))
     shutil.rmtree(local)
+
+
+def _add_endpoints(archive: Any, model: Any, inputs: Inputs) -> None:
+    def outputs(*columns: Any) -> dict[str, Any]:
+        return {"outputs": unscaled(model(inputs.decode(columns)[0], training=False), inputs.description.label)}
+
+    signature = inputs.tensor_signature()
+    if not inputs.description.features:
+        archive.add_endpoint(SIGNATURE, outputs, signature)
+        return
+    raw = RawInputs(inputs.description)
+    for table in raw.tables:
+        archive.track(table)
+
+    def from_raw(*columns: Any) -> dict[str, Any]:
+        return outputs(*raw.stored(columns))
+
+    from_raw.__name__ = _counted([spec.name for spec in raw.signature()])
+    archive.add_endpoint(SIGNATURE, from_raw, raw.signature())
+    archive.add_endpoint(STORED, outputs, signature)
+
+
+def _counted(names: list[str]) -> str:
+    """A function's name that tells its arguments: TensorFlow answers a tensor of another dtype with the function's
+    name and `input #3`, counted from 0 in the order of the names, and says nothing else of it."""
+    return "_".join(f"{place}_{name}" for place, name in enumerate(sorted(names)))[:_LONGEST]
 
 
 def upload(local: Path, target: str) -> None:

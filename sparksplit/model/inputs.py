@@ -9,42 +9,53 @@ import keras
 import tensorflow as tf
 
 from hdfs_io.preprocessing import Description, TensorSpec, arithmetic, high_and_low, is_wide
+from sparksplit.model.features import FeatureInputs
 
 
 class Inputs:
     """The tensors and the label of a data set, in the form that a model wants.
 
     A model with one input gets a tensor [rows, *shape], one with several a mapping by the tensors' names; always in
-    Keras's float type, with the fitted preprocessing applied as hdfs_io.preprocessing computes it.
+    Keras's float type, with the fitted preprocessing applied as hdfs_io.preprocessing computes it. Of a data set with
+    features, the inputs are those that hdfs_io.features.spec names, indices among them.
     """
 
     def __init__(self, description: Description) -> None:
         self._description = description
+        self._features = FeatureInputs(description.features) if description.features else None
         self._numbers = {
             spec.name: description.preprocessing.arrays(spec.name, spec.shape) for spec in description.tensors
         }
 
+    @property
+    def description(self) -> Description:
+        """Of the data set."""
+        return self._description
+
     def tensor_signature(self) -> list[Any]:
-        """One tf.TensorSpec per stored tensor, [None, *shape] of the stored dtype."""
-        return [
-            tf.TensorSpec((None, *spec.shape), tf.as_dtype(spec.dtype), name=spec.name)
-            for spec in self._description.tensors
-        ]
+        """One tf.TensorSpec per stored tensor that the model is given, [None, *shape] of the stored dtype."""
+        return _signature(self._description.model_tensors)
 
     def signature(self) -> list[Any]:
-        """`tensor_signature`, and the label's, if there is one."""
+        """The same of every stored tensor, and the label's, if there is one."""
         label = self._description.label
         labels = [] if label is None else [tf.TensorSpec((None, *label.shape), tf.as_dtype(label.dtype))]
-        return [*self.tensor_signature(), *labels]
+        return [*_signature(self._description.tensors), *labels]
 
     def decode(self, columns: Sequence[Any]) -> tuple[Any, Any]:
-        """(the model's input, label) from stored columns: the tensors in order, then the label (None without one)."""
-        specs = self._description.tensors
-        tensors = {spec.name: self._decode(spec, column) for spec, column in zip(specs, columns, strict=False)}
+        """(the model's input, label) from stored columns: the tensors in order (all of them, or without a label those
+        of `tensor_signature`), then the label (None without one)."""
+        specs, given = self._description.tensors, self._description.model_tensors
+        if len(columns) == len(given):
+            specs = given
+        stored = {spec.name: column for spec, column in zip(specs, columns, strict=False)}
         label = columns[len(specs)] if len(columns) > len(specs) else None
         if label is not None and label.dtype.is_integer:
             # Keras does not take small unsigned integers for classes.
             label = tf.cast(label, tf.int64)
+        if self._features is not None:
+            return self._features.decode(stored), label
+        tensors = {spec.name: self._decode(spec, stored[spec.name]) for spec in given}
         return (next(iter(tensors.values())) if len(tensors) == 1 else tensors), label
 
     def examples(self, rows: int = 2) -> tuple[Any, Any]:
@@ -67,3 +78,7 @@ class Inputs:
             if offset.any():
                 values = values - offset.astype(kind)
         return tf.cast(values * scale.astype(kind), keras.config.floatx())
+
+
+def _signature(tensors: Sequence[TensorSpec]) -> list[Any]:
+    return [tf.TensorSpec((None, *spec.shape), tf.as_dtype(spec.dtype), name=spec.name) for spec in tensors]

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from sparksplit.training.config import TrainConfig
 
 _ABSTRACT = ("Optimizer", "LearningRateSchedule", "Loss")
+OWN = frozenset(("auc", "precision", "recall", "f1", "rmse", "r2"))
+"""Metrics that are our own (model.metrics)."""
 _BASE = "keras.src.optimizers.base_optimizer", "BaseOptimizer"
 
 
@@ -51,7 +53,7 @@ def check(config: TrainConfig, sources: Mapping[str, str]) -> None:
     elif loss is not None:
         _check_name(config, "loss", loss, strings("losses"))
     for place, metric in enumerate(config.metrics or []):
-        if metric != "accuracy":
+        if metric != "accuracy" and metric not in OWN:
             _check_name(config, f"metrics.{place}", metric, strings("metrics"))
 
 

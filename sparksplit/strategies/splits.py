@@ -75,6 +75,18 @@ def check_epochs(split: Split, epochs: int, nodes: int) -> None:
             )
 
 
+def check_rounds(split: Split, epochs: int, nodes: int) -> None:
+    """Raise ValueError where a run that ends after one of its rounds would not have run the epochs from 0 up.
+
+    The split is one that `check_epochs` accepts.
+    """
+    by_rank = [split.epochs(0, epochs, rank, nodes) for rank in range(nodes)]
+    found = [epoch for round_ in zip(*by_rank, strict=True) for epoch in sorted(set(round_))]
+    if found != sorted(found):
+        shown = ", ".join(map(str, found[:9])) + (", ..." if len(found) > 9 else "")
+        raise ValueError(f"with early_stop, a round's epochs must follow on those of the round before (are {shown})")
+
+
 class BatchSplit:
     """The nodes share every mini-batch: each owns lanes, runs all epochs, and contributes its rows of each."""
 

@@ -2,11 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
+
+_CHANGED: WeakKeyDictionary[Any, frozenset[int]] = WeakKeyDictionary()
+"""By model, the ids of those of its non-trainable variables that a training step assigns."""
+_READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"}
+"""TensorFlow's operations that leave a variable as it is; whatever else is given one counts as assigning it."""
 
 
 def counters(model: Any) -> list[Any]:
-    """The model's non-trainable integers: syncs take rank 0's. Random states stay each node's own."""
+    """The non-trainable integers that training changes: syncs take rank 0's. Random states stay each node's own."""
+    return _changed(model, _counters(model))
+
+
+def averaged_state(model: Any) -> list[Any]:
+    """The non-trainable floats that training changes, such as BatchNorm's statistics: syncs average them by rows."""
+    return _changed(model, _floats(model))
+
+
+def constants(model: Any) -> list[Any]:
+    """The non-trainable variables that training leaves as they are, such as frozen weights: they never travel."""
+    changed = {id(variable) for variable in (*counters(model), *averaged_state(model))}
+    return [variable for variable in (*_counters(model), *_floats(model)) if id(variable) not in changed]
+
+
+def observe(model: Any, forward: Callable[..., Any], signature: Sequence[Any]) -> None:
+    """Find out which variables a training step changes; until then each that is not trainable is taken for changing.
+
+    What a layer assigns is its own affair: a frozen BatchNorm leaves its statistics alone, a frozen
+    SpectralNormalization changes even its kernel. So the graph is asked, and no rule about layers.
+
+    forward: what a training step makes of the model, from tensors of `signature`; it is traced, not run.
+    """
+    import tensorflow as tf
+
+    if not _counters(model) and not _floats(model):
+        return
+    graph = tf.function(forward, input_signature=signature, autograph=False).get_concrete_function().graph
+    # A variable that is read and assigned is captured once, by its handle.
+    captured = {id(inner): id(handle) for handle, inner in graph.captures}
+    assigned = {captured.get(id(tensor)) for tensor in _assigned(graph, tf.resource)}
+    _CHANGED[model] = frozenset(
+        id(variable) for variable in model.non_trainable_variables if id(variable.value.handle) in assigned
+    )
+
+
+def _changed(model: Any, variables: list[Any]) -> list[Any]:
+    changed = _CHANGED.get(model) if variables else None
+    return variables if changed is None else [variable for variable in variables if id(variable) in changed]
+
+
+def _counters(model: Any) -> list[Any]:
     return [
         variable
         for variable in model.non_trainable_variables
@@ -14,6 +62,20 @@ def counters(model: Any) -> list[Any]:
     ]
 
 
-def averaged_state(model: Any) -> list[Any]:
-    """The model's non-trainable floats, such as BatchNorm statistics: syncs average them by rows."""
+def _floats(model: Any) -> list[Any]:
     return [variable for variable in model.non_trainable_variables if variable.dtype.startswith("float")]
+
+
+def _assigned(graph: Any, resource: Any) -> Iterator[Any]:
+    """The variables' handles that some operation of `graph` may change. resource: the dtype of handles."""
+    for operation in graph.get_operations():
+        if operation.type in _READS:
+            continue
+        try:
+            # Of branches, loops and calls of functions: which of their inputs they only read.
+            read = set(operation.get_attr("_read_only_resource_inputs"))
+        except ValueError:
+            read = set()
+        yield from (
+            tensor for place, tensor in enumerate(operation.inputs) if tensor.dtype == resource and place not in read
+        )

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from sparksplit.collectives import Collective
 from sparksplit.strategies.outer import Outer
+from sparksplit.strategies.slices import summed, takes_slices
 from sparksplit.strategies.state import averaged_state, counters
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ class Sync(Protocol):
         """Apply one update, inside a tf.function; returns the mini-batch's mean loss, over all nodes if `every_step`.
 
         values: this node's part of the means over the rows of the mini-batch (all nodes' rows, if `every_step`): the
-        gradients, one per trainable variable; the non-trainable float variables times the node's share of the rows; the
-        loss.
+        gradients, one per trainable variable; the non-trainable float variables that training changes, times the node's
+        share of the rows; the loss. Gradients are tensors, except for an `update` that is marked with `takes_slices`.
         """
 
     def begin(self, model: Any) -> None:
@@ -56,7 +57,8 @@ class StepSync:
     """Gradients at every step, summed over the nodes and applied by every node alike.
 
     Each node's part is a sum over its rows divided by the rows of the whole mini-batch. With these weights, N nodes
-    equal one: the mean over a mini-batch does not depend on who computed it. Non-trainable integers come from rank 0.
+    equal one: the mean over a mini-batch does not depend on who computed it. Of a large embedding only the rows travel
+    that the mini-batch used. Non-trainable integers come from rank 0.
     """
 
     every_step = True
@@ -65,13 +67,14 @@ class StepSync:
     def __init__(self, collective: Collective, settings: SyncConfig) -> None:
         self._collective = collective
 
+    @takes_slices
     def update(self, values: Sequence[Any], model: Any, optimizer: Any) -> Any:
         import tensorflow as tf
 
         trainable, state, whole = model.trainable_variables, averaged_state(model), counters(model)
         is_first = int(self._collective.rank == 0)
         firsts = [tf.cast(variable.value, tf.int64) * is_first for variable in whole]
-        sums = self._collective.sum_tensors([*values, *firsts])
+        sums = summed(self._collective, [*values, *firsts], trainable)
         optimizer.apply(sums[: len(trainable)], trainable)
         if self._collective.size > 1:
             averages, firsts = sums[len(trainable) : len(values) - 1], sums[len(values) :]

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
+from hdfs_io.config import Paths
 from hdfs_io.functions import FunctionError, is_own
 from sparksplit.base.config import Config
 from sparksplit.base.errors import did_you_mean
@@ -36,12 +37,19 @@ def _known_model(name: str) -> str:
     return name
 
 
+def _by_name(weights: Any) -> Any:
+    """Weights by the names of the classes, which YAML may have read as numbers or as true and false."""
+    if not isinstance(weights, dict):
+        return weights
+    return {str(name).lower() if isinstance(name, bool) else str(name): weight for name, weight in weights.items()}
+
+
 class ModelConfig(Config):
     """Which model."""
 
     build: Annotated[str, pydantic.AfterValidator(_known_model)] = "mlp"
-    """mlp, cnn or lstm; or `package.module:function` or `path/to/file.py:function`, which returns an uncompiled Keras
-    model."""
+    """mlp, cnn, lstm, tabular or text; or `package.module:function` or `path/to/file.py:function`, which returns an
+    uncompiled Keras model."""
     params: dict[str, Any] = pydantic.Field(default_factory=dict)
     """Keyword arguments of that function."""
 
@@ -64,6 +72,20 @@ class CheckpointConfig(Config):
     """`epoch`, or a number of updates (an epoch's end is then a checkpoint only if the number falls on it)."""
     keep: pydantic.PositiveInt = 3
     """How many of the last checkpoints are kept."""
+
+
+class EarlyStopConfig(Config):
+    """When a run ends before its last epoch."""
+
+    metric: str = "loss"
+    """What has to improve on the validation rows: loss, or one of the metrics."""
+    patience: pydantic.PositiveInt = 3
+    """Validations without an improvement after which the run ends. There is one at the end of each epoch or, where the
+    nodes split the epochs, of each round."""
+    min_delta: pydantic.NonNegativeFloat = 0.0
+    """An improvement is better than the last one by more than this."""
+    mode: Literal["min", "max"] | None = None
+    """Whether lower or higher values are better; null: known from what the metric is. Needed if that does not tell."""
 
 
 class SyncConfig(Config):
@@ -107,15 +129,23 @@ class HandoffConfig(Config):
 class Training(Config):
     """What `train` and `compare` have in common."""
 
-    data: str
-    """The prepared data set: a folder that `preprocess` has left."""
+    data: Paths
+    """The prepared data set: a folder that `preprocess` has left; or several, as a list or a pattern (`days/ds=*`),
+    which are trained on as one."""
     model: ModelConfig = ModelConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     loss: str | dict[str, Any] | None = None
-    """A Keras loss by name, or {name: ..., argument: ...}; null: sparse_categorical_crossentropy for classes, otherwise
-    mean_squared_error."""
+    """A Keras loss by name, or {name: ..., argument: ...}; null: sparse_categorical_crossentropy for classes
+    (binary_crossentropy where the model has one output for two of them), otherwise mean_squared_error."""
     metrics: list[str] | None = None
-    """Keras metrics by name; null: accuracy for classes, otherwise mean_absolute_error."""
+    """Keras metrics by name, and auc (of two classes), precision, recall, f1 (of two classes the second's, otherwise
+    the mean over the classes), mae, rmse, r2; null: accuracy for classes, otherwise mean_absolute_error."""
+    class_weights: Annotated[
+        Literal["balanced"] | dict[str, pydantic.NonNegativeFloat] | None, pydantic.BeforeValidator(_by_name)
+    ] = None
+    """What a training row counts by its class: balanced (all classes count the same), or a mapping of labels to
+    weights, in which those that are not named have 1. Loss and gradients of a mini-batch are divided by the sum of its
+    rows' weights. Validation and test do not use them. null: each row counts 1."""
     batch_size: pydantic.PositiveInt = 64
     """Rows of one global mini-batch (B)."""
     epochs: pydantic.PositiveInt = 10
@@ -163,8 +193,17 @@ class TrainConfig(Training):
     sparksplit.strategies.Strategy."""
     local_batch_size: pydantic.PositiveInt | None = None
     """Rows of each node's own mini-batches with strategy: local; null: batch_size div nodes."""
+    init: Annotated[str, pydantic.Field(min_length=1)] | None = None
+    """A completed run's folder, or a .keras file: the layers of the same name and shapes begin with its weights, the
+    others afresh, and so does the optimizer."""
     sync: SyncConfig = SyncConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
+    early_stop: EarlyStopConfig | None = None
+    """End the run when the validation rows show no more improvement, on all nodes after the same update; {} takes the
+    defaults of its keys. null: it runs to its last epoch."""
+    keep_best: bool | None = None
+    """Whether the model gets the weights of the best validation, by early_stop.metric (without early_stop, by the
+    loss), instead of the last ones; null: true with early_stop, otherwise false."""
     input_mode: Literal["spark", "tensorflow"] = "tensorflow"
     """tensorflow: each node reads its lanes of the prepared data set itself; spark: Spark reads the training split and
     hands it over, once, to the nodes' local disks. That takes one executor beyond the nodes', or more to be faster."""
@@ -190,6 +229,11 @@ class TrainConfig(Training):
     def processes(self) -> int:
         """TensorFlow processes."""
         return 1 if isinstance(self.nodes, VirtualNodes) else self.nodes
+
+    @property
+    def keeps_best(self) -> bool:
+        """Whether the model gets the weights of the best validation."""
+        return self.early_stop is not None if self.keep_best is None else self.keep_best
 
     @pydantic.model_validator(mode="after")
     def _keys_fit(self) -> TrainConfig:
@@ -223,6 +267,7 @@ def misfit(config: TrainConfig, way: Strategy) -> str | None:
 NOT_IN_HASH = frozenset(
     (
         "data",
+        "init",
         "output",
         "input_mode",
         "handoff",
@@ -235,4 +280,4 @@ NOT_IN_HASH = frozenset(
         "stall_timeout",
     )
 )
-"""Keys that cannot change the result, and `data`, of which the content counts and not the place."""
+"""Keys that cannot change the result, and `data` and `init`, of which the content counts and not the place."""

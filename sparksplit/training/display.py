@@ -26,6 +26,7 @@ class RunDisplay:
         self._progress: Progress | None = None
         self._feeding: Progress | None = None
         self.rows_to_feed: int | None = None
+        self._init_said = False
 
     def __enter__(self) -> RunDisplay:
         return self
@@ -54,6 +55,9 @@ class RunDisplay:
         if now - since >= 1 and rows > rows_then:
             self._rates[rank] = ((rows - rows_then) / (now - since), (waited - waited_then) / (now - since))
             self._marks[rank] = (now, rows, waited)
+        if rank == 0 and "init" in state and not self._init_said:
+            self._init_said = True
+            say(state["init"])
         if "steps" not in state:
             self._show_feeding()
             return
@@ -71,7 +75,8 @@ class RunDisplay:
                 say(_epoch_line(record, state["epochs"]))
                 if self._said is not None:
                     self._said(record.epoch)
-        self._progress.update(min(other.get("update", 0) for other in self.states), self._text())
+        # The total shrinks where the run stops early.
+        self._progress.update(min(other.get("update", 0) for other in self.states), self._text(), state["steps"])
 
     def _text(self) -> str:
         state = self.states[0]

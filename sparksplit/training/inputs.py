@@ -6,19 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hdfs_io.functions import FunctionError, is_own, source_of, split_name
+from hdfs_io.joined import open_joined
 from hdfs_io.prepared import PreparedDataSet
 from sparksplit.base.config import digest
-from sparksplit.model import keras_names
+from sparksplit.model import class_weights, keras_names
 from sparksplit.model.builders import builder_source
 from sparksplit.strategies import Strategy, find
-from sparksplit.strategies.splits import check_epochs, owned_by_rank
+from sparksplit.strategies.splits import check_epochs, check_rounds, owned_by_rank
 from sparksplit.training.config import NOT_IN_HASH, TrainConfig, misfit
+from sparksplit.training.initial import Initial
+from sparksplit.training.stopping import watch_of
+
+_ADDED = ("early_stop", "keep_best", "class_weights")
+"""Keys that are left out of the hash where they change nothing: runs made before there were such keys keep theirs."""
 
 
 @dataclass(frozen=True)
 class RunInputs:
     """A run's configuration and what it names: data, the user's files (their text, by the key that names them),
-    strategy.
+    strategy, the weights that it begins with.
 
     has_frame: whether a DataFrame replaces the training rows.
     """
@@ -28,29 +34,40 @@ class RunInputs:
     sources: Mapping[str, str]
     way: Strategy
     has_frame: bool = False
+    initial: Initial | None = None
 
     @classmethod
     def of(cls, config: TrainConfig, data: PreparedDataSet, has_frame: bool = False) -> RunInputs:
         """What `config` names. Raises UsageError if some of it does not exist, or does not go together."""
         sources = _sources(config)
         keras_names.check(config, sources)
-        return cls(config, data, sources, _way(config, sources, data), has_frame)
+        way = _way(config, sources, data)
+        class_weights.of(config, data.manifest)
+        watch_of(config, data.manifest)
+        return cls(config, data, sources, way, has_frame, Initial.of(config))
 
     @property
     def paths(self) -> dict[str, str]:
         """The paths that the run reads, by the key that names them."""
         functions = _functions(self.config)
         own = {key: split_name(functions[key])[0] for key in self.sources}
-        return {"data": self.config.data, **own, **self.config.own_file}
+        paths = self.data.paths
+        data = {"data" if len(paths) == 1 else f"data.{place}": path for place, path in enumerate(paths)}
+        init = {} if self.config.init is None else {"init": self.config.init}
+        return {**data, **init, **own, **self.config.own_file}
 
     def hash(self, nodes: int | dict[str, int] | None = None) -> str:
         """The hash of everything that can change the run's result. nodes: replaces the configuration's."""
         values = {key: value for key, value in self.config.model_dump(mode="json").items() if key not in NOT_IN_HASH}
+        values["keep_best"] = self.config.keeps_best
+        values = {key: value for key, value in values.items() if key not in _ADDED or value}
         if self.way.any_nodes:
             del values["nodes"]
         elif nodes is not None:
             values["nodes"] = nodes
         hashed = {"command": "train", "config": values, "data": self.data.digest, "sources": dict(self.sources)}
+        if self.initial is not None:
+            hashed["init"] = self.initial.digest
         return digest({**hashed, "frame": True} if self.has_frame else hashed)
 
     def hashes(self) -> set[str]:
@@ -61,8 +78,10 @@ class RunInputs:
 
 def open_data(config: TrainConfig) -> PreparedDataSet:
     """A run's data set. Raises UsageError if it cannot be trained on, or not by that many nodes."""
-    data = PreparedDataSet.open(config.data)
+    data = open_joined(config.data)
     manifest = data.manifest
+    if len(data.paths) > 1 and config.input_mode == "spark":
+        raise config.error("input_mode", "must be tensorflow with several data sets, whose rows the nodes put in order")
     if not manifest.splits["train"].rows:
         raise config.error("data", f"{data.path}: the training split has no rows")
     if manifest.label is None:
@@ -109,6 +128,8 @@ def _way(config: TrainConfig, sources: Mapping[str, str], data: PreparedDataSet)
     try:
         owned_by_rank(way.split, data.manifest.lanes, config.node_count)
         check_epochs(way.split, config.epochs, config.node_count)
+        if config.early_stop is not None:
+            check_rounds(way.split, config.epochs, config.node_count)
     except Exception as error:  # a user's own split may fail in any way
         raise config.error("strategy", f"its split does not fit the data: {type(error).__name__}: {error}") from error
     return way

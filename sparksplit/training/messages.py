@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hdfs_io import filesystem
+from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.publish import Output
 from sparksplit.base.config import Origin, parse
-from sparksplit.base.records import JsonObject, Record
+from sparksplit.base.records import Json, JsonObject, Record
 from sparksplit.training.config import TrainConfig
-from sparksplit.training.record import Progress, Values
+from sparksplit.training.initial import Initial
+from sparksplit.training.record import Progress, RunInit, Values
 
 
 @dataclass(frozen=True, kw_only=True)
 class Payload(Record):
     """What a node needs for a run.
 
-    config: a TrainConfig's values. places: where its keys were written down (Origin.to_json). run: the folder to fill;
-    output: what that is to become; owner: the output's. sources: the text of the user's files, by the key that names
-    them. checkpoint: the path of the one to go on from. seconds_before: what the run's earlier attempts took.
-    record_only: leave no model, no checkpoints and no metrics.jsonl.
+    config: a TrainConfig's values, with the folders that its `data` came to and the model file of its `init`. places:
+    where its keys were written down (Origin.to_json). run: the folder to fill; output: what that is to become; owner:
+    the output's. sources: the text of the user's files, by the key that names them. checkpoint: the path of the one to
+    go on from. seconds_before: what the run's earlier attempts took. record_only: leave no model, no checkpoints and no
+    metrics.jsonl. init: the digest of the weights to begin with.
     """
 
     config: JsonObject
@@ -33,14 +35,26 @@ class Payload(Record):
     checkpoint: str | None = None
     seconds_before: float = 0.0
     record_only: bool = False
+    init: str | None = None
 
     @classmethod
     def of(
-        cls, config: TrainConfig, output: Output, sources: dict[str, str], config_hash: str, threads: int
+        cls,
+        config: TrainConfig,
+        data: PreparedDataSet,
+        output: Output,
+        sources: dict[str, str],
+        config_hash: str,
+        threads: int,
+        initial: Initial | None = None,
     ) -> Payload:
         """The payload of the first attempt at a run that fills `output`."""
+        paths: list[Json] = [*data.paths]
+        found: JsonObject = {"data": paths if len(paths) > 1 else data.path}
+        if initial is not None:
+            found["init"] = initial.file
         return cls(
-            config={**config.model_dump(mode="json"), "data": filesystem.absolute(config.data)},
+            config={**config.model_dump(mode="json"), **found},
             places=config.origin.to_json(),
             run=output.folder,
             output=output.path,
@@ -48,6 +62,7 @@ class Payload(Record):
             sources=sources,
             config_hash=config_hash,
             threads=threads,
+            init=None if initial is None else initial.digest,
         )
 
     def train_config(self) -> TrainConfig:
@@ -60,7 +75,8 @@ class NodeResult(Record):
     """What one node says about a finished run; all say the same, except for host, start_seconds and seconds.
 
     sync_every: like RunSync.every. test: None without test rows. start_seconds: until training began. seconds: by what
-    they were spent on, as in RunSeconds. weights: the digest of the trained weights.
+    they were spent on, as in RunSeconds. weights: the digest of the trained weights. init: as
+    RunRecord's.
     """
 
     progress: Progress
@@ -71,3 +87,4 @@ class NodeResult(Record):
     host: str
     start_seconds: float
     seconds: dict[str, float]
+    init: RunInit | None = None

@@ -81,6 +81,21 @@ class Resumed:
 
 
 @dataclass(frozen=True)
+class Watched:
+    """What the validations have shown so far of the metric that is watched (training.stopping.Watch).
+
+    best: its best finite value; None before there is one. epoch, update: the round in which it came, as in its
+    EpochRecord. reference: the last value that was better by more than `min_delta`; waited: validations since.
+    """
+
+    best: float | None = None
+    epoch: int = 0
+    update: int = 0
+    reference: float | None = None
+    waited: int = 0
+
+
+@dataclass(frozen=True)
 class Progress(Record):
     """How far a run is.
 
@@ -88,6 +103,7 @@ class Progress(Record):
     with the most has trained on, which says where in the rows the run is. syncs: exchanges between nodes. ledger:
     Ledger.to_json. history: the finished rounds. loss_sum, loss_rows: the unfinished round's training loss so far.
     round_train, round_total: its seconds so far, in training and in all. seconds: the run's so far, over all attempts.
+    watched: None if no metric is watched.
     """
 
     WHAT: ClassVar[str] = "a checkpoint's description"
@@ -106,6 +122,7 @@ class Progress(Record):
     seconds: float = 0.0
     sync_bytes: int = 0
     resumed: list[Resumed] = field(default_factory=list)
+    watched: Watched | None = None
 
     @property
     def epochs(self) -> int:
@@ -115,10 +132,22 @@ class Progress(Record):
 
 @dataclass(frozen=True)
 class RunData:
-    """The prepared data set that was trained on."""
+    """The prepared data set that was trained on. folders: of all of them, where several were trained on as one."""
 
     path: str
     digest: str
+    folders: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class RunInit:
+    """The weights that a run began with. file: the model's; digest: of the weights in it. layers: those that began with
+    them; fresh: those that did not."""
+
+    file: str
+    digest: str
+    layers: list[str]
+    fresh: list[str]
 
 
 @dataclass(frozen=True)
@@ -170,6 +199,29 @@ class RunMetrics:
     test: Values
 
 
+@dataclass(frozen=True)
+class StoppedEarly:
+    """Where a run ended before its last epoch: the metric had not improved for `early_stop.patience` validations. best:
+    its best value; None if no value was finite."""
+
+    epoch: int
+    update: int
+    metric: str
+    best: float | None
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best validation. epoch, update: the round at whose end it was. kept: whether the model has its weights; if
+    not, it has the last ones."""
+
+    metric: str
+    value: float
+    epoch: int
+    update: int
+    kept: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunRecord(Record):
     """run.json: what was trained, how, at what cost, and how well.
@@ -177,6 +229,8 @@ class RunRecord(Record):
     config: the run's configuration, with every key. nodes: real ones or, if `virtual`, virtual ones. rows: of one pass.
     updates: changes of the weights that all nodes share; steps: mini-batches of the node with the most; syncs:
     exchanges between nodes. weights: the digest of the trained weights. restarts: over all commands that trained it.
+    stopped_early: None if it ran to its last epoch. best: None if no metric was watched, or none of its values finite.
+    init: None where all layers began afresh.
     """
 
     WHAT: ClassVar[str] = "what train writes"
@@ -210,6 +264,9 @@ class RunRecord(Record):
     versions: dict[str, str]
     restarts: int
     application_id: str
+    stopped_early: StoppedEarly | None = None
+    best: Best | None = None
+    init: RunInit | None = None
 
     @classmethod
     def read(cls, folder: str) -> Self:

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 from hdfs_io import filesystem
 from sparksplit import __version__
 from sparksplit.rows.ledger import Entry, Ledger
+from sparksplit.training import stopping
 from sparksplit.training.record import (
+    RUN,
     CurvePoint,
     EpochRecord,
     RunData,
+    RunInit,
     RunLedger,
     RunMetrics,
     RunRecord,
@@ -54,6 +57,17 @@ def undefined(values: Mapping[str, float | None]) -> list[str]:
 def written(values: Mapping[str, float | None], between: str = ", ") -> str:
     """The values for people, such as: loss 0.5000, accuracy 0.8333"""
     return between.join(f"{name} {'not finite' if value is None else f'{value:.4f}'}" for name, value in values.items())
+
+
+def begins_with(init: RunInit) -> str:
+    """Which layers begin with which weights, for people."""
+    fresh = f"; afresh: {_few(init.fresh)}" if init.fresh else ""
+    return f"init: begins with the weights of {init.file}: {_few(init.layers)}{fresh}"
+
+
+def _few(names: Sequence[str], most: int = 20) -> str:
+    more = f" and {len(names) - most} more ({RUN} has all)" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def by_rows(history: Sequence[EpochRecord]) -> dict[str, list[tuple[int, Values]]]:
@@ -106,6 +120,7 @@ def summary(run: RunRecord, output: str) -> Iterator[str]:
         f"{run.strategy} on {run.nodes} node{'s' if run.nodes > 1 else ''}: {run.epochs} epochs "
         f"({run.passes} passes), {run.updates} updates{steps}, {run.ledger.rows} rows seen, ledger {exact}"
     )
+    yield from _ended(run)
     yield f"{run.rows_per_second:,.0f} rows/s, {run.seconds.total:.1f} s in all" + (
         f", {run.sync_bytes_per_node / 1e6:,.1f} MB sent per node" if run.nodes > 1 else ""
     )
@@ -115,6 +130,17 @@ def summary(run: RunRecord, output: str) -> Iterator[str]:
     if run.metrics.test:
         yield f"{'test':<11}" + written(run.metrics.test)
     yield f"model: {filesystem.join(output, 'model.keras')} and {filesystem.join(output, 'saved_model')}"
+
+
+def _ended(run: RunRecord) -> Iterator[str]:
+    """Why a run ended before its last epoch, and which weights it has kept."""
+    stopped, best = run.stopped_early, run.best
+    if stopped is not None:
+        where = f"stopped early after epoch {stopped.epoch} of {run.epochs}"
+        yield f"{where}: validation {stopped.metric} no longer improved"
+    if best is not None:
+        weights = ", whose weights the model has" if best.kept else "; the model has the last weights"
+        yield f"best validation: {written({best.metric: best.value})} after epoch {best.epoch}{weights}"
 
 
 @dataclass(frozen=True)
@@ -145,6 +171,7 @@ def record(
     progress = first.progress
     ledger, history = Ledger.from_json(progress.ledger), progress.history
     total, seconds = ledger.total(), [each.seconds.train for each in history]
+    watch = stopping.watch_of(config, data.manifest)
 
     def mean(name: str) -> float:
         return round(sum(result.seconds.get(name, 0.0) for result in results) / len(results), 3)
@@ -153,7 +180,7 @@ def record(
         run_id=around.run_id,
         config_hash=around.config_hash,
         command="train",
-        data=RunData(data.path, data.digest),
+        data=RunData(data.path, data.digest, data.paths if len(data.paths) > 1 else None),
         config=config.model_dump(mode="json"),
         strategy=config.strategy,
         sync=RunSync(
@@ -192,4 +219,7 @@ def record(
         versions=versions(),
         restarts=around.restarts,
         application_id=around.application_id,
+        stopped_early=stopping.stopped_early(watch, progress, config.epochs),
+        best=stopping.best_of(watch, progress, config.keeps_best),
+        init=first.init,
     )

@@ -55,6 +55,11 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
         if decision == "done":
             say(f"{output.path}: is complete and was made with this configuration; nothing to do")
             return RunRecord.read(output.path)
+        if len(data.paths) > 1:
+            rows = data.manifest.splits["train"].rows
+            say(f"data: {len(data.paths)} prepared data sets as one, {rows:,} training rows")
+        if inputs.initial is not None and (warning := inputs.initial.warning(data.description)):
+            say(warning)
         checkpoint = None
         if decision == "resume":
             output.go_on()
@@ -155,7 +160,15 @@ class _Run:
     def _train(self, checkpoint: str | None) -> _Trained:
         """What the nodes have returned, after as many restarts as the configuration allows."""
         config, output = self.inputs.config, self.output
-        given = Payload.of(config, output, dict(self.inputs.sources), output.config_hash, threads(config, self.spark))
+        given = Payload.of(
+            config,
+            self.inputs.data,
+            output,
+            dict(self.inputs.sources),
+            output.config_hash,
+            threads(config, self.spark),
+            self.inputs.initial,
+        )
         while True:
             attempts.note(output.folder, now := self.so_far())
             try:

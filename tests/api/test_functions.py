@@ -106,7 +106,13 @@ def test_columns_that_will_not_do(spark: SparkSession, tmp_path: Path) -> None:
 
     assert message(frame) == "input.label: must be the label's column, or None (there are x, t, v, y)"
     assert message(frame, label="Y").endswith("has no column 'Y'; it has x, t, v, y; did you mean 'y'?")
-    assert message(frame, label="y").startswith("the DataFrame: column 't' is string; features must be numbers, or")
+    maps = frame.selectExpr("x", "map(t, x) AS m", "y")
+    assert message(maps, label="y").startswith(
+        "the DataFrame: column 'm' is map<string,double>; features must be numbers"
+    )
+    assert message(maps.selectExpr("*", "'a' AS t"), label="y").startswith(
+        "the DataFrame: column 'm' is map<string,double>, which no feature can be"
+    )
     assert message(frame.select("x", "t"), label="t", label_type="number").startswith(
         "input.label: column 't' is string"
     )

@@ -62,6 +62,8 @@ def test_importing_it_imports_nothing_else() -> None:
         (lambda: sparksplit.train("d", "x", frame="rows"), r"frame: must be a DataFrame of Spark \(is str\)"),
         (lambda: sparksplit.preprocess("raw", "x", lane=3), r"lane: unknown key; did you mean 'lanes'\?"),
         (lambda: sparksplit.train(3, "x"), r"data: must be a prepared data set or its folder \(is int\)"),
+        (lambda: sparksplit.train(["d", 3], "x"), r"data: must be a prepared data set or its folder \(is int\)"),
+        (lambda: sparksplit.train([], "x"), r"data: must have"),
         (lambda: sparksplit.train("d", "x", nodes=0), r"nodes"),
         (lambda: sparksplit.train("d", PurePosixPath("x")), r"output: must be text \(is PurePosixPath\('x'\)\)"),
         (lambda: sparksplit.compare("d", "x", seeds="5"), r'seeds: must be a whole number \(is "5"\)'),

@@ -39,7 +39,7 @@ def files(folder: str) -> dict[str, str]:
 
 def test_in_a_checkout() -> None:
     assert Path(shipped.shipped("conf/log4j2.properties")).is_file()
-    assert shipped.shipped_names("models") == ["cnn.py", "lstm.py", "mlp.py"]
+    assert shipped.shipped_names("models") == ["cnn.py", "lstm.py", "mlp.py", "tabular.py", "text.py"]
     assert shipped.shipped_text("jobs/train.py").startswith('"""For spark-submit')
 
 

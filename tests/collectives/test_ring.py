@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sparksplit.base.errors import PeerLost
 from sparksplit.collectives import PeerTimeout, handshake
 from sparksplit.collectives.handshake import neighbours
-from sparksplit.collectives.ring import Ring
+from sparksplit.collectives.ring import _MOST_LAYOUTS, Ring
 from tests.descriptors import no_descriptors
 from tests.nodes import in_threads
 
@@ -272,3 +272,14 @@ def test_no_thread_is_left():
     with ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()
     assert threading.active_count() <= before
+
+
+def test_buffers_are_kept_for_the_last_shapes_only():
+    """Of a large embedding, each mini-batch may use another number of rows."""
+    formed = rings(2)
+    calls = [[np.full(size, 1.5)] for size in [*range(1, 50), 1, 2, 3]]
+    for found in in_threads(2, lambda rank, _: sums(formed[rank], *calls)):
+        assert [result.tolist() for [result] in found] == [[3.0] * len(array) for [array] in calls]
+    for ring in formed:
+        assert len(ring._layouts) == _MOST_LAYOUTS
+        ring.close()

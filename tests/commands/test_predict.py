@@ -20,6 +20,7 @@ from models import cnn, mlp
 from sparksplit.commands import predict
 from sparksplit.inference.trained import TrainedModel, load
 from tests.hdfs_io.idx_files import digits, write_folder
+from tests.hdfs_io.outputs import names
 from tests.inference.runs import make_run
 
 NAMES = ["cat", "dog", "eel"]
@@ -135,6 +136,48 @@ def test_predictions_are_those_of_the_model_on_one_machine(
     metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
     assert metrics["rows"] == 500
     assert {split: found["rows"] for split, found in metrics["by_split"].items()} == {"test": 200, "train": 300}
+
+
+def test_a_partition_of_a_table_is_written_and_replaced_alone(
+    spark: SparkSession,
+    tmp_path: Path,
+    images: tuple[PreparedDataSet, Path, Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    data, _, run = images
+    settings = (f"model={run}", f"input={data.path}", "top=2")
+    for day in ("2026-11-21", "2026-11-22"):
+        assert call(tmp_path, *settings, f"partition.ds={day}") == 0
+    assert f"predicted  {tmp_path}/out/ds=2026-11-22\n" in capsys.readouterr().out
+    first, second = (tmp_path / "out" / f"ds=2026-11-{day}" for day in (21, 22))
+    assert names(tmp_path / "out") == ["ds=2026-11-21", "ds=2026-11-22"]
+    assert names(first) == ["_CONFIG", "_SUCCESS", "_metrics.json", "part-00000.parquet"]
+    columns = "row_id bigint, prediction bigint, top_predictions array<bigint>, top_probabilities array<float>"
+    spark.sql(
+        f"CREATE TABLE predicted ({columns}, ds string) USING parquet PARTITIONED BY (ds) LOCATION '{tmp_path}/out'"
+    )
+    spark.sql("MSCK REPAIR TABLE predicted")
+    rows = spark.table("predicted").collect()
+    spark.sql("DROP TABLE predicted")
+    ids, values, _ = read_all(data, "test")
+    wanted = on_one_machine(run, data, values).astype(np.float64)
+    order = np.argsort(-wanted, axis=1, kind="stable")[:, :2]
+    place = {row_id: number for number, row_id in enumerate(ids.tolist())}
+    assert len(rows) == 400 and {row["ds"] for row in rows} == {"2026-11-21", "2026-11-22"}
+    for row in rows:
+        own = order[place[row["row_id"]]]
+        np.testing.assert_array_equal(row["top_predictions"], own)
+        np.testing.assert_allclose(row["top_probabilities"], wanted[place[row["row_id"]], own], atol=1e-5)
+
+    before = {path: path.stat().st_mtime_ns for path in second.iterdir()}
+    assert call(tmp_path, *settings, "partition.ds=2026-11-21") == 0
+    assert "nothing was done" in capsys.readouterr().out
+    assert call(tmp_path, *settings, "keep=[label]", "partition.ds=2026-11-21") == 2
+    assert f"{first}: exists, made with another configuration; --overwrite replaces it" in capsys.readouterr().err
+    assert call(tmp_path, *settings, "keep=[label]", "partition.ds=2026-11-21", options=("--overwrite",)) == 0
+    assert "label" in pq.read_schema(first / "part-00000.parquet").names
+    assert {path: path.stat().st_mtime_ns for path in second.iterdir()} == before
+    assert names(tmp_path / "out") == ["ds=2026-11-21", "ds=2026-11-22"]
 
 
 def test_raw_rows_are_predicted_as_prepared_ones(

@@ -176,9 +176,13 @@ def test_numbers_as_labels_without_labels_and_cut_test_sets(spark: SparkSession,
     lines = [f"{a:.4f},{b:.4f},{a + b:.4f}" for a, b in rng.random((300, 2))]
     (tmp_path / "rows.csv").write_text("\n".join(lines))
     settings = [f"input.path={tmp_path}/rows.csv", "input.format=csv", "input.header=false"]
-    assert run(tmp_path, *settings, "validation=0.2", "test=0.3") == 0
+    assert run(tmp_path, *settings, "validation=0.2", "test=0.3", "label_scaling=standard") == 0
     data = PreparedDataSet.open(f"{tmp_path}/out")
-    assert data.manifest.label is not None and data.manifest.label.dtype == "float32"
+    label = data.manifest.label
+    assert label is not None and label.dtype == "float32"
+    trained = np.concatenate([block.label for block in read(data, "train")]).astype(np.float64)
+    assert (label.offset, label.scale) == pytest.approx((trained.mean(), 1 / trained.std()), rel=1e-12)
+    assert data.description.label == label
     sizes = {name: split.rows for name, split in data.manifest.splits.items()}
     assert sum(sizes.values()) == 300 and 30 < sizes["validation"] < 90 and 60 < sizes["test"] < 120
     for name in sizes:

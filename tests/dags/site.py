@@ -87,6 +87,7 @@ class Site:
             "raw": str(folder / "raw"),
             "base": str(self.out),
             "config": {name: str(folder / f"{name}.yaml") for name in COMMANDS},
+            "days": {"data": None, "init": None, "partition": None},
             "home": str(ROOT),
             "spark_submit": str(Path(sys.executable).with_name("spark-submit")),
             "python": sys.executable,

@@ -57,9 +57,27 @@ def test_cluster_mode_and_a_schedule_by_asset(python: Path, tmp_path: Path) -> N
     assert train["arguments"][:2] == ["--config", "train-mlp.yaml"]
 
 
+def test_dates_may_go_together(python: Path, tmp_path: Path) -> None:
+    text = (ROOT / "conf" / "airflow.yaml").read_text()
+    days = {"data": "hdfs:///sparksplit/prepared/*", "init": "hdfs:///sparksplit/runs/first", "partition": "ds"}
+    for key, value in days.items():
+        assert f"  {key}: null\n" in text
+        text = text.replace(f"  {key}: null\n", f"  {key}: {value}\n")
+    (tmp_path / "airflow.yaml").write_text(text)
+    done = imported(python, tmp_path, SPARKSPLIT_PIPELINE=str(tmp_path / "airflow.yaml"))
+    assert done.returncode == 0, done.stderr
+    tasks = json.loads(done.stdout.splitlines()[-1])["tasks"]
+    train, predict = tasks["train"]["arguments"], tasks["predict"]["arguments"]
+    assert {f"data={days['data']}", f"init={days['init']}"} <= set(train)
+    date = "{{ dag_run.run_after | ds }}"
+    assert {"output=hdfs:///sparksplit/predictions", f"partition.ds={date}"} <= set(predict)
+    assert f"input=hdfs:///sparksplit/prepared/{date}" in predict
+
+
 MISTAKES = [
     ("retries: 3", "retry: 3", "retries: is missing"),
     ("retries: 3", "retries: 3\nqueue: default", "queue: unknown key"),
+    ("  partition: null\n", "", "days.partition: is missing"),
     ("  train: 12", "  trian: 12", "timeout_hours.train: is missing"),
     ("compare_schedule:", "compare_scheduled:", "compare_schedule: is missing"),
     ("  compare: conf/compare-mlp.yaml\n", "", "config.compare: is missing"),

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from hdfs_io.labels import Labels, counted, indices, known_values, labels_of, places
+from hdfs_io.labels import Labels, counted, fitted_labels, indices, known_values, labels_of, places
 from hdfs_io.preprocessing import UNKNOWN, LabelSpec
 from sparksplit.base.errors import InputError
 
@@ -102,3 +102,21 @@ def test_rows_are_counted_by_class() -> None:
 def test_places_are_those_of_values_that_need_not_be_there() -> None:
     assert places([3, 1, 2], pa.array([1, 3])).tolist() == [1, 0, -1]
     assert places(pa.array(["b", "\0", "a"]), pa.array(["a", "b", "\0"])).tolist() == [1, 2, 0]
+
+
+FITTED = LabelSpec(dtype="int64", classes=["no", "yes"], kind="text")
+
+
+def test_fitted_classes_stay_and_other_labels_are_unseen_in_every_split() -> None:
+    counts = {"train": {"yes": 3, "maybe": 2}, "validation": {"no": 1}, "test": {"never": 4}}
+    with pytest.raises(InputError, match=r"label 'maybe' \(train split\) is none of the classes that were fitted"):
+        fitted_labels(counts, FITTED, "rows", "error")
+    dropped = fitted_labels(counts, FITTED, "rows", "drop")
+    assert (dropped.classes, dropped.unseen) == (["no", "yes"], {"train": 2, "test": 4})
+    unknown = FITTED.model_copy(update={"classes": ["no", "yes", UNKNOWN], "unknown": True})
+    assert fitted_labels(counts, unknown, "rows", "error").unseen == {"train": 2, "test": 4}
+    assert fitted_labels({"train": {"yes": 1}}, FITTED, "rows", "error").unseen == {}
+
+
+def test_fitted_numbers_have_no_classes() -> None:
+    assert fitted_labels({"train": {}}, LabelSpec(dtype="float32", kind="number"), "rows", "error").classes is None

@@ -43,7 +43,7 @@ def test_rows_that_were_computed_twice_and_differ_are_no_data_set() -> None:
 
 def test_labels_that_the_training_split_lacks_are_left_out_of_all_counts() -> None:
     counted = Counts({"train": {3: Group(4, 7)}, "validation": {}, "test": {3: Group(1, 1), 5: Group(2, 9)}})
-    counted.drop_unseen()
+    counted.keep([3])
     assert counted.rows == {"train": 4, "validation": 0, "test": 1}
     assert counted.checksums == {"train": 7, "validation": 0, "test": 1}
     assert counted.labels == {"train": {3: 4}, "validation": {}, "test": {3: 1}}

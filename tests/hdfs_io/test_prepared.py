@@ -99,7 +99,7 @@ def test_duplicates_empty_lanes_and_empty_splits(tmp_path: Path) -> None:
 def test_lanes_may_lie_in_several_files_that_end_within_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_size: int
 ) -> None:
-    monkeypatch.setattr(prepared, "_OPEN_FILES", 2)
+    monkeypatch.setattr(prepared, "OPEN_FILES", 2)
     settings = {"lanes": 2, "block_size": 1024}
     whole, cut = (write(tmp_path / f"{size}", file_size=size, **settings) for size in (10**6, file_size))
     assert whole.manifest.splits["train"].files == 1 and cut.manifest.splits["train"].files > 4

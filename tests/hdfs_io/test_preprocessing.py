@@ -178,3 +178,16 @@ def test_the_description_stands_alone(tmp_path: Path) -> None:
     (tmp_path / "preprocessing.json").write_text('{"format_version": 2, "tensors": 5}')
     with pytest.raises(InputError, match=r"preprocessing\.json: tensors: "):
         Description.read(f"{tmp_path}")
+
+
+def test_windows_have_statistics_for_each_column_and_apply_them_at_every_step() -> None:
+    rows = np.random.default_rng(2).normal(size=(40, 5, 3)).astype(np.float32) * [1, 10, 100] + [0, 5, -7]
+    spec = TensorSpec(name="x", dtype="float64", shape=[5, 3], columns=["a", "b", "c"])
+    moments = Layout([spec], None, (), 16, by_feature=True).moments()
+    moments["x"].update(rows)
+    fitted = fit(moments, "standard", "feature")
+    assert len(fitted.tensors["x"].offset) == 3  # type: ignore[arg-type]
+    scaled = fitted.apply("x", rows)
+    np.testing.assert_allclose(scaled, (rows - rows.mean(axis=(0, 1))) / rows.std(axis=(0, 1)), rtol=1e-5, atol=1e-5)
+    offset, scale, impute = fitted.arrays("x", [5, 3])
+    assert offset.shape == scale.shape == (5, 3) and impute is None and (offset == offset[0]).all()

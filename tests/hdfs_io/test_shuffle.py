@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hdfs_io.cut import Cut
+from hdfs_io.features.encoder import Encoder
 from hdfs_io.lane_files import FileFacts, Layout, merge_split
 from hdfs_io.plan import Plan
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
@@ -27,7 +28,8 @@ LAYOUT = Layout(
 )
 PLAN = Plan.of({"train": 18, "validation": 0, "test": 0}, row_bytes=10, lanes=4, file_size=100)
 PARTITIONS = np.array([70, -3], np.int32)
-PLACE = Place(Identify(None), Cut(), PLAN, LAYOUT, ["tensor_0", "label"], PARTITIONS, 1_000_000)
+ENCODER = Encoder((), tuple(LAYOUT.tensors))
+PLACE = Place(Identify(None), Cut(), PLAN, LAYOUT, ENCODER, ["tensor_0"], [], ["label"], PARTITIONS, 1_000_000)
 
 
 def write(rows: Iterator[pa.RecordBatch], folder: str, attempt: int) -> list[FileFacts]:

@@ -23,6 +23,11 @@ def test_accuracy_log_loss_and_counts_by_class():
         "rows": 3,
         "accuracy": 2 / 3,
         "log_loss": pytest.approx(-(math.log(0.9) + math.log(0.8) + math.log(0.4)) / 3, rel=1e-12),
+        "precision": 1.0,
+        "recall": 0.5,
+        "f1": 2 / 3,
+        "auc": 1.0,
+        "auc_error": 0.0,
     }
     assert score.by_class(["no", "yes"]) == [
         {"class": "no", "rows": 1, "predicted": 2, "correct": 1},
@@ -37,7 +42,17 @@ def test_a_probability_of_zero_costs_what_it_costs_in_keras():
 def test_errors_of_numbers_are_summed_in_float64():
     score = NumberScores()
     score.update(np.array([1.0, 3.0], np.float32), np.array([2.0, 1.0], np.float32))
-    assert score.summary() == {"rows": 2, "mean_absolute_error": 1.5, "mean_squared_error": 2.5}
+    root, explained = math.sqrt(2.5), 1 - 5 / 2
+    expected = {"mean_squared_error": 2.5, "root_mean_squared_error": root, "r2": explained}
+    assert score.summary() == {"rows": 2, "mean_absolute_error": 1.5, **expected}
+
+
+def test_of_several_numbers_in_a_row_the_mean_counts():
+    score = NumberScores()
+    score.update(np.array([[1.0, 3.0], [0.0, 0.0]]), np.array([[2.0, 1.0], [0.0, 4.0]]))
+    found = score.summary()
+    assert (found["rows"], found["mean_absolute_error"], found["mean_squared_error"]) == (2, 1.75, 5.25)
+    assert found["r2"] == ((1 - 1 / 0.5) + (1 - 20 / 4.5)) / 2
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=40), st.integers(0, 40))
@@ -49,17 +64,14 @@ def test_sums_do_not_depend_on_how_rows_are_shared(rows, cut):
     for part in (slice(None, cut), slice(cut, None)):
         if len(label[part]):
             parts.add(_classes(label[part], probabilities[part]))
-    assert (parts.rows, parts.labelled, parts.predicted, parts.right) == (
-        whole.rows,
-        whole.labelled,
-        whole.predicted,
-        whole.right,
-    )
+    assert {**scores.to_json(parts), "log_loss": None} == {**scores.to_json(whole), "log_loss": None}
     assert parts.log_loss == pytest.approx(whole.log_loss, rel=1e-12)
     assert sum(whole.labelled) == sum(whole.predicted) == whole.rows
 
 
-@pytest.mark.parametrize("score", [_classes([0, 1], [[0.9, 0.1], [0.2, 0.8]]), NumberScores(3, 1.25, 0.1)])
+@pytest.mark.parametrize(
+    "score", [_classes([0, 1], [[0.9, 0.1], [0.2, 0.8]]), NumberScores(3, 3.0, [1.25], [0.1], [2.5], [0.3])]
+)
 def test_json_loses_nothing(score):
     assert scores.from_json(scores.to_json(score)) == score
 
@@ -70,7 +82,10 @@ def test_labels_at_several_places_count_each_and_rows_once():
     score = ClassScores()
     score.update(np.array(label), np.zeros((3, 2), np.int64), probabilities)
     logs = 3 * math.log(0.75) + 3 * math.log(0.25)
-    assert score.summary() == {"rows": 3, "accuracy": 0.5, "log_loss": pytest.approx(-logs / 6, rel=1e-12)}
+    found = score.summary()
+    assert (found["rows"], found["accuracy"]) == (3, 0.5)
+    assert found["log_loss"] == pytest.approx(-logs / 6, rel=1e-12)
+    assert score.confusion_matrix() == [[3, 0], [3, 0]]
     assert score.by_class(["a", "b"])[0] == {"class": "a", "rows": 3, "predicted": 6, "correct": 3}
 
 
@@ -89,4 +104,117 @@ def test_metrics_that_are_no_finite_numbers_are_null(tmp_path):
     found = _metrics([SimpleNamespace(scores={"test": scores.to_json(score)})], trained, rows)
     assert json.loads(json.dumps(found, allow_nan=False))["mean_squared_error"] is None
     lines = list(summary(Result("out", {"test": 2}, 1, 0, found)))
-    assert "metrics    mean_absolute_error not finite, mean_squared_error not finite" in lines
+    assert "metrics    mean_absolute_error not finite, mean_squared_error not finite, r2 not finite" in lines
+
+
+# Against formulas that look at every row, and every pair of rows.
+
+
+def _pairs(label, score):
+    """The share of pairs of rows, one of each class, in which the second class's row has the higher score."""
+    above, below = score[label == 1], score[label == 0]
+    return ((above[:, None] > below).sum() + (above[:, None] == below).sum() / 2) / (len(above) * len(below))
+
+
+@given(st.data())
+def test_auc_is_as_near_to_that_of_all_pairs_as_it_says(data):
+    size = data.draw(st.integers(2, 60))
+    label = np.array([0, 1, *data.draw(st.lists(st.integers(0, 1), min_size=size - 2, max_size=size - 2))])
+    # Rare classes: scores that differ only near 0, and some that are 0 or 1 exactly.
+    exponents = data.draw(st.lists(st.floats(-14, 0), min_size=size, max_size=size))
+    second = np.where(np.array(exponents) < -13, 0.0, 10.0 ** np.array(exponents))
+    score = ClassScores()
+    for rows in (slice(0, size // 2), slice(size // 2, None)):
+        score.add(_classes(label[rows], np.stack([1 - second[rows], second[rows]], axis=1)))
+    found = score.summary()
+    assert abs(found["auc"] - _pairs(label, second)) <= found["auc_error"] + 1e-12
+
+
+def test_auc_of_many_rows_is_exact_to_a_thousandth():
+    random = np.random.default_rng(1)
+    label = (random.random(4000) < 0.02).astype(np.int64)
+    second = 1 / (1 + np.exp(5 - 1.5 * label - random.normal(size=4000)))
+    found = _classes(label, np.stack([1 - second, second], axis=1)).summary()
+    assert found["auc_error"] < 1e-3
+    assert found["auc"] == pytest.approx(_pairs(label, second), abs=1e-4)
+
+
+def test_auc_of_one_class_alone_is_no_number():
+    assert math.isnan(_classes([1, 1], [[0.9, 0.1], [0.2, 0.8]]).summary()["auc"])
+
+
+@given(st.integers(2, 5), st.data())
+def test_precision_recall_and_f1_are_those_of_the_rows(classes, data):
+    indices = st.lists(st.integers(0, classes - 1), min_size=1, max_size=30)
+    label = np.array(data.draw(indices))
+    predicted = np.array([data.draw(st.integers(0, classes - 1)) for _ in label])
+    each = []
+    for index in [1] if classes == 2 else sorted({*label.tolist(), *predicted.tolist()}):
+        right = ((label == index) & (predicted == index)).sum()
+        precision = right / max(1, (predicted == index).sum())
+        recall = right / max(1, (label == index).sum())
+        each.append((precision, recall, 2 * precision * recall / ((precision + recall) or 1)))
+    score = _classes(label, np.full((len(label), classes), 0.1) + 0.5 * np.eye(classes)[predicted])
+    found = score.summary()
+    assert [found[name] for name in ("precision", "recall", "f1")] == pytest.approx(np.mean(each, axis=0).tolist())
+    matrix = np.zeros((classes, classes), int)
+    np.add.at(matrix, (label, predicted), 1)
+    assert score.confusion_matrix() == matrix.tolist()
+
+
+def test_a_confusion_matrix_is_bounded():
+    for classes, there in ((scores.MOST_CONFUSED, True), (scores.MOST_CONFUSED + 1, False)):
+        assert (_classes([0], np.full((1, classes), 1 / classes)).confusion_matrix() is not None) == there
+
+
+@given(st.integers(1, 3), st.integers(0, 12), st.data())
+def test_errors_and_r2_of_several_numbers_however_rows_are_shared(numbers, cut, data):
+    values = st.integers(-1000, 1000).map(lambda number: 1e4 + number / 8)
+    rows = data.draw(st.lists(st.tuples(*[values] * (2 * numbers)), min_size=1, max_size=12))
+    label, prediction = np.split(np.array(rows), 2, axis=1)
+    score = NumberScores()
+    for part in (slice(None, cut), slice(cut, None)):
+        own = NumberScores()
+        own.update(label[part], prediction[part])
+        score.add(own)
+    errors, spread = (prediction - label) ** 2, ((label - label.mean(axis=0)) ** 2).sum(axis=0)
+    explained = [
+        1 - error / width if width else float(error == 0)
+        for error, width in zip(errors.sum(axis=0), spread, strict=True)
+    ]
+    found = score.summary()
+    assert found["rows"] == len(rows)
+    assert found["mean_absolute_error"] == pytest.approx(np.abs(prediction - label).mean())
+    assert found["root_mean_squared_error"] == pytest.approx(math.sqrt(errors.mean()))
+    assert found["r2"] == pytest.approx(np.mean(explained), rel=1e-9, abs=1e-9)
+    assert [each["mean_squared_error"] for each in score.by_number()] == pytest.approx(errors.mean(axis=0).tolist())
+
+
+@given(st.integers(0, 6), st.data())
+def test_a_row_of_weight_n_counts_as_n_rows(cut, data):
+    weight = np.array(data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=12).filter(any)))
+    random = np.random.default_rng(data.draw(st.integers(0, 99)))
+    label, second = random.integers(0, 2, len(weight)), random.random(len(weight))
+    probabilities, y = np.stack([1 - second, second], axis=1), random.normal(size=(len(weight), 2))
+    classes, numbers = ClassScores(), NumberScores()
+    for rows in (slice(None, cut), slice(cut, None)):
+        classes.update(label[rows], probabilities[rows].argmax(axis=1), probabilities[rows], weight[rows])
+        own = NumberScores()
+        own.update(y[rows], 0 * y[rows], weight[rows])
+        numbers.add(own)
+    times = np.repeat(np.arange(len(weight)), weight)
+    repeated = _classes(label[times], probabilities[times])
+    assert classes.summary() == pytest.approx({**repeated.summary(), "rows": len(weight)}, nan_ok=True)
+    assert classes.confusion_matrix() == repeated.confusion_matrix()
+    other = NumberScores()
+    other.update(y[times], 0 * y[times])
+    assert numbers.summary() == pytest.approx({**other.summary(), "rows": len(weight)}, rel=1e-9, abs=1e-9)
+
+
+def test_rows_that_weigh_nothing_leave_no_numbers():
+    classes, numbers = ClassScores(), NumberScores()
+    classes.update(np.array([1]), np.array([1]), np.array([[0.5, 0.5]]), np.zeros(1))
+    numbers.update(np.array([1.0]), np.array([2.0]), np.zeros(1))
+    for found in (classes.summary(), numbers.summary()):
+        assert found.pop("rows") == 1
+        assert all(math.isnan(value) or value == 0 for value in found.values())

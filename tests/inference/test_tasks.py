@@ -167,3 +167,19 @@ def test_raw_rows_and_a_label_that_the_model_does_not_know(data, tmp_path):
     assert table["row_id"].to_pylist() == ids.tolist()
     assert table["name"].to_pylist() == ["a", "b", None]
     assert table["prediction"].to_pylist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("places", [1, 3])
+def test_several_numbers_to_a_row_are_a_list_also_where_there_is_one(tmp_path, monkeypatch, places):
+    x = np.arange(40, dtype=np.float32).reshape(20, 2)
+    rows = x, x[:, :1] + np.arange(places, dtype=np.float32)
+    data = from_arrays(f"{tmp_path}/numbers", {"train": rows, "test": rows}, lanes=3)
+    monkeypatch.setattr(tasks, "load", lambda trained, threads: lambda tensors: np.tile(tensors["x"][:, :1], places))
+    job = _job(data, tmp_path, keep=(LABEL,))
+    facts = run_task(job, read_prepared(data.path, ["test"], job.columns.keep, 0, 1), 0, attempt=0)
+    table = _table(tmp_path, facts)
+    prediction, label = (np.stack(table[name].to_numpy()) for name in ("prediction", LABEL))
+    assert prediction.shape == label.shape == (20, places)
+    assert (label - prediction == np.arange(places)).all()
+    score = scores.from_json(facts.scores["test"])
+    assert score.summary()["mean_absolute_error"] == np.arange(places).mean()

@@ -30,6 +30,34 @@ def test_names_that_are_the_indices_are_left_out():
     assert table.schema.field("probabilities").type == pa.list_(pa.float32())
 
 
+def test_the_most_probable_classes_come_first_and_of_equal_ones_the_prediction():
+    probabilities = np.array([[0.25, 0.125, 0.625, 0.0], [0.125, 0.375, 0.125, 0.375]])
+    found = Predictions(probabilities.argmax(axis=1), probabilities)
+    columns = Columns(_label("cat", "dog", "eel", "fox"), False, (), 2)
+    assert columns.table(IDS, "test", {}, found).to_pylist() == [
+        {
+            "row_id": 3,
+            "prediction": 2,
+            "prediction_name": "eel",
+            "top_predictions": [2, 0],
+            "top_names": ["eel", "cat"],
+            "top_probabilities": [0.625, 0.25],
+        },
+        {
+            "row_id": -1,
+            "prediction": 1,
+            "prediction_name": "dog",
+            "top_predictions": [1, 3],
+            "top_names": ["dog", "fox"],
+            "top_probabilities": [0.375, 0.375],
+        },
+    ]
+    table = Columns(_label("0", "1"), False, (), 1).table(IDS[:0], "test", {}, Predictions(IDS[:0], np.zeros((0, 2))))
+    assert table.column_names == ["row_id", "prediction", "top_predictions", "top_probabilities"]
+    assert table.schema.field("top_predictions").type == pa.list_(pa.int64())
+    assert table.schema.field("top_probabilities").type == pa.list_(pa.float32())
+
+
 @pytest.mark.parametrize("label", [None, LabelSpec(dtype="float32", kind="number")])
 def test_numbers_have_no_probabilities(label):
     found = Predictions(np.array([1.5, -2.0], np.float32), None)
@@ -68,8 +96,9 @@ def test_classes_at_several_places_are_lists_without_probabilities():
     ],
 )
 @pytest.mark.parametrize("split", [False, True])
-def test_a_kept_column_may_have_every_name_that_is_not_written(label, found, split):
-    columns = Columns(label, split, ())
+@pytest.mark.parametrize("top", [None, 1])
+def test_a_kept_column_may_have_every_name_that_is_not_written(label, found, split, top):
+    columns = Columns(label, split, (), top)
     assert columns.table(IDS, "test", {}, found).column_names == columns.own
 
 

@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from hdfs_io.features.spec import Category, Number, Text
 from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
-from sparksplit.model import build, keras_names
+from sparksplit.model import build, export, keras_names
 from sparksplit.model.inputs import Inputs
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.node import publishing
@@ -26,6 +27,7 @@ from tests.training.records import epoch
 CLASSES = LabelSpec(dtype="int64", classes=["a", "b", "c"])
 TWO = LabelSpec(dtype="int64", classes=["no", "yes"])
 NUMBER = LabelSpec(dtype="float32", kind="number")
+NUMBERS = LabelSpec(dtype="float32", kind="number", shape=[2])
 
 
 def description(label=CLASSES, tensors=None, preprocessing=None):
@@ -49,6 +51,27 @@ def model_of(*layers, shape=(4,)):
 
 def dense(units, activation=None):
     return model_of(keras.layers.Dense(units, activation))
+
+
+# What a builder is told.
+
+
+def test_a_builder_is_told_of_tensors_as_they_are_stored():
+    told = build.data_description(description(tensors=[TensorSpec(name="x", dtype="uint8", shape=[4, 4])]), 10)
+    assert (told.inputs, told.categories, told.classes, told.rows) == ({"x": (4, 4)}, {}, ("a", "b", "c"), 10)
+
+
+def test_a_builder_is_told_of_features_as_the_model_gets_them():
+    place = {"type": "string", "tensor": "indices", "place": 0}
+    features = [
+        Number(column="age", type="int", tensor="x", place=0, indicator=True),
+        Category(column="city", vocabulary=["Bonn", "Ulm"], **place),
+        Text(column="title", values=5, vocabulary=["a", "the", "of"], **place),
+    ]
+    stored = [TensorSpec(name="x", dtype="uint8", shape=[1]), TensorSpec(name="indices", dtype="uint8", shape=[6])]
+    told = build.data_description(description(tensors=stored).model_copy(update={"features": features}), 10)
+    assert told.inputs == {"numbers": (2,), "city": (), "title": (5,)}
+    assert told.categories == {"city": 4, "title": 5}
 
 
 # Inputs.
@@ -287,6 +310,11 @@ def test_one_output_for_two_classes(loss):
     np.testing.assert_allclose(found, -np.log([0.75, 0.75]), rtol=1e-5)
 
 
+def test_one_output_for_two_classes_has_a_loss_of_its_own():
+    found = loss_of(TWO, 1, [[0.25], [0.75]], np.array([0, 1]))
+    np.testing.assert_allclose(found, -np.log([0.75, 0.75]), rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("loss", "expected"),
     [
@@ -303,15 +331,32 @@ def test_losses_of_numbers_are_not_averaged_over_rows(loss, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("loss", "expected"), [(None, [2.5, 2.0]), ("mean_absolute_error", [1.5, 1.0])])
+def test_several_numbers_of_a_row_are_averaged(loss, expected):
+    keys = {} if loss is None else {"loss": loss}
+    found = loss_of(NUMBERS, 2, [[1.0, 2.0], [3.0, 3.0]], np.array([[2.0, 0.0], [3.0, 1.0]], np.float32), **keys)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    outputs, labels = [[1.0, 2.0], [3.0, 3.0]], np.array([[2.0, 0.0], [3.0, 1.0]], np.float32)
+    assert metric_of(NUMBERS, 2, outputs, labels, None) == {"mean_absolute_error": pytest.approx(1.25)}
+
+
 @pytest.mark.parametrize(
     ("label", "units", "loss", "message"),
     [
+        (NUMBERS, 1, None, "model.build: mlp gives [1] a row, where numbers of shape [2] are to be predicted"),
         (CLASSES, 7, None, "model.build: mlp has an output of 7 units, the data set has 3 classes"),
         (CLASSES, 1, None, "model.build: mlp has an output of 1 units, the data set has 3 classes"),
         (CLASSES, 3, "sparse_crossentropy", "loss: Keras knows no 'sparse_crossentropy'; did you mean '"),
         (CLASSES, 3, {"name": "Hubert"}, "loss: Keras knows no 'Hubert'; did you mean 'Huber'?"),
         (CLASSES, 3, {"name": "Huber", "dleta": 1}, "loss: Huber: "),
         (CLASSES, 3, {"delta": 1}, "loss: must have a name"),
+        (
+            TWO,
+            1,
+            "sparse_categorical_crossentropy",
+            "loss: sparse_categorical_crossentropy needs a unit for each class",
+        ),
+        (TWO, 2, {"name": "BinaryCrossentropy"}, "loss: BinaryCrossentropy needs one output for two classes"),
         (CLASSES, 3, "categorical_crossentropy", "loss: does not take this model's outputs: "),
     ],
 )
@@ -364,6 +409,92 @@ def test_errors_of_numbers_are_means_over_rows():
     assert found["mean_absolute_error"] == pytest.approx(1)
     assert found["MeanSquaredError"] == found["mse"] == pytest.approx(5 / 3)
     assert metric_of(NUMBER, 1, outputs, labels, None) == {"mean_absolute_error": pytest.approx(1)}
+
+
+@pytest.mark.parametrize("logits", [False, True])
+@pytest.mark.parametrize("units", [1, 2])
+def test_measures_of_two_classes_from_one_output_or_two(units, logits):
+    second, labels = np.array([0.9, 0.2, 0.6, 0.4, 0.7]), np.array([1, 0, 0, 1, 1])
+    outputs = second[:, None] if units == 1 else np.stack([1 - second, second], axis=1)
+    keys = {}
+    if logits:
+        outputs = np.log(outputs / (1 - outputs)) if units == 1 else np.log(outputs) + 3
+        keys["loss"] = {"name": "BinaryCrossentropy" if units == 1 else "SparseCategoricalCrossentropy"}
+        keys["loss"]["from_logits"] = True
+    found = metric_of(TWO, units, outputs, labels, ["accuracy", "auc", "precision", "recall", "f1"], **keys)
+    shares = {"precision": 2 / 3, "recall": 2 / 3, "f1": 2 / 3}
+    assert found == pytest.approx({"accuracy": 0.6, "auc": 5 / 6, **shares})
+
+
+def test_measures_of_more_classes_are_means_over_them():
+    labels, found = np.array([0, 0, 1, 2]), np.array([0, 1, 1, 1])
+    values = metric_of(CLASSES, 3, np.eye(3)[found], labels, ["precision", "recall", "f1"])
+    expected = {"precision": (1 + 1 / 3 + 0) / 3, "recall": (1 / 2 + 1 + 0) / 3, "f1": (2 / 3 + 1 / 2 + 0) / 3}
+    assert values == pytest.approx(expected)
+
+
+SCALED = NUMBER.model_copy(update={"offset": 1000.0, "scale": 0.25})
+SEVERAL = NUMBER.model_copy(update={"shape": [2], "offset": [1000.0, -8.0], "scale": [0.25, 2.0]})
+
+
+@pytest.mark.parametrize(
+    ("label", "units", "labels", "outputs"),
+    [
+        (SCALED, 1, [1000.0, 1004.0, 996.0], [[0.0], [2.0], [-1.0]]),
+        (SEVERAL, 2, [[1000.0, -8.0], [1004.0, -7.0], [996.0, -6.0]], [[0.0, 0.0], [2.0, 0.0], [-1.0, 4.0]]),
+    ],
+)
+def test_scaled_labels_are_scaled_for_the_loss_and_outputs_back_for_metrics(label, units, labels, outputs):
+    labels = np.array(labels, np.float32)
+    wanted = (labels - np.array(label.offset)) * np.array(label.scale)
+    errors = np.array(outputs).reshape(labels.shape) - wanted
+    per_row = (errors**2).reshape(3, -1).mean(axis=1)
+    np.testing.assert_allclose(loss_of(label, units, outputs, labels), per_row, rtol=1e-6)
+    own = errors / np.array(label.scale)
+    spread = ((labels - labels.mean(axis=0)) ** 2).sum(axis=0)
+    expected = {
+        "mae": np.abs(own).mean(),
+        "mean_absolute_error": np.abs(own).mean(),
+        "rmse": np.sqrt((own**2).mean()),
+        "r2": np.mean(1 - (own**2).sum(axis=0) / spread),
+    }
+    found = metric_of(label, units, np.array(outputs), labels, list(expected))
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_r2_of_numbers_far_from_0_and_of_a_constant():
+    labels = (1e6 + np.array([0.0, 1.0, 2.0])).astype(np.float32)
+    assert metric_of(NUMBER, 1, labels[:, None] + 0.5, labels, ["r2"])["r2"] == pytest.approx(1 - 0.75 / 2)
+    same = np.full(3, 1e6, np.float32)
+    assert metric_of(NUMBER, 1, same[:, None], same, ["r2"]) == {"r2": 1.0}
+    assert metric_of(NUMBER, 1, same[:, None] + 1, same, ["r2"]) == {"r2": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("label", "units", "name", "message"),
+    [
+        (CLASSES, 3, "auc", "metrics.0: auc needs two classes; the data set has 3"),
+        (CLASSES, 3, "r2", "metrics.0: r2 needs labels that are numbers"),
+        (NUMBER, 1, "f1", "metrics.0: f1 needs labels that are classes"),
+    ],
+)
+def test_measures_that_do_not_fit_the_labels(label, units, name, message):
+    config, data, inputs = parts(label, metrics=[name])
+    with pytest.raises(ConfigError) as caught:
+        build.build_metrics(config, data, dense(units), inputs)
+    assert str(caught.value).startswith(message)
+
+
+def test_the_exported_model_gives_numbers_in_the_labels_units(tmp_path):
+    tensors = [*description().tensors, TensorSpec(name="weight", dtype="float32", shape=[])]
+    inputs = Inputs(description(SCALED, tensors))
+    model = model_of(keras.layers.Dense(1, kernel_initializer="ones"))
+    (tmp_path / "scratch").mkdir()
+    export.export(model, inputs, str(tmp_path), str(tmp_path / "scratch"))
+    signature = tf.saved_model.load(export.saved_model(str(tmp_path))).signatures[export.SIGNATURE]
+    assert list(signature.structured_input_signature[1]) == ["x"]
+    x = tf.constant([[1, 2, 3, 4]], tf.uint8)
+    assert signature(x=x)["outputs"].numpy().tolist() == [[10 / 0.25 + 1000]]
 
 
 def test_an_unknown_metric_is_named():

@@ -7,7 +7,7 @@ from sparksplit.model.builders import builder_source, load_builder, models
 
 
 def test_the_models_that_come_with_it_have_short_names():
-    assert models() == ["cnn", "lstm", "mlp"]
+    assert models() == ["cnn", "lstm", "mlp", "tabular", "text"]
     for name in models():
         assert builder_source(name) is None
         assert load_builder(name, None).__name__ == "build"
@@ -18,7 +18,8 @@ def test_the_models_that_come_with_it_have_short_names():
     [
         (
             "mpl",
-            r"must be cnn, lstm, mlp, package\.module:function or path/to/file\.py:function \(is 'mpl'\); did you mean",
+            r"must be cnn, lstm, mlp, tabular, text, package\.module:function or path/to/file\.py:function "
+            r"\(is 'mpl'\); did you mean",
         ),
         ("x", r"\(is 'x'\)$"),
         ("models.mlp:build", "models.mlp:build is called mlp now"),

@@ -99,6 +99,11 @@ def test_one_hot_vectors_are_the_same_for_every_seed_and_dtype():
         (sequences(7, classes=None), {"units": (4, 4)}, (3, 1)),
         (sequences(7, label=(7,), classes=None), {}, (3, 7, 1)),
         (sequences(7, 5, label=(7,)), {}, (3, 7, 10)),
+        # Windows over time: what comes after the sequence, from its last state.
+        (sequences(9, 5, label=(4,), classes=None), {}, (3, 4)),
+        (sequences(9, label=(4,), classes=None), {"units": (4, 4)}, (3, 4)),
+        (sequences(4, 5, label=(4,), classes=None), {"each": False}, (3, 4)),
+        (sequences(4, 5, label=(4,), classes=None), {}, (3, 4, 1)),
     ],
 )
 def test_the_lstm_predicts_a_class_or_a_number_from_tokens_or_numbers(data, params, shape):
@@ -114,6 +119,8 @@ def test_the_lstm_predicts_a_class_or_a_number_from_tokens_or_numbers(data, para
             r"lstm needs sequences \[length\(, features\)\], not rows of shape \[2, 3, 4\]",
         ),
         (sequences(7, label=(6,)), {}, r"a label of shape \[6\] has not one value for each of 7 positions"),
+        (sequences(7), {"each": True}, r"a label of shape \[\] has not one value for each of 7 positions"),
+        (sequences(7, label=(6,), classes=None), {"each": True}, "not one value for each of 7"),
         (sequences(7), {"embedding": 5}, "an embedding needs to know how many tokens there are"),
     ],
 )

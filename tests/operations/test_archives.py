@@ -44,7 +44,8 @@ def test_everything_can_be_imported_from_the_zip_alone(tmp_path):
         "for name in cli.COMMANDS: importlib.import_module('sparksplit.commands.' + name)\n"
         "import sparksplit.training.node.main, sparksplit.inference.tasks, hdfs_io.prepare\n"
         "from sparksplit.model import builders\n"
-        "assert builders.models() == ['cnn', 'lstm', 'mlp'] and callable(builders.load_builder('mlp', None))\n"
+        "assert builders.models() == ['cnn', 'lstm', 'mlp', 'tabular', 'text']\n"
+        "assert callable(builders.load_builder('mlp', None))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(file)}
     subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, check=True, timeout=120)

@@ -64,3 +64,37 @@ def test_a_node_without_rows_takes_what_the_others_have(sync):
     for model in agreed(sync, [(x, y), nothing]):
         np.testing.assert_allclose(model.layers[1].moving_mean.numpy(), x.mean(axis=0), rtol=1e-4, atol=1e-6)
         assert int(model.layers[0].seen.numpy()) == 40
+
+
+@pytest.mark.parametrize("sync", [StepSync, LocalSync, RoundSync])
+def test_frozen_weights_do_not_travel_and_keep_their_bits(sync):
+    """A frozen kernel of 40,000 numbers and a frozen BatchNorm: 300 of the former would be more than what is sent."""
+    shares = [rows(3, 1), rows(4, 2)]
+    models = []
+    for _ in shares:
+        inner = [keras.layers.Dense(10_000), keras.layers.BatchNormalization(), keras.layers.Dense(2)]
+        outer = keras.Sequential([keras.layers.Input((FEATURES,)), *inner, keras.layers.Dense(1)])
+        for layer in inner:
+            layer.trainable = False
+        inner[1].moving_mean.assign(np.linspace(0.0, 1.0, 10_000))
+        models.append(outer)
+    models[1].set_weights(models[0].get_weights())
+    before = [variable.numpy().tobytes() for variable in models[0].non_trainable_variables]
+
+    def work(rank, gather):
+        collective = Ring.connect(rank, 2, "127.0.0.1", b"s", gather, 30)
+        agreeing = sync(collective, SyncConfig())
+        step = Step(models[rank], keras.optimizers.SGD(0.1), squared_error, {}, inputs_of(), agreeing, collective)
+        x, y = shares[rank]
+        agreeing.begin(models[rank])
+        step.train(chunk_of(x, y, [0, len(x)], [7] if agreeing.every_step else None))
+        step.synchronise(len(x))
+        collective.close()
+        return collective.bytes_sent
+
+    sent = in_threads(2, work)
+    # Kernel and bias of the last layer, the loss or the number of rows; nothing else.
+    assert all(0 < found < 1200 for found in sent)
+    for model in models:
+        assert [variable.numpy().tobytes() for variable in model.non_trainable_variables] == before
+    assert models[0].get_weights()[-2].tobytes() == models[1].get_weights()[-2].tobytes()

@@ -36,3 +36,28 @@ def linear(data):
     """A linear model that begins at zero, for arithmetic that a few lines of NumPy repeat."""
     flat = [keras.layers.Input(data.input_shape), keras.layers.Flatten()]
     return keras.Sequential([*flat, keras.layers.Dense(1, kernel_initializer="zeros")])
+
+
+def one_unit(data):
+    """A logistic regression that begins at zero: one output for two classes."""
+    flat = [keras.layers.Input(data.input_shape), keras.layers.Flatten()]
+    return keras.Sequential([*flat, keras.layers.Dense(1, "sigmoid", kernel_initializer="zeros")])
+
+
+def several(data):
+    """A linear model that begins at zero, for several numbers at once."""
+    flat = [keras.layers.Input(data.input_shape), keras.layers.Flatten()]
+    return keras.Sequential([*flat, keras.layers.Dense(data.outputs, kernel_initializer="zeros")])
+
+
+def embedded(data, whole=False):
+    """An embedding of 1.3 MB before a frozen layer. whole: regularised by zero, so that its gradient has all rows."""
+    regularizer = keras.regularizers.L2(0.0) if whole else None
+    layers = [
+        keras.layers.Input(data.input_shape),
+        keras.layers.Embedding(40_000, 8, embeddings_regularizer=regularizer),
+        keras.layers.Flatten(),
+        keras.layers.Dense(500, "relu", trainable=False, name="frozen"),
+        keras.layers.Dense(data.outputs, data.activation),
+    ]
+    return keras.Sequential(layers)

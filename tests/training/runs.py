@@ -20,7 +20,8 @@ MOMENTUM = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9}
 def run(data, output, options=Options(), **keys):  # noqa: B008
     """The content of run.json."""
     nodes = keys.get("nodes", 1)
-    values = {"data": str(data), "output": str(output), "strategy": "single" if nodes == 1 else "batch", **keys}
+    data = data if isinstance(data, list) else str(data)
+    values = {"data": data, "output": str(output), "strategy": "single" if nodes == 1 else "batch", **keys}
     return train(parse(TrainConfig, values), options).to_json()
 
 

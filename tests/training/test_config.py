@@ -51,6 +51,12 @@ def test_an_optimizers_own_arguments_are_kept():
         ("dtype: float16", "dtype: must be one of"),
         ("metrics: accuracy", 'metrics: must be a list (is "accuracy")'),
         ("stall_timeout: 0", "stall_timeout: must be above 0"),
+        ("early_stop: {patience: 0}", "early_stop.patience: must be above 0 (is 0)"),
+        ("early_stop: {min_delta: -1}", "early_stop.min_delta: must be at least 0 (is -1)"),
+        ("early_stop: {mode: lower}", "early_stop.mode: must be one of"),
+        ("early_stop: {pacience: 3}", "early_stop.pacience: unknown key; did you mean 'patience'?"),
+        ("early_stop: 3", "early_stop: must be a mapping of keys to values (is 3)"),
+        ("keep_best: 1", "keep_best: must be true or false (is 1)"),
     ],
 )
 def test_mistakes_are_named_with_line_and_key(tmp_path, line, message):

@@ -46,6 +46,13 @@ def test_each_epoch_has_one_line_over_all_attempts(capsys):
     ]
 
 
+def test_a_run_that_stops_early_is_whole(capsys):
+    with RunDisplay(1) as display:
+        display.state(0, beat(2))
+        display.state(0, {**beat(2), "steps": 20})
+    assert lines(capsys)[-1].startswith("training: 100 %, 20 of 20 steps")
+
+
 @pytest.mark.parametrize("failing", [OSError, KeyboardInterrupt])
 def test_what_fails_is_not_done(capsys, failing):
     with pytest.raises(failing), RunDisplay(1) as display:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from hdfs_io import filesystem
@@ -54,5 +56,5 @@ def test_why_a_node_failed_is_told_where_there_is_no_restart(tmp_path, monkeypat
     expected = rf"^node 1 on host7 was killed \(SIGKILL\); it cannot be restarted: {problem}$"
     with output.claimed(), pytest.raises(NodeFailed, match=expected) as caught:
         output.begin()
-        _Run(None, RunInputs(config, None, {}, None), output, None, 0.0).to_end(None)
+        _Run(None, RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, None), output, None, 0.0).to_end(None)
     assert caught.value.exit_status == 1 and caught.value.rank == 1

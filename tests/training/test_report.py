@@ -5,6 +5,7 @@ import pytest
 
 from sparksplit import __version__
 from sparksplit.training import report
+from sparksplit.training.record import RunInit
 from tests.training.records import epoch, run_record
 
 HISTORY = [
@@ -69,6 +70,18 @@ def test_the_summary_is_for_people():
     ]
 
 
+def test_the_summary_says_why_a_run_has_ended_and_whose_weights_it_has():
+    best = {"metric": "auc", "value": 0.75, "epoch": 4, "update": 400, "kept": True}
+    stopped = {"epoch": 7, "update": 700, "metric": "auc", "best": 0.75}
+    lines = list(report.summary(run_record(epochs=20, passes=7, stopped_early=stopped, best=best), "o"))
+    assert lines[1:3] == [
+        "stopped early after epoch 7 of 20: validation auc no longer improved",
+        "best validation: auc 0.7500 after epoch 4, whose weights the model has",
+    ]
+    lines = list(report.summary(run_record(best={**best, "kept": False}), "o"))
+    assert lines[1] == "best validation: auc 0.7500 after epoch 4; the model has the last weights"
+
+
 def test_the_summary_tells_steps_from_updates_and_copes_with_null():
     lost = {"train": {"loss": [1.0, 0.5], "auc": [0.5, None]}, "test": {"loss": None}}
     lines = list(report.summary(run_record(metrics=lost, steps=312, updates=8), "o"))
@@ -89,3 +102,10 @@ def test_a_run_diverged_where_its_loss_says_so_and_not_where_another_error_speak
     for loss in (np.float32("nan"), -np.inf, "no number from here on, since weights are not finite"):
         assert report.DIVERGED.search(f"node 1 on h: {report.diverged(1, 3, loss)}")
     assert not report.DIVERGED.search("node 1 on h: ValueError: the loss is computed by my own function, which failed")
+
+
+def test_the_layers_that_begin_with_other_weights_are_named_if_they_are_not_too_many():
+    few = RunInit("runs/a/model.keras", "d", ["dense"], ["out"])
+    assert report.begins_with(few) == "init: begins with the weights of runs/a/model.keras: dense; afresh: out"
+    many = RunInit("m.keras", "d", [f"l{number}" for number in range(30)], [])
+    assert report.begins_with(many).endswith(", l19 and 10 more (run.json has all)")

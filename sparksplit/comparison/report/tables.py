@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from sparksplit.comparison.content import Metric, OnHosts, Original, Ours, Results, Row
 from sparksplit.comparison.numbers import Quantity, compact, count, duration, megabytes, part, percent, plain, usable
 from sparksplit.comparison.record import ComparedRun, DivergedRun
+from sparksplit.training.metrics import LOSS
+from sparksplit.training.record import Values
 
 PREDICTED = "predicted by virtual nodes: the learning is computed, the time is not measured"
 
@@ -193,10 +195,12 @@ def runs(results: Results) -> Table | None:
     if not found and not results.diverged:
         return None
     metric = results.metric
-    quantity = Quantity(metric.name)
+    measured = dict.fromkeys(name for run in found for name in _values(run, metric) if name != LOSS)
+    names = [metric.name, *(name for name in measured if name != metric.name)]
+    quantities = [Quantity(name) for name in names]
     rows = []
     for run in found:
-        value, seconds = _decided_by(run, metric), run.seconds.train
+        values, seconds = _values(run, metric), run.seconds.train
         rows.append(
             [
                 text(run.way),
@@ -205,13 +209,16 @@ def runs(results: Results) -> Table | None:
                 text("exact" if run.ledger.exact else "NOT exact"),
                 text(run.weights),
                 number(seconds, plain(seconds, 3)),
-                number(value, quantity.value(value)),
+                *(
+                    number(values.get(name), quantity.value(values.get(name)))
+                    for name, quantity in zip(names, quantities, strict=True)
+                ),
             ]
         )
     for gone in results.diverged:
         nothing = number(None, count(None))
         cells = [text(gone.way), _nodes(gone), number(gone.seed, str(gone.seed))]
-        rows.append([*cells, text("diverged"), text(count(None)), nothing, nothing])
+        rows.append([*cells, text("diverged"), text(count(None)), nothing, *[nothing for _ in names]])
     columns = [
         ("way", ""),
         ("N", "nodes"),
@@ -219,7 +226,7 @@ def runs(results: Results) -> Table | None:
         ("ledger", "exact: every row once in each pass; diverged: the loss or the metric was no longer a number"),
         ("weights", "digest of the weights at the end"),
         ("seconds", "of training; those of virtual nodes say nothing about real ones"),
-        (f"{metric.split} {quantity.label}", ""),
+        *((f"{metric.split} {quantity.label}", "") for quantity in quantities),
     ]
     return Table("runs", "Every run. Choose a column's name to sort by it.", columns, rows, sortable=True)
 
@@ -228,9 +235,8 @@ def _nodes(run: ComparedRun | DivergedRun) -> Cell:
     return number(run.nodes, f"{run.nodes} virtual" if run.virtual else count(run.nodes))
 
 
-def _decided_by(run: ComparedRun, metric: Metric) -> float | None:
-    """The run's value of the metric, on the rows that decide."""
+def _values(run: ComparedRun, metric: Metric) -> Values:
+    """The run's values at its end, on the rows that decide."""
     if metric.split == "test":
-        return run.metrics.test.get(metric.name)
-    values = (run.metrics.validation or {}).get(metric.name)
-    return values[-1] if values else None
+        return run.metrics.test
+    return {name: values[-1] for name, values in (run.metrics.validation or {}).items() if values}

@@ -9,6 +9,8 @@ import keras
 import tensorflow as tf
 
 from sparksplit.model.inputs import Inputs
+from sparksplit.model.weights import Weights
+from sparksplit.strategies.slices import no_rows, used_rows
 from sparksplit.strategies.state import averaged_state
 from sparksplit.training.node.metrics import Metrics
 
@@ -16,11 +18,12 @@ from sparksplit.training.node.metrics import Metrics
 class Graphs:
     """loss: a keras loss without reduction: it maps (labels, outputs) to one value per row, or per row and position.
 
-    inputs: how stored values become the model's.
+    inputs: how stored values become the model's. weights: what each row counts.
     """
 
-    def __init__(self, model: Any, loss: Any, metrics: Metrics, inputs: Inputs) -> None:
+    def __init__(self, model: Any, loss: Any, metrics: Metrics, inputs: Inputs, weights: Weights) -> None:
         self._model, self._loss, self._metrics, self._inputs = model, loss, metrics, inputs
+        self._weights = weights
         self.float = tf.as_dtype(keras.config.floatx())
         # Metrics make their variables now, outside the graphs.
         examples, labels = inputs.examples()
@@ -28,37 +31,63 @@ class Graphs:
         metrics.reset()
         self.loss_sum = tf.Variable(0.0, dtype=self.float, trainable=False)
         """The summed loss of the rows that `evaluate` has seen."""
+        self.weight_sum = tf.Variable(0.0, dtype=self.float, trainable=False) if weights.of_rows else None
+        """The sum of their weights; None where each counts 1."""
 
-    def forward(self, share: Sequence[Any], total: Any) -> list[Any]:
+    def weight(self, share: Sequence[Any]) -> Any:
+        """The sum of the weights of a node's rows of a mini-batch, for training; None where each counts 1."""
+        weights = self._weights.training(share)
+        return None if weights is None else tf.reduce_sum(weights)
+
+    def forward(self, share: Sequence[Any], total: Any, slices: bool = False, weight: Any = None) -> list[Any]:
         """This node's part of the means over the mini-batch's `total` rows: gradients, averaged state, loss.
 
-        share: the node's rows of the mini-batch, as columns of stored values.
+        share: the node's rows of the mini-batch, as columns of stored values. slices: whether of a large gradient only
+        the rows are wanted that the share used. weight: the sum of the weights of all of the mini-batch's rows, where
+        rows have some: gradients and loss are then means by weight.
         """
         inputs, labels = self._inputs.decode(share)
+        weights = self._weights.training(share)
         part = tf.cast(tf.shape(share[0])[0], self.float) / total
         with tf.GradientTape() as tape:
             outputs = self._model(inputs, training=True)
-            loss = self._row_losses(labels, outputs) / total
+            losses = self._row_losses(labels, outputs, weights)
+            loss = losses / total if weight is None else tf.math.divide_no_nan(losses, weight)
             if self._model.losses:
                 loss += part * tf.cast(tf.add_n(self._model.losses), self.float)
         trainable = [variable.value for variable in self._model.trainable_variables]
         gradients = tape.gradient(loss, trainable, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        self._metrics.update(labels, outputs)
+        self._metrics.update(labels, outputs, weights)
         state = [variable.value * tf.cast(part, variable.dtype) for variable in averaged_state(self._model)]
-        return [*map(tf.convert_to_tensor, gradients), *state, loss]
+        parts = map(used_rows, gradients, trainable) if slices else map(tf.convert_to_tensor, gradients)
+        return [*parts, *state, loss]
 
-    def nothing(self) -> list[Any]:
-        """What `forward` would give for no rows."""
+    def nothing(self, like: Sequence[Any]) -> list[Any]:
+        """What `forward` would give for no rows. like: what it gave for some."""
         shaped = [*self._model.trainable_variables, *averaged_state(self._model)]
-        return [*(tf.zeros(variable.shape, variable.dtype) for variable in shaped), tf.zeros((), self.float)]
+        parts = [
+            no_rows(variable) if isinstance(part, tf.IndexedSlices) else tf.zeros(variable.shape, variable.dtype)
+            for variable, part in zip(shaped, like[:-1], strict=True)
+        ]
+        return [*parts, tf.zeros((), self.float)]
 
-    def forward_if_any(self, share: Sequence[Any], any_rows: Any, total: Any) -> list[Any]:
+    def forward_if_any(
+        self, share: Sequence[Any], any_rows: Any, total: Any, slices: bool = False, weight: Any = None
+    ) -> list[Any]:
         """`forward`, or `nothing` if `any_rows` is false, since some layers have no gradient for no rows."""
-        found: list[Any] = tf.cond(any_rows, lambda: self.forward(share, total), self.nothing)
+        like: list[Any] = []
+
+        def some() -> list[Any]:
+            like[:] = self.forward(share, total, slices, weight)
+            return list(like)
+
+        # TensorFlow traces the first branch first.
+        found: list[Any] = tf.cond(any_rows, some, lambda: self.nothing(like))
         return found
 
     def evaluate(self, *arguments: Any) -> Any:
-        """Add a chunk's rows to the metrics and to `loss_sum`. arguments: its columns, its mini-batches' offsets."""
+        """Add a chunk's rows to the metrics, `loss_sum` and `weight_sum`. arguments: its columns, its mini-batches'
+        offsets."""
         *columns, offsets = arguments
         updates = tf.shape(offsets)[0] - 1
 
@@ -68,8 +97,11 @@ class Graphs:
             def add() -> Any:
                 inputs, labels = self._inputs.decode(share)
                 outputs = self._model(inputs, training=False)
-                self.loss_sum.assign_add(self._row_losses(labels, outputs))
-                self._metrics.update(labels, outputs)
+                weights = self._weights.evaluation(share)
+                self.loss_sum.assign_add(self._row_losses(labels, outputs, weights))
+                if self.weight_sum is not None:
+                    self.weight_sum.assign_add(tf.reduce_sum(weights))
+                self._metrics.update(labels, outputs, weights)
                 return index + 1
 
             return (tf.cond(offsets[index + 1] > offsets[index], add, lambda: index + 1),)
@@ -77,9 +109,9 @@ class Graphs:
         done = tf.while_loop(lambda index: index < updates, batch, (0,), parallel_iterations=1)
         return done[0]
 
-    def _row_losses(self, labels: Any, outputs: Any) -> Any:
-        """The sum over rows of each row's loss; positions within a row are averaged."""
+    def _row_losses(self, labels: Any, outputs: Any, weights: Any) -> Any:
+        """The sum over rows of each row's loss, times its weight if it has one; positions in a row are averaged."""
         losses = tf.cast(self._loss(labels, outputs), self.float)
         if losses.shape.rank is not None and losses.shape.rank > 1:
             losses = tf.reduce_mean(losses, axis=list(range(1, losses.shape.rank)))
-        return tf.reduce_sum(losses)
+        return tf.reduce_sum(losses if weights is None else losses * weights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from sparksplit.training.node.schedule import Rounds, next_stop, syncs_left
 from sparksplit.training.node.tally import Clock, Tally
 from sparksplit.training.record import EpochRecord, EpochSeconds, Progress, Values
 from sparksplit.training.report import diverged, finite
+from sparksplit.training.stopping import Watch
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
@@ -71,10 +73,12 @@ class RowFeed(Protocol):
 
 @dataclass(frozen=True)
 class Hooks:
-    """What happens around updates. save: writes a checkpoint. epoch_done: publishes the history (rank 0)."""
+    """What happens around updates. save: writes a checkpoint. epoch_done: publishes the history (rank 0). best: takes
+    the present weights, which all nodes share, for the best so far."""
 
     save: Callable[[Progress], None]
     epoch_done: Callable[[list[EpochRecord]], None]
+    best: Callable[[], None]
 
 
 class Loop:
@@ -84,7 +88,7 @@ class Loop:
     agree at every step (and on a single node), otherwise each sync.
 
     sync: these rounds'. every: steps between checkpoints; None: one at the end of each round. validation: None without
-    validation rows.
+    validation rows. watch: what of them decides when the run ends and which weights are the best; None: nothing does.
     """
 
     def __init__(
@@ -99,18 +103,19 @@ class Loop:
         rounds: Rounds,
         sync: Sync,
         every: int | None,
+        watch: Watch | None,
         tally: Tally,
         clock: Clock,
     ) -> None:
         self._step, self._feed, self._validation = step, feed, validation
         self._collective, self._member, self._hooks = collective, member, hooks
-        self._rounds, self._sync, self._every = rounds, sync, every
+        self._rounds, self._sync, self._every, self._watch = rounds, sync, every, watch
         self._tally, self._clock = tally, clock
         self._round: list[int] = []
         """The epochs of the round, by rank."""
 
     def run(self) -> Progress:
-        """Train to the end. Raises RunError if the loss is no longer finite."""
+        """Train to the end, or to where the watch ends it. Raises RunError if the loss is no longer finite."""
         tally, first = self._tally, self._rounds.first
         # The cluster takes `update` for a sign of progress: here it counts steps, of which there are more.
         self._member.state(update=tally.step, epochs=self._rounds.passes)
@@ -118,6 +123,8 @@ class Loop:
         self._report_length(begun_with)
         finished = (tally.step - first) // self._steps if tally.step else 0
         for number, epochs in enumerate(zip(*self._rounds.epochs, strict=True), finished):
+            if self._has_stopped:
+                break
             self._round = list(epochs)
             # A feed of arriving rows knows its length only once its first epoch has ended.
             base = first + number * self._steps if number or self._feed.exact else 0
@@ -125,7 +132,13 @@ class Loop:
             self._train_epoch(self._round[self._collective.rank], base)
             self._report_length(begun_with)
             self._finish_round()
+        if self._has_stopped:
+            self._member.state(steps=tally.step, update=tally.step)
         return self._progress()
+
+    @property
+    def _has_stopped(self) -> bool:
+        return self._watch is not None and self._watch.ends(self._tally.watched)
 
     @property
     def _steps(self) -> int:
@@ -237,6 +250,7 @@ class Loop:
                 seconds=EpochSeconds(round(clock.round_train, 4), round(clock.round_total, 4)),
             )
         )
+        self._look_at(tally.history[-1])
         clock.end_round()
         self._hooks.epoch_done(tally.history)
         if self._every is None or tally.step % self._every == 0:
@@ -248,6 +262,20 @@ class Loop:
         with self._member.phase("validation"), self._clock.spent_on("validation"):
             evaluation = self._step.evaluate(self._validation.epoch(0))
         return finite({"loss": evaluation.loss, **evaluation.metrics})
+
+    def _look_at(self, record: EpochRecord) -> None:
+        """Let the watch see the round's validation; every node must call it.
+
+        All take rank 0's value, whose bits the sum keeps: nodes on different machines may compute another last bit.
+        """
+        if self._watch is None or record.validation is None:
+            return
+        value, tally = record.validation[self._watch.metric], self._tally
+        own = 0.0 if self._collective.rank else math.nan if value is None else value
+        (shared,) = self._collective.sum([np.array(own, np.float64)])
+        tally.watched = self._watch.after(tally.watched, float(shared), record.epoch, record.updates)
+        if tally.watched.epoch == record.epoch:
+            self._hooks.best()
 
     def _save(self) -> None:
         with self._clock.spent_on("checkpoint"), self._member.phase("checkpoint"):

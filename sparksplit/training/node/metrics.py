@@ -19,10 +19,11 @@ class Metrics:
     def __init__(self, metrics: Mapping[str, Any]) -> None:
         self._metrics = metrics
 
-    def update(self, labels: Any, outputs: Any) -> None:
-        """Take in what the model made of some rows; also works inside a graph."""
+    def update(self, labels: Any, outputs: Any, weights: Any = None) -> None:
+        """Take in what the model made of some rows; also works inside a graph. weights: what each counts; None: 1."""
+        weighted = {} if weights is None else {"sample_weight": weights}
         for metric in self._metrics.values():
-            metric.update_state(labels, outputs)
+            metric.update_state(labels, outputs, **weighted)
 
     def reset(self) -> None:
         """Forget all rows."""

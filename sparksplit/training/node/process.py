@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hdfs_io.functions import FunctionError, load
+from hdfs_io.joined import open_joined
 from hdfs_io.lane_files import Layout
-from hdfs_io.prepared import PreparedDataSet
 from sparksplit.base.errors import RunError
+from sparksplit.model import class_weights
 from sparksplit.rows.chunks import Transform
 from sparksplit.rows.feed import RowSource
 from sparksplit.strategies import Strategy, find
+from sparksplit.training import report
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.messages import Payload
+from sparksplit.training.record import RunInit
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
@@ -29,7 +32,7 @@ class Process:
 
     def __init__(self, member: Member, payload: Payload, config: TrainConfig) -> None:
         self.member, self.payload, self.config = member, payload, config
-        self.data = PreparedDataSet.open(config.data, verify=False)
+        self.data = open_joined(config.data, verify=False)
         self.way: Strategy = find(config.strategy, self._source_text("strategy"))
         self.nodes = config.node_count
         # Opened now, so that Spark feeds while the model is built.
@@ -40,21 +43,44 @@ class Process:
         from sparksplit.model import build
         from sparksplit.model.inputs import Inputs
         from sparksplit.model.rates import WarmedUp
+        from sparksplit.model.weights import Weights
 
         config, manifest = self.config, self.data.manifest
         self.inputs = Inputs(manifest.description)
         described = build.data_description(manifest.description, manifest.splits["train"].rows)
         self.model = build.build_model(config, self._source_text("model.build"), described, self.inputs)
+        self.init = self._take_weights()
         self.warmed_up = WarmedUp(self.nodes) if self.way.scaled_rate else None
         self.optimizer = build.build_optimizer(config, self.warmed_up)
         self.loss = build.build_loss(config, described, self.model, self.inputs)
         self.metrics = build.build_metrics(config, described, self.model, self.inputs)
+        self.weights = Weights(manifest.description, class_weights.of(config, manifest))
+
+    def _take_weights(self) -> RunInit | None:
+        """Begin with the weights that the configuration names, except where a checkpoint has the run's own."""
+        file, payload = self.config.init, self.payload
+        if file is None:
+            return None
+        from sparksplit.model import initial_weights
+
+        content = initial_weights.weights_in(file)
+        if initial_weights.digest_of(content) != payload.init:
+            raise RunError(f"{file}: has other weights than when the run began")
+        try:
+            taken = initial_weights.take(self.model, content, self.member.local_dir, apply=payload.checkpoint is None)
+        except ValueError as error:
+            raise self.config.error("init", f"{file}: {error}") from error
+        found = RunInit(file, initial_weights.digest_of(content), taken.layers, taken.fresh)
+        if payload.checkpoint is None:
+            self.member.state(init=report.begins_with(found))
+        return found
 
     def step(self, sync: Any, collective: Any) -> Step:
         """The compiled updates with that sync and collective."""
         from sparksplit.training.node.step import Step
 
-        return Step(self.model, self.optimizer, self.loss, self.metrics, self.inputs, sync, collective)
+        made = self.model, self.optimizer, self.loss, self.metrics, self.inputs
+        return Step(*made, sync, collective, self.weights)
 
     def random_states(self) -> list[Any]:
         """The model's random states, which differ from node to node."""

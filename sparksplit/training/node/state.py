@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from hdfs_io.publish import check_owner
 from sparksplit.base.errors import InputError, RunError
+from sparksplit.strategies.state import constants
 from sparksplit.strategies.syncs import Sync
 from sparksplit.training import checkpoints
 from sparksplit.training.node.process import Process
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
+_BEST = "best"
+"""What the names of the best weights begin with in a checkpoint."""
+
 
 class State:
     """Weights, optimizer, metrics and random state of `member`, a node of `process`; `sync` is the strategy's own."""
@@ -30,6 +34,7 @@ class State:
     def __init__(self, process: Process, member: Member, sync: Sync, step: Step) -> None:
         self._process, self._member, self._sync, self._step = process, member, sync, step
         self._model, self._optimizer = process.model, process.optimizer
+        self._best: Arrays = {}
 
     def begin(self) -> Progress:
         """Take the state that the run begins or goes on with; returns how far the run is."""
@@ -53,28 +58,45 @@ class State:
         checkpoints.write(
             payload.run,
             progress,
-            {**named("v", self._common()), **metrics, **self._sync.state()},
+            {**named("v", self._common()), **metrics, **self._sync.state(), **self._best},
             named("r", self._own()),
             member.rank,
             member.gather,
             self._process.config.checkpoint.keep,
         )
 
+    def keep_best(self) -> None:
+        """Take the model's present weights for the best so far."""
+        # Copied, since training goes on with what they may share memory with.
+        self._best = {name: np.array(value) for name, value in named(_BEST, self._shared()).items()}
+
+    def take_best(self) -> None:
+        """Give the model the best weights, if any have been kept."""
+        if self._best:
+            assign(_BEST, self._shared(), self._best, "the best weights")
+
     def agreed_digest(self, when: str) -> str:
-        """The digest of the trained weights; raises RunError if the nodes do not hold the same bits. Every node must
-        call it."""
+        """The digest of the trained weights; raises RunError if these, or those that never change, do not have the same
+        bits on all nodes. Every node must call it."""
         digest = hashlib.sha256()
         for variable in self._model.trainable_variables:
             digest.update(variable.numpy().tobytes())
         own = digest.hexdigest()[:16]
-        all_digests = self._member.gather(f"weights {when}", own)
+        # Frozen weights never travel, so they must have been the same from the start.
+        for variable in constants(self._model):
+            digest.update(variable.numpy().tobytes())
+        all_digests = self._member.gather(f"weights {when}", digest.hexdigest()[:16])
         if len(set(all_digests)) > 1:
             raise RunError(f"the nodes' weights differ {when}: {', '.join(all_digests)} by rank")
         return own
 
-    def _common(self) -> list[Any]:
+    def _shared(self) -> list[Any]:
+        """The model's weights and statistics, which are the same on all nodes once they have agreed."""
         random = {id(variable) for variable in self._process.random_states()}
-        shared = [variable for variable in self._model.variables if id(variable) not in random]
+        return [variable for variable in self._model.variables if id(variable) not in random]
+
+    def _common(self) -> list[Any]:
+        shared = self._shared()
         return [*shared, *self._optimizer.variables] if self._sync.every_step else shared
 
     def _own(self) -> list[Any]:
@@ -86,6 +108,7 @@ class State:
         checkpoint = checkpoints.read(path, member.rank, member.size)
         assign("v", self._common(), checkpoint.state, path)
         self._sync.restore(checkpoint.state)
+        self._best = {name: array for name, array in checkpoint.state.items() if name.startswith(_BEST)}
         if checkpoint.own is not None:
             assign("r", self._own(), checkpoint.own, path)
         elif not self._sync.every_step:

@@ -8,6 +8,7 @@ model more than its arithmetic.
 from __future__ import annotations
 
 import copy
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,10 @@ import tensorflow as tf
 from sparksplit.base.memory import is_aligned
 from sparksplit.collectives import Collective
 from sparksplit.model.inputs import Inputs
+from sparksplit.model.weights import Weights
 from sparksplit.rows.chunks import Chunk
+from sparksplit.strategies.slices import wants_slices
+from sparksplit.strategies.state import observe
 from sparksplit.strategies.syncs import Sync
 from sparksplit.training.node.graphs import Graphs
 from sparksplit.training.node.metrics import Metrics
@@ -33,7 +37,8 @@ _TOTAL = tf.TensorSpec((), tf.int64)
 
 @dataclass(frozen=True)
 class Evaluation:
-    """loss: mean over rows. metrics: name to value. rows: over all nodes."""
+    """loss: mean over rows, by weight where they have some; NaN where all weigh nothing. metrics: name to value. rows:
+    over all nodes."""
 
     loss: float
     metrics: dict[str, float]
@@ -44,7 +49,7 @@ class Step:
     """One model, one optimizer, one loss, and their compiled updates.
 
     loss: a keras loss without reduction: it maps (labels, outputs) to one value per row, or per row and position.
-    metrics: fresh keras metrics by name. inputs: how stored values become the model's.
+    metrics: fresh keras metrics by name. inputs: how stored values become the model's. weights: what each row counts.
     """
 
     def __init__(
@@ -56,15 +61,21 @@ class Step:
         inputs: Inputs,
         sync: Sync,
         collective: Collective,
+        weights: Weights = Weights(),  # noqa: B008
     ) -> None:
         self._model, self._optimizer = model, optimizer
         self._sync, self._collective = sync, collective
         optimizer.build(model.trainable_variables)
         self._metrics = Metrics(metrics)
-        self._graphs = Graphs(model, loss, self._metrics, inputs)
+        self._graphs = Graphs(model, loss, self._metrics, inputs, weights)
+        observe(model, lambda *columns: model(inputs.decode(columns)[0], training=True), inputs.tensor_signature())
         self._signature = [*inputs.signature(), _COUNTS]
         self._train: dict[tuple[int | None, type[Sync]], Any] = {}
-        self._part = tf.function(self._forward_part, input_signature=[*self._signature[:-1], _TOTAL], autograph=False)
+        columns = self._signature[:-1]
+        self._weighted = weights.any
+        more = [tf.TensorSpec((), self._graphs.float)] if self._weighted else []
+        self._part = tf.function(self._forward_part, input_signature=[*columns, _TOTAL, *more], autograph=False)
+        self._weight = tf.function(lambda *share: self._graphs.weight(share), input_signature=columns, autograph=False)
         self._applying = _Applying(optimizer, model.trainable_variables)
         self._evaluate = tf.function(self._graphs.evaluate, input_signature=self._signature, autograph=False)
         self.warmup = 0.0
@@ -98,10 +109,18 @@ class Step:
         other._sync, other._collective = sync, collective
         return other
 
+    @property
+    def _slices(self) -> bool:
+        """Whether of large gradients only the rows in use are exchanged."""
+        collective = self._collective
+        return collective.size > 1 and not collective.same_shapes and wants_slices(self._sync)
+
     def variables(self) -> list[Any]:
         """All that training and evaluation change."""
         model, optimizer = self._model.variables, self._optimizer.variables
-        return [*model, *optimizer, *self._metrics.variables(), self._graphs.loss_sum]
+        graphs = self._graphs
+        sums = [graphs.loss_sum] if graphs.weight_sum is None else [graphs.loss_sum, graphs.weight_sum]
+        return [*model, *optimizer, *self._metrics.variables(), *sums]
 
     def synchronise(self, rows: int) -> None:
         """Make the nodes agree. rows: how many this node has trained on since. Every node must call it."""
@@ -125,15 +144,19 @@ class Step:
 
     def evaluate(self, chunks: Iterable[Chunk]) -> Evaluation:
         """Loss and metrics over `chunks`, summed over all nodes. Every node must call it."""
-        loss_sum = self._graphs.loss_sum
-        loss_sum.assign(0.0)
+        sums = [sum_ for sum_ in (self._graphs.loss_sum, self._graphs.weight_sum) if sum_ is not None]
+        for each in sums:
+            each.assign(0.0)
         self._metrics.reset()
         rows = 0
         for chunk in chunks:
             self._call(self._evaluate, chunk)
             rows += chunk.seen.rows
-        loss, total = self._collective.sum([np.asarray(loss_sum.numpy(), np.float64), np.array(rows, np.int64)])
-        return Evaluation(float(loss) / max(1, int(total)), self.metric_results(), int(total))
+        found = [np.asarray(each.numpy(), np.float64) for each in sums]
+        loss, *weight, total = self._collective.sum([*found, np.array(rows, np.int64)])
+        # Of rows that all weigh nothing there is no mean; 0 would be the best of all losses.
+        count = float(weight[0]) or math.nan if weight else max(1, int(total))
+        return Evaluation(float(loss) / count, self.metric_results(), int(total))
 
     def _call(self, function: Any, chunk: Chunk, *more: Any) -> Any:
         columns = chunk.tensors if chunk.label is None else [*chunk.tensors, chunk.label]
@@ -148,18 +171,20 @@ class Step:
     def _train_chunk(self, even: int | None, *arguments: Any) -> Any:
         """The losses of a chunk's updates. even: the rows of every share, if they are equal."""
         *columns, offsets, totals = arguments
-        updates, graphs = tf.shape(totals)[0], self._graphs
+        updates, graphs, slices = tf.shape(totals)[0], self._graphs, self._slices
 
         def update(index: Any, losses: Any) -> Any:
             begin, end = offsets[index], offsets[index + 1]
             total = tf.cast(totals[index], graphs.float)
+            share = [_rows(column, begin, even) if even else column[begin:end] for column in columns]
+            weight = self._weight_of_all(graphs.weight(share))
             if even:
                 # Static shapes save a tenth of a small model's time.
-                values = graphs.forward([_rows(column, begin, even) for column in columns], total)
+                values = graphs.forward(share, total, slices, weight)
             elif self._collective.size == 1:
-                values = graphs.forward([column[begin:end] for column in columns], total)
+                values = graphs.forward(share, total, weight=weight)
             else:
-                values = graphs.forward_if_any([column[begin:end] for column in columns], end > begin, total)
+                values = graphs.forward_if_any(share, end > begin, total, slices, weight)
             loss = self._sync.update(values, self._model, self._optimizer)
             # It may lie in the collective's buffers, which the next sums overwrite.
             return index + 1, losses.write(index, tf.raw_ops.DeepCopy(x=loss))
@@ -173,14 +198,27 @@ class Step:
         columns = chunk.tensors if chunk.label is None else [*chunk.tensors, chunk.label]
         losses = []
         for begin, end, total in zip(chunk.offsets[:-1], chunk.offsets[1:], chunk.rows, strict=True):
-            values = self._part(*(column[begin:end] for column in columns), total)
+            share = [column[begin:end] for column in columns]
+            weight = [self._weight_of_all(self._weight(*share))] if self._weighted else []
+            values = self._part(*share, total, *weight)
             losses.append(float(self._sync.update(values, self._model, self._applying)))
         return np.array(losses)
 
+    def _weight_of_all(self, weight: Any) -> Any:
+        """The sum of a mini-batch's weights, from that of this node's rows of it.
+
+        It takes an exchange of its own, before that of the gradients: syncs, a user's own among them, are given parts
+        of a mean.
+        """
+        if weight is None or self._collective.size == 1 or not self._sync.every_step:
+            return weight
+        return self._collective.sum_tensors([weight])[0]
+
     def _forward_part(self, *arguments: Any) -> list[Any]:
-        *share, rows = arguments
+        columns = len(self._signature) - 1
+        share, (rows, *weight) = arguments[:columns], arguments[columns:]
         total = tf.cast(rows, self._graphs.float)
-        return list(self._graphs.forward_if_any(share, tf.shape(share[0])[0] > 0, total))
+        return list(self._graphs.forward_if_any(share, tf.shape(share[0])[0] > 0, total, self._slices, *weight))
 
 
 class _Applying:

@@ -84,7 +84,7 @@ class Clock:
 class Tally:
     """Counts of a run, starting from `progress`.
 
-    step, updates, syncs, history: as in Progress. own_rows: how many rows this node has trained on.
+    step, updates, syncs, history, watched: as in Progress. own_rows: how many rows this node has trained on.
     """
 
     def __init__(self, progress: Progress, collective: Collective) -> None:
@@ -93,6 +93,7 @@ class Tally:
         self._ledger = Ledger.from_json(progress.ledger)
         self.history: list[EpochRecord] = list(progress.history)
         self.step, self.updates, self.syncs = progress.step, progress.update, progress.syncs
+        self.watched = progress.watched
         self._loss_sum, self._loss_rows = progress.loss_sum, progress.loss_rows
         self._own = Entry()
         self._since = 0
@@ -148,6 +149,7 @@ class Tally:
             syncs=self.syncs,
             ledger=ledger.to_json(),
             history=list(self.history),
+            watched=self.watched,
             loss_sum=self._loss_sum,
             loss_rows=self._loss_rows,
             round_train=clock.round_train,

@@ -17,6 +17,7 @@ from sparksplit.training.node.state import State
 from sparksplit.training.node.tally import Clock, Tally
 from sparksplit.training.record import EpochRecord
 from sparksplit.training.report import finite
+from sparksplit.training.stopping import watch_of
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
@@ -37,6 +38,7 @@ class Worker:
         self.step = like.with_sync(self._sync, collective) if like else process.step(self._sync, collective)
         self._state = State(process, member, self._sync, self.step)
         self._feeds = Feeds(process, member, collective)
+        self._watch = watch_of(self._config, process.data.manifest)
         self._publishes = member.rank == 0 and not process.payload.record_only
 
     @property
@@ -50,7 +52,9 @@ class Worker:
         self._state.agreed_digest("before training")
 
     def train(self, rows: RowSource | None, held: dict[str, RowSource], began: float) -> NodeResult:
-        """Train to the end; returns the result for the driver. rows: None if training begins while they arrive.
+        """Train to the end, wherever that is; returns the result for the driver.
+
+        rows: None if training begins while they arrive.
 
         held: the sources of validation and test rows, if they are not read from the prepared data set.
         began: when the process began (time.perf_counter).
@@ -63,7 +67,8 @@ class Worker:
         tally = Tally(self._progress, self._collective)
         schedule = self._schedule(rows)
         started = time.perf_counter() - began
-        for stretch in schedule.stretches(self._progress.epochs):
+        # A run that has stopped, but was killed before it had told so, is over in the stretch of its last epoch.
+        for stretch in schedule.stretches(self._progress.epochs - self._has_stopped):
             sync, step = self._way_of(stretch)
             feed = self._feeds.training(rows, stretch.split, sync, schedule.rows_of_batch(stretch.split))
             self._go_on(stretch, tally)
@@ -76,16 +81,20 @@ class Worker:
                 validation,
                 self._collective,
                 member,
-                Hooks(self._state.save, self._epoch_done),
+                Hooks(self._state.save, self._epoch_done, self._best_seen),
                 rounds=rounds,
                 sync=sync,
                 every=None if every == "epoch" else every,
+                watch=self._watch,
                 tally=tally,
                 clock=clock,
             )
             sync.begin(self._process.model)
             self._progress = loop.run()
             self._feeds.end(feed)
+            if self._has_stopped:
+                break
+        self._state.take_best()
         with member.phase("validation"):
             tested = evaluate_once(step, test)
         weights = self._state.agreed_digest("after training")
@@ -97,13 +106,14 @@ class Worker:
         self.close()
         return NodeResult(
             progress=self._progress,
-            passes=rounds.passes if rounds.epochs[0] else len(self._progress.ledger),
+            passes=rounds.passes if rounds.epochs[0] and not self._has_stopped else len(self._progress.ledger),
             sync_every="step" if sync.every_step else sync.every or "epoch",
             test=None if tested is None else finite({"loss": tested.loss, **tested.metrics}),
             weights=weights,
             host=member.host,
             start_seconds=round(started, 4),
             seconds={name: round(value, 4) for name, value in clock.seconds.items()},
+            init=self._process.init,
         )
 
     def close(self) -> None:
@@ -138,6 +148,14 @@ class Worker:
             raise self._config.error(
                 "nodes", f"must be {before} (is {size}): the checkpoint lies within a round of {before} epochs"
             )
+
+    @property
+    def _has_stopped(self) -> bool:
+        return self._watch is not None and self._watch.ends(self._progress.watched)
+
+    def _best_seen(self) -> None:
+        if self._config.keeps_best:
+            self._state.keep_best()
 
     def _epoch_done(self, history: list[EpochRecord]) -> None:
         # Several epochs may end between two heartbeats.

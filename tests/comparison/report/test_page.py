@@ -170,3 +170,12 @@ def test_names_in_the_answer_are_set_apart_and_harmless():
     page = rendered(changed(answer=answer, diverged=[gone]))
     assert "Take <code>local</code> on <code>&lt;b&gt;2&lt;/b&gt;</code> nodes." in page
     assert "no longer a number: epoch-n2-s1." in visible(page)
+
+
+def test_every_run_has_all_of_its_metrics():
+    results = sample.results(seeds=3)
+    for run in results["runs"] + results["virtual"]:
+        run["metrics"]["test"]["auc"] = 0.8765
+    words = visible(rendered(results))
+    assert words.count("0.8765") == len(results["runs"]) + len(results["virtual"])
+    assert words.count("test auc") == 1 and "test loss" not in words

@@ -15,9 +15,10 @@ from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.sources import ParsedRows
 from hdfs_io.sources.base import BadRows
 from hdfs_io.sources.cells import Cells
-from hdfs_io.sources.column_rows import ColumnReader, numbers
+from hdfs_io.sources.column_rows import ColumnReader
 from hdfs_io.sources.cut_columns import CutColumns
 from hdfs_io.sources.line_numbers import line_mark
+from hdfs_io.sources.numbers import numbers
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 FLOATS = ["float16", "float32", "float64"]
@@ -257,4 +258,19 @@ def test_decimals_are_parsed_as_they_are_written() -> None:
     assert [text.split(" (")[0] for text in bad] == [
         "the DataFrame: a row: column 'a': '0.1' is not a whole number",
         "the DataFrame: a row: column 'a': is null",
+    ]
+
+
+def test_weights_are_a_tensor_of_their_own_and_not_below_zero() -> None:
+    batch = pa.RecordBatch.from_pydict(
+        {"0": [1.0, 2.0, 3.0], "1": [4.0, 5.0, 6.0], "2": [0, 1, 2], "3": [0.5, -1.0, None], "4": ["p", "q", "r"]}
+    )
+    rows, bad = read(batch, weight="w", kept=1)
+    assert rows is not None
+    assert [tensor.tolist() for tensor in rows.tensors] == [[[1.0, 4.0]], [0.5]]
+    assert rows.tensors[1].dtype == np.float32
+    assert rows.keep == [["p"]]
+    assert bad == [
+        "the DataFrame: a row: column 'w', the weight: -1.0 is no number of 0 or more (2, 5, 1)",
+        "the DataFrame: a row: column 'w', the weight: null is no number of 0 or more (3, 6, 2)",
     ]

@@ -271,6 +271,16 @@ def test_files_that_are_not_right_are_refused(
     assert str(caught.value) == f"{path}: {message}"
 
 
+def test_mixed_columns_take_float_dtypes_alone(spark: SparkSession, tmp_path: Path) -> None:
+    """An unsigned tensor has no value for a missing number: it was 0, and 0 was refused."""
+    path = write(tmp_path, "a,b,y\n1,x,0\n,y,1\n")
+    for dtype in ("uint8", "int32"):
+        with pytest.raises(ConfigError) as caught:
+            source(spark, path, dtype=dtype)
+        assert str(caught.value) == f"dtype: must be a float dtype for mixed columns (is {dtype})"
+    assert [tensor.dtype for tensor in source(spark, path, dtype="float32").tensors] == ["float32"]
+
+
 def test_columns_that_are_not_there_and_names_that_are_taken(spark: SparkSession, tmp_path: Path) -> None:
     path = write(tmp_path, "a,A,Row_ID,label,y\n1,2,3,5,0\n1,2,3,5,1\n")
     assert list(source(spark, path, keep=["A"]).keep) == ["A"]

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from hdfs_io.cut_config import By
@@ -36,6 +37,9 @@ def test_rows_with_equal_features_have_one_hash_whatever_their_label() -> None:
     x = np.array([[0.0, 1.0], [-0.0, 1.0], [1.0, 0.0], [np.nan, 1.0], [np.nan, 1.0]], np.float32)
     first = features_hash([x])
     assert first.dtype == np.int64 and first[0] == first[1] != first[2] and first[3] == first[4] != first[0]
+    b = pa.array(["b", "b"])
+    one, other = (features_hash([x[:2]], [pa.array(texts), b]) for texts in ([None, ""], ["b", None]))
+    assert one[0] == one[1] == other[1] != other[0]
     bytes_ = np.array([[0], [1]], np.uint8)
     assert len({*features_hash([bytes_, bytes_]), *features_hash([bytes_])}) == 4
 
@@ -50,7 +54,7 @@ def test_equal_rows_are_told_apart_by_what_the_cut_goes_by_where_that_is_their_o
 
 
 def test_what_the_cut_goes_by_comes_with_the_rows_and_not_with_bad_ones() -> None:
-    source: Any = SimpleNamespace(tensors=[None], label_kind=None, keep=[])
+    source: Any = SimpleNamespace(tensors=[None], label_kind=None, keep=[], table=None)
     schema = parsed_schema(source)
     rows = ParsedRows([np.zeros((2, 1), np.float32)], None, cut=np.array([3, -4]))
     assert to_batch(rows, "train", schema).column(CUT).to_pylist() == [3, -4]

@@ -85,6 +85,7 @@ class Counting:
     """A step that only counts. train: gives the losses of a chunk; by default 1. chunks: (first, updates) of each."""
 
     warmup = 0.0
+    evaluations = 0
 
     def __init__(self, losses=lambda chunk: np.ones(chunk.updates), metrics=None, evaluation=None, finite=True):
         self._losses, self._metrics, self._finite = losses, metrics or {"accuracy": 0.5}, finite

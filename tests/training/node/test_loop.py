@@ -19,6 +19,7 @@ from sparksplit.training.node.loop import Hooks, Loop
 from sparksplit.training.node.schedule import Rounds
 from sparksplit.training.node.tally import Clock, Tally
 from sparksplit.training.record import Progress
+from sparksplit.training.stopping import Watch
 from tests.nodes import in_threads
 from tests.training.node.stand_ins import Counting, Member, Rows, Together
 
@@ -30,10 +31,12 @@ PER_EPOCH = 8
 class Node:
     """One node that owns every `size`-th lane and shares mini-batches; `run` gives what it has made of them."""
 
-    def __init__(self, collective=None, step=None, epochs=2, every=None, sync_every=None, progress=None, **feed):
+    def __init__(
+        self, collective=None, step=None, epochs=2, every=None, sync_every=None, progress=None, watch=None, **feed
+    ):
         self.collective, self.step = collective or Alone(), step or Counting()
         rank, size = self.collective.rank, self.collective.size
-        self.saved, self.histories = [], []
+        self.saved, self.histories, self.best = [], [], []
         self.member = Member(rank, size)
         self.feed = Feed(Rows(LANES), np.arange(rank, len(LANES), size), batch_size=BATCH, **feed)
         progress = progress or Progress("", size)
@@ -44,10 +47,15 @@ class Node:
             Feed(Rows([4, 0]), np.array([rank]) if rank < 2 else np.array([], np.int64), batch_size=4, shuffled=False),
             self.collective,
             self.member,
-            Hooks(self.saved.append, lambda history: self.histories.append(list(history))),
+            Hooks(
+                self.saved.append,
+                lambda history: self.histories.append(list(history)),
+                lambda: self.best.append(self.step.evaluations),
+            ),
             rounds=Rounds([range(done, epochs)] * size, first=0, steps=PER_EPOCH),
             sync=SimpleNamespace(every_step=sync_every is None, every=sync_every),
             every=every,
+            watch=watch,
             tally=Tally(progress, self.collective),
             clock=Clock(progress, began=time.perf_counter(), before=100.0),
         )
@@ -235,3 +243,73 @@ def test_it_stops_when_the_driver_says_so():
     with pytest.raises(RunError, match="stopped by the driver"):
         node.run()
     assert node.saved == []
+
+
+class Judged(Counting):
+    """A step whose n-th validation gives the n-th of `losses`; `done` were given before."""
+
+    def __init__(self, losses, done=0):
+        super().__init__()
+        self.judgements, self.evaluations = losses, done
+
+    def evaluate(self, chunks):
+        self.evaluations += 1
+        return SimpleNamespace(loss=self.judgements[self.evaluations - 1], metrics={"accuracy": 0.25}, rows=3)
+
+
+LOSSES = [2.0, 1.0, 1.5, float("nan"), 1.0, 0.5]
+WATCH = Watch("loss", False, 3)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("sync_every", [None, 3])
+def test_all_nodes_stop_where_rank_0_sees_no_improvement(size, sync_every):
+    """Whatever the others have made of the same rows: here they see one at every validation, or never."""
+    others = [LOSSES, [6.0, 5.0, 4.0, 3.0, 2.0, 1.0], [float("nan")] * 6]
+
+    def work(rank, gather):
+        collective = Together(rank, size, gather) if size > 1 else Alone()
+        node = Node(collective, Judged(others[rank]), epochs=6, sync_every=sync_every, watch=WATCH)
+        return node.run(), node
+
+    for end, node in in_threads(size, work):
+        assert (end.epochs, end.step, len(node.histories), len(node.saved)) == (5, 5 * PER_EPOCH, 5, 5)
+        assert (end.watched.best, end.watched.epoch, end.watched.waited) == (1.0, 2, 3)
+        assert end.watched.update == end.history[1].updates
+        assert node.best == [1, 2]
+        assert [entry[0] for entry in end.ledger.values()] == [sum(LANES)] * 5
+        # The bar's end is where it has stopped.
+        lengths = [state["steps"] for state in node.member.states if "steps" in state]
+        assert (lengths[0], lengths[-1]) == (6 * PER_EPOCH, 5 * PER_EPOCH)
+
+
+@pytest.mark.parametrize("every", [None, 1, 3, 8, 11])
+def test_from_each_of_its_checkpoints_a_run_stops_alike(every):
+    """Also from those within an epoch, and from the one that it was about to end with."""
+    straight = Node(step=Judged(LOSSES), epochs=6, every=every, watch=WATCH)
+    end = straight.run()
+    assert end.step == 5 * PER_EPOCH
+    for saved in straight.saved:
+        progress = Progress.from_json(saved.to_json(), "a test")
+        step = Judged(LOSSES, done=len(saved.history))
+        again = Node(step=step, epochs=6, every=every, progress=progress, watch=WATCH)
+        assert without_times(again.run()) == without_times(end)
+        assert again.best == [number for number in straight.best if number > len(saved.history)]
+
+
+def test_what_is_watched_without_patience_ends_nothing():
+    node = Node(step=Judged(LOSSES), epochs=6, watch=Watch("loss", False))
+    end = node.run()
+    assert (end.epochs, end.watched.best, end.watched.epoch, node.best) == (6, 0.5, 6, [1, 2, 6])
+
+
+def test_without_a_watch_nothing_is_exchanged_for_it():
+    def sums(watch):
+        def work(rank, gather):
+            node = Node(Together(rank, 2, gather), Judged([1.0, 2.0]), watch=watch)
+            assert (node.run().watched is None) == (watch is None)
+            return node.collective.sums
+
+        return in_threads(2, work)[0]
+
+    assert sums(WATCH) - sums(None) == 2, "one at each validation"

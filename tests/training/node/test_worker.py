@@ -26,8 +26,26 @@ LANES = (9, 3, 0, 12, 7, 6)
 ROWS, BATCH, EPOCHS = sum(LANES), 6, 4
 
 
-def process_of(member, way, rows, **keys):
-    """The stand-in for Process: a data set in memory, a model of one weight, a step that counts."""
+class Weight:
+    """What of a Keras variable is used; it starts at 0."""
+
+    shape = (3,)
+
+    def __init__(self):
+        self.value = np.zeros(3, np.float32)
+
+    def numpy(self):
+        return self.value
+
+    def assign(self, value):
+        self.value = value
+
+
+def process_of(member, way, rows, step=None, **keys):
+    """The stand-in for Process: a data set in memory, a model of one weight, a step that counts.
+
+    step: makes that step; the data set then has validation rows, too.
+    """
     config = parse(
         TrainConfig,
         {
@@ -42,20 +60,21 @@ def process_of(member, way, rows, **keys):
     )
     splits = {
         "train": SimpleNamespace(rows=ROWS),
-        "validation": SimpleNamespace(rows=0),
+        "validation": SimpleNamespace(rows=5 if step else 0),
         "test": SimpleNamespace(rows=5),
     }
-    manifest = SimpleNamespace(lanes=len(LANES), splits=splits, block_bytes=64)
-    weight = SimpleNamespace(numpy=lambda: np.zeros(3, np.float32))
+    manifest = SimpleNamespace(lanes=len(LANES), splits=splits, block_bytes=64, label=None)
+    weight = Weight()
     return SimpleNamespace(
         config=config,
         payload=payload(),
         member=member,
         model=SimpleNamespace(trainable_variables=[weight], non_trainable_variables=[], variables=[weight]),
         optimizer=SimpleNamespace(variables=[]),
+        init=None,
         way=STRATEGIES[way],
         data=SimpleNamespace(manifest=manifest, split=lambda name: Rows([1, 4, 0, 0, 0, 0])),
-        step=lambda sync, collective: Counting(),
+        step=lambda sync, collective: (step or Counting)(),
         random_states=list,
         transform=lambda: None,
         warmed_up=None,
@@ -63,7 +82,7 @@ def process_of(member, way, rows, **keys):
 
 
 def trained(way, size, progress=None, **keys):
-    """(result, worker) of each node."""
+    """(result, worker) of each node. keys: the configuration's, and `step` of process_of."""
 
     def work(rank, gather):
         member = Member(rank, size, gather)
@@ -130,6 +149,73 @@ def test_updates_steps_syncs_and_passes_are_those_of_the_ways_table(way, sync, s
         assert [state["update"] for state in shown if "update" in state][-1] <= steps
         assert Ledger.from_json(result.progress.ledger).exact(range(passes), entry_of_all())
         assert result.test == {"loss": 2.0, "accuracy": 0.25}
+
+
+class Judged(Counting):
+    """A step whose validations, after each round, give losses that are the least after the second."""
+
+    def __init__(self, done=0):
+        super().__init__()
+        self.done = done
+
+    def evaluate(self, chunks):
+        self.done += 1
+        return SimpleNamespace(loss=abs(self.done - 2.0), metrics={}, rows=5)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("way", "sync"),
+    [
+        ("single", {}),
+        ("batch", {}),
+        ("epoch", {}),
+        ("epoch-delayed", {}),
+        ("local", {"every": 4}),
+        ("local", {"every": 5, "after": 9}),
+        ("local", {"every": 5, "after": 19}),
+    ],
+)
+def test_a_run_that_stops_early_is_the_beginning_of_the_whole(way, sync, size):
+    """After its third round, which with sync.after is one of `local`, or the last that is not. The ledger is exact over
+    the epochs that were trained."""
+    if way == "single" and size > 1:
+        return
+    keys = {**({"sync": sync} if sync else {}), "epochs": 6 * size}
+    whole = trained(way, size, **keys)[0][0]
+    keys |= {"early_stop": {"patience": 1}, "step": Judged}
+    stopped = trained(way, size, **keys)
+    for result, worker in stopped:
+        third = whole.progress.history[2]
+        end = result.progress
+        assert (end.update, end.step, end.epochs) == (third.updates, third.steps, third.epoch)
+        assert (len(end.history), result.passes, end.watched.epoch) == (3, third.epoch, end.history[1].epoch)
+        assert end.ledger == {str(epoch): whole.progress.ledger[str(epoch)] for epoch in range(result.passes)}
+        assert Ledger.from_json(end.ledger).exact(range(result.passes), entry_of_all())
+        assert [state["steps"] for state in worker._member.states if "steps" in state][-1] == end.step
+    # Killed before it has told so, it does nothing more.
+    for result, _ in trained(way, size, stopped[0][0].progress, **{**keys, "step": lambda: Judged(3)}):
+        first = stopped[0][0]
+        assert (result.progress.history, result.progress.ledger) == (first.progress.history, first.progress.ledger)
+        assert (result.passes, result.sync_every) == (first.passes, first.sync_every)
+
+
+@pytest.mark.parametrize(("keep_best", "kept"), [(None, 2), (True, 2), (False, 4)])
+def test_the_model_ends_with_the_weights_that_it_is_to_keep(keep_best, kept):
+    """Of the second round, the best; or, after three rounds, those of the moment: here each round adds 1, to 1."""
+
+    def work(rank, gather):
+        member = Member(rank, 2, gather)
+        process = process_of(member, "batch", LANES, Judged, early_stop={"patience": 1}, keep_best=keep_best)
+        worker = Worker(process, member, Together(rank, 2, gather))
+        weight = process.model.variables[0]
+        worker._epoch_done = lambda history: weight.assign(np.full(3, 1.0 + len(history), np.float32))
+        worker.begin()
+        weight.assign(np.ones(3, np.float32))
+        worker.train(Rows(LANES), {}, time.perf_counter())
+        return weight.value.tolist()
+
+    assert in_threads(2, work) == [[float(kept)] * 3] * 2
 
 
 def test_a_run_that_never_comes_to_local_agreed_at_every_step():

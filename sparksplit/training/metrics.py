@@ -1,4 +1,5 @@
-"""What a metric is: whether higher or lower is better, and how finely it can tell two models apart on so many rows.
+"""What a metric is: whether higher or lower is better, and how finely it can tell two models apart on so many rows;
+and which of them a run measures.
 
 Metrics go by Keras's own names. `keras.metrics.get` takes a class's name as it is, in snake case, or one of a few short
 forms; the table has each once, in lower case without underscores, so that it answers without importing Keras.
@@ -7,22 +8,26 @@ forms; the table has each once, in lower case without underscores, so that it an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hdfs_io.manifest import Manifest
 
 LOSS = "loss"
 """The metric that every run has: the loss of its configuration."""
 
 _LOWER = (
-    *("mse", "meansquarederror", "rootmeansquarederror", "mae", "meanabsoluteerror", "mape"),
+    *("mse", "meansquarederror", "rootmeansquarederror", "rmse", "mae", "meanabsoluteerror", "mape"),
     *("meanabsolutepercentageerror", "msle", "meansquaredlogarithmicerror", "logcosh", "logcosherror", "huber"),
     *("bce", "binarycrossentropy", "categoricalcrossentropy", "sparsecategoricalcrossentropy"),
     *("kld", "kldivergence", "poisson", "hinge", "squaredhinge", "categoricalhinge"),
 )
-_HIGHER = ("cosinesimilarity", "r2score", "concordancecorrelation", "pearsoncorrelation")
+_HIGHER = ("cosinesimilarity", "r2", "r2score", "concordancecorrelation", "pearsoncorrelation")
 _SHARES = (
     *("accuracy", "binaryaccuracy", "categoricalaccuracy", "sparsecategoricalaccuracy"),
     *("topkcategoricalaccuracy", "sparsetopkcategoricalaccuracy", "precision", "recall", "auc"),
     *("precisionatrecall", "recallatprecision", "sensitivityatspecificity", "specificityatsensitivity"),
-    *("f1score", "fbetascore", "iou", "binaryiou", "meaniou", "onehotiou", "onehotmeaniou"),
+    *("f1", "f1score", "fbetascore", "iou", "binaryiou", "meaniou", "onehotiou", "onehotmeaniou"),
 )
 _COUNTS = {"truepositives": True, "truenegatives": True, "falsepositives": False, "falsenegatives": False}
 
@@ -52,6 +57,12 @@ def resolution(name: str, labels: int) -> float | None:
     if plain in _COUNTS:
         return 1.0
     return 1 / labels if plain in _SHARES and labels else None
+
+
+def measured(given: Sequence[str] | None, manifest: Manifest) -> list[str]:
+    """The metrics that a run measures besides the loss. given: those in its configuration."""
+    has_classes = manifest.label is not None and manifest.label.classes is not None
+    return ["accuracy" if has_classes else "mean_absolute_error"] if given is None else list(given)
 
 
 def deciding(metric: str | None, names: Sequence[str]) -> str:

@@ -1,0 +1,106 @@
+"""Days and moments as ISO 8601 text, as numbers: as the exported model's graph reads them.
+
+A day is `YYYY-MM-DD`; a moment that, or `YYYY-MM-DD[T ]HH:MM[:SS[.f]]` with up to nine digits of which six count, and
+perhaps `Z` or `+HH:MM`, which is then turned to UTC. Years are 0001 to 9999. Nothing else is taken, blanks neither.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+I64 = npt.NDArray[np.int64]
+
+DAY = r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)"
+MOMENT = (
+    DAY + r"(?:[T ](?P<hour>\d\d):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.(?P<fraction>\d{1,9}))?)?"
+    r"(?:Z|(?P<zone>[+-]\d\d:\d\d))?)?"
+)
+"""RE2, of the whole text; what is left out is 0."""
+NO_FRACTION, NO_ZONE = "000000", "+00:00"
+"""Put behind the group of that name, these let its digits be cut out at fixed places."""
+DAY_MICROSECONDS = 86_400_000_000
+
+
+def pattern(moment: bool) -> str:
+    """What a whole text must match."""
+    return rf"\A{MOMENT if moment else DAY}\z"
+
+
+def parsed(texts: pa.Array, moment: bool) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """(values, which texts are malformed), each [texts]: days since 1970 in int32, or microseconds in int64.
+
+    texts: pa.string(). A null, an empty text and a malformed one have the dtype's minimum.
+    """
+    texts = pc.fill_null(texts.cast(pa.string()), "")
+    empty = pc.equal(texts, "").to_numpy(zero_copy_only=False)
+    fields = pc.extract_regex(texts, pattern(moment))
+    matched = fields.is_valid().to_numpy(zero_copy_only=False)
+
+    def group(name: str, behind: str = "") -> pa.Array:
+        return pc.binary_join_element_wise(pc.fill_null(pc.struct_field(fields, name), ""), behind, "")
+
+    year, month, day = (_number(group(name)) for name in ("year", "month", "day"))
+    good = matched & (year >= 1) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= month_days(year, month))
+    values = days_from(year, month, day)
+    if moment:
+        hour, minute, second = (_number(group(name)) for name in ("hour", "minute", "second"))
+        microsecond = _number(pc.utf8_slice_codeunits(group("fraction", NO_FRACTION), 0, 6))
+        zone = group("zone", NO_ZONE)
+        zone_hour, zone_minute = (_number(pc.utf8_slice_codeunits(zone, start, start + 2)) for start in (1, 4))
+        east = np.where(pc.starts_with(zone, "-").to_numpy(zero_copy_only=False), -1, 1)
+        good &= in_a_day(hour, minute, second) & in_a_day(zone_hour, zone_minute, second)
+        values = microseconds(values, (hour, minute, second, microsecond), east * (zone_hour * 60 + zone_minute))
+    dtype = np.int64 if moment else np.int32
+    return np.where(good, values, np.iinfo(dtype).min).astype(dtype), ~(good | empty)
+
+
+def _number(digits: pa.Array) -> I64:
+    return np.asarray(pc.binary_join_element_wise("0", digits, "").cast(pa.int64()).to_numpy(), np.int64)
+
+
+# Operators alone from here on, so that tensors may be given as well as arrays.
+
+
+def in_a_day(hour: I64, minute: I64, second: I64) -> npt.NDArray[np.bool_]:
+    """Whether it is a time of day."""
+    return (hour <= 23) & (minute <= 59) & (second <= 59)
+
+
+def microseconds(days: I64, time: tuple[I64, I64, I64, I64], east: I64) -> I64:
+    """Microseconds since 1970 in UTC. time: hour, minute, second, microsecond. east: minutes that its zone is ahead."""
+    hour, minute, second, microsecond = time
+    return days * DAY_MICROSECONDS + ((hour * 60 + minute - east) * 60 + second) * 1_000_000 + microsecond
+
+
+def days_from(year: I64, month: I64, day: I64 | int) -> I64:
+    """Days since 1970 of a day of the Gregorian calendar, in whole numbers (Howard Hinnant, "chrono-Compatible
+    Low-Level Date Algorithms", days_from_civil). Month 13 is the next January."""
+    year = year - (14 - month) // 12
+    era = year // 400
+    of_era = year - era * 400
+    of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    days: I64 = era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468
+    return days
+
+
+def civil(days: I64) -> tuple[I64, I64, I64]:
+    """(year, month, day) of days since 1970, the reverse of `days_from`."""
+    shifted = days + 719468
+    era = shifted // 146097
+    of_era = shifted - era * 146097
+    year = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365
+    of_year = of_era - (365 * year + year // 4 - year // 100)
+    from_march = (5 * of_year + 2) // 153
+    day = of_year - (153 * from_march + 2) // 5 + 1
+    month = (from_march + 2) % 12 + 1
+    return year + era * 400 + (14 - month) // 12, month, day
+
+
+def month_days(year: I64, month: I64) -> I64:
+    """How many days a month has."""
+    return days_from(year, month + 1, day=1) - days_from(year, month, day=1)

@@ -1,0 +1,110 @@
+"""Where windows begin in rows that are sorted by series and time: arithmetic on arrays, a piece of them at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What windows are wanted.
+
+    window: rows of the features. horizon: rows of the label, after them; 0: none, and then only the last window of each
+    series is wanted. stride: a window begins at every so many rows of a series. step: a longer way between rows is a
+    gap.
+    """
+
+    window: int
+    horizon: int
+    stride: int
+    step: int
+
+    @property
+    def rows(self) -> int:
+        """Of a window with its label."""
+        return self.window + self.horizon
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows that follow each other, sorted by series and time.
+
+    same: whether a row is of the series of the one before; not asked for the first. time: int64 [rows]. null: which
+    rows cannot be features. null_label: which cannot be labels. index: the first row's number in its series, from 0.
+    carried: how many of the rows were in the piece before this one. final: whether no row follows.
+    """
+
+    same: Bools
+    time: I64
+    null: Bools
+    null_label: Bools
+    index: int = 0
+    carried: int = 0
+    final: bool = False
+
+    @property
+    def numbers(self) -> I64:
+        """Each row's number in its series."""
+        place = np.arange(len(self.time))
+        begin = np.maximum.accumulate(np.where(self.same, 0, place))
+        return np.where(begin == 0, place + self.index, place - begin)
+
+
+@dataclass(frozen=True)
+class Found:
+    """starts: rows at which wanted windows begin. gaps, nulls: windows that were left out, over a gap or else with a
+    null. short: series with fewer rows than a window takes. again: a row with the time of the row before it."""
+
+    starts: I64
+    gaps: int
+    nulls: int
+    short: int
+    again: int | None
+
+
+def find(rule: Rule, piece: Piece) -> Found:
+    """The windows that end in the piece's own rows (not in those that were carried); see `keep`."""
+    rows, number = len(piece.time), piece.numbers
+    same = piece.same.copy()
+    same[:1] = False
+    last = np.append(~same[1:], piece.final)
+    ways = np.diff(piece.time, prepend=piece.time[:1])
+    own = np.arange(rows) >= piece.carried
+    if rule.horizon:
+        ends = np.flatnonzero(own & (number + 1 >= rule.rows) & ((number + 1 - rule.rows) % rule.stride == 0))
+    else:
+        ends = np.flatnonzero(last & (number + 1 >= rule.rows))
+    starts = ends + 1 - rule.rows
+    jumps = np.cumsum(same & (ways > rule.step))
+    over = jumps[ends] > jumps[starts]
+    label = starts + rule.window
+    null = ~over & (
+        (_up_to(piece.null)[label] > _up_to(piece.null)[starts])
+        | (_up_to(piece.null_label)[ends + 1] > _up_to(piece.null_label)[label])
+    )
+    again = np.flatnonzero(own & same & (ways == 0))
+    return Found(
+        starts[~over & ~null],
+        int(over.sum()),
+        int(null.sum()),
+        int((last & (number + 1 < rule.rows)).sum()),
+        int(again[0]) if len(again) else None,
+    )
+
+
+def keep(rule: Rule, piece: Piece) -> tuple[int, int]:
+    """(how many of the piece's last rows the next one has to begin with, the number of the first of them)."""
+    last = int(piece.numbers[-1])
+    kept = min(rule.rows, last + 1)
+    return kept, last + 1 - kept
+
+
+def _up_to(flags: Bools) -> I64:
+    """How many are set before each place, and in all."""
+    return np.concatenate([[0], np.cumsum(flags)])

@@ -1,0 +1,55 @@
+"""Predictions as a partition of a table's folder, TABLE/ds=2026-11-22/, which Hive, Spark and others read as a table.
+
+The partition is an output of its own: it appears by rename and is replaced alone. What is no row has a name that
+readers of tables skip: those in the partition begin with `_`, what is beside it while it is filled with `.`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from hdfs_io import filesystem
+from hdfs_io.listing import is_hidden
+
+if TYPE_CHECKING:
+    from sparksplit.inference.config import PredictConfig
+
+_COLUMN = re.compile(r"[A-Za-z]\w*", re.ASCII)
+_VALUE = re.compile(r"[\w.\-]+")
+"""What needs no escape in a partition's folder, nor is one in any reader's eyes."""
+
+
+def problem(partition: Mapping[str, str | int]) -> str | None:
+    """What is wrong with the columns and values of a partition; None if nothing is."""
+    if not partition:
+        return "must name a column and its value, such as {ds: 2026-11-22}"
+    if len({column.lower() for column in partition}) < len(partition):
+        return "names a column twice: tables do not tell upper case from lower"
+    for column, value in partition.items():
+        if not _COLUMN.fullmatch(column):
+            return f"a column's name is made of letters, digits and _, and begins with a letter (is {column!r})"
+        if not _VALUE.fullmatch(str(value)):
+            return f"{column}: a value is made of letters, digits, _, - and . (is {str(value)!r})"
+    return None
+
+
+def folder_of(config: PredictConfig) -> str:
+    """Where the predictions of `config` go: its output, or the partition's folder in that."""
+    parts = (f"{column}={value}" for column, value in (config.partition or {}).items())
+    return filesystem.join(config.output, *parts)
+
+
+def check(config: PredictConfig, columns: Sequence[str]) -> None:
+    """Raise ConfigError where what is in the output already is not partitioned by these columns, or the predictions
+    themselves have a column of that name. columns: those of the predictions."""
+    folder = filesystem.absolute(config.output)
+    taken = {name.lower() for name in columns}
+    for column, value in (config.partition or {}).items():
+        if column.lower() in taken:
+            raise config.error(f"partition.{column}", "is a column of the predictions too; `keep` names others to keep")
+        for name, facts in filesystem.entries(folder).items():
+            if not is_hidden(name) and (facts is not None or name.partition("=")[:2] != (column, "=")):
+                raise config.error("partition", f"{folder}: holds {name}, which is no partition by {column}")
+        folder = filesystem.join(folder, f"{column}={value}")

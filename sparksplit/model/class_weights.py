@@ -1,0 +1,52 @@
+"""The weights of the classes that a configuration asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hdfs_io.manifest import Manifest
+from sparksplit.base.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from sparksplit.training.config import Training
+
+_KEY = "class_weights"
+
+
+def of(config: Training, manifest: Manifest) -> list[float] | None:
+    """The weight of each class of the data set, by index; None where none are wanted.
+
+    Raises ConfigError where the labels are no classes, one a row, or a label that is named is none of them.
+    """
+    wanted = config.class_weights
+    if wanted is None:
+        return None
+    label = manifest.label
+    if label is None or label.classes is None:
+        raise config.error(_KEY, "needs labels that are classes; the data set's are numbers")
+    if label.shape:
+        raise config.error(_KEY, "needs one class a row; the data set has one at each of several places")
+    if isinstance(wanted, str):  # balanced
+        return balanced(manifest.splits["train"].label_counts or [])
+    for name in wanted:
+        if name not in label.classes:
+            shown = ", ".join(label.classes[:10]) + (", ..." if len(label.classes) > 10 else "")
+            hint = did_you_mean(name, label.classes)
+            if name in ("true", "false"):
+                hint = "; quote it: YAML takes yes for true, no for false"
+            raise config.error(f"{_KEY}.{name}", f"is none of the data set's classes ({shown}){hint}")
+    weights = [float(wanted.get(name, 1.0)) for name in label.classes]
+    if not any(weights):
+        raise config.error(_KEY, "must be above 0 for some class")
+    return weights
+
+
+def balanced(counts: Sequence[int]) -> list[float]:
+    """Weights with which all classes count the same: rows / (classes x rows of the class), as scikit-learn's
+    compute_class_weight; a class without rows counts as none of them, and 1.
+
+    counts: rows of each class.
+    """
+    rows, classes = sum(counts), sum(count > 0 for count in counts)
+    return [rows / (classes * count) if count else 1.0 for count in counts]

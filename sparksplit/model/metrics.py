@@ -1,0 +1,179 @@
+"""Metrics that Keras has not, or not for a softmax of two units. Their state is sums, which nodes add up.
+
+They have the methods of Keras's metrics that training uses: update_state, result, reset_state, variables.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sparksplit.base import measures
+from sparksplit.model.keras_names import OWN
+
+
+def own_metric(name: str, classes: int | None, logits: bool, values: int) -> Any:
+    """Our metric called `name`; None where that is left to Keras.
+
+    classes: how many there are; None for numbers. logits: whether the model's outputs are logits rather than
+    probabilities. values: how many numbers a row's label has.
+
+    Raises ValueError for a metric that does not go with such labels.
+    """
+    if name in ("rmse", "r2"):
+        if classes is not None:
+            raise ValueError(f"{name} needs labels that are numbers; the data set's are classes")
+        return R2(values) if name == "r2" else _RootMeanSquare()
+    if name not in OWN:
+        return None
+    if classes is None:
+        if name == "f1":
+            raise ValueError("f1 needs labels that are classes; the data set's are numbers")
+        return None
+    if name != "auc":
+        return ByClass(name, classes, logits)
+    if classes != 2:
+        raise ValueError(f"auc needs two classes; the data set has {classes}")
+    return Auc(logits)
+
+
+class _Sums:
+    """Variables that are sums over rows, float64."""
+
+    def __init__(self, *shapes: tuple[int, ...]) -> None:
+        self.variables = [tf.Variable(np.zeros(shape), dtype=tf.float64, trainable=False) for shape in shapes]
+
+    def reset_state(self) -> None:
+        """Forget all rows."""
+        for variable in self.variables:
+            variable.assign(tf.zeros_like(variable))
+
+    def _add(self, *sums: Any) -> None:
+        for variable, value in zip(self.variables, sums, strict=True):
+            variable.assign_add(value)
+
+    def _numbers(self) -> list[Any]:
+        return [np.asarray(variable.numpy()) for variable in self.variables]
+
+
+class Auc(_Sums):
+    """The area under the ROC curve for the second of two classes, as `measures.auc` has it from histograms."""
+
+    def __init__(self, logits: bool) -> None:
+        super().__init__((measures.BINS,), (measures.BINS,))
+        self._logits = logits
+
+    def update_state(self, labels: Any, outputs: Any, sample_weight: Any = None) -> None:
+        """Take in rows. labels: class indices [rows, ...]; outputs [rows, ..., 1 or 2]; sample_weight [rows]."""
+        p = tf.clip_by_value(_second(outputs, self._logits), 0.0, 1.0)
+        odds = tf.clip_by_value(tf.math.log(p) - tf.math.log1p(-p), -measures.ODDS, measures.ODDS)
+        places = tf.cast((odds + measures.ODDS) * (measures.BINS / (2 * measures.ODDS)), tf.int64)
+        places = tf.minimum(places, measures.BINS - 1)
+        positive = tf.cast(_flat(labels) > 0, tf.float64)
+        weights = _weights(labels, sample_weight)
+        self._add(
+            *(tf.math.unsorted_segment_sum(weights * part, places, measures.BINS) for part in (1 - positive, positive))
+        )
+
+    def result(self) -> float:
+        """The area; NaN without rows of both classes."""
+        return measures.auc(*self._numbers())[0]
+
+
+class ByClass(_Sums):
+    """precision, recall or f1, as `measures.of_classes` has them."""
+
+    def __init__(self, name: str, classes: int, logits: bool) -> None:
+        super().__init__((classes,), (classes,), (classes,))
+        self._name, self._classes, self._logits = name, classes, logits
+
+    def update_state(self, labels: Any, outputs: Any, sample_weight: Any = None) -> None:
+        """Take in rows. labels: class indices [rows, ...]; outputs [rows, ..., 1 or classes]; sample_weight [rows]."""
+        if outputs.shape[-1] == 1:
+            found = tf.cast(_second(outputs, self._logits) > 0.5, tf.int64)
+        else:
+            found = tf.reshape(tf.argmax(outputs, axis=-1), [-1])
+        label, weights = tf.cast(_flat(labels), tf.int64), _weights(labels, sample_weight)
+        right = weights * tf.cast(label == found, tf.float64)
+        pairs = ((right, label), (weights, label), (weights, found))
+        self._add(*(tf.math.unsorted_segment_sum(counted, of, self._classes) for counted, of in pairs))
+
+    def result(self) -> float:
+        """The share; NaN without rows."""
+        return measures.of_classes(*self._numbers())[self._name]
+
+
+class _RootMeanSquare(_Sums):
+    """The root of the mean squared error over all rows and numbers."""
+
+    def __init__(self) -> None:
+        super().__init__((), ())
+
+    def update_state(self, labels: Any, outputs: Any, sample_weight: Any = None) -> None:
+        """Take in rows: labels and outputs [rows, ...]; sample_weight [rows]."""
+        label, weights = _by_row(labels), _row_weights(labels, sample_weight)
+        squares = tf.square(_by_row(outputs) - label) * weights
+        self._add(tf.reduce_sum(squares), tf.reduce_sum(weights * tf.ones_like(label)))
+
+    def result(self) -> float:
+        """The root; NaN without rows."""
+        squares, weight = self._numbers()
+        return math.sqrt(squares / weight) if weight else math.nan
+
+
+class R2(_Sums):
+    """The share of the labels' variance that the outputs explain, as `measures.r2` has it.
+
+    values: numbers of one row's label.
+    """
+
+    def __init__(self, values: int) -> None:
+        super().__init__((), (values,), (values,), (values,))
+
+    def update_state(self, labels: Any, outputs: Any, sample_weight: Any = None) -> None:
+        """Take in rows: labels and outputs [rows, ...]; sample_weight [rows]."""
+        label, weights = _by_row(labels), _row_weights(labels, sample_weight)
+        sums = [weights * values for values in (label, tf.square(label), tf.square(_by_row(outputs) - label))]
+        self._add(tf.reduce_sum(weights), *(tf.reduce_sum(each, axis=0) for each in sums))
+
+    def result(self) -> float:
+        """The share; NaN without rows."""
+        weight, total, squares, errors = self._numbers()
+        if not weight:
+            return math.nan
+        # What rounding leaves of a constant's is no spread: float64 adds squares to about 1e-16 of their sum.
+        spread = squares - total**2 / weight
+        return measures.r2(errors, np.where(spread > 1e-13 * squares, spread, 0.0))
+
+
+def _second(outputs: Any, logits: bool) -> Any:
+    """The second class's probability, from one unit or two: float64, flat."""
+    values = tf.cast(outputs, tf.float64)
+    if outputs.shape[-1] == 1:
+        return tf.reshape(tf.sigmoid(values) if logits else values, [-1])
+    return tf.reshape((tf.nn.softmax(values) if logits else values)[..., 1], [-1])
+
+
+def _flat(labels: Any) -> Any:
+    return tf.reshape(labels, [-1])
+
+
+def _weights(labels: Any, sample_weight: Any) -> Any:
+    """What each label counts, float64, flat: its row's weight, or 1."""
+    ones = tf.ones_like(_by_row(labels))
+    return tf.reshape(ones * _row_weights(labels, sample_weight), [-1])
+
+
+def _row_weights(labels: Any, sample_weight: Any) -> Any:
+    """float64 [rows, 1]"""
+    given = tf.ones_like(_by_row(labels)[:, 0]) if sample_weight is None else sample_weight
+    return tf.reshape(tf.cast(given, tf.float64), [-1, 1])
+
+
+def _by_row(values: Any) -> Any:
+    """float64 [rows, numbers]"""
+    rows = tf.shape(values)[0]
+    return tf.cast(tf.reshape(values, [rows, math.prod(values.shape[1:])]), tf.float64)

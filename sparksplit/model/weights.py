@@ -1,0 +1,52 @@
+"""What each row counts in the loss and in the metrics, inside TensorFlow graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from hdfs_io.preprocessing import WEIGHT, Description
+
+
+class Weights:
+    """A row's weight in training: its class's, times its own, where the data set has a tensor of that name.
+
+    Validation and test rows count by their own alone: how good a model is should not depend on how it was trained.
+
+    description: of the data set. by_class: the classes' weights by index; None: each class counts 1.
+    """
+
+    def __init__(self, description: Description | None = None, by_class: Sequence[float] | None = None) -> None:
+        tensors = [] if description is None else [tensor.name for tensor in description.tensors]
+        self._label = len(tensors)
+        self._place = tensors.index(WEIGHT) if WEIGHT in tensors else None
+        self._by_class = None if by_class is None else np.asarray(by_class, np.float64)
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether rows have weights of their own."""
+        return self._place is not None
+
+    @property
+    def any(self) -> bool:
+        """Whether rows have weights in training."""
+        return self.of_rows or self._by_class is not None
+
+    def training(self, columns: Sequence[Any]) -> Any:
+        """Keras's float type [rows], from stored columns (tensors, then the label); None where each row counts 1."""
+        own = self.evaluation(columns)
+        if self._by_class is None:
+            return own
+        classes = tf.constant(self._by_class, tf.as_dtype(keras.config.floatx()))
+        of_class = tf.gather(classes, tf.cast(columns[self._label], tf.int64))
+        return of_class if own is None else of_class * own
+
+    def evaluation(self, columns: Sequence[Any]) -> Any:
+        """The same for validation and test rows."""
+        if self._place is None:
+            return None
+        return tf.cast(columns[self._place], tf.as_dtype(keras.config.floatx()))

@@ -1,0 +1,65 @@
+"""The weights that a run begins with where `init` names them: another run's, or a model file's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hdfs_io import filesystem
+from hdfs_io.preprocessing import Description
+from hdfs_io.publish import SUCCESS
+from sparksplit.base.errors import InputError
+from sparksplit.model import initial_weights
+from sparksplit.training.config import TrainConfig
+from sparksplit.training.record import RUN
+
+# As in sparksplit.model.export; that module needs Keras, which a driver that trains does not.
+KERAS = "model.keras"
+
+
+@dataclass(frozen=True)
+class Initial:
+    """file: the model's. digest: of its weights. description: of the data that its run was trained on; None for a file
+    that is no run's."""
+
+    file: str
+    digest: str
+    description: Description | None
+
+    @classmethod
+    def of(cls, config: TrainConfig) -> Initial | None:
+        """What `config` names; None where it names nothing. Raises InputError where it is no complete run of train and
+        no model file."""
+        if config.init is None:
+            return None
+        path = filesystem.absolute(config.init)
+        if not filesystem.is_folder(path):
+            return cls(path, initial_weights.digest_of(initial_weights.weights_in(path)), None)
+        for name in (RUN, SUCCESS):
+            if not filesystem.exists(filesystem.join(path, name)):
+                raise InputError(f"{path}: is no complete run of train: it has no {name}")
+        file = filesystem.join(path, KERAS)
+        return cls(file, initial_weights.digest_of(initial_weights.weights_in(file)), Description.read(path))
+
+    def warning(self, now: Description) -> str | None:
+        """What to say where the weights have learnt from other numbers than the run will see, or to give other ones.
+        now: of its data."""
+        then = self.description
+        if then is None:
+            return None
+        if (then.preprocessing, then.features) != (now.preprocessing, now.features):
+            return (
+                f"init: {self.file}: was trained on data with other fitted numbers: the same rows are other values to "
+                "it now; `fitted` in preprocess keeps the numbers"
+            )
+        if _outputs(then) != _outputs(now):
+            return (
+                f"init: {self.file}: was trained on data with other labels: the same outputs are other classes or "
+                "numbers now; `fitted` in preprocess keeps the labels"
+            )
+        return None
+
+
+def _outputs(description: Description) -> tuple[object, ...]:
+    """What a model's outputs stand for."""
+    label = description.label
+    return () if label is None else (label.classes, label.offset, label.scale)

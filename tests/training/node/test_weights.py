@@ -1,0 +1,210 @@
+"""Weights of rows and classes: updates on one to three nodes, real rings and virtual ones, against plain NumPy."""
+
+import math
+
+import keras
+import numpy as np
+import pytest
+
+from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorSpec
+from sparksplit.collectives import Alone
+from sparksplit.collectives.ring import Ring
+from sparksplit.collectives.virtual import Stage, VirtualCollective
+from sparksplit.model.inputs import Inputs
+from sparksplit.model.metrics import Auc, ByClass
+from sparksplit.model.weights import Weights
+from sparksplit.rows.chunks import Chunk
+from sparksplit.rows.ledger import Entry
+from sparksplit.strategies.syncs import LocalSync, StepSync
+from sparksplit.training.config import SyncConfig
+from sparksplit.training.node.step import Step
+from tests.nodes import in_threads
+
+BY_CLASS, RATE, FEATURES = [1.0, 3.0, 0.25], 0.05, 4
+DESCRIPTION = Description(
+    tensors=[
+        TensorSpec(name="x", dtype="float32", shape=[FEATURES]),
+        TensorSpec(name="weight", dtype="float32", shape=[]),
+    ],
+    label=LabelSpec(classes=["a", "b", "c"], dtype="int64"),
+    preprocessing=FittedPreprocessing(),
+)
+INPUTS = Inputs(DESCRIPTION)
+UPDATES = [[(7,), (5,)], [(100, 300), (5, 0), (0, 9)], [(3, 0, 8), (1, 1, 1), (0, 6, 0)]]
+"""By number of nodes: rows of each mini-batch on each node."""
+
+
+def squared_error(labels, outputs):
+    return (outputs[:, 0] - keras.ops.cast(labels, outputs.dtype)) ** 2
+
+
+def linear():
+    regular = keras.regularizers.L2(0.5)
+    dense = keras.layers.Dense(1, kernel_initializer="ones", kernel_regularizer=regular)
+    return keras.Sequential([keras.layers.Input((FEATURES,)), dense])
+
+
+def rows(count, seed):
+    """(x, weight, label)"""
+    generator = np.random.default_rng(seed)
+    x = generator.normal(size=(count, FEATURES)).astype(np.float32)
+    return x, generator.random(count).astype(np.float32), generator.integers(0, 3, count)
+
+
+def step_of(model, collective, metrics=(), weights=None, sync=StepSync):
+    weights = weights or Weights(DESCRIPTION, BY_CLASS)
+    sgd = keras.optimizers.SGD(RATE)
+    return Step(model, sgd, squared_error, dict(metrics), INPUTS, sync(collective, SyncConfig()), collective, weights)
+
+
+def chunk_of(shares, totals=None):
+    """The chunk of one node's shares (x, weight, label) of some mini-batches. totals: rows of these on all nodes."""
+    x, weight, label = (np.concatenate(parts) for parts in zip(*shares, strict=True))
+    offsets = np.cumsum([0, *(len(share[0]) for share in shares)])
+    totals = np.diff(offsets) if totals is None else totals
+    return Chunk(0, [x, weight], label, offsets.astype(np.int64), np.asarray(totals, np.int64), Entry(len(x), 0), None)
+
+
+def numpy_updates(batches):
+    kernel, bias, losses = np.ones(FEATURES), 0.0, []
+    for x, own, label in batches:
+        weight = own * np.array(BY_CLASS)[label]
+        error = x @ kernel + bias - label
+        losses.append((weight * error**2).sum() / weight.sum() + 0.5 * (kernel**2).sum())
+        # What the weights are divided by is their sum; the regularisation is no row's.
+        gradient = 2 * x.T @ (weight * error) / weight.sum() + kernel
+        kernel, bias = kernel - RATE * gradient, bias - RATE * 2 * (weight * error).sum() / weight.sum()
+    return losses, kernel, bias
+
+
+def shares_of(counts):
+    """(by update the whole mini-batch; by node its shares; by update all nodes' rows)"""
+    updates = [[rows(count, 10 * k + node) for node, count in enumerate(per_node)] for k, per_node in enumerate(counts)]
+    batches = [tuple(map(np.concatenate, zip(*update, strict=True))) for update in updates]
+    return batches, list(zip(*updates, strict=True)), [sum(per_node) for per_node in counts]
+
+
+def check(found, batches):
+    losses, kernel, bias = numpy_updates(batches)
+    for found_losses, (found_kernel, found_bias) in found:
+        np.testing.assert_allclose(found_losses, losses, rtol=1e-4)
+        np.testing.assert_allclose(found_kernel[:, 0], kernel, rtol=1e-4)
+        np.testing.assert_allclose(found_bias[0], bias, rtol=1e-3, atol=1e-5)
+        assert found_kernel.tobytes() == found[0][1][0].tobytes()
+
+
+@pytest.mark.parametrize("counts", UPDATES)
+def test_weighted_updates_are_those_of_numpy_on_the_joined_rows(counts):
+    """Invariant 1 with weights: shares are uneven in rows and in weight, and some are empty."""
+    batches, shares, totals = shares_of(counts)
+    models = [linear() for _ in shares]
+
+    def work(rank, gather):
+        nodes = len(shares)
+        collective = Alone() if nodes == 1 else Ring.connect(rank, nodes, "127.0.0.1", b"s", gather, 30)
+        losses = step_of(models[rank], collective).train(chunk_of(shares[rank], totals))
+        collective.close()
+        return losses, models[rank].get_weights()
+
+    check(in_threads(len(shares), work), batches)
+
+
+def test_virtual_nodes_divide_by_all_nodes_weights_too():
+    batches, shares, totals = shares_of(UPDATES[2])
+    model, stage = linear(), Stage(3)
+    first = step_of(model, VirtualCollective(0, stage))
+    others = [VirtualCollective(rank, stage) for rank in (1, 2)]
+    steps = [first, *(first.with_sync(StepSync(other, SyncConfig()), other) for other in others)]
+    stage.set(first.variables())
+
+    def node(rank):
+        losses = steps[rank].train(chunk_of(shares[rank], totals))
+        return losses, model.get_weights()
+
+    check(stage.play(node), batches)
+
+
+def test_a_node_that_trains_by_itself_divides_by_its_own_weights():
+    _, shares, _ = shares_of([(6, 9)])
+    models = [linear() for _ in shares]
+
+    def work(rank, gather):
+        collective = Ring.connect(rank, 2, "127.0.0.1", b"s", gather, 30)
+        losses = step_of(models[rank], collective, sync=LocalSync).train(chunk_of(shares[rank]))
+        collective.close()
+        return losses, models[rank].get_weights()
+
+    for found, share in zip(in_threads(2, work), shares, strict=True):
+        check([found], share)
+
+
+def test_a_mini_batch_that_weighs_nothing_changes_nothing():
+    x, weight, label = rows(8, 1)
+    model = keras.Sequential([keras.layers.Input((FEATURES,)), keras.layers.Dense(1, kernel_initializer="ones")])
+    losses = step_of(model, Alone()).train(chunk_of([(x, 0 * weight, label)]))
+    assert losses.tolist() == [0.0]
+    assert model.get_weights()[0].tolist() == [[1.0]] * FEATURES
+
+
+def test_validation_rows_that_weigh_nothing_have_no_loss():
+    """Early stopping would take a loss of 0 for the best there can be."""
+    x, weight, label = rows(8, 1)
+    assert math.isnan(step_of(linear(), Alone()).evaluate([chunk_of([(x, 0 * weight, label)])]).loss)
+
+
+def test_training_metrics_count_all_weights_and_evaluation_those_of_rows():
+    shares = [rows(10, 5), rows(31, 6)]
+    models = [linear() for _ in shares]
+
+    def work(rank, gather):
+        collective = Ring.connect(rank, 2, "127.0.0.1", b"s", gather, 30)
+        metrics = {"mse": keras.metrics.MeanSquaredError()}
+        step = step_of(models[rank], collective, metrics)
+        step.train(chunk_of([shares[rank]], [41]))
+        trained = step.metric_results()["mse"]
+        models[rank].set_weights([np.ones((FEATURES, 1)), np.zeros(1)])
+        found = step.evaluate([chunk_of([shares[rank]])])
+        collective.close()
+        return trained, found.loss, found.metrics["mse"], found.rows
+
+    x, weight, label = (np.concatenate(parts) for parts in zip(*shares, strict=True))
+    # The metric is Keras's of outputs [rows, 1] and labels [rows].
+    squares = (x @ np.ones(FEATURES) - label) ** 2
+    every = weight * np.array(BY_CLASS)[label]
+    expected = [(squares * each).sum() / each.sum() for each in (every, weight, weight)]
+    for found in in_threads(2, work):
+        assert found == pytest.approx([*expected, 41], rel=1e-4)
+
+
+@pytest.mark.parametrize("units", [1, 2])
+def test_measures_of_classes_are_sums_over_nodes(units):
+    """Those of two nodes together are those of one node with all rows, and so are weights and repeated rows."""
+    random = np.random.default_rng(2)
+    label, second = random.integers(0, 2, 60), random.random(60)
+    outputs = second[:, None] if units == 1 else np.stack([1 - second, second], axis=1)
+    weight = random.integers(0, 3, 60)
+
+    def metrics():
+        return {"auc": Auc(False), **{name: ByClass(name, 2, False) for name in ("precision", "recall", "f1")}}
+
+    def results(which, weighted):
+        found = metrics()
+        for metric in found.values():
+            for part in np.array_split(which, 2):
+                weights = {"sample_weight": weight[part].astype(np.float32)} if weighted else {}
+                metric.update_state(label[part], outputs[part].astype(np.float32), **weights)
+        return found
+
+    repeated = results(np.repeat(np.arange(60), weight), False)
+    for name, metric in results(np.arange(60), True).items():
+        assert metric.result() == pytest.approx(repeated[name].result(), rel=1e-12)
+    from sparksplit.training.node.metrics import Metrics
+
+    def work(rank, gather):
+        collective = Ring.connect(rank, 2, "127.0.0.1", b"s", gather, 30)
+        found = Metrics(results(np.arange(60)[slice(0, 13) if rank == 0 else slice(13, 60)], False)).results(collective)
+        collective.close()
+        return found
+
+    whole = {name: metric.result() for name, metric in results(np.arange(60), False).items()}
+    assert in_threads(2, work) == [pytest.approx(whole, rel=1e-12)] * 2

@@ -1,0 +1,85 @@
+"""The weights that a run begins with, as the driver checks and counts them."""
+
+import shutil
+import zipfile
+
+import numpy as np
+import pytest
+
+from hdfs_io.arrays import from_arrays
+from sparksplit.base.config import parse
+from sparksplit.base.errors import InputError
+from sparksplit.training.config import TrainConfig
+from sparksplit.training.initial import Initial
+from sparksplit.training.inputs import RunInputs, open_data
+from sparksplit.training.messages import Payload
+from tests.hdfs_io.outputs import output
+
+
+@pytest.fixture
+def data(tmp_path):
+    x = np.arange(60, dtype=np.uint8).reshape(30, 2)
+    return from_arrays(f"{tmp_path}/data", {"train": (x, x[:, 0] % 2)}, lanes=4, classes=2)
+
+
+def make_run(folder, data, weights=b"weights"):
+    folder.mkdir()
+    with zipfile.ZipFile(folder / "model.keras", "w") as archive:
+        archive.writestr("model.weights.h5", weights)
+    data.description.write(str(folder))
+    (folder / "run.json").touch()
+    (folder / "_SUCCESS").touch()
+    return folder
+
+
+def inputs_of(data, **keys):
+    config = parse(TrainConfig, {"data": data.path, "output": "o", **keys})
+    return RunInputs.of(config, open_data(config))
+
+
+def test_the_weights_count_as_another_configuration_and_their_place_does_not(data, tmp_path):
+    run = make_run(tmp_path / "run", data)
+    shutil.copytree(run, tmp_path / "copy")
+    other = make_run(tmp_path / "other", data, b"other weights")
+    plain, one = inputs_of(data), inputs_of(data, init=f"{run}")
+    assert one.hash() == inputs_of(data, init=f"{tmp_path}/copy").hash()
+    assert one.hash() == inputs_of(data, init=f"{run}/model.keras").hash()
+    assert len({plain.hash(), one.hash(), inputs_of(data, init=f"{other}").hash()}) == 3
+    assert plain.initial is None and "init" not in plain.paths
+    assert one.paths["init"] == f"{run}"
+
+
+def test_nodes_get_the_file_and_its_digest(data, tmp_path):
+    inputs = inputs_of(data, init=f"{make_run(tmp_path / 'run', data)}")
+    payload = Payload.of(inputs.config, inputs.data, output(tmp_path / "o"), {}, "a", 1, inputs.initial)
+    assert payload.train_config().init == f"{tmp_path}/run/model.keras"
+    assert payload.init == inputs.initial.digest
+    plain = inputs_of(data)
+    assert Payload.of(plain.config, plain.data, output(tmp_path / "o"), {}, "a", 1).init is None
+
+
+@pytest.mark.parametrize("name", ["_SUCCESS", "run.json"])
+def test_an_incomplete_run_is_refused(data, tmp_path, name):
+    (make_run(tmp_path / "run", data) / name).unlink()
+    with pytest.raises(InputError, match=f"run: is no complete run of train: it has no {name}"):
+        inputs_of(data, init=f"{tmp_path}/run")
+    with pytest.raises(InputError, match="gone: does not exist"):
+        inputs_of(data, init=f"{tmp_path}/gone")
+
+
+def test_other_fitted_numbers_are_worth_a_word(data, tmp_path):
+    found = Initial.of(parse(TrainConfig, {"data": "d", "output": "o", "init": f"{make_run(tmp_path / 'run', data)}"}))
+    assert found.warning(data.description) is None
+    x = np.arange(60, dtype=np.float32).reshape(30, 2)
+    other = from_arrays(f"{tmp_path}/other", {"train": (x, x[:, 0] > 9)}, lanes=4, scaling="standard")
+    assert "was trained on data with other fitted numbers" in found.warning(other.description)
+    alone = Initial.of(parse(TrainConfig, {"data": "d", "output": "o", "init": f"{tmp_path}/run/model.keras"}))
+    assert alone.warning(other.description) is None
+
+
+@pytest.mark.parametrize("change", [{"classes": ["1", "0"]}, {"offset": 2.0}, {"scale": 0.5}])
+def test_outputs_that_stand_for_something_else_are_worth_a_word(data, tmp_path, change):
+    """As many classes as before have a last layer of the same shape, which begins with the weights of other classes."""
+    found = Initial.of(parse(TrainConfig, {"data": "d", "output": "o", "init": f"{make_run(tmp_path / 'run', data)}"}))
+    other = data.description.model_copy(update={"label": data.description.label.model_copy(update=change)})
+    assert "was trained on data with other labels" in found.warning(other)

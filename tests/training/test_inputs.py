@@ -1,0 +1,67 @@
+"""What a run is given, as the driver checks it: data sets that are trained on as one."""
+
+import numpy as np
+import pytest
+
+from hdfs_io.arrays import from_arrays
+from hdfs_io.publish import Output
+from sparksplit.base.config import parse
+from sparksplit.base.errors import ConfigError, InputError, UsageError
+from sparksplit.training.config import TrainConfig
+from sparksplit.training.inputs import RunInputs, open_data
+from sparksplit.training.messages import Payload
+
+
+@pytest.fixture
+def days(tmp_path):
+    for number in range(3):
+        x = np.arange(60, dtype=np.uint8).reshape(30, 2) + number
+        from_arrays(f"{tmp_path}/ds={number}", {"train": (x, x[:, 0] % 2)}, lanes=4, classes=2)
+    return tmp_path
+
+
+def inputs_of(data, **keys):
+    config = parse(TrainConfig, {"data": data, "output": "o", **keys})
+    return RunInputs.of(config, open_data(config))
+
+
+def test_names_and_places_of_the_data_sets_do_not_count_and_their_content_does(days):
+    one = inputs_of(f"{days}/ds=*")
+    other = inputs_of([f"{days}/ds=2", f"{days}/ds=0", f"{days}/ds=1"])
+    assert one.hash() == other.hash() and one.data.paths == other.data.paths
+    assert len({one.hash(), inputs_of(f"{days}/ds=[01]").hash(), inputs_of(f"{days}/ds=0").hash()}) == 3
+    assert inputs_of([f"{days}/ds=0"]).hash() == inputs_of(f"{days}/ds=[0]").hash() == inputs_of(f"{days}/ds=0").hash()
+
+
+def test_keys_that_came_later_and_change_nothing_leave_data_sets_and_runs_their_hashes(days):
+    """These are of the commit before early stopping, weights and features: its runs are complete, or resumed, today."""
+    inputs = inputs_of(f"{days}/ds=0")
+    assert (inputs.data.digest, inputs.hash()) == ("48dfc072a6c0a970", "56e8573f023c9953")
+    assert inputs_of(f"{days}/ds=0", class_weights="balanced").hash() != inputs.hash()
+
+
+def test_nodes_get_the_folders_that_the_driver_has_found(days):
+    inputs = inputs_of(f"{days}/ds=*")
+    output = Output(f"{days}/run", "a", "train")
+    payload = Payload.of(inputs.config, inputs.data, output, {}, "a", 1)
+    assert payload.train_config().data == inputs.data.paths
+    alone = inputs_of(f"{days}/ds=[1]")
+    assert Payload.of(alone.config, alone.data, output, {}, "a", 1).train_config().data == f"{days}/ds=1"
+
+
+def test_the_output_may_not_lie_in_one_of_them(days):
+    inputs = inputs_of(f"{days}/ds=*")
+    assert list(inputs.paths) == ["data.0", "data.1", "data.2"]
+    with pytest.raises(UsageError, match=r"lies within what the command reads \(data\.\d: .*ds=1\)"):
+        Output(f"{days}/ds=1/run", inputs.hash(), "train", inputs.paths).decide()
+
+
+def test_what_does_not_go_with_several_is_refused(days):
+    with pytest.raises(ConfigError, match="input_mode: must be tensorflow with several data sets"):
+        inputs_of(f"{days}/ds=*", input_mode="spark")
+    assert inputs_of(f"{days}/ds=1", input_mode="spark")
+    from_arrays(f"{days}/ds=3", {"train": (np.zeros((3, 5), np.uint8), [0, 1, 1])}, lanes=4)
+    with pytest.raises(InputError, match=r"ds=3: has other tensors than .*/ds=0; prepare it with `fitted"):
+        inputs_of(f"{days}/ds=*")
+    with pytest.raises(ConfigError, match="data: "):
+        inputs_of([])
