@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 from collections.abc import Iterator
@@ -11,7 +12,12 @@ from pathlib import Path
 
 @contextmanager
 def no_descriptors() -> Iterator[None]:
-    """Nothing can be opened or accepted in this process (EMFILE) until the block ends."""
+    """Nothing can be opened or accepted in this process (EMFILE) until the block ends.
+
+    Nor is garbage collected: it holds sockets (pyspark's, of tests before), and one of these would be a descriptor.
+    """
+    gc.collect()
+    gc.disable()
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
     taken = []
@@ -22,6 +28,7 @@ def no_descriptors() -> Iterator[None]:
                 taken.append(os.dup(0))
         yield
     finally:
+        gc.enable()
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
         for descriptor in taken:
             os.close(descriptor)

@@ -170,6 +170,7 @@ def test_a_driver_that_speaks_nonsense_is_as_good_as_gone() -> None:
 
 def test_a_second_process_of_a_rank_is_turned_away(channel: Channel) -> None:
     first, lost = join(channel, 0), threading.Event()
+    until(channel.alive)
     second = Line(post(channel, 0), on_silence=lambda reason: lost.set())
     assert lost.wait(60)
     second.close()

@@ -27,9 +27,13 @@ from tests.descriptors import no_descriptors
 @pytest.fixture
 def server() -> Iterator[Any]:
     server = _reservation_server(import_tensorflowonspark(), 1, "127.0.0.1", lambda registered: None)
+    before = set(threading.enumerate())
     server.address = server.start()
     yield server
     server.close()
+    # What it holds open is a descriptor less, or more, for the tests that follow.
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
 
 
 def ask(address: tuple[str, int], message: bytes) -> bytes:
