@@ -111,6 +111,7 @@ class Ours:
     def _run(self, order: str) -> list[dict[str, Any]]:
         """What the nodes say."""
         from sparksplit.cluster import NodeCluster
+        from sparksplit.cluster.deadlines import Limits
         from sparksplit.handoff.feeding import Feeding
         from sparksplit.strategies.splits import BatchSplit, owned_by_rank
 
@@ -120,7 +121,7 @@ class Ours:
         with (
             _Memory(self._peaks),
             NodeCluster(
-                self._spark, self._nodes, work, payload, on_state=states.__setitem__, spare=1, stall_timeout=TIME_LIMIT
+                self._spark, self._nodes, work, payload, on_state=states.__setitem__, spare=1, limits=Limits(TIME_LIMIT)
             ) as cluster,
         ):
             cluster.start()

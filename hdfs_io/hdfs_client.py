@@ -18,6 +18,7 @@ from typing import Generic, TypeVar
 
 from hdfs_native import Client
 
+from sparksplit.base import activity
 from sparksplit.base.errors import RunError
 
 PATIENCE = 120.0
@@ -28,6 +29,7 @@ FIRST_CONTACT = 5.0
 STALL = 30.0
 """Seconds without progress after which an attempt is given up."""
 _PAUSE = 1.0
+_LOOK_SECONDS = 1.0
 _LINE_SECONDS = 10.0
 # The client's own retries of a NameNode that does not answer would last three minutes, and nobody would be told.
 _SETTINGS = {
@@ -108,9 +110,11 @@ class _Attempt(threading.Thread, Generic[_T]):
         """What the operation returns or raises; raises _Passing if it stands still."""
         self.start()
         while True:
-            self.join(max(0.01, self._last + self._limit - time.monotonic()))
+            self.join(min(_LOOK_SECONDS, max(0.01, self._last + self._limit - time.monotonic())))
             if not self.is_alive():
                 break
+            # Whoever waits for HDFS is not hanging: how long it waits is decided here.
+            activity.note()
             with self._lock:
                 self._given_up = time.monotonic() - self._last > self._limit
             if self._given_up:
@@ -156,6 +160,7 @@ def repeat(place: str, operation: Callable[[], _T], patience: float | None = Non
                 _log.log(level, "%s: trying again: %s", place, known)
                 next_line = now + _LINE_SECONDS
             time.sleep(_PAUSE)
+            activity.note()
 
 
 _RPC = re.compile(r'^(?:Fatal)?RPCError\("([\w.$]+)", "(.*)"\)$', re.DOTALL)

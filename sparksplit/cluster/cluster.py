@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sparksplit.base.errors import ConfigError, NodeFailed
 from sparksplit.cluster import requirements
 from sparksplit.cluster.channel import Channel
+from sparksplit.cluster.deadlines import Limits
 from sparksplit.cluster.faults import Cause, Fault, culprit
 from sparksplit.cluster.line import Post
 from sparksplit.cluster.wire import BEAT
@@ -39,9 +40,8 @@ class NodeCluster:
 
     work: `package.module:function`, called on each node as `function(member)`; returns a JSON-able dict.
     payload: JSON-able; every node finds it as `member.payload`.
-    start_timeout: seconds for executors, reservations and the start of all nodes.
-    stall_timeout: seconds without a change of the state's `update`, outside declared phases, that count as a hang, from
-        the node's start on. None: the larger of 60 s and 20 median steps, from the first `update` on.
+    limits: seconds without progress that count as a hang. Its start_timeout is also the limit for executors,
+        reservations and the start of all nodes.
     on_state: called in the driver's main thread with rank and state whenever a node's beat has arrived.
     spare: executors that the run needs beyond the nodes', for tasks alongside them.
 
@@ -55,8 +55,7 @@ class NodeCluster:
         work: str,
         payload: dict[str, Any],
         *,
-        start_timeout: float = 120,
-        stall_timeout: float | None = None,
+        limits: Limits = Limits(),  # noqa: B008
         on_state: Callable[[int, dict[str, Any]], None] | None = None,
         spare: int = 0,
     ) -> None:
@@ -64,7 +63,7 @@ class NodeCluster:
         requirements.check_settings(dict(self._sc.getConf().getAll()), nodes, spare)
         self._spare = spare
         self._nodes, self._work, self._payload = nodes, work, payload
-        self._start_timeout, self._stall_timeout, self._on_state = start_timeout, stall_timeout, on_state
+        self.limits, self._on_state = limits, on_state
         self._channel: Channel | None = None
         self._job: Job | None = None
         self._seen = [0] * nodes
@@ -125,8 +124,8 @@ class NodeCluster:
     def start(self) -> None:
         """Return when every node's interpreter is running and has called; `run` does this if nobody has yet."""
         begin = time.monotonic()
-        deadline = begin + self._start_timeout
-        requirements.await_executors(self._sc, self._nodes, self._start_timeout, self._spare)
+        deadline = begin + self.limits.start_timeout
+        requirements.await_executors(self._sc, self._nodes, self.limits.start_timeout, self._spare)
         executors = time.monotonic()
         # This pulls in pyspark's and TensorFlowOnSpark's modules, which a node that imports this package does without.
         from sparksplit.cluster.tensorflowonspark import Job
@@ -141,7 +140,7 @@ class NodeCluster:
             self._look()
             if time.monotonic() > deadline:
                 raise NodeFailed(
-                    f"{registered} of {self._nodes} nodes have registered within {self._start_timeout:g} s; "
+                    f"{registered} of {self._nodes} nodes have registered within {self.limits.start_timeout:g} s; "
                     "are the executors busy with other tasks?"
                 )
 
@@ -184,7 +183,7 @@ class NodeCluster:
             self._look()
             if time.monotonic() > deadline:
                 first = missing[0]
-                what = f"node {first.rank} on {first.host} did not start within {self._start_timeout:g} s"
+                what = f"node {first.rank} on {first.host} did not start within {self.limits.start_timeout:g} s"
                 raise NodeFailed(what, rank=first.rank)
             channel.changed.wait(POLL)
             channel.changed.clear()
@@ -197,7 +196,7 @@ class NodeCluster:
             channel.forgive()
         self._looked = now
         with channel.lock:
-            fault = culprit(channel.records, now, self._stall_timeout)
+            fault = culprit(channel.records, now, self.limits)
         if fault is None and self._job is not None and self._job.failure is not None:
             fault = self._job_fault(channel, self._job.failure)
         if fault is not None:
@@ -222,7 +221,7 @@ class NodeCluster:
         end = time.monotonic() + EXPLAIN
         while time.monotonic() < end:
             with channel.lock:
-                fault = culprit(channel.records, time.monotonic(), self._stall_timeout)
+                fault = culprit(channel.records, time.monotonic(), self.limits)
             if fault or all(record.result is not None for record in channel.records):
                 return fault
             time.sleep(POLL)

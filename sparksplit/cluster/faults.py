@@ -7,7 +7,6 @@ one arrives. Blaming whoever is heard of first blames the wrong one, so evidence
 from __future__ import annotations
 
 import signal
-import statistics
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from enum import IntEnum
 from typing import Any
 
 from sparksplit.base.errors import NodeFailed, PeerLost, SparksplitError, UsageError
+from sparksplit.cluster.deadlines import Limits, hanging
 from sparksplit.cluster.wire import BEAT, DEAD, ORPHANED, SILENT
 
 SETTLE = 0.5
@@ -23,12 +23,11 @@ SETTLE_ECHO = 2.0
 """The same, while all evidence so far echoes another node's failure."""
 LOST_NODE = 2.0
 """Seconds within which a node's launcher must have reported the end of a node whose connection ended."""
-SHORTEST_STALL = 60.0
-STALL_STEPS = 20
-"""For the automatic stall_timeout: the larger of SHORTEST_STALL seconds and this many median steps."""
 
 _ECHOES = {"UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError"}
 """TensorFlow's errors for a collective whose other end has gone; by name, since nothing here imports TensorFlow."""
+_MARKS = ("update", "phase", "phases", "done")
+"""What of a node's state shows progress where it has changed."""
 
 
 class Cause(IntEnum):
@@ -87,6 +86,8 @@ class NodeRecord:
     states: int = 0
     progressed: float | None = None
     """Monotonic seconds of the last change that counts as progress."""
+    updated: float | None = None
+    """Monotonic seconds of the last update."""
     steps: deque[float] = field(default_factory=lambda: deque(maxlen=50))
     """Seconds per update, as far as beats show it."""
     result: dict[str, Any] | None = None
@@ -104,14 +105,15 @@ class NodeRecord:
         """Take in the state that came with a beat."""
         old, self.state = self.state, state
         self.states += 1
-        marks = [(s.get("update"), s.get("phase"), s.get("phases", 0)) for s in (old, state)]
-        if self.progressed is None or marks[0] == marks[1]:
-            self.progressed = now if self.progressed is None else self.progressed
-            return
-        before, after = marks[0][0], marks[1][0]
-        if marks[0][1:] == marks[1][1:] and not self.in_phase and before is not None and after is not None:
-            self.steps.append((now - self.progressed) / max(1, after - before))
-        self.progressed = now
+        before, after = old.get("update"), state.get("update")
+        updates = after - before if before is not None and after is not None else 0
+        same_phase = all(old.get(mark) == state.get(mark) for mark in ("phase", "phases"))
+        if before != after or not same_phase:
+            begun, self.updated = self.updated, now
+            if begun is not None and updates > 0 and same_phase and not self.in_phase:
+                self.steps.append((now - begun) / updates)
+        if self.progressed is None or any(old.get(mark) != state.get(mark) for mark in _MARKS):
+            self.progressed = now
 
 
 def kind_and_text(error: BaseException) -> tuple[str, str]:
@@ -133,16 +135,13 @@ def kind_and_text(error: BaseException) -> tuple[str, str]:
     return kind, f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def culprit(nodes: Sequence[NodeRecord], now: float, stall_timeout: float | None = None) -> Fault | None:
-    """The fault to name; None while there is no failure, or the evidence is too fresh to judge.
-
-    stall_timeout: seconds without progress that count as a hang; None for the automatic limit.
-    """
+def culprit(nodes: Sequence[NodeRecord], now: float, limits: Limits = Limits()) -> Fault | None:  # noqa: B008
+    """The fault to name; None while there is no failure, or the evidence is too fresh to judge."""
     evidence = [fault for node in nodes if node.result is None for fault in _evidence(node, now)]
     quiet = [fault for node in nodes if node.result is None for fault in _silence(node, now)]
     if not evidence:
         dead = [fault for fault in quiet if now - fault.at > DEAD]
-        return min(dead, key=_order) if dead else _stalled(nodes, now, stall_timeout)
+        return min(dead, key=_order) if dead else _stalled(nodes, now, limits)
     first = min(fault.at for fault in evidence)
     best = min([*evidence, *(fault for fault in quiet if now - fault.at > SILENT)], key=_order)
     if best.cause < Cause.ABORTED:
@@ -196,33 +195,8 @@ def _signal_text(number: int) -> str:
     return f"was ended by {signal.Signals(number).name}{hint}"
 
 
-def _stalled(nodes: Sequence[NodeRecord], now: float, stall_timeout: float | None) -> Fault | None:
-    """Of the nodes without progress, the one that hangs.
-
-    The others wait for it, so they stand still for as long: it is the one that is not waiting, or is furthest behind.
-    """
-    limit = stall_timeout
-    if limit is None:
-        steps = [seconds for node in nodes for seconds in node.steps]
-        limit = max(SHORTEST_STALL, STALL_STEPS * statistics.median(steps)) if steps else SHORTEST_STALL
-    found = []
-    for node in nodes:
-        if node.result is not None or node.progressed is None:
-            continue
-        if stall_timeout is None and node.state.get("update") is None and not node.in_phase:
-            # A work function that reports no updates at all has no steps to compare with.
-            continue
-        busy = any(other.in_phase and not other.state.get("waiting") for other in nodes if other is not node)
-        if node.state.get("waiting") and busy:
-            continue
-        allowed = node.state.get("phase_limit") if node.in_phase else limit
-        if allowed is not None:
-            found.append((now - node.progressed, allowed, node))
-    if not any(still > allowed for still, allowed, _ in found):
+def _stalled(nodes: Sequence[NodeRecord], now: float, limits: Limits) -> Fault | None:
+    found = hanging(nodes, now, limits)
+    if found is None:
         return None
-    # Beats show progress to within one beat: whoever is that close to its limit is just as suspect.
-    close = [(still, node) for still, allowed, node in found if still > allowed - 1.5 * BEAT]
-    still, worst = min(close, key=lambda it: (bool(it[1].state.get("waiting")), it[1].state.get("update") or 0, -it[0]))
-    what = f"in {worst.state['phase']}" if worst.in_phase else f"at update {worst.state.get('update')}"
-    text = f"beats but has made no progress for {still:.0f} s, {what} (stall_timeout is {limit:g} s)"
-    return Fault(Cause.STALLED, now, worst.rank, worst.host, text)
+    return Fault(Cause.STALLED, now, found.node.rank, found.node.host, found.text)

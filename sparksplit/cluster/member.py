@@ -13,12 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from sparksplit.base.errors import PeerLost
+from sparksplit.base import activity
 from sparksplit.cluster.line import Line, Post
 from sparksplit.cluster.wire import ORPHANED
-
-GATHER_LIMIT = 600.0
-"""Seconds: the last resort of every rendezvous; the driver notices failed nodes long before."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +63,13 @@ class Member(Protocol):
         """Like `state`, and tells the driver at once."""
 
     def phase(self, name: str) -> AbstractContextManager[None]:
-        """Declare that no update is expected: start, validation, checkpoint, feeding, export. Phases may be nested."""
+        """Declare that no update is expected: start, compiling, feeding, validation, checkpoint, export, measuring.
+        Phases may be nested; how long they may take is decided by the driver."""
 
     def gather(self, name: str, value: Any) -> list[Any]:
         """The JSON-able `value` of every node, by rank: a rendezvous, and so a barrier too.
 
-        Every node must call it with the same `name`. Raises PeerLost if some node does not in time.
+        Every node must call it with the same `name`. It waits for as long as the driver lets the run go on.
         """
 
     def heard(self, name: str) -> Any:
@@ -95,9 +93,7 @@ class NodeMember(Member):
         self._gathered: dict[str, list[Any]] = {}
         self._told: dict[str, Any] = {}
         self._arrived = threading.Condition()
-        self._line = Line(
-            start.post, state=lambda: dict(self._state), on_message=self._message, on_silence=_end_as_orphan
-        )
+        self._line = Line(start.post, state=self._reported, on_message=self._message, on_silence=_end_as_orphan)
         self.host = self._line.address
 
     def state(self, **fields: Any) -> None:
@@ -105,30 +101,27 @@ class NodeMember(Member):
 
     def announce(self, **fields: Any) -> None:
         self.state(**fields)
-        self._line.send(state=dict(self._state))
+        self._line.send(state=self._reported())
 
     @contextmanager
-    def phase(self, name: str, limit: float | None = None) -> Iterator[None]:
-        """limit: seconds after which the phase counts as a hang; None for no limit."""
-        before = {key: self._state.get(key) for key in ("phase", "phase_limit")}
-        entered = self._state.get("phases", 0) + 1
-        self._state.update(phase=name, phase_limit=limit, phases=entered)
+    def phase(self, name: str) -> Iterator[None]:
+        """Like Member.phase."""
+        before = self._state.get("phase")
+        self._state.update(phase=name, phases=self._state.get("phases", 0) + 1)
         try:
             yield
         finally:
-            self._state.update(before, phases=self._state["phases"] + 1)
+            self._state.update(phase=before, phases=self._state["phases"] + 1)
 
-    def gather(self, name: str, value: Any, timeout: float = GATHER_LIMIT) -> list[Any]:
-        """Like Member.gather, through the driver, within `timeout` seconds."""
+    def gather(self, name: str, value: Any) -> list[Any]:
+        """Like Member.gather, through the driver."""
         waiting = self._state.get("waiting")
         self.state(waiting=True)
         self._line.send(gather=name, value=value)
         with self._arrived:
-            complete = self._arrived.wait_for(lambda: name in self._gathered, timeout)
-            values = self._gathered.pop(name, [])
+            self._arrived.wait_for(lambda: name in self._gathered)
+            values = self._gathered.pop(name)
         self.state(waiting=waiting)
-        if not complete:
-            raise PeerLost(f"not every node came to the rendezvous {name!r} within {timeout:g} s")
         return values
 
     def heard(self, name: str) -> Any:
@@ -141,11 +134,14 @@ class NodeMember(Member):
 
     def report_result(self, result: dict[str, Any]) -> bool:
         """Tell the driver that the work is done; returns whether it heard."""
-        return self._line.deliver(result=result, state=dict(self._state))
+        return self._line.deliver(result=result, state=self._reported())
 
     def report_error(self, kind: str, text: str) -> bool:
         """Tell the driver what went wrong; returns whether it heard."""
         return self._line.deliver(error=text, kind=kind)
+
+    def _reported(self) -> dict[str, Any]:
+        return {**self._state, "done": activity.count()}
 
     def _message(self, message: dict[str, Any]) -> None:
         if "gathered" in message:

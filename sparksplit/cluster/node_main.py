@@ -39,7 +39,9 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     member = NodeMember(start)
     try:
-        result = _function(start.work)(member)
+        with member.phase("start"):
+            function = _function(start.work)
+        result = function(member)
         if not isinstance(result, dict):
             raise TypeError(f"{start.work} must return a dict (returned {type(result).__name__})")
         # Checked before it is sent, so that a result that is not JSON is this node's error.

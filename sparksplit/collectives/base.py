@@ -15,7 +15,7 @@ Array = npt.NDArray[Any]
 
 
 class PeerTimeout(PeerLost):
-    """Another node sent nothing within the time limit."""
+    """Another node could not be reached within the time limit."""
 
 
 class Collective(ABC):
@@ -46,7 +46,7 @@ class Collective(ABC):
         """The element-wise sums over all nodes; shapes and dtypes (floats, 64-bit integers) as given, on every rank.
 
         Every node must call it with the same shapes, which may be others each time. Results stay valid until the call
-        after next. Raises PeerLost and PeerTimeout.
+        after next. Raises PeerLost.
         """
 
     @abstractmethod

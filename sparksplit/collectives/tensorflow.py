@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from sparksplit.base.errors import PeerLost, RunError
-from sparksplit.collectives.base import Array, Collective, PeerTimeout
+from sparksplit.collectives.base import Array, Collective
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 def join(member: Member) -> TensorFlowCollective:
     """TensorFlow's collectives between the nodes of `member`'s cluster."""
-    return TensorFlowCollective(member.rank, member.size, member.tf_config)
+    member.state(waiting=True)
+    collective = TensorFlowCollective(member.rank, member.size, member.tf_config)
+    member.state(waiting=False)
+    return collective
 
 
 class TensorFlowCollective(Collective):
@@ -34,10 +37,11 @@ class TensorFlowCollective(Collective):
     same_graphs = True
     same_shapes = True
 
-    def __init__(self, rank: int, size: int, tf_config: dict[str, Any], timeout: float = 600.0) -> None:
+    def __init__(self, rank: int, size: int, tf_config: dict[str, Any]) -> None:
         super().__init__(rank, size)
         os.environ["TF_CONFIG"] = json.dumps(tf_config)
-        self._options = tf.distribute.experimental.CommunicationOptions(timeout_seconds=timeout)
+        # Without a time limit: a peer is waited for as long as the driver lets it be.
+        self._options = tf.distribute.experimental.CommunicationOptions()
         self._strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=self._options)
         if self._strategy.num_replicas_in_sync != size:
             raise RunError(f"TensorFlow joined {self._strategy.num_replicas_in_sync} replicas instead of {size} nodes")
@@ -66,7 +70,7 @@ class TensorFlowCollective(Collective):
     def cause(self, error: BaseException) -> BaseException | None:
         text = " ".join(str(error).split())[:300]
         if isinstance(error, tf.errors.DeadlineExceededError):
-            return PeerTimeout(f"not every node came to a sum within the time limit: {text}")
+            return PeerLost(f"not every node came to a sum within the time limit: {text}")
         # One node's error ends the sums of all nodes, with that error's words and number.
         if isinstance(error, tf.errors.UnavailableError) or "Collective ops is aborted" in text:
             return PeerLost(f"another node has left the sums: {text}")

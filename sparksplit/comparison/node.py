@@ -74,7 +74,8 @@ def work(member: Member) -> JsonObject:
             if collective is None:
                 configure(config, payload.threads)
                 collective = connect(member, config, run.sources)
-                member.announce(measured=_measure(payload, own, config, collective).to_json())
+                with member.phase("measuring"):
+                    member.announce(measured=_measure(payload, own, config, collective).to_json())
             else:
                 _forget(config)
         member.announce(run=number, update=0, steps=0)

@@ -197,8 +197,7 @@ class _Comparison:
             first.processes,
             "sparksplit.comparison.node:work",
             payload.to_json(),
-            start_timeout=first.start_timeout,
-            stall_timeout=first.stall_timeout,
+            limits=first.limits,
             on_state=lambda rank, state: self._heard(rank, state, display),
         ) as cluster:
             cluster.run()

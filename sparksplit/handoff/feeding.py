@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from hdfs_io import filesystem
 from hdfs_io.lane_files import ROW_ID, Layout
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.sources.identify import identified
-from sparksplit.base.errors import ConfigError, RunError
+from sparksplit.base.errors import ConfigError, NodeFailed, RunError
 from sparksplit.cluster import NodeCluster
 from sparksplit.handoff.job import Fed, FeedJob
 from sparksplit.handoff.receiver import token_of
@@ -19,6 +20,10 @@ from sparksplit.rows.ledger import Entry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+_LOOK_SECONDS = 1.0
+"""Between two looks for the feed's tasks."""
 
 
 class Feeding:
@@ -48,6 +53,7 @@ class Feeding:
         token = token_of(cluster.secret.encode())
         self._job = FeedJob(frame, layout.schema, manifest.lanes, token, layout.row_bytes, owned, cluster.look_again)
         self._fed: Fed | None = None
+        self._looked = self._active = time.monotonic()
 
     def __enter__(self) -> Feeding:
         return self
@@ -58,16 +64,19 @@ class Feeding:
         self._job.close()
 
     def go_on(self) -> None:
-        """Take the next step, if it is time. Raises RunError where feeding has failed."""
+        """Take the next step, if it is time. Raises RunError where feeding has failed, NodeFailed where nothing is left
+        to feed from."""
         if self._fed is not None:
             return
         if not self._job.started:
             addresses = [state.get("receiver") for state in self._states]
             if all(addresses):
                 self._job.start([Address(*address) for address in addresses if address])
+                self._active = time.monotonic()
             return
         fed = self._job.result()
         if fed is None:
+            self._check_tasks(time.monotonic())
             return
         if fed.rows == 0:
             raise RunError("the DataFrame has no rows to train on")
@@ -76,6 +85,19 @@ class Feeding:
         self._fed = fed
         for rank in range(len(self._states)):
             self._cluster.tell(rank, "fed", fed.to_node(rank))
+
+    def _check_tasks(self, now: float) -> None:
+        """Raise NodeFailed where Spark has run no task of the feed for as long as executors may take to start."""
+        if now - self._looked < _LOOK_SECONDS:
+            return
+        self._looked, limit = now, self._cluster.limits.start_timeout
+        if self._job.running_tasks():
+            self._active = now
+        elif now - self._active > limit:
+            raise NodeFailed(
+                f"Spark has run no task of the feed for {limit:g} s: input_mode: spark needs an executor beyond the "
+                "nodes', and there is none any more (start_timeout)"
+            )
 
     def fed(self) -> Entry:
         """What the nodes have been fed."""

@@ -115,6 +115,13 @@ class FeedJob:
             return None
         return Fed.of(self._partitions, self._owned, self._lanes)
 
+    def running_tasks(self) -> int:
+        """How many tasks Spark runs for it at this moment."""
+        tracker = self._frame.sparkSession.sparkContext.statusTracker()
+        jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(self._group)))
+        stages = filter(None, (tracker.getStageInfo(stage) for job in jobs for stage in job.stageIds))
+        return sum(stage.numActiveTasks for stage in stages)
+
     def close(self) -> None:
         """End the Spark job if it is still running."""
         if self._thread is None:

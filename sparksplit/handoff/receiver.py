@@ -15,6 +15,7 @@ from pyarrow import flight
 
 from hdfs_io import row_ids
 from hdfs_io.lane_files import ROW_ID
+from sparksplit.base import activity
 from sparksplit.base.errors import RunError, SparksplitError, using
 from sparksplit.handoff.certificate import for_host
 from sparksplit.handoff.sender import Address, Sent
@@ -94,6 +95,7 @@ class Receiver:
                     raise flight.FlightCancelledError("this node takes no more rows")
                 batch = chunk.data
                 file.write(batch)
+                activity.note()
                 ids = row_ids.unsigned(batch.column(ROW_ID).to_numpy())
                 rows += len(ids)
                 checksum = (checksum + row_ids.row_checksum(ids)) % 2**64

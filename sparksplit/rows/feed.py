@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from hdfs_io.prepared import Block
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
+from sparksplit.base import activity
 from sparksplit.rows import order
 from sparksplit.rows.chunks import Assembler, Chunk, Piece, RandomRows, Rows, Transform
 
@@ -303,6 +304,7 @@ class Feed:
                 self._readers.append(reader)
         for number in blocks:
             block = reader.read(lane, number)
+            activity.note()
             stop = start + len(block.row_ids)
             rows.row_ids[start:stop] = block.row_ids
             for spec, target in zip(self._assembler.specs, rows.tensors, strict=True):

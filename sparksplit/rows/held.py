@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
+from sparksplit.base import activity
 from sparksplit.base.errors import using
 from sparksplit.rows.chunks import Assembler, Rows
 from sparksplit.rows.feed import AtHand, RowReader, RowSource
@@ -51,6 +52,7 @@ class Held:
             for lane, rows in enumerate(self.lane_rows):
                 for number in range(-(-rows // self.block_rows)):
                     block = reader.read(lane, number)
+                    activity.note()
                     yield block.row_ids, [block.tensors[spec.name] for spec in self.tensors], block.label
         finally:
             reader.close()

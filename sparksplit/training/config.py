@@ -11,6 +11,7 @@ from hdfs_io.config import Paths
 from hdfs_io.functions import FunctionError, is_own
 from sparksplit.base.config import Config
 from sparksplit.base.errors import did_you_mean
+from sparksplit.cluster.deadlines import Limits
 from sparksplit.collectives import COLLECTIVES
 from sparksplit.model.builders import check_short_name
 from sparksplit.strategies import STRATEGIES, Strategy
@@ -171,7 +172,16 @@ class Training(Config):
     start_timeout: pydantic.PositiveFloat = 120
     """Seconds that executors and nodes may take to start."""
     stall_timeout: pydantic.PositiveFloat | None = None
-    """Seconds without an update after which a node counts as hanging; null: the larger of 60 s and 20 median steps."""
+    """Seconds without progress in training (updates, rows read, tries to reach HDFS) after which a node counts as
+    hanging; null: the larger of 60 s and 20 median steps."""
+    phase_timeout: pydantic.PositiveFloat = 1800
+    """The same for a node that makes its graphs, validates, writes a checkpoint or the model, or waits for Spark's
+    rows."""
+
+    @property
+    def limits(self) -> Limits:
+        """What counts as a hang."""
+        return Limits(self.stall_timeout, self.start_timeout, self.phase_timeout)
 
 
 class TrainConfig(Training):
@@ -278,6 +288,7 @@ NOT_IN_HASH = frozenset(
         "max_restarts",
         "start_timeout",
         "stall_timeout",
+        "phase_timeout",
     )
 )
 """Keys that cannot change the result, and `data` and `init`, of which the content counts and not the place."""

@@ -233,8 +233,7 @@ class _Run:
                 config.processes,
                 "sparksplit.training.node.main:work",
                 payload.to_json(),
-                start_timeout=config.start_timeout,
-                stall_timeout=config.stall_timeout,
+                limits=config.limits,
                 on_state=display.state,
                 spare=_feeders(config),
             ) as cluster:

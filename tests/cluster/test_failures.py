@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from sparksplit.base.errors import ConfigError, NodeFailed, UsageError
 from sparksplit.cluster import NodeCluster
+from sparksplit.cluster.deadlines import Limits
 
 WORKS = "tests.cluster.works"
 NODES = 3
@@ -190,7 +191,7 @@ def test_a_hanging_node_is_named_after_the_stall_timeout(
     spark: SparkSession, sufferers: Sufferers, caplog: pytest.LogCaptureFixture
 ) -> None:
     sufferers.act(lambda facts: None)
-    error, seconds = fail(spark, sufferers, {"how": "hang"}, stall_timeout=4)
+    error, seconds = fail(spark, sufferers, {"how": "hang"}, limits=Limits(4))
     assert re.match(r"node 1 on \S+: beats but has made no progress for \d s, at update 3", str(error))
     print(f"named after {seconds:.2f} s")
     assert seconds < 50  # the automatic limit is a minute
@@ -249,7 +250,7 @@ def test_busy_executors_end_the_start_in_time(spark: SparkSession, sufferers: Su
     while len(list(folder.glob("busy-*"))) < 2:
         time.sleep(0.02)
     with pytest.raises(NodeFailed, match="2 of 3 nodes have registered within 1 s"):
-        NodeCluster(spark, NODES, f"{WORKS}:greet", {}, start_timeout=1).run()
+        NodeCluster(spark, NODES, f"{WORKS}:greet", {}, limits=Limits(start_timeout=1)).run()
     (folder / "go-on").touch()
     thread.join()
 

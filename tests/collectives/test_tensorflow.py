@@ -4,14 +4,13 @@ import pytest
 import tensorflow as tf
 
 from sparksplit.base.errors import PeerLost
-from sparksplit.collectives import PeerTimeout
 from sparksplit.collectives.tensorflow import TensorFlowCollective
 
 
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (tf.errors.DeadlineExceededError(None, None, "Collective has timed out during execution."), PeerTimeout),
+        (tf.errors.DeadlineExceededError(None, None, "Collective has timed out during execution."), PeerLost),
         (tf.errors.UnavailableError(None, None, "Socket closed"), PeerLost),
         (tf.errors.InvalidArgumentError(None, None, "Collective ops is aborted by: no such layer"), PeerLost),
         (tf.errors.InvalidArgumentError(None, None, "indices[3] = 7 is not in [0, 5)"), type(None)),

@@ -170,13 +170,13 @@ class Loop:
         stops = partial(next_stop, base=base, every=every, sync_every=sync_every)
         for chunk in self._feed.epoch(epoch, tally.step - base, stops=stops):
             self._clock.add_feed(waited)
-            began = time.perf_counter()
             with self._clock.training(self._step, self._collective):
                 losses = self._step.train(chunk)
             self._account(epoch, base, chunk, losses)
             if self._member.stopping.is_set():
                 raise RunError("stopped by the driver")
-            self._feed.max_updates = self._length(chunk.updates, time.perf_counter() - began)
+            # With the time that its rows took: they may be what is slow.
+            self._feed.max_updates = self._length(chunk.updates, time.perf_counter() - waited)
             if sync_every and (tally.step - base) % sync_every == 0:
                 self._synchronise_within(base, tally.step - base)
             # At the end of a round, its record belongs in the checkpoint too.

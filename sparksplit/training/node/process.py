@@ -40,6 +40,10 @@ class Process:
 
     def build(self) -> None:
         """Make the model and everything that belongs to it; after the collective, since TensorFlow's comes first."""
+        with self.member.phase("compiling"):
+            self._build()
+
+    def _build(self) -> None:
         from sparksplit.model import build
         from sparksplit.model.inputs import Inputs
         from sparksplit.model.rates import WarmedUp
@@ -80,7 +84,8 @@ class Process:
         from sparksplit.training.node.step import Step
 
         made = self.model, self.optimizer, self.loss, self.metrics, self.inputs
-        return Step(*made, sync, collective, self.weights)
+        with self.member.phase("compiling"):
+            return Step(*made, sync, collective, self.weights, lambda: self.member.phase("compiling"))
 
     def random_states(self) -> list[Any]:
         """The model's random states, which differ from node to node."""

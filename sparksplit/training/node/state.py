@@ -45,7 +45,8 @@ class State:
         payload = self._process.payload
         if payload.checkpoint is None:
             return Progress(payload.config_hash, self._member.size)
-        return self._restore(payload.checkpoint)
+        with self._member.phase("checkpoint"):
+            return self._restore(payload.checkpoint)
 
     def save(self, progress: Progress) -> None:
         """Write a checkpoint, if the run keeps any. Every node must call it."""

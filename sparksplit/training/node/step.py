@@ -10,7 +10,8 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from sparksplit.base import activity
 from sparksplit.base.memory import is_aligned
 from sparksplit.collectives import Collective
 from sparksplit.model.inputs import Inputs
@@ -50,6 +52,7 @@ class Step:
 
     loss: a keras loss without reduction: it maps (labels, outputs) to one value per row, or per row and position.
     metrics: fresh keras metrics by name. inputs: how stored values become the model's. weights: what each row counts.
+    compiling: the context of calls that make graphs, or a device's code for them.
     """
 
     def __init__(
@@ -62,8 +65,9 @@ class Step:
         sync: Sync,
         collective: Collective,
         weights: Weights = Weights(),  # noqa: B008
+        compiling: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self._model, self._optimizer = model, optimizer
+        self._model, self._optimizer, self._compiling = model, optimizer, compiling
         self._sync, self._collective = sync, collective
         optimizer.build(model.trainable_variables)
         self._metrics = Metrics(metrics)
@@ -78,6 +82,8 @@ class Step:
         self._weight = tf.function(lambda *share: self._graphs.weight(share), input_signature=columns, autograph=False)
         self._applying = _Applying(optimizer, model.trainable_variables)
         self._evaluate = tf.function(self._graphs.evaluate, input_signature=self._signature, autograph=False)
+        self._ran: set[Any] = set()
+        """What has been called before, so that its graph is made and its device has code for it."""
         self.warmup = 0.0
         """Seconds spent on making graphs."""
 
@@ -86,9 +92,13 @@ class Step:
 
         Raises the collective's own error if an exchange failed.
         """
+        share = None if self._collective.same_graphs else chunk.share
+        with self._first(("train", share, type(self._sync))):
+            return self._train_together(chunk, share)
+
+    def _train_together(self, chunk: Chunk, share: int | None) -> Array:
         if self._sync.every_step and not self._collective.in_graphs:
             return self._train_by_updates(chunk)
-        share = None if self._collective.same_graphs else chunk.share
         function = self._train.get((share, type(self._sync)))
         if function is None:
             began = time.perf_counter()
@@ -150,13 +160,22 @@ class Step:
         self._metrics.reset()
         rows = 0
         for chunk in chunks:
-            self._call(self._evaluate, chunk)
+            with self._first("evaluate"):
+                self._call(self._evaluate, chunk)
+            activity.note()
             rows += chunk.seen.rows
         found = [np.asarray(each.numpy(), np.float64) for each in sums]
         loss, *weight, total = self._collective.sum([*found, np.array(rows, np.int64)])
         # Of rows that all weigh nothing there is no mean; 0 would be the best of all losses.
         count = float(weight[0]) or math.nan if weight else max(1, int(total))
         return Evaluation(float(loss) / count, self.metric_results(), int(total))
+
+    def _first(self, what: Any) -> AbstractContextManager[None]:
+        """The context of a call: `compiling`, if it is the first one of its kind."""
+        if what in self._ran:
+            return nullcontext()
+        self._ran.add(what)
+        return self._compiling()
 
     def _call(self, function: Any, chunk: Chunk, *more: Any) -> Any:
         columns = chunk.tensors if chunk.label is None else [*chunk.tensors, chunk.label]

@@ -62,6 +62,8 @@ class Worker:
         from sparksplit.training.node.loop import Hooks, Loop, evaluate_once
 
         member, every = self._member, self._config.checkpoint.every
+        # From here on it is measured by its updates.
+        member.state(update=self._progress.step)
         validation, test = (self._feeds.held_out(name, held) for name in ("validation", "test"))
         clock = Clock(self._progress, began, self._process.payload.seconds_before)
         tally = Tally(self._progress, self._collective)
