@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 from hdfs_native import Client
 
 from sparksplit.base import activity
-from sparksplit.base.errors import RunError
+from sparksplit.base.errors import Passing
 
 PATIENCE = 120.0
 """Seconds for which an operation is repeated. By default a NameNode gives up on a silent DataNode after 630 s, but
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
-class Unavailable(RunError):
+class Unavailable(Passing):
     """HDFS did not do what was asked within PATIENCE seconds, for a reason that may pass."""
 
 

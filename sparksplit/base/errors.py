@@ -6,6 +6,7 @@ SparksplitError
  |   |- InputError      a file or a folder that was to be read or written
  |- RunError        exit 1: the run failed
  |   |- NodeFailed      a node, or the executor that held it, ended or hung
+ |   |- Passing         a full disk, a network, an HDFS that is away: the same may work later
  |- OutputInUse     exit 3: another command that is still running fills the output
 
 KeyboardInterrupt       Python's own, on SIGINT
@@ -50,16 +51,21 @@ class RunError(SparksplitError):
 class NodeFailed(RunError):
     """A node ended, hung or was lost.
 
-    rank: the node's rank, or None where it failed before it had one.
+    rank: the node's rank, or None where it failed before it had one. may_pass: whether other nodes may get further;
+    not where its own code raised an error, which it would raise again.
     """
 
-    def __init__(self, message: str, rank: int | None = None) -> None:
+    def __init__(self, message: str, rank: int | None = None, *, may_pass: bool = True) -> None:
         super().__init__(message)
-        self.rank = rank
+        self.rank, self.may_pass = rank, may_pass
 
 
 class PeerLost(RunError):
     """Another node's connection ended or stayed silent: a consequence of its failure, never the first cause."""
+
+
+class Passing(RunError):
+    """What failed may work in a while: a full disk, a quota, a device's or a network's error."""
 
 
 class OutputInUse(SparksplitError):
@@ -120,7 +126,7 @@ def file_error(place: str, problem: str, error: BaseException) -> SparksplitErro
     luck.
 
     problem: such as `cannot be read`. Returns an InputError where the path is not what it should be (missing, a folder,
-    not permitted); otherwise a RunError (a full disk, a quota, a device's or a network's error), which may pass.
+    not permitted); otherwise Passing (a full disk, a quota, a device's or a network's error).
     """
     number = errno_of(error)
     if number == errno.ENOENT:
@@ -128,7 +134,12 @@ def file_error(place: str, problem: str, error: BaseException) -> SparksplitErro
     reason = (error.strerror if isinstance(error, OSError) else None) or " ".join(str(error).split())
     if number is not None and (not reason or _IN_TEXT.search(reason)):
         reason = os.strerror(number)
-    return (InputError if number in _GIVEN else RunError)(f"{place}: {problem}: {reason}")
+    return (InputError if number in _GIVEN else Passing)(f"{place}: {problem}: {reason}")
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether what raised `error` may work in a while: a full disk or a lost network, and not a missing file."""
+    return isinstance(error, Passing) or (isinstance(error, OSError) and errno_of(error) not in (None, *_GIVEN))
 
 
 def printable(text: str) -> str:

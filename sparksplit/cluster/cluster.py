@@ -141,7 +141,8 @@ class NodeCluster:
             if time.monotonic() > deadline:
                 raise NodeFailed(
                     f"{registered} of {self._nodes} nodes have registered within {self.limits.start_timeout:g} s; "
-                    "are the executors busy with other tasks?"
+                    "are the executors busy with other tasks?",
+                    may_pass=False,
                 )
 
         try:
@@ -184,7 +185,7 @@ class NodeCluster:
             if time.monotonic() > deadline:
                 first = missing[0]
                 what = f"node {first.rank} on {first.host} did not start within {self.limits.start_timeout:g} s"
-                raise NodeFailed(what, rank=first.rank)
+                raise NodeFailed(what, rank=first.rank, may_pass=False)
             channel.changed.wait(POLL)
             channel.changed.clear()
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from sparksplit.base.errors import NodeFailed, PeerLost, SparksplitError, UsageError
+from sparksplit.base.errors import NodeFailed, PeerLost, SparksplitError, UsageError, may_pass
 from sparksplit.cluster.deadlines import Limits, hanging
 from sparksplit.cluster.wire import BEAT, DEAD, ORPHANED, SILENT
 
@@ -47,7 +47,9 @@ class Cause(IntEnum):
 
 @dataclass(frozen=True)
 class Fault:
-    """A piece of evidence; what `culprit` returns is the verdict. at: monotonic seconds. usage: a user's mistake."""
+    """A piece of evidence; what `culprit` returns is the verdict. at: monotonic seconds. usage: a user's mistake.
+    may_pass: whether another attempt may get further.
+    """
 
     cause: Cause
     at: float
@@ -55,13 +57,14 @@ class Fault:
     host: str
     text: str
     usage: bool = False
+    may_pass: bool = True
 
     def error(self) -> SparksplitError:
         """The exception that the driver raises."""
         if self.usage:
             return UsageError(self.text)
         where = f"node {self.rank} on {self.host}: " if self.rank is not None else ""
-        return NodeFailed(where + self.text, rank=self.rank)
+        return NodeFailed(where + self.text, rank=self.rank, may_pass=self.may_pass)
 
 
 @dataclass
@@ -92,7 +95,7 @@ class NodeRecord:
     """Seconds per update, as far as beats show it."""
     result: dict[str, Any] | None = None
     error: tuple[float, str, str] | None = None
-    """When, kind (usage, own, echo) and text of the first error that was reported."""
+    """When, kind (usage, own, passing, echo) and text of the first error that was reported."""
     ended: tuple[float, int] | None = None
     """When it ended, and the exit status or minus the signal's number."""
     output: list[str] = field(default_factory=list)
@@ -117,7 +120,10 @@ class NodeRecord:
 
 
 def kind_and_text(error: BaseException) -> tuple[str, str]:
-    """The kind (usage, own or echo) and the one-line text of an exception that ended a node's work."""
+    """The kind (usage, own, passing or echo) and the one-line text of an exception that ended a node's work.
+
+    passing: a full disk, say, which another attempt may not meet.
+    """
     text = " ".join(str(error).split())
     if isinstance(error, UsageError):
         return "usage", text
@@ -127,6 +133,8 @@ def kind_and_text(error: BaseException) -> tuple[str, str]:
         names = {base.__name__ for base in type(link).__mro__}
         if isinstance(link, PeerLost | ConnectionError) or names & _ECHOES:
             kind = "echo"
+        elif may_pass(link):
+            kind = "passing"
         link = link.__cause__
     if len(text) > 500:
         text = text[:497] + "..."
@@ -157,12 +165,13 @@ def _order(fault: Fault) -> tuple[int, float]:
 
 
 def _evidence(node: NodeRecord, now: float) -> Iterator[Fault]:
-    def fault(cause: Cause, at: float, text: str, usage: bool = False) -> Fault:
-        return Fault(cause, at, node.rank, node.host, text, usage)
+    def fault(cause: Cause, at: float, text: str, kind: str = "") -> Fault:
+        usage, may_pass = kind == "usage", kind not in ("usage", "own")
+        return Fault(cause, at, node.rank, node.host, text, usage, may_pass)
 
     if node.error:
         at, kind, text = node.error
-        yield fault(Cause.ECHO if kind == "echo" else Cause.OWN_ERROR, at, text, kind == "usage")
+        yield fault(Cause.ECHO if kind == "echo" else Cause.OWN_ERROR, at, text, kind)
     if node.ended:
         at, status = node.ended
         if status == -signal.SIGHUP:

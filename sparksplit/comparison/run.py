@@ -240,7 +240,7 @@ class _Comparison:
                 seed=one.run.config.seed,
             )
             filesystem.write_json(self._path(one), record.to_json())
-        elif one.tries > self.config.max_restarts:
+        elif not error.may_pass or one.tries > self.config.max_restarts:
             if self.output.folder == self.output.path:  # else --overwrite, which starts over
                 say("finished runs are kept; the same command, without --overwrite, goes on from there")
             raise error

@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+QUIET_SECONDS = 600.0
+"""An attempt that has lasted this long begins the count of restarts anew."""
+PAUSES = (0.0, 5.0, 20.0, 60.0)
+"""Seconds before the first restart in a row, the second, and so on: what has failed twice may need a while."""
+
 
 def train(config: TrainConfig, options: Options, frame: DataFrame | None = None) -> RunRecord:
     """Train as `config` says; returns run.json, an earlier identical run's if there is one.
@@ -169,21 +174,28 @@ class _Run:
             threads(config, self.spark),
             self.inputs.initial,
         )
+        tries = 0
         while True:
             attempts.note(output.folder, now := self.so_far())
+            begun = time.monotonic()
             try:
                 return self._nodes(replace(given, checkpoint=checkpoint, seconds_before=now.seconds))
             except NodeFailed as error:
-                if self.restarts >= config.max_restarts:
+                if time.monotonic() - begun > QUIET_SECONDS:
+                    tries = 0
+                if not error.may_pass or tries >= config.max_restarts:
                     raise
+                tries += 1
                 self.restarts += 1
                 try:
                     check_owner(output.path, output.owner)
                     checkpoint = checkpoint_of(output.folder, config.node_count)
                 except SparksplitError as other:
                     raise NodeFailed(f"{error}; it cannot be restarted: {other}", error.rank) from other
-                place = checkpoint or "the beginning"
-                say(f"{error}; restart {self.restarts} of {config.max_restarts} from {place}")
+                place, pause = checkpoint or "the beginning", PAUSES[min(tries, len(PAUSES)) - 1]
+                later = f" in {pause:g} s" if pause else ""
+                say(f"{error}; restart {tries} of {config.max_restarts} from {place}{later}")
+                time.sleep(pause)
 
     def _publish(self, trained: _Trained, preparing: float) -> RunRecord:
         """Complete the output. preparing: how many seconds passed before the nodes were asked for."""

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import flight
 
-from sparksplit.base.errors import InputError, RunError, UsageError, errno_of, file_error, using
+from sparksplit.base.errors import InputError, Passing, RunError, UsageError, errno_of, file_error, using
 
 GIVEN = {
     *("ENOENT", "ENOTDIR", "EISDIR", "EEXIST", "ENOTEMPTY", "EACCES", "EPERM"),
@@ -27,7 +27,7 @@ def test_a_number_means_the_same_however_it_arrives(number: int) -> None:
     arrow = OSError(number, f"Error writing bytes to file. Detail: [errno {number}] {os.strerror(number)}")
     textual = pa.ArrowException(f"Cannot do this. Detail: [errno {number}] {os.strerror(number)}")
     remote = flight.FlightServerError(f"/spool: [Errno {number}] {os.strerror(number)}. Detail: Failed")
-    kind = InputError if errno.errorcode[number] in GIVEN else RunError
+    kind = InputError if errno.errorcode[number] in GIVEN else Passing
     for error in (own, arrow, textual, remote):
         assert errno_of(error) == number
         found = file_error("/x/y", "cannot be written", error)
@@ -54,10 +54,10 @@ def test_what_passes_is_never_the_users(name: str) -> None:
         (FileNotFoundError("/x"), InputError, "/x: does not exist"),
         (IsADirectoryError("/x is a folder"), InputError, "/x: cannot be read: /x is a folder"),
         (OSError("Cannot open for reading: path '/x' is a directory"), InputError, "/x: cannot be read: Cannot open"),
-        (TimeoutError(), RunError, "/x: cannot be read: Connection timed out"),
-        (ConnectionResetError("gone"), RunError, "/x: cannot be read: gone"),
-        (OSError("something\n odd"), RunError, "/x: cannot be read: something odd"),
-        (OSError(errno.EREMOTEIO, "the server's own words"), RunError, "/x: cannot be read: the server's own words"),
+        (TimeoutError(), Passing, "/x: cannot be read: Connection timed out"),
+        (ConnectionResetError("gone"), Passing, "/x: cannot be read: gone"),
+        (OSError("something\n odd"), Passing, "/x: cannot be read: something odd"),
+        (OSError(errno.EREMOTEIO, "the server's own words"), Passing, "/x: cannot be read: the server's own words"),
     ],
 )
 def test_errors_without_a_number_are_known_by_their_class(error: OSError, kind: type[Exception], text: str) -> None:

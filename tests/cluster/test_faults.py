@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 from typing import Any
 
 import pytest
 
-from sparksplit.base.errors import ConfigError, NodeFailed, PeerLost, RunError, UsageError
+from sparksplit.base.errors import ConfigError, NodeFailed, Passing, PeerLost, RunError, UsageError
 from sparksplit.cluster.faults import Cause, Fault, Link, NodeRecord, culprit, kind_and_text
 from sparksplit.cluster.wire import ORPHANED
 
@@ -161,14 +162,20 @@ class UnavailableError(Exception):
         (KeyError(), "own", "KeyError"),
         (ConfigError("conf/x.yaml:3: wrong"), "usage", "conf/x.yaml:3: wrong"),
         (RunError("the ring broke"), "own", "the ring broke"),
+        (Passing("spool: cannot take more rows: No space left on device"), "passing", None),
+        (OSError(errno.ENOSPC, "No space left on device"), "passing", None),
+        (OSError(errno.ESTALE, "Stale file handle"), "passing", None),
+        (FileNotFoundError(errno.ENOENT, "No such file"), "own", None),
+        (OSError("an error of a library's own"), "own", None),
         (PeerLost("node 2 is gone"), "echo", "node 2 is gone"),
         (ConnectionResetError(104, "reset"), "echo", "ConnectionResetError: [Errno 104] reset"),
         (UnavailableError("x"), "echo", "UnavailableError: x"),
         (SystemExit(3), "own", "SystemExit: 3"),
     ],
 )
-def test_errors_are_described_in_one_line(error: BaseException, kind: str, text: str) -> None:
-    assert kind_and_text(error) == (kind, text)
+def test_errors_are_described_in_one_line(error: BaseException, kind: str, text: str | None) -> None:
+    found = kind_and_text(error)
+    assert found == (kind, found[1] if text is None else text)
 
 
 def test_an_error_that_an_echo_caused_is_an_echo() -> None:
@@ -185,6 +192,25 @@ def test_the_verdict_becomes_the_exception_to_raise() -> None:
     failed = Fault(Cause.OWN_ERROR, NOW, 1, "host1", "ValueError: x").error()
     assert isinstance(failed, NodeFailed)
     assert (str(failed), failed.rank) == ("node 1 on host1: ValueError: x", 1)
+    assert failed.may_pass
+
+
+@pytest.mark.parametrize(("kind", "may_pass"), [("own", False), ("passing", True), ("echo", True)])
+def test_an_error_of_its_own_would_come_again(kind: str, may_pass: bool) -> None:
+    records = healthy()
+    records[0].error = (NOW, kind, "x")
+    for record in records:
+        for link in (record.node, record.launcher):
+            assert link is not None
+            link.heard = NOW + 3
+    fault = culprit(records, NOW + 3)
+    assert fault is not None and fault.may_pass is may_pass
+    records[0].error, records[0].ended = None, (NOW, -signal.SIGKILL)
+    fault = culprit(records, NOW + 3)
+    assert fault is not None and fault.may_pass
+
+
+def test_a_users_mistake_is_one_in_the_end() -> None:
     usage = Fault(Cause.OWN_ERROR, NOW, 1, "host1", "model: wrong", usage=True).error()
     assert type(usage) is UsageError
     assert str(usage) == "model: wrong"

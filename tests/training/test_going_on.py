@@ -58,3 +58,57 @@ def test_why_a_node_failed_is_told_where_there_is_no_restart(tmp_path, monkeypat
         output.begin()
         _Run(None, RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, None), output, None, 0.0).to_end(None)
     assert caught.value.exit_status == 1 and caught.value.rank == 1
+
+
+def attempts_of(tmp_path, monkeypatch, failures, **keys):
+    """(how often nodes were started, the pauses, what ended the run) where attempts fail with `failures`, each after
+    this many seconds, and then go well."""
+    clock, started, pauses = [0.0], [], []
+    monkeypatch.setattr(run, "threads", lambda *_: 1)
+    monkeypatch.setattr(run, "checkpoint_of", lambda *_: "checkpoints/7")
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=pauses.append))
+
+    def attempt(_, payload):
+        started.append(payload.checkpoint)
+        if len(started) > len(failures):
+            return "results"
+        seconds, error = failures[len(started) - 1]
+        clock[0] += seconds
+        raise error
+
+    monkeypatch.setattr(_Run, "_nodes", attempt)
+    output = Output(str(tmp_path / "run"), "hash", "train")
+    config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 2, "strategy": "batch", **keys})
+    with output.claimed():
+        output.begin()
+        one = _Run(None, RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, None), output, None, 0.0)
+        try:
+            ended = one._train(None)
+        except NodeFailed as error:
+            ended = error
+    return started, pauses, ended
+
+
+LOST = NodeFailed("node 1 on host7 was killed (SIGKILL)", 1)
+
+
+def test_a_lost_node_is_replaced_three_times_in_a_row_with_growing_pauses(tmp_path, monkeypatch):
+    started, pauses, ended = attempts_of(tmp_path, monkeypatch, [(1, LOST)] * 3)
+    assert started == [None, *["checkpoints/7"] * 3]
+    assert pauses == [0, 5, 20]
+    assert ended == "results"
+    started, pauses, ended = attempts_of(tmp_path / "more", monkeypatch, [(1, LOST)] * 4)
+    assert len(started) == 4 and ended is LOST
+
+
+def test_ten_quiet_minutes_begin_the_count_anew(tmp_path, monkeypatch):
+    started, pauses, ended = attempts_of(tmp_path, monkeypatch, [(601, LOST)] * 9)
+    assert len(started) == 10 and set(pauses) == {0} and ended == "results"
+
+
+def test_what_would_fail_again_is_not_tried_again(tmp_path, monkeypatch):
+    own = NodeFailed("node 0 on host7: ValueError: x", 0, may_pass=False)
+    started, _, ended = attempts_of(tmp_path, monkeypatch, [(1, own)])
+    assert started == [None] and ended is own
+    started, _, ended = attempts_of(tmp_path / "none", monkeypatch, [(1, LOST)], max_restarts=0)
+    assert started == [None] and ended is LOST
