@@ -8,7 +8,7 @@ in the same way (encoder.py).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,7 @@ from hdfs_io.features.config import FeatureConfig, Kind
 from hdfs_io.features.names import serving_names
 from hdfs_io.features.spec import Category, Date, Feature, Number, Parts, Text
 from hdfs_io.preprocessing import Description, TensorSpec
-from sparksplit.base.errors import InputError
+from sparksplit.base.errors import ConfigError, InputError, did_you_mean
 
 _DTYPES = {
     "tinyint": "int16",
@@ -129,6 +129,15 @@ def index_tensor(dtype: str) -> str:
 def is_mixed(types: Mapping[str, str]) -> bool:
     """Whether columns of these types cannot be one tensor of numbers, and can be the features of a table."""
     return any(kind == "string" or kind in _TIMES for kind in types.values())
+
+
+def check_named(wanted: Mapping[str, FeatureConfig], names: Sequence[str], place: str) -> None:
+    """Raise ConfigError where `wanted` says something of what is none of the columns that may be features."""
+    for name, config in wanted.items():
+        if name not in names:
+            there = f"{place} has no such feature; it has {', '.join(names)}"
+            error: ConfigError = config.origin.error((), there + did_you_mean(name, names))
+            raise error
 
 
 def table_of(

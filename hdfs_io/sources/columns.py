@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from hdfs_io.config import DataFrameInput, InputConfig, check_input
 from hdfs_io.cut_config import CutConfig
 from hdfs_io.features.config import Features
-from hdfs_io.features.table import Table, is_mixed, table_like, table_of
+from hdfs_io.features.table import Table, check_named, is_mixed, table_like, table_of
 from hdfs_io.manifest import SourceFile
 from hdfs_io.preprocessing import WEIGHT, Description, TensorSpec
 from hdfs_io.sources.base import Reader, Source, check_kept, in_trained_order, labelled_like
@@ -70,9 +70,7 @@ class DataFrameSource(Source):
         cut_by = [] if cut is None else _cut_by(cut, names, label, self.place)
         weight = _weight(config, names, (label, *kept, *cut_by), self.place)
         features = [name for name in names if name not in (label, weight, *kept, *cut_by)]
-        for name, each in (wanted or {}).items():
-            if name not in features:
-                raise each.error("kind", _no_feature(name, features, self.place))
+        check_named(wanted or {}, features, self.place)
         if not features:
             raise InputError(f"{self.place}: has no columns left for features ({len(types)} in all)")
         self.columns = types
@@ -286,10 +284,6 @@ def _mixed(raw: Raw) -> set[str]:
         for name, found in kinds.items()
         if len(found) > 1 and not found <= floats and any(kind in floats or "decimal(" in kind for kind in found)
     }
-
-
-def _no_feature(name: str, names: Sequence[str], place: str) -> str:
-    return f"{place} has no such feature; it has {', '.join(names)}{did_you_mean(name, names)}"
 
 
 def _is_number(kind: str) -> bool:

@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hdfs_io.features.config import FeatureConfig
+from hdfs_io.features.config import FeatureConfig, Features
 from hdfs_io.features.encoder import encoder_of
 from hdfs_io.features.spec import Category, Number
-from hdfs_io.features.table import Table, is_mixed, table_like, table_of
+from hdfs_io.features.table import Table, check_named, is_mixed, table_like, table_of
 from hdfs_io.lane_files import tensor_of
 from hdfs_io.preprocessing import Description, FittedPreprocessing
 from hdfs_io.sources.table_rows import TableReader, has_texts, header_column, text_types
-from sparksplit.base.config import parse
+from sparksplit.base.config import Config, parse
 from sparksplit.base.errors import ConfigError, InputError
 
 TYPES = {"age": "int", "job": "string", "pay": "double", "since": "date", "pair": "array<float>", "seen": "timestamp"}
@@ -201,6 +201,15 @@ def test_whole_numbers_may_be_categories_and_texts_numbers():
 def test_refuses_what_no_feature_can_be(types, wanted, error, told):
     with pytest.raises(error, match=told.replace("<", r"\<")):
         table(types, **wanted)
+
+
+def test_a_feature_that_is_no_column_is_told_under_its_name():
+    class Whole(Config):
+        features: Features
+
+    features = parse(Whole, {"features": {"pay": "number", "ag": "category"}}).features
+    with pytest.raises(ConfigError, match=r"^features\.ag: rows has no such feature; .*; did you mean 'age'\?$"):
+        check_named(features, list(TYPES), "rows")
 
 
 @pytest.mark.parametrize(
