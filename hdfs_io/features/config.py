@@ -45,7 +45,8 @@ class FeatureConfig(Config):
     clip: Annotated[list[float], AfterValidator(_range)] | None = None
     """number: [low, high]: what is beyond becomes that."""
     buckets: Annotated[int, Field(ge=2, le=1000)] | None = None
-    """number: which of so many buckets, of about as many training rows each, in place of the number."""
+    """number: which of so many buckets, of about as many training rows each, in place of the number; what is
+    missing has one of its own. They are of the numbers as they are: the keys above, from impute on, are refused."""
     encoding: Encoding | None = None
     """category, number's buckets: embedding: an input of its own, of indices; one-hot: among the numbers. null:
     embedding for a category, one-hot for buckets."""
@@ -74,7 +75,13 @@ class FeatureConfig(Config):
             (key for key in sorted(self.model_fields_set) if self.kind not in _USED.get(key, (self.kind,))), None
         )
 
+    def idle(self) -> str | None:
+        """A key that was set and has no effect beside buckets; None where there is none."""
+        found = sorted(self.model_fields_set & _NOT_WITH_BUCKETS) if self.buckets is not None else []
+        return found[0] if found else None
 
+
+_NOT_WITH_BUCKETS = {"impute", "indicator", "scale", "log1p", "clip"}
 _USED: Mapping[str, tuple[Kind, ...]] = {
     **dict.fromkeys(("impute", "indicator", "log1p", "clip", "buckets"), ("number",)),
     "scale": ("number", "date"),

@@ -165,6 +165,12 @@ def table_of(
         if settled == "ignore":
             ignored.append(name)
             continue
+        if key := config.idle():
+            raise config.error(
+                key,
+                f"has no effect beside buckets (column {name!r}): they are of the numbers as they are, and what is "
+                "missing has one of its own",
+            )
         array = kind.startswith("array<")
         _check(name, kind[6:-1] if array else kind, settled, config, array)
         if array and config.buckets is not None:

@@ -213,6 +213,16 @@ def test_a_feature_that_is_no_column_is_told_under_its_name():
 
 
 @pytest.mark.parametrize(
+    ("key", "value"), [("clip", [0, 9]), ("log1p", True), ("impute", "median"), ("indicator", True), ("scale", "unit")]
+)
+def test_refuses_beside_buckets_what_they_do_not_heed(key, value):
+    with pytest.raises(ConfigError, match=rf"^{key}: has no effect beside buckets \(column 'a'\)"):
+        table({"a": "double"}, a={"buckets": 4, key: value})
+    table({"a": "double"}, a={"buckets": 4, "encoding": "embedding"})
+    table({"a": "double"}, a={"buckets": None, key: value})
+
+
+@pytest.mark.parametrize(
     ("type", "wanted", "alike", "others"),
     [
         ("int", {}, ["int", "bigint", "double", "decimal(9,2)", "string", "boolean"], ["date", "array<int>", "binary"]),
