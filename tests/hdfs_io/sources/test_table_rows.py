@@ -89,6 +89,14 @@ def test_whole_numbers_are_missing_wherever_floats_are():
     assert "stands for a missing value" in TableReader(made, ("NA",), False).problem(0, f"{LOW32}")[0]
 
 
+def test_the_hint_at_a_category_is_given_where_the_kind_is_still_to_be_chosen():
+    made = table({"a": "double"})
+    fitted = Table((replace(made.columns[0], fitted=made.feature(made.columns[0])),))
+    hint = " (features: {a: category} takes any text)"
+    for reader, told in ((TableReader(made, ("",), False), hint), (TableReader(fitted, ("",), False), "")):
+        assert reader.problem(0, "x")[0] == f"'x' is not a number{told}"
+
+
 @pytest.mark.parametrize(
     ("type", "dtype", "values", "told"),
     [
