@@ -75,10 +75,19 @@ class FeatureConfig(Config):
             (key for key in sorted(self.model_fields_set) if self.kind not in _USED.get(key, (self.kind,))), None
         )
 
-    def idle(self) -> str | None:
-        """A key that was set and has no effect beside buckets; None where there is none."""
-        found = sorted(self.model_fields_set & _NOT_WITH_BUCKETS) if self.buckets is not None else []
-        return found[0] if found else None
+    def idle(self) -> tuple[str, str] | None:
+        """(a key of the kind that was set and has no effect because of other keys, why that is); None where there is
+        none."""
+        bucketed, hashed = self.buckets is not None, self.hash is not None
+        for without, keys, why in (
+            (bucketed, _NOT_WITH_BUCKETS, "beside buckets, which are of the numbers as they are, gaps included"),
+            (hashed, {"min_count", "vocabulary"}, "beside hash, which needs no vocabulary"),
+            (self.kind == "number" and not bucketed, {"encoding"}, "without buckets: a number is no index"),
+            (self.kind == "date" and self.since is None, {"scale"}, "without since: all else is sines and cosines"),
+        ):
+            if without and (found := sorted(self.model_fields_set & keys)):
+                return found[0], why
+        return None
 
 
 _NOT_WITH_BUCKETS = {"impute", "indicator", "scale", "log1p", "clip"}

@@ -160,17 +160,14 @@ def table_of(
     for name, kind in types.items():
         config = wanted.get(name, FeatureConfig())
         settled = config.kind or _natural(name, kind, place)
-        if key := config.model_copy(update={"kind": settled}).misplaced():
+        of_kind = config.model_copy(update={"kind": settled})
+        if key := of_kind.misplaced():
             raise config.error(key, f"means nothing for column {name!r}, which is a {settled} ({kind})")
         if settled == "ignore":
             ignored.append(name)
             continue
-        if key := config.idle():
-            raise config.error(
-                key,
-                f"has no effect beside buckets (column {name!r}): they are of the numbers as they are, and what is "
-                "missing has one of its own",
-            )
+        if idle := of_kind.idle():
+            raise config.error(idle[0], f"has no effect {idle[1]} (column {name!r})")
         array = kind.startswith("array<")
         _check(name, kind[6:-1] if array else kind, settled, config, array)
         if array and config.buckets is not None:

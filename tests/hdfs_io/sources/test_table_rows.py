@@ -224,10 +224,25 @@ def test_a_feature_that_is_no_column_is_told_under_its_name():
     ("key", "value"), [("clip", [0, 9]), ("log1p", True), ("impute", "median"), ("indicator", True), ("scale", "unit")]
 )
 def test_refuses_beside_buckets_what_they_do_not_heed(key, value):
-    with pytest.raises(ConfigError, match=rf"^{key}: has no effect beside buckets \(column 'a'\)"):
+    with pytest.raises(ConfigError, match=rf"^{key}: has no effect beside buckets, .* \(column 'a'\)$"):
         table({"a": "double"}, a={"buckets": 4, key: value})
     table({"a": "double"}, a={"buckets": 4, "encoding": "embedding"})
     table({"a": "double"}, a={"buckets": None, key: value})
+
+
+@pytest.mark.parametrize(
+    ("type", "keys", "more", "told"),
+    [
+        ("string", {"hash": 9, "min_count": 5}, {"hash": None}, "min_count: has no effect beside hash"),
+        ("string", {"hash": 9, "vocabulary": 5}, {"hash": None}, "vocabulary: has no effect beside hash"),
+        ("double", {"encoding": "one-hot"}, {"buckets": 4}, "encoding: has no effect without buckets"),
+        ("date", {"scale": "unit"}, {"since": "2024-01-01"}, "scale: has no effect without since"),
+    ],
+)
+def test_refuses_what_other_keys_leave_without_effect(type, keys, more, told):
+    with pytest.raises(ConfigError, match=f"^{told}"):
+        table({"a": type}, a=keys)
+    table({"a": type}, a=keys | more)
 
 
 @pytest.mark.parametrize(
