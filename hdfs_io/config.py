@@ -250,10 +250,10 @@ class PreprocessConfig(Config):
     scaling_by: Literal["tensor", "feature"] = "tensor"
     """With unit and standard: one scale for the whole tensor (pixels), or one for each value (columns in different
     units)."""
-    label_scaling: Literal["none", "standard"] = "none"
+    label_scaling: Literal["none", "standard"] | None = None
     """Labels that are numbers. standard: a model is trained to give them with the training split's mean as 0 and its
     standard deviation as 1, each number of a label by itself; what is measured, exported and predicted is in the
-    labels' own units."""
+    labels' own units. null: standard for a table (`features`), whose other numbers are scaled too, otherwise none."""
     lanes: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Fixed row streams that the data set is dealt into; no run can use more nodes than lanes. null: 96, and up to 1536
     where each lane then has at least 1000 rows and 4 MiB."""
@@ -282,8 +282,13 @@ class PreprocessConfig(Config):
 
     def check_label_scaling(self, kind: str | None) -> None:
         """Raise ConfigError where labels of this kind are to be scaled, and are no numbers."""
-        if self.label_scaling != "none" and kind != "number":
+        if self.label_scaling == "standard" and kind != "number":
             raise self.error("label_scaling", "needs labels that are numbers (input.label_type: number)")
+
+    def scales_label(self, kind: str | None, table: bool) -> bool:
+        """Whether labels of this kind are to be scaled by the training rows. table: whether they belong to a table's"""
+        wanted = self.label_scaling or ("standard" if table and self.fitted is None else "none")
+        return wanted == "standard" and kind == "number"
 
     def check(self) -> None:
         """Raise ConfigError for values that contradict each other."""

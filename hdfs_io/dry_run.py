@@ -61,13 +61,14 @@ def report(config: PreprocessConfig, source: Source, sample: Sample, bad: Sequen
     total = sum(file.bytes for file in source.files)
     files = f" ({len(source.files):,} file{'s'[: len(source.files) != 1]}, {_bytes(total)})" if source.files else ""
     count = f"{sample.rows.num_rows:,} rows"
+    scaled = config.scales_label(source.label_kind, source.table is not None)
     of = "of an unknown number" if told.rows is None else f"of about {told.rows:,}"
     lines = [
         ("input", f"{config.input.format}: {config.input.place}{files}"),
         *(("columns", columns(source.columns)) for _ in [0] if source.columns),
         *(("feature", text) for text in (() if source.table is None else source.table.said())),
         ("tensors", ", ".join(f"{tensor.name}: {tensor.dtype} {tensor.shape}" for tensor in source.tensors)),
-        ("label", source.label_kind or "none"),
+        ("label", f"{source.label_kind or 'none'}{', scaled to mean 0 and standard deviation 1' if scaled else ''}"),
         *((("kept", ", ".join(source.keep)),) if source.keep else ()),
         ("sample", f"all {count}" if sample.whole else f"{count} {of}"),
         *(("row", text) for text in first_rows(source, good)),

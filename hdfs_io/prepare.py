@@ -122,7 +122,7 @@ def _laid_out(layout: Layout, config: PreprocessConfig, like: Fitted | None, row
         layout,
         block_rows=(like and like.block_rows) or block_rows,
         by_feature=config.scaling_by == "feature" or config.input.missing == "mean",
-        by_label=config.label_scaling == "standard",
+        by_label=config.scales_label(None if layout.label is None else layout.label.kind, bool(layout.features)),
         fits=like is None,
     )
     return laid_out.for_rows(rows), lanes

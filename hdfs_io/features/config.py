@@ -45,7 +45,8 @@ class FeatureConfig(Config):
     clip: Annotated[list[float], AfterValidator(_range)] | None = None
     """number: [low, high]: what is beyond becomes that."""
     buckets: Annotated[int, Field(ge=2, le=1000)] | None = None
-    """number: which of so many buckets, of about as many training rows each, in place of the number."""
+    """number: which of so many buckets, of about as many training rows each, in place of the number; what is
+    missing has one of its own. They are of the numbers as they are: the keys above, from impute on, are refused."""
     encoding: Encoding | None = None
     """category, number's buckets: embedding: an input of its own, of indices; one-hot: among the numbers. null:
     embedding for a category, one-hot for buckets."""
@@ -74,7 +75,22 @@ class FeatureConfig(Config):
             (key for key in sorted(self.model_fields_set) if self.kind not in _USED.get(key, (self.kind,))), None
         )
 
+    def idle(self) -> tuple[str, str] | None:
+        """(a key of the kind that was set and has no effect because of other keys, why that is); None where there is
+        none."""
+        bucketed, hashed = self.buckets is not None, self.hash is not None
+        for without, keys, why in (
+            (bucketed, _NOT_WITH_BUCKETS, "beside buckets, which are of the numbers as they are, gaps included"),
+            (hashed, {"min_count", "vocabulary"}, "beside hash, which needs no vocabulary"),
+            (self.kind == "number" and not bucketed, {"encoding"}, "without buckets: a number is no index"),
+            (self.kind == "date" and self.since is None, {"scale"}, "without since: all else is sines and cosines"),
+        ):
+            if without and (found := sorted(self.model_fields_set & keys)):
+                return found[0], why
+        return None
 
+
+_NOT_WITH_BUCKETS = {"impute", "indicator", "scale", "log1p", "clip"}
 _USED: Mapping[str, tuple[Kind, ...]] = {
     **dict.fromkeys(("impute", "indicator", "log1p", "clip", "buckets"), ("number",)),
     "scale": ("number", "date"),

@@ -1,14 +1,10 @@
-"""Stored values as the model's inputs: what is to be computed, as data, and NumPy's way to compute it.
-
-`sparksplit.model.features` computes the same in TensorFlow, with the same operations in the same order and float type,
-so that the bits are the same; only log1p may differ in the last one, since each has its own.
-"""
+"""Stored values as the model's inputs: what is to be computed, as data; `sparksplit.model.features` computes it."""
 
 from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,8 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hdfs_io.features.encode import is_missing
-from hdfs_io.features.spec import NUMBERS, Category, Date, Feature, Number, categories, inputs
+from hdfs_io.features.spec import NUMBERS, Date, Feature, Number, categories, inputs
 from hdfs_io.features.times import DAY_MICROSECONDS, civil
 from hdfs_io.preprocessing import arithmetic
 
@@ -152,76 +147,3 @@ def part(name: str, moment: bool, values: npt.NDArray[np.int64]) -> npt.NDArray[
         return (days + 3) % 7
     _, month, day = civil(days)
     return month - 1 if name == "month" else day - 1
-
-
-def decoded(features: Sequence[Feature], tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """The model's inputs by name, [rows, *shape] as `spec.inputs` says: `numbers` in float32, indices in int32.
-
-    tensors: the stored ones by name, [rows, *shape].
-    """
-    planned = plan(features)
-    flat = {name: tensor.reshape(len(tensor), math.prod(tensor.shape[1:])) for name, tensor in tensors.items()}
-    pieces = [_decoded_group(group, flat[group.tensor]) for group in planned.groups]
-    pieces += [_decoded_single(feature, _values(feature, flat)) for feature in planned.single]
-    found: dict[str, Array] = {}
-    if pieces:
-        numbers = np.concatenate(pieces, axis=1)
-        found[NUMBERS] = numbers if planned.order is None else numbers[:, planned.order]
-    shapes = inputs(list(features))
-    for feature in planned.own:
-        values = _values(feature, flat)
-        indices = _bucketed(feature, values) if isinstance(feature, Number) else values.astype(np.int32)
-        found[feature.column] = indices.reshape(len(indices), *shapes[feature.column])
-    return found
-
-
-def _values(feature: Feature, flat: Mapping[str, Array]) -> Array:
-    return flat[feature.tensor][:, feature.place : feature.place + feature.values]
-
-
-def _decoded_group(group: Group, flat: Array) -> npt.NDArray[np.float32]:
-    stored = flat[:, group.places]
-    kind = group.kind(stored.dtype)
-    missing = is_missing(stored)
-    values = stored.astype(kind)
-    low, high = group.low.astype(kind), group.high.astype(kind)
-    values = np.where(values < low, low, values)
-    values = np.where(values > high, high, values)
-    if group.log1p.any():
-        # What has no logarithm is missing.
-        missing = missing | (group.log1p & (values <= -1))
-        values = np.where(group.log1p, np.log1p(np.where(group.log1p & ~missing, values, 0.0)), values)
-    values = np.where(missing, group.impute.astype(kind), values)
-    with np.errstate(over="ignore"):
-        values = (values - group.offset.astype(kind)) * group.scale.astype(kind)
-        indicators = missing[:, group.indicators]
-        return np.concatenate([values.astype(np.float32), indicators.astype(np.float32)], axis=1)
-
-
-def _decoded_single(feature: Feature, values: Array) -> npt.NDArray[np.float32]:
-    if isinstance(feature, Date):
-        return _decoded_date(feature, values[:, 0])
-    indices = _bucketed(feature, values) if isinstance(feature, Number) else values
-    assert isinstance(feature, Number | Category)
-    rows = indices[:, :, None] == np.arange(feature.size)
-    found: npt.NDArray[np.float32] = rows.reshape(len(rows), -1).astype(np.float32)
-    return found
-
-
-def _bucketed(feature: Number, values: Array) -> npt.NDArray[np.int32]:
-    missing = is_missing(values)
-    known = np.where(missing, 0.0, values.astype(np.float64))
-    places = np.searchsorted(np.array(feature.buckets, np.float64), known, side="right")
-    return np.where(missing, 0, places + 1).astype(np.int32)
-
-
-def _decoded_date(feature: Date, values: Array) -> npt.NDArray[np.float32]:
-    missing = is_missing(values)
-    whole = np.where(missing, 0, values.astype(np.int64))
-    columns = [circle(name)[part(name, feature.moment, whole)].astype(np.float32) for name in feature.parts]
-    if feature.since is not None:
-        offset, scale = distance(feature)
-        days = ((whole - since(feature)).astype(np.float64) - offset) * scale
-        columns.append(days.astype(np.float32)[:, None])
-    shown = [np.where(missing[:, None], np.float32(0), column) for column in columns]
-    return np.concatenate([*shown, missing[:, None].astype(np.float32)], axis=1)

@@ -87,9 +87,11 @@ def by_feature(features: Sequence[Number | Date], moments: Moments) -> dict[str,
                 "clip them (clip: [0, 1e9])"
             )
         if not np.isfinite([own.mean, own.std]).all():
+            # Buckets are of the numbers as they are.
+            bare = isinstance(feature, Date) or feature.buckets is not None
             raise InputError(
                 f"column {feature.column}: values from {own.min.min():g} to {own.max.max():g} have no standard "
-                f"deviation in float64; clip them (features.{feature.column}.clip)"
+                f"deviation in float64{'' if bare else f'; clip them (features.{feature.column}.clip)'}"
             )
     return found
 

@@ -8,7 +8,7 @@ in the same way (encoder.py).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,7 @@ from hdfs_io.features.config import FeatureConfig, Kind
 from hdfs_io.features.names import serving_names
 from hdfs_io.features.spec import Category, Date, Feature, Number, Parts, Text
 from hdfs_io.preprocessing import Description, TensorSpec
-from sparksplit.base.errors import InputError
+from sparksplit.base.errors import ConfigError, InputError, did_you_mean
 
 _DTYPES = {
     "tinyint": "int16",
@@ -131,6 +131,15 @@ def is_mixed(types: Mapping[str, str]) -> bool:
     return any(kind == "string" or kind in _TIMES for kind in types.values())
 
 
+def check_named(wanted: Mapping[str, FeatureConfig], names: Sequence[str], place: str) -> None:
+    """Raise ConfigError where `wanted` says something of what is none of the columns that may be features."""
+    for name, config in wanted.items():
+        if name not in names:
+            there = f"{place} has no such feature; it has {', '.join(names)}"
+            error: ConfigError = config.origin.error((), there + did_you_mean(name, names))
+            raise error
+
+
 def table_of(
     types: Mapping[str, str],
     wanted: Mapping[str, FeatureConfig],
@@ -151,11 +160,14 @@ def table_of(
     for name, kind in types.items():
         config = wanted.get(name, FeatureConfig())
         settled = config.kind or _natural(name, kind, place)
-        if key := config.model_copy(update={"kind": settled}).misplaced():
+        of_kind = config.model_copy(update={"kind": settled})
+        if key := of_kind.misplaced():
             raise config.error(key, f"means nothing for column {name!r}, which is a {settled} ({kind})")
         if settled == "ignore":
             ignored.append(name)
             continue
+        if idle := of_kind.idle():
+            raise config.error(idle[0], f"has no effect {idle[1]} (column {name!r})")
         array = kind.startswith("array<")
         _check(name, kind[6:-1] if array else kind, settled, config, array)
         if array and config.buckets is not None:

@@ -36,8 +36,9 @@ class ColumnReader:
     columns are texts; order: then, where in a batch each column of the file is. table: what reads the features, where
     they are not one tensor of numbers. weight: the column of rows' weights, behind the label.
 
-    A batch has the columns of the features, the label, what is kept, what the cut goes by and what to show where it is
-    null (where there is a `cut`), what is bad (if rows may be `told`), the row's number, the part and the file.
+    A batch has the columns of the features, the label, what is kept, all others of a file of texts, what the cut goes
+    by and what to show where it is null (where there is a `cut`), what is bad (if rows may be `told`), the row's
+    number, the part and the file.
     """
 
     place: str
@@ -64,11 +65,6 @@ class ColumnReader:
             for part, rows in _by_part(batch):
                 yield from ((part, item) for item in self.read(rows, before))
             before += batch.num_rows
-
-    @property
-    def cut_names(self) -> Sequence[str]:
-        """The columns that the cut goes by."""
-        return () if self.cut is None else self.cut.names
 
     def read(self, batch: pa.RecordBatch, before: int = 0) -> Iterator[ParsedRows | BadRows]:
         """The good rows together, and the bad ones. before: rows that the task has had before these."""
@@ -241,8 +237,7 @@ class ColumnReader:
         paths = [files[file] for file in batch.columns[-1].to_pylist()]
         numbers, offset = batch.columns[-3].fill_null(0).to_pylist(), np.zeros(rows, np.int64)
         if self.cells is not None:
-            whole = len(self.order) == len(self.cells.names)
-            numbers = [line_mark(text) if whole or out else 0 for text, out in zip(texts, told.tolist(), strict=True)]
+            numbers = [line_mark(text) for text in texts]
             offset = places
             texts = np.array([text[:ROW_TEXT] for text in texts], object)
         return BadRows.from_columns(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from hdfs_io.config import DataFrameInput, InputConfig, check_input
 from hdfs_io.cut_config import CutConfig
 from hdfs_io.features.config import Features
-from hdfs_io.features.table import Table, is_mixed, table_like, table_of
+from hdfs_io.features.table import Table, check_named, is_mixed, table_like, table_of
 from hdfs_io.manifest import SourceFile
 from hdfs_io.preprocessing import WEIGHT, Description, TensorSpec
 from hdfs_io.sources.base import Reader, Source, check_kept, in_trained_order, labelled_like
@@ -70,13 +70,12 @@ class DataFrameSource(Source):
         cut_by = [] if cut is None else _cut_by(cut, names, label, self.place)
         weight = _weight(config, names, (label, *kept, *cut_by), self.place)
         features = [name for name in names if name not in (label, weight, *kept, *cut_by)]
-        for name, each in (wanted or {}).items():
-            if name not in features:
-                raise each.error("kind", _no_feature(name, features, self.place))
+        check_named(wanted or {}, features, self.place)
         if not features:
             raise InputError(f"{self.place}: has no columns left for features ({len(types)} in all)")
         self.columns = types
         self._raw = raw
+        self._rest: list[str] = []
         self.keep = kept
         self.label_kind = None if label is None else _label_kind(config, train, label)
         self.table = self._table(config, train, features, description, wanted)
@@ -100,7 +99,8 @@ class DataFrameSource(Source):
             self._reader = replace(self._reader, table=TableReader(self.table, nulls or ("",), nulls is None))
         if train.cells is not None:
             own = [name for name in (label, weight) if name is not None]
-            self._take_cells(config, train, [*features, *own, *kept, *cut_by])
+            self._rest = [name for name in train.cells.names if name not in (*features, *own, *kept)]
+            self._take_cells(config, train, [*features, *own, *kept, *self._rest])
         self._by_line = goes_by is None and all(part.lines is not None for part in raw.parts.values())
         frames = [self._selected(name, part, types) for name, part in raw.parts.items()]
         self._frame = reduce(lambda one, other: one.unionAll(other), frames)
@@ -191,7 +191,7 @@ class DataFrameSource(Source):
         assert reader.cells is not None and train.lines is not None
         texts = [*reader.cells.names, *train.lines.columns[1:]]
         own = (name for name in (reader.label, reader.weight) if name is not None)
-        return LineReader(reader, [texts.index(name) for name in (*reader.features, *own, *self.keep)])
+        return LineReader(reader, [texts.index(name) for name in (*reader.features, *own, *self.keep, *self._rest)])
 
     def _take_cells(self, config: InputConfig, train: RawFrame, chosen: Sequence[str]) -> None:
         """Let the reader read texts. chosen: the columns in the order of its batches.
@@ -200,8 +200,7 @@ class DataFrameSource(Source):
         """
         cells, reader = train.cells, self._reader
         assert cells is not None
-        # What the cut goes by is no text in a batch; it is not shown, if nothing keeps it.
-        order = [chosen.index(name) for name in cells.names if name in chosen[: len(chosen) - len(reader.cut_names)]]
+        order = [chosen.index(name) for name in cells.names]
         self._reader = replace(reader, cells=replace(cells, sample=()), order=order)
         if cells.header or config.max_bad_rows or not cells.sample or reader.table is not None:
             return
@@ -256,7 +255,8 @@ class DataFrameSource(Source):
             train = self._raw.parts["train"].lines
             assert train is not None
             return lines(part, raw, train.columns)
-        return Selection(self._reader, types, self.keep, self.label_kind, self._mixed).columns(part, raw)
+        texts = [*self.keep, *self._rest]
+        return Selection(self._reader, types, texts, self.label_kind, self._mixed).columns(part, raw)
 
     def _check_alike(self, part: str, raw: RawFrame, types: dict[str, str]) -> None:
         cells = self._reader.cells
@@ -286,10 +286,6 @@ def _mixed(raw: Raw) -> set[str]:
         for name, found in kinds.items()
         if len(found) > 1 and not found <= floats and any(kind in floats or "decimal(" in kind for kind in found)
     }
-
-
-def _no_feature(name: str, names: Sequence[str], place: str) -> str:
-    return f"{place} has no such feature; it has {', '.join(names)}{did_you_mean(name, names)}"
 
 
 def _is_number(kind: str) -> bool:

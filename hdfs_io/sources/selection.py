@@ -28,8 +28,9 @@ _BAD_TYPE = "struct<reason: string, text: string, fatal: boolean>"
 
 @dataclass(frozen=True)
 class Selection:
-    """The columns that `reader` takes. types: of the training rows' columns. kept: those to keep. label_kind: how the
-    label is read. mixed: columns of whole numbers in some parts and of others elsewhere."""
+    """The columns that `reader` takes. types: of the training rows' columns. kept: those to keep, and
+    behind them those that are shown in bad rows alone. label_kind: how the label is read. mixed: columns of whole
+    numbers in some parts and of others elsewhere."""
 
     reader: ColumnReader
     types: Mapping[str, str]

@@ -68,7 +68,8 @@ class TableReader:
         dtype = np.dtype(column.dtype)
         if column.type.startswith("array<"):
             return self._array_problem(column, value)
-        hint = "" if self.typed else f" (features: {{{column.name}: category}} takes any text)"
+        settled = self.typed or column.fitted is not None  # by the column's type, or by earlier rows
+        hint = "" if settled else f" (features: {{{column.name}: category}} takes any text)"
         if isinstance(value, str):
             found = number_problem(value, dtype, self.nulls, True, True)
             if found is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import pydantic
 
@@ -135,13 +135,22 @@ def _unknown(name: str, models: Sequence[type[pydantic.BaseModel]]) -> str:
 
 def _classes(model: type[Config], key: Sequence[str]) -> list[type[pydantic.BaseModel]]:
     """The configuration classes that the section `key` may be."""
-    models: list[type[pydantic.BaseModel]] = [model]
+    types: list[Any] = [model]
     for part in key:
-        if part.isdecimal():
-            continue  # an entry of a list, whose type is its list's
-        fields = [model.model_fields[part].annotation for model in models if part in model.model_fields]
-        models = [inner for annotation in fields for inner in _section_types(annotation)]
-    return models
+        types = [inner for annotation in types for inner in _inside(annotation, part)]
+    return [kind for annotation in types for kind in _section_types(annotation)]
+
+
+def _inside(annotation: Any, part: str) -> Iterator[Any]:
+    """The types that `part` may have in a value of a type: a class's field, an entry of a list or of a mapping."""
+    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
+        if part in annotation.model_fields:
+            yield annotation.model_fields[part].annotation
+    elif get_origin(annotation) in (dict, list, tuple):
+        yield from get_args(annotation)
+    else:
+        for member in get_args(annotation):  # of a union, of what is annotated
+            yield from _inside(member, part)
 
 
 def _section_types(annotation: Any) -> Iterator[type[pydantic.BaseModel]]:

@@ -25,7 +25,8 @@ def summary(result: Result) -> Iterator[str]:
         yield f"{result.path}: is complete, made with the same configuration; nothing was done"
     else:
         splits = ", ".join(f"{rows:,} of {split}" for split, rows in result.rows.items())
-        yield f"rows       {sum(result.rows.values()):,} ({splits}) in {_count(result.files, 'file')}"
+        of = f" ({splits})" if result.split else ""
+        yield f"rows       {sum(result.rows.values()):,}{of} in {_count(result.files, 'file')}"
         if bad := said(result.bad_rows):
             yield f"bad rows   {bad}; they are in {filesystem.join(result.path, places.bad_rows)}"
     if result.metrics is not None:

@@ -33,7 +33,8 @@ def summary(data: PreparedDataSet) -> str:
     label = manifest.label
     kind = "none" if label is None else f"{len(label.classes)} classes" if label.classes is not None else "a number"
     kind = f"{label.shape[0]} numbers" if label is not None and label.classes is None and label.shape else kind
-    lines.append(f"tensors    {tensors}; label: {kind}")
+    scaled = ", scaled in training" if label is not None and label.is_scaled else ""
+    lines.append(f"tensors    {tensors}; label: {kind}{scaled}")
     if label is not None and label.classes is not None and label.kind in TOKENS:
         counts = [(name, split.label_counts) for name, split in manifest.splits.items() if split.label_counts]
         unknown = ", ".join(f"{found[0]:,} of {sum(found):,} in {name}" for name, found in counts if sum(found))

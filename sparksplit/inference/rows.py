@@ -42,8 +42,8 @@ class InputRows(abc.ABC):
 
     splits: those that are wanted. label: the rows' label; None without one. kept: columns that the input keeps.
     identity: how the rows are read; content: what they are; a change in either means other predictions. place: what
-    errors call the rows. bad: how many rows were left out, by reason; rows_hash: a hash of the rows, where there are no
-    files to look at. These two are known after `run`.
+    errors call the rows. weight: the tensor of raw rows' weights, if they have some. bad: how many rows were left out,
+    by reason; rows_hash: a hash of the rows, where there are no files to look at. These two are known after `run`.
     """
 
     splits: list[str]
@@ -52,6 +52,7 @@ class InputRows(abc.ABC):
     identity: Any
     content: Any
     place: str
+    weight: TensorSpec | None = None
 
     def __init__(self) -> None:
         self.bad: dict[str, int] = {}
@@ -156,6 +157,7 @@ class RawRows(InputRows):
         if source.table is None:
             _check_tensors(self.place, source.tensors, trained)
         self.kept = source.keep
+        self.weight = next((tensor for tensor in source.tensors if tensor.name == WEIGHT), None)
         self.label = trained.description.label if source.label_kind is not None else None
         there = source.parts()
         self.splits = config.splits or there

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Result:
     """rows: by split. bad_rows: by reason. metrics: as in metrics.json; None without labels. places: what is where in
-    the folder `path`. done: whether all of it was there already."""
+    the folder `path`. done: whether all of it was there already. split: whether a split's name says something of its
+    rows."""
 
     path: str
     rows: dict[str, int]
@@ -44,6 +45,7 @@ class Result:
     metrics: dict[str, Any] | None
     places: Places = WHOLE
     done: bool = False
+    split: bool = True
 
 
 def predict(config: PredictConfig, options: Options, frame: DataFrame | None = None) -> Result:
@@ -125,7 +127,8 @@ def _fill(
         output.lease.tell(spark.sparkContext.applicationId)
         # A Python worker has one task at a time, so its share of the executor's cores is that task's.
         threads = int(spark.conf.get("spark.task.cpus", "1") or "1")
-        job = Job(trained, job_folder, columns, rows.label is not None, config.batch_size, threads)
+        labelled = rows.label is not None
+        job = Job(trained, job_folder, columns, labelled, config.batch_size, threads, rows.weight)
         facts = rows.run(spark, job, folder)
     counted = _checked(facts, rows)
     files = _take(job_folder, facts)
@@ -134,7 +137,9 @@ def _fill(
         filesystem.write_json(filesystem.join(folder, places.metrics), metrics)
     if rows.bad and places.bad_rows != bad_rows.FOLDER:
         filesystem.rename(filesystem.join(folder, bad_rows.FOLDER), filesystem.join(folder, places.bad_rows))
-    return Result(output.path, counted, files, rows.bad, metrics, places)
+    # Raw rows that nobody has cut are called train for want of another name.
+    split = config.raw is None or config.split is not None or len(counted) > 1
+    return Result(output.path, counted, files, rows.bad, metrics, places, split=split)
 
 
 def _columns(config: PredictConfig, rows: InputRows, trained: TrainedModel) -> Columns:

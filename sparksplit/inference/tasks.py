@@ -14,7 +14,7 @@ from hdfs_io import row_ids
 from hdfs_io.lane_files import LABEL, ROW_ID, label_of, tensor_of, values_of
 from hdfs_io.manifest import Manifest
 from hdfs_io.prepared import BlockReader, PreparedDataSet
-from hdfs_io.preprocessing import WEIGHT, LabelSpec
+from hdfs_io.preprocessing import WEIGHT, LabelSpec, TensorSpec
 from sparksplit.base.errors import RunError, SparksplitError, UsageError
 from sparksplit.inference import scores
 from sparksplit.inference.scores import ClassScores, NumberScores
@@ -42,7 +42,8 @@ class Facts:
 
 @dataclass(frozen=True)
 class Job:
-    """What is the same for every task. folder: where the files go. labelled: whether the rows have labels."""
+    """What is the same for every task. folder: where the files go. labelled: whether the rows have labels. weight: the
+    tensor of raw rows' weights; None where they have none."""
 
     trained: TrainedModel
     folder: str
@@ -50,6 +51,7 @@ class Job:
     labelled: bool
     batch_size: int
     threads: int
+    weight: TensorSpec | None = None
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,7 @@ def predict_prepared(job: Job, path: str, splits: Sequence[str], task: int, task
 def read_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str, keep: Sequence[str]) -> Iterator[SplitRows]:
     """Rows of record batches as hdfs_io.sources.raw.raw_rows gives them."""
     spec, tensors = job.trained.description.label, job.trained.description.model_tensors
+    tensors += [] if job.weight is None else [job.weight]
     for batch in batches:
         if batch.num_rows == 0:
             continue

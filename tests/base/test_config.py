@@ -51,6 +51,8 @@ class Train(Config):
     """Of the run."""
     ways: list[Way | str] = []  # noqa: RUF012
     """Names or mappings."""
+    named: dict[str, Way] | None = None
+    """By a name of the user's."""
     optimizer: Optimizer = Optimizer()
     """How weights change."""
 
@@ -106,6 +108,8 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], st
         ("nodes: 0\n", "c.yaml:1: nodes: must be above 0 (is 0)"),
         ("nodes: {virtual: 0}\n", "c.yaml:1: nodes.virtual: must be above 0 (is 0)"),
         ("nodes:\n  virtul: 8\n", "c.yaml:2: nodes.virtul: unknown key; did you mean 'virtual'?"),
+        ("named: {a: {split: local, evry: 2}}\n", "c.yaml:1: named.a.evry: unknown key; did you mean 'every'?"),
+        ("named:\n  '1':\n    evry: 2\n", "c.yaml:3: named.1.evry: unknown key; did you mean 'every'?"),
         ("nodes: {}\n", "c.yaml:1: nodes.virtual: is required"),
         ("ways: batch\n", 'c.yaml:1: ways: must be a list (is "batch")'),
         ("ways:\n- batch\n- split: loca\n", "c.yaml:3: ways.1.split: must be one of 'batch' or 'local' (is \"loca\")"),

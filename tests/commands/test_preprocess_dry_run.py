@@ -56,6 +56,21 @@ def test_of_a_csv_all_is_told_and_preprocess_makes_it(
     assert found["splits"] == [f"{counts} rows"]
 
 
+def test_a_number_that_a_table_predicts_is_scaled(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = tmp_path / "raw.csv"
+    raw.write_text("job,kind,price\n" + "".join(f"j{row % 3},k{row % 2},{1000 + row}.5\n" for row in range(60)))
+    settings = [f"input.path={raw}", "input.format=csv"]
+    assert told(tmp_path, capsys, *settings, "input.label=price")["label"] == [
+        "number, scaled to mean 0 and standard deviation 1"
+    ]
+    assert told(tmp_path, capsys, *settings, "input.label=kind")["label"] == ["text"]
+    assert run(tmp_path, *settings, "input.label=price", "validation=0") == 0
+    label = PreparedDataSet.open(f"{tmp_path}/out").description.label
+    assert label is not None and label.offset == pytest.approx(1030)
+
+
 def test_parts_of_large_inputs_are_enough(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

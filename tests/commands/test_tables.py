@@ -83,6 +83,9 @@ def test_raw_rows_are_predicted_as_stored_ones(folder: Path, trained: dict[int, 
     assert (stored.row_id == again.row_id).all()
     # Batches of other sizes, and so other sums in the last bits.
     np.testing.assert_allclose(np.stack(stored.probabilities), np.stack(again.probabilities), rtol=1e-4)
+    good, same = (json.loads((folder / name / "metrics.json").read_text()) for name in ("stored", "raw"))
+    assert good["accuracy"] == pytest.approx(same["accuracy"])  # by weight, both
+    assert good["by_class"][0]["rows"] == pytest.approx(same["by_class"][0]["rows"])
     served = _served(folder / "run2", clients(ROWS), folder).loc[again.index]
     np.testing.assert_allclose(np.stack(again.probabilities), served, rtol=1e-4)
     new = clients(200, seed=2).drop(["left"])

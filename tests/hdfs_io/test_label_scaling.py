@@ -56,6 +56,23 @@ def test_scaled_labels_have_mean_0_and_deviation_1(values):
     assert fit_label(Layout(layout.tensors, NUMBER, (), 4).moments(), NUMBER) is NUMBER
 
 
+@pytest.mark.parametrize(
+    ("keys", "kind", "table", "scaled"),
+    [
+        ({}, "number", True, True),
+        ({}, "number", False, False),
+        ({}, "integer", True, False),
+        ({}, None, True, False),
+        ({"fitted": "data"}, "number", True, False),  # that says it
+        ({"label_scaling": "none"}, "number", True, False),
+        ({"label_scaling": "standard"}, "number", False, True),
+    ],
+)
+def test_a_tables_numbers_to_predict_are_scaled_unless_it_is_said_otherwise(keys, kind, table, scaled):
+    config = parse(PreprocessConfig, {"input": {"path": "a.csv"}, "output": "o", **keys})
+    assert config.scales_label(kind, table) is scaled
+
+
 def test_classes_are_not_scaled(tmp_path):
     with pytest.raises(ValueError, match="label_scaling needs labels that are floats"):
         from_arrays(str(tmp_path / "d"), {"train": (np.zeros((2, 1)), np.array([0, 1]))}, label_scaling="standard")

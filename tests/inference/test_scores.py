@@ -104,6 +104,8 @@ def test_metrics_that_are_no_finite_numbers_are_null(tmp_path):
     found = _metrics([SimpleNamespace(scores={"test": scores.to_json(score)})], trained, rows)
     assert json.loads(json.dumps(found, allow_nan=False))["mean_squared_error"] is None
     lines = list(summary(Result("out", {"test": 2}, 1, 0, found)))
+    assert lines[0] == "rows       2 (2 of test) in 1 file"
+    assert next(summary(Result("out", {"train": 2}, 1, {}, None, split=False))) == "rows       2 in 1 file"
     assert "metrics    mean_absolute_error not finite, mean_squared_error not finite, r2 not finite" in lines
 
 

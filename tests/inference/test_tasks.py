@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from hdfs_io import row_ids
 from hdfs_io.arrays import from_arrays
 from hdfs_io.lane_files import LABEL, binary_column
+from hdfs_io.preprocessing import WEIGHT, TensorSpec
 from sparksplit.base.errors import InputError
 from sparksplit.inference import scores, tasks
 from sparksplit.inference.rows import tasks_for
@@ -167,6 +169,25 @@ def test_raw_rows_and_a_label_that_the_model_does_not_know(data, tmp_path):
     assert table["row_id"].to_pylist() == ids.tolist()
     assert table["name"].to_pylist() == ["a", "b", None]
     assert table["prediction"].to_pylist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_raw_rows_count_in_metrics_by_their_weights(data, tmp_path, weighted):
+    """And not by a column to keep that happens to be called so."""
+    x, weight = np.array([[0, 1], [1, 2], [2, 3]], np.uint8), TensorSpec(name=WEIGHT, dtype="float32", shape=[])
+    own = binary_column(np.array([5, 1, 2], np.float32), weight) if weighted else pa.array(["5", "1", "2"])
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "row_id": pa.array([1, 2, 3]),
+            "x": binary_column(x, data.manifest.tensors[0]),
+            LABEL: pa.array([0, 0, 0], type=pa.int64()),
+            WEIGHT: own,
+        }
+    )
+    job = replace(_job(data, tmp_path), weight=weight if weighted else None)
+    facts = run_task(job, read_raw(job, [batch], "train", ()), 0, attempt=0)
+    found = scores.from_json(facts.scores["train"]).summary()
+    assert (found["rows"], found["accuracy"]) == (3, pytest.approx(5 / 8 if weighted else 1 / 3))
 
 
 @pytest.mark.parametrize("places", [1, 3])

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from hdfs_io.features import encode, spec
-from hdfs_io.features.decode import decoded
+from hdfs_io.features import spec
 from hdfs_io.features.names import serving_names
 from hdfs_io.features.siphash import siphash
 from hdfs_io.preprocessing import Description
 from sparksplit.model.export import export
 from sparksplit.model.inputs import Inputs
 from sparksplit.model.raw_inputs import RawInputs
+from tests.hdfs_io.features import by_numpy
 from tests.model import features as tables
 
 ROWS = 1000
@@ -34,9 +34,9 @@ def table():
 
 def made(description):
     columns = tables.messy(description.features, ROWS, seed=7)
-    stored = encode.stored(description.features, description.tensors, columns)
+    stored = by_numpy.stored(description.features, description.tensors, columns)
     by_name = dict(zip([tensor.name for tensor in description.tensors], stored, strict=True))
-    return description, columns, stored, decoded(description.features, by_name)
+    return description, columns, stored, by_numpy.decoded(description.features, by_name)
 
 
 def same(first, second):
@@ -215,6 +215,6 @@ def test_texts_that_regular_expressions_of_both_see_alike():
     )
     points = [*range(1, 0x3400), *range(0xA000, 0xA800), *range(0xF900, 0x10000), *range(0x1F000, 0x1FB00)]
     texts = [f"a{chr(point)}b {chr(point)}" for point in points if not 0xD800 <= point < 0xE000]
-    (ours,) = encode.stored(features, description.tensors, [pa.array(texts)])
+    (ours,) = by_numpy.stored(features, description.tensors, [pa.array(texts)])
     (theirs,) = RawInputs(description).stored([tf.constant(texts)])
     same(ours, theirs.numpy())

@@ -1,4 +1,4 @@
-"""Stored values as the model's inputs, by NumPy."""
+"""Stored values as the model's inputs: by NumPy, which tests/model/test_features.py compares graphs with."""
 
 import datetime
 import math
@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfs_io.features import spec
-from hdfs_io.features.decode import decoded
 from hdfs_io.features.spec import Category, Date, Number, Scaled, Text
+from tests.hdfs_io.features.by_numpy import decoded
 
 LEAST = -(2**31)
 

@@ -115,6 +115,8 @@ def test_a_column_without_logarithms_is_named(value: float) -> None:
 def test_a_column_without_a_standard_deviation_is_named() -> None:
     with pytest.raises(InputError, match=r"column n1: values from -1e\+200 to 1e\+200 .*features\.n1\.clip"):
         moments_of([number(0), number(1)], [[0.0, 1e200], [0.0, -1e200]])
+    with pytest.raises(InputError, match=r"have no standard deviation in float64$"):
+        moments_of([number(0, buckets=[0.0])], [[1e200], [-1e200]])
 
 
 TENSORS = [

@@ -16,6 +16,8 @@ from pyspark.sql import SparkSession
 
 from hdfs_io import bad_rows
 from hdfs_io.config import InputConfig
+from hdfs_io.cut_config import CutConfig
+from hdfs_io.features.config import FeatureConfig
 from hdfs_io.preprocessing import Description, FittedPreprocessing, TensorSpec
 from hdfs_io.sources import BadRow, Source, open_with_spark
 from hdfs_io.sources.columns import DataFrameSource
@@ -109,6 +111,24 @@ def test_every_line_is_a_row_or_a_bad_row_named_by_its_number(
     for (_, reason, text), (line, wanted) in zip(bad, wrong.values(), strict=True):
         assert reason.startswith(wanted)
         assert text == line.decode(errors="replace")
+
+
+@pytest.mark.parametrize("keys", [{}, {"multiline": True}])
+def test_bad_rows_have_their_lines_also_where_columns_are_ignored_or_cut_by(
+    spark: SparkSession, tmp_path: Path, keys: dict[str, Any]
+) -> None:
+    """By lines, and by Spark's reader. The text is the whole line: nothing else would find it."""
+    lines = ["a,day,b,y", "n,1,0.5,0", "m,2,x,1", "p,3,7,1", "q,4,z,0"]
+    config = parse_config(
+        InputConfig, {"format": "csv", "path": f"{write(tmp_path, chr(10).join(lines))}", "max_bad_rows": 2, **keys}
+    )
+    wanted = {"a": FeatureConfig(kind="ignore"), "b": FeatureConfig(kind="number")}
+    by_day = CutConfig(by="time", column="day")
+    for cut, own in ((None, wanted | {"day": FeatureConfig(kind="ignore")}), (by_day, wanted)):
+        opened = open_with_spark(spark, config, None, cut, own)
+        assert opened.table is not None and [column.name for column in opened.table.columns] == ["b"]
+        _, bad = read(spark, opened)
+        assert [(line, text) for line, _, text in bad] == [(3, lines[2]), (5, lines[4])]
 
 
 def test_a_file_with_nothing_but_a_header_tells_nothing_of_the_columns(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hdfs_io.features.config import FeatureConfig
+from hdfs_io.features.config import FeatureConfig, Features
 from hdfs_io.features.encoder import encoder_of
 from hdfs_io.features.spec import Category, Number
-from hdfs_io.features.table import Table, is_mixed, table_like, table_of
+from hdfs_io.features.table import Table, check_named, is_mixed, table_like, table_of
 from hdfs_io.lane_files import tensor_of
 from hdfs_io.preprocessing import Description, FittedPreprocessing
 from hdfs_io.sources.table_rows import TableReader, has_texts, header_column, text_types
-from sparksplit.base.config import parse
+from sparksplit.base.config import Config, parse
 from sparksplit.base.errors import ConfigError, InputError
 
 TYPES = {"age": "int", "job": "string", "pay": "double", "since": "date", "pair": "array<float>", "seen": "timestamp"}
@@ -87,6 +87,14 @@ def test_whole_numbers_are_missing_wherever_floats_are():
     assert found.tensors[0].tolist() == [[7, 7], [LOW32, LOW32], [LOW32, LOW32], [LOW32, 0], [LOW32, 0]]
     assert found.wrong.tolist() == [*[[False, False]] * 3, [False, True], [True, False]]
     assert "stands for a missing value" in TableReader(made, ("NA",), False).problem(0, f"{LOW32}")[0]
+
+
+def test_the_hint_at_a_category_is_given_where_the_kind_is_still_to_be_chosen():
+    made = table({"a": "double"})
+    fitted = Table((replace(made.columns[0], fitted=made.feature(made.columns[0])),))
+    hint = " (features: {a: category} takes any text)"
+    for reader, told in ((TableReader(made, ("",), False), hint), (TableReader(fitted, ("",), False), "")):
+        assert reader.problem(0, "x")[0] == f"'x' is not a number{told}"
 
 
 @pytest.mark.parametrize(
@@ -201,6 +209,40 @@ def test_whole_numbers_may_be_categories_and_texts_numbers():
 def test_refuses_what_no_feature_can_be(types, wanted, error, told):
     with pytest.raises(error, match=told.replace("<", r"\<")):
         table(types, **wanted)
+
+
+def test_a_feature_that_is_no_column_is_told_under_its_name():
+    class Whole(Config):
+        features: Features
+
+    features = parse(Whole, {"features": {"pay": "number", "ag": "category"}}).features
+    with pytest.raises(ConfigError, match=r"^features\.ag: rows has no such feature; .*; did you mean 'age'\?$"):
+        check_named(features, list(TYPES), "rows")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("clip", [0, 9]), ("log1p", True), ("impute", "median"), ("indicator", True), ("scale", "unit")]
+)
+def test_refuses_beside_buckets_what_they_do_not_heed(key, value):
+    with pytest.raises(ConfigError, match=rf"^{key}: has no effect beside buckets, .* \(column 'a'\)$"):
+        table({"a": "double"}, a={"buckets": 4, key: value})
+    table({"a": "double"}, a={"buckets": 4, "encoding": "embedding"})
+    table({"a": "double"}, a={"buckets": None, key: value})
+
+
+@pytest.mark.parametrize(
+    ("type", "keys", "more", "told"),
+    [
+        ("string", {"hash": 9, "min_count": 5}, {"hash": None}, "min_count: has no effect beside hash"),
+        ("string", {"hash": 9, "vocabulary": 5}, {"hash": None}, "vocabulary: has no effect beside hash"),
+        ("double", {"encoding": "one-hot"}, {"buckets": 4}, "encoding: has no effect without buckets"),
+        ("date", {"scale": "unit"}, {"since": "2024-01-01"}, "scale: has no effect without since"),
+    ],
+)
+def test_refuses_what_other_keys_leave_without_effect(type, keys, more, told):
+    with pytest.raises(ConfigError, match=f"^{told}"):
+        table({"a": type}, a=keys)
+    table({"a": type}, a=keys | more)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from sparksplit.training.node import publishing
 from tests.training.records import epoch
 
@@ -22,3 +24,21 @@ def test_events_leave_out_what_is_null(tmp_path):
     ]
     publishing.publish_events(str(tmp_path / "run"), history, str(tmp_path))
     assert {path.name for path in (tmp_path / "run" / "tensorboard").iterdir()} == {"train", "validation"}
+
+
+def test_events_hold_each_epoch_once_however_often_they_are_written(tmp_path):
+    import tensorflow as tf
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    history = [epoch(number, train={"loss": 1 / number}, validation={"loss": 2 / number}) for number in (1, 2)]
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    for known in (history[:1], history):
+        publishing.publish_events(str(tmp_path), known, str(scratch))
+    for name, factor in (("train", 1), ("validation", 2)):
+        events = EventAccumulator(str(tmp_path / "tensorboard" / name))
+        events.Reload()
+        tensors = events.Tensors("epoch_loss")
+        assert [event.step for event in tensors] == [1, 2]
+        values = [float(tf.make_ndarray(event.tensor_proto)) for event in tensors]
+        assert values == pytest.approx([factor, factor / 2])

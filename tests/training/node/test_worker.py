@@ -24,6 +24,10 @@ from tests.training.node.stand_ins import Counting, Member, Rows, Together, payl
 
 LANES = (9, 3, 0, 12, 7, 6)
 ROWS, BATCH, EPOCHS = sum(LANES), 6, 4
+WAYS = [
+    ("single", {}), ("batch", {}), ("epoch", {}), ("epoch-delayed", {}), ("local", {"every": 4}),
+    ("local", {"every": 5, "after": 9}),
+]  # fmt: skip
 
 
 class Weight:
@@ -120,17 +124,7 @@ def expected(way, size, every, after):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize(
-    ("way", "sync"),
-    [
-        ("single", {}),
-        ("batch", {}),
-        ("epoch", {}),
-        ("epoch-delayed", {}),
-        ("local", {"every": 4}),
-        ("local", {"every": 5, "after": 9}),
-    ],
-)
+@pytest.mark.parametrize(("way", "sync"), WAYS)
 def test_updates_steps_syncs_and_passes_are_those_of_the_ways_table(way, sync, size):
     """All records agree: the result, its history, and what the driver's progress shows."""
     if way == "single" and size > 1:
@@ -164,18 +158,7 @@ class Judged(Counting):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize(
-    ("way", "sync"),
-    [
-        ("single", {}),
-        ("batch", {}),
-        ("epoch", {}),
-        ("epoch-delayed", {}),
-        ("local", {"every": 4}),
-        ("local", {"every": 5, "after": 9}),
-        ("local", {"every": 5, "after": 19}),
-    ],
-)
+@pytest.mark.parametrize(("way", "sync"), [*WAYS, ("local", {"every": 5, "after": 19})])
 def test_a_run_that_stops_early_is_the_beginning_of_the_whole(way, sync, size):
     """After its third round, which with sync.after is one of `local`, or the last that is not. The ledger is exact over
     the epochs that were trained."""
