@@ -286,7 +286,7 @@ class PreprocessConfig(Config):
             raise self.error("label_scaling", "needs labels that are numbers (input.label_type: number)")
 
     def scales_label(self, kind: str | None, table: bool) -> bool:
-        """Whether labels of this kind are to be scaled by the training rows. table: whether they belong to a table's"""
+        """Whether labels of this kind are to be scaled by the training rows. table: whether they are a table's."""
         wanted = self.label_scaling or ("standard" if table and self.fitted is None else "none")
         return wanted == "standard" and kind == "number"
 

@@ -37,6 +37,8 @@ TRAINING = {
     "model.build": "mlp",
 }
 
+AWAY_SECONDS = 10
+
 SLOWLY = TRAINING | {"cache_mb": 0, "transform": f"{Path(__file__).parents[1]}/training/models.py:slowly"}
 
 
@@ -184,14 +186,17 @@ def test_a_datanode_is_lost_while_spark_predicts(
 def test_a_namenode_that_restarts_while_nodes_train_is_waited_for(
     call: Callable[..., None], hadoop: HadoopCluster, hdfs: str, prepared: str, local: str
 ) -> None:
+    """For longer than a node may be without progress: it tries again, and so gets on."""
     run = f"{hdfs}/run-6"
 
     def restart() -> None:
         hadoop.stop_namenode()
+        time.sleep(AWAY_SECONDS)
         hadoop.restart_namenode()
 
     with at_the_first_checkpoint(run, restart):
-        call(TRAIN, SLOWLY | {"data": prepared, "output": run})
+        call(TRAIN, SLOWLY | {"data": prepared, "output": run, "stall_timeout": 5, "phase_timeout": 5})
+    assert filesystem.read_json(f"{run}/run.json")["restarts"] == 0
     assert weights(run) == weights(f"{local}/run")
 
 
