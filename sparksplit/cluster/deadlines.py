@@ -65,9 +65,7 @@ class _Waited:
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for others: for peers, or for the driver to have it fed."""
-        state = self.node.state
-        return bool(state.get("waiting")) or state.get("phase") == "feeding"
+        return _waits(self.node)
 
     @property
     def update(self) -> float:
@@ -82,7 +80,13 @@ def hanging(nodes: Sequence[NodeRecord], now: float, limits: Limits) -> Hang | N
     itself, or be over its limit too. Where all wait, nobody will come: the one that is furthest behind is named once
     all are over their limits.
     """
-    known = [_waited(node, nodes, now, limits) for node in nodes if node.result is None and node.progressed is not None]
+    alive = [(node, now - node.progressed) for node in nodes if node.result is None and node.progressed is not None]
+    if all(still <= FINEST for _, still in alive):
+        return None  # as nearly always
+    # Of who waits, only a look at all of them can tell something.
+    asked = [(node, still) for node, still in alive if not _waits(node)] or alive
+    stall = limits.stall_timeout or _automatic(nodes, max(still for _, still in asked))
+    known = [_waited(node, still, stall, limits) for node, still in asked]
     working = [each for each in known if not each.waits]
     if working:
         slowest = min((each.update for each in working if not each.over), default=float("inf"))
@@ -101,20 +105,24 @@ def hanging(nodes: Sequence[NodeRecord], now: float, limits: Limits) -> Hang | N
     return Hang(worst.node, f"beats but has made no progress for {worst.still:.0f} s, {what} ({seconds})")
 
 
-def _waited(node: NodeRecord, nodes: Sequence[NodeRecord], now: float, limits: Limits) -> _Waited:
-    assert node.progressed is not None
-    key, limit = _limit(node, nodes, limits)
-    return _Waited(node, now - node.progressed, key, None if limit is None else max(limit, FINEST))
+def _waits(node: NodeRecord) -> bool:
+    """Whether it waits for others: for peers, or for the driver to have it fed."""
+    return bool(node.state.get("waiting")) or node.state.get("phase") == "feeding"
 
 
-def _limit(node: NodeRecord, nodes: Sequence[NodeRecord], limits: Limits) -> tuple[str, float | None]:
-    if node.in_phase:
-        key = "start_timeout" if node.state["phase"] == "start" else "phase_timeout"
-        return key, float(getattr(limits, key))
-    if limits.stall_timeout is not None:
-        return "stall_timeout", limits.stall_timeout
-    if node.state.get("update") is None:
+def _automatic(nodes: Sequence[NodeRecord], longest: float) -> float:
+    """What stall_timeout comes to by itself. longest: a node's seconds without progress, which it is compared with."""
+    if longest <= SHORTEST_STALL:
+        return SHORTEST_STALL
+    steps = [seconds for node in nodes for seconds in node.steps]
+    return max(SHORTEST_STALL, STALL_STEPS * statistics.median(steps) if steps else 0.0)
+
+
+def _waited(node: NodeRecord, still: float, stall: float, limits: Limits) -> _Waited:
+    """stall: what stall_timeout comes to."""
+    if not node.in_phase:
         # A work function that reports no updates at all has no steps to compare with.
-        return "stall_timeout", None
-    steps = [seconds for other in nodes for seconds in other.steps]
-    return "stall_timeout", max(SHORTEST_STALL, STALL_STEPS * statistics.median(steps) if steps else 0.0)
+        nothing = limits.stall_timeout is None and node.state.get("update") is None
+        return _Waited(node, still, "stall_timeout", None if nothing else max(stall, FINEST))
+    key = "start_timeout" if node.state["phase"] == "start" else "phase_timeout"
+    return _Waited(node, still, key, max(float(getattr(limits, key)), FINEST))

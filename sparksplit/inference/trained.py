@@ -117,7 +117,8 @@ def _tensorflow(threads: int) -> Any:
 
     try:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
-        tf.config.threading.set_inter_op_parallelism_threads(1)
+        if "TF_NUM_INTEROP_THREADS" not in os.environ:  # somebody's own setting, and this process's other work
+            tf.config.threading.set_inter_op_parallelism_threads(1)
         for device in tf.config.list_physical_devices("GPU"):
             tf.config.experimental.set_memory_growth(device, True)
     except RuntimeError as error:  # it has already been used, with other settings

@@ -239,7 +239,7 @@ def test_a_killed_node_is_named_and_the_next_run_works(spark, digits, tmp_path):
     """Invariant 3, during training: rank 1 dies, the others fail because of it, rank 1 is blamed."""
     from concurrent.futures import ThreadPoolExecutor
 
-    settings = {"nodes": 2, "epochs": 500, "transform": f"{MODELS}:slowly"}
+    settings = {"nodes": 2, "epochs": 500, "transform": f"{MODELS}:slowly", "max_restarts": 0}
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run, digits, tmp_path / "killed", **settings)
         deadline = time.monotonic() + 240
