@@ -14,11 +14,12 @@ from hdfs_io.config import RULES, InputConfig
 from hdfs_io.features.spec import Feature
 from hdfs_io.formats import format_of
 from hdfs_io.prepared import PreparedDataSet
-from hdfs_io.preprocessing import WEIGHT, LabelSpec, TensorSpec
+from hdfs_io.preprocessing import WEIGHT, LabelSpec, TensorSpec, Windows
 from hdfs_io.publish import made_from
 from hdfs_io.sources import Source
 from hdfs_io.sources.failures import input_failures
 from hdfs_io.sources.passes import digest_now
+from hdfs_io.windows import written
 from sparksplit.base.errors import InputError
 from sparksplit.base.progress import say
 from sparksplit.base.task_facts import facts_of
@@ -76,6 +77,7 @@ class PreparedRows(InputRows):
         self.place, self.kept, self.label = self._data.path, manifest.keep, manifest.label
         _check_tensors(self.place, manifest.tensors, trained)
         _check_features(self.place, manifest.features, trained)
+        _check_windows(self.place, manifest.windows, trained)
         _check_label(self.place, manifest.label, trained)
         self.splits = config.splits or ["test"]
         for name in self.splits:
@@ -169,6 +171,7 @@ class RawRows(InputRows):
 
         facts: list[Facts] = []
         files = [file.path for file in self._source.files]
+        weighted = any(tensor.name == WEIGHT for tensor in self._source.tensors)
         with (
             input_failures(spark, self.place, files),
             raw_rows(spark, self._source, self._description, self._limit, self.splits) as raw,
@@ -177,7 +180,7 @@ class RawRows(InputRows):
             self.rows_hash = raw.digest
             for split, frame in raw.frames.items():
                 self.expected[split] = (raw.rows[split], None)
-                facts += facts_of(frame, _raw_task(job, split), Facts)
+                facts += facts_of(frame, _raw_task(job, split, weighted), Facts)
             bad_rows.write(raw.bad, raw.tally, folder)
         if left := windows.said(self._source.left_out):
             say(f"windows left out: {left}")
@@ -188,9 +191,9 @@ class RawRows(InputRows):
         return digest_now(spark, self._source)
 
 
-def _raw_task(job: Job, split: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[Facts]]:
+def _raw_task(job: Job, split: str, weighted: bool) -> Callable[[Iterable[pa.RecordBatch]], Iterator[Facts]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[Facts]:
-        yield tasks.predict_raw(job, batches, split)
+        yield tasks.predict_raw(job, batches, split, weighted)
 
     return run
 
@@ -234,6 +237,21 @@ def _check_features(place: str, found: Sequence[Feature], trained: TrainedModel)
             )
 
 
+def _check_windows(place: str, found: Windows | None, trained: TrainedModel) -> None:
+    wanted = trained.description.windows
+    if found is None or wanted is None:
+        return
+    for key in ("label", "horizon", "step"):
+        ours, theirs = getattr(found, key), getattr(wanted, key)
+        if ours != theirs:
+            if key == "step":
+                ours, theirs = (written(each.step, time=each.time) for each in (found, wanted))
+            raise InputError(
+                f"{place}: its windows have the {key} {ours!r}, those of the model {trained.path} {theirs!r}: "
+                f"prepare it with fitted: {trained.path}"
+            )
+
+
 def _say(tensors: Sequence[TensorSpec]) -> str:
     return ", ".join(f"{tensor.name}: {tensor.dtype} {tensor.shape}" for tensor in tensors)
 
@@ -248,6 +266,10 @@ def _check_label(place: str, found: LabelSpec | None, trained: TrainedModel) -> 
     if found.classes != wanted.classes:
         raise InputError(
             f"{place}: its label classes are not those of the model {trained.path}: {_differ(found, wanted)}"
+        )
+    if found.values != wanted.values:
+        raise InputError(
+            f"{place}: a row has {found.values} labels; the model {trained.path} predicts {wanted.values} a row"
         )
 
 

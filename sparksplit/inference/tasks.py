@@ -14,7 +14,7 @@ from hdfs_io import row_ids
 from hdfs_io.lane_files import LABEL, ROW_ID, label_of, tensor_of, values_of
 from hdfs_io.manifest import Manifest
 from hdfs_io.prepared import BlockReader, PreparedDataSet
-from hdfs_io.preprocessing import WEIGHT, LabelSpec
+from hdfs_io.preprocessing import WEIGHT, LabelSpec, TensorSpec
 from sparksplit.base.errors import RunError, SparksplitError, UsageError
 from sparksplit.inference import scores
 from sparksplit.inference.scores import ClassScores, NumberScores
@@ -197,9 +197,13 @@ def predict_prepared(job: Job, path: str, splits: Sequence[str], task: int, task
 # Raw rows.
 
 
-def read_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str, keep: Sequence[str]) -> Iterator[SplitRows]:
-    """Rows of record batches as hdfs_io.sources.raw.raw_rows gives them."""
+def read_raw(
+    job: Job, batches: Iterable[pa.RecordBatch], split: str, keep: Sequence[str], weighted: bool = False
+) -> Iterator[SplitRows]:
+    """Rows of record batches as hdfs_io.sources.raw.raw_rows gives them. weighted: whether these have weights."""
     spec, tensors = job.trained.description.label, job.trained.description.model_tensors
+    if weighted:
+        tensors = [*tensors, TensorSpec(name=WEIGHT, dtype="float32", shape=[])]
     for batch in batches:
         if batch.num_rows == 0:
             continue
@@ -224,9 +228,9 @@ def _labels(column: pa.ChunkedArray, spec: LabelSpec) -> Array:
     return values.astype(spec.dtype)
 
 
-def predict_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str) -> Facts:
+def predict_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str, weighted: bool) -> Facts:
     """One task over raw rows."""
-    return run_task(job, read_raw(job, batches, split, job.columns.keep), _partition(), _attempt())
+    return run_task(job, read_raw(job, batches, split, job.columns.keep, weighted), _partition(), _attempt())
 
 
 def _attempt() -> int:

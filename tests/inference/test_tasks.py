@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hdfs_io import row_ids
 from hdfs_io.arrays import from_arrays
 from hdfs_io.lane_files import LABEL, binary_column
+from hdfs_io.preprocessing import WEIGHT, TensorSpec
 from sparksplit.base.errors import InputError
 from sparksplit.inference import scores, tasks
 from sparksplit.inference.rows import tasks_for
@@ -167,6 +168,22 @@ def test_raw_rows_and_a_label_that_the_model_does_not_know(data, tmp_path):
     assert table["row_id"].to_pylist() == ids.tolist()
     assert table["name"].to_pylist() == ["a", "b", None]
     assert table["prediction"].to_pylist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("weighted", "accuracy"), [(True, 0.25), (False, 0.5)])
+def test_raw_rows_count_by_their_weight_and_not_by_a_kept_column_of_that_name(data, tmp_path, weighted, accuracy):
+    weight = TensorSpec(name=WEIGHT, dtype="float32", shape=[])
+    kept = pa.array(["a", "b"])
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "row_id": pa.array([1, 2]),
+            "x": binary_column(np.array([[0, 1], [1, 2]], np.uint8), data.manifest.tensors[0]),
+            LABEL: pa.array([0, 2]),
+            WEIGHT: binary_column(np.array([1, 3], np.float32), weight) if weighted else kept,
+        }
+    )
+    facts = run_task(_job(data, tmp_path), read_raw(_job(data, tmp_path), [batch], "test", (), weighted), 0, 0)
+    assert scores.from_json(facts.scores["test"]).summary()["accuracy"] == accuracy
 
 
 @pytest.mark.parametrize("places", [1, 3])
