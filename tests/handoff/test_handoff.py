@@ -22,6 +22,7 @@ from sparksplit.handoff.job import Fed
 from sparksplit.handoff.receiver import Receiver
 from sparksplit.handoff.sender import Partition, Sender, Sent
 from sparksplit.handoff.spool import Spool
+from sparksplit.rows.feed import Feed
 from sparksplit.strategies.splits import BatchSplit, EpochSplit, owned_by_rank
 from tests.disks import small_disk
 
@@ -121,6 +122,28 @@ def test_uneven_and_empty_partitions_become_the_blocks_of_the_prepared_data_set(
     rows = data.manifest.splits["train"]
     assert (fed.rows, fed.checksum, fed.lane_rows) == (ROWS, rows.checksum, rows.lane_rows)
     assert_the_blocks_are_those_of(data, ends, fed, owned)
+
+
+@pytest.mark.parametrize("cache", [0, 1 << 20])
+@pytest.mark.parametrize("batch_size", [1, 166, 499, 500])
+def test_each_nodes_shares_of_mini_batches_are_those_of_reading_the_files(
+    data, schema, batches, receivers, batch_size, cache
+):
+    """Where its rows fit into the cache, and where they do not; it has none of the last mini-batch of one row."""
+    ends = receivers(3)
+    owned = owned_by_rank(BatchSplit(), LANES, 3)
+    fed = Fed.of([sender_to(ends, schema).send(batches, 0, 0)], owned, LANES)
+    for rank, own in enumerate(owned):
+        spool, chunks = spool_of(data, ends[rank], fed, rank, own), []
+        for source in (spool, data.split("train")):
+            feed = Feed(source, np.array(own), batch_size=batch_size, cache=cache)
+            chunks.append(list(feed.epoch(0)))
+            feed.close()
+        for found, expected in zip(*chunks, strict=True):
+            for one, other in zip([found.label, *found.tensors], [expected.label, *expected.tensors], strict=True):
+                np.testing.assert_array_equal(one, other)
+            assert (found.offsets.tolist(), found.seen) == (expected.offsets.tolist(), expected.seen)
+        spool.end()
 
 
 @settings(max_examples=15, deadline=None)
