@@ -15,7 +15,7 @@ from hdfs_io.lane_files import LABEL, ROW_ID, FileFacts, LaneFile, Layout
 from hdfs_io.manifest import SPLITS, Manifest, SourceFacts, SplitFacts
 from hdfs_io.plan import Plan
 from hdfs_io.prepared import PreparedDataSet
-from hdfs_io.preprocessing import FittedPreprocessing, LabelSpec, TensorSpec
+from hdfs_io.preprocessing import WEIGHT, FittedPreprocessing, LabelSpec, TensorSpec
 from hdfs_io.publish import Output
 from sparksplit import __version__
 
@@ -41,8 +41,8 @@ def from_arrays(
     Equal rows are numbered across train, validation and test, in this order; `preprocess` numbers them before it cuts.
 
     splits: (x, y) for train, validation and test (a missing one is empty): x is an array [rows, ...], the tensor "x",
-        or a mapping of tensor names to arrays, of which "weight" (float32 [rows]) says what each row counts; y is
-        [rows, ...]: integers or text (classes), floats (numbers), or None
+        or a mapping of tensor names to arrays, of which "weight" (float32 [rows], 0 or more) says what each row counts;
+        y is [rows, ...]: integers or text (classes), floats (numbers), or None
     classes: the classes' names, or how many there are, in case not all occur in the training split; integer labels are
         then indices. By default the sorted distinct labels of the training split.
     scaling, scaling_by, label_scaling: as in the configuration of `preprocess`
@@ -115,6 +115,8 @@ def _specs(
     for tensor in tensors:
         if tensor.name.lower() in (ROW_ID, LABEL):
             raise ValueError(f"a tensor cannot be called {tensor.name}: the data set has a column of that name")
+        if tensor.name == WEIGHT and tensor.shape:
+            raise ValueError(f"tensor {WEIGHT}: must be one number a row, [rows] (is [rows, {str(tensor.shape)[1:]})")
     if y is None:
         return tensors, None
     labels = np.asarray(y)
@@ -153,6 +155,9 @@ def _check(name: str, rows: SplitArrays, layout: Layout) -> _Split:
             raise ValueError(f"{name}: tensor {tensor.name} must be {tensor.dtype} {tensor.shape} as in train")
         if len(array) != count:
             raise ValueError(f"{name}: {len(array)} rows of {tensor.name}, {count} of the first tensor")
+        if tensor.name == WEIGHT and not (array >= 0).all():
+            row = int(np.argmin(array >= 0))
+            raise ValueError(f"{name}: tensor {WEIGHT}: row {row}: must be a number of 0 or more (is {array[row]})")
         parts.append(np.ascontiguousarray(array, dtype=tensor.numpy_dtype))
     fixed = [part.reshape(count, -1).view(np.uint8).reshape(count, -1) for part in parts if count]
     index, text = None, None

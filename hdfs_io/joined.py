@@ -21,7 +21,7 @@ from hdfs_io import filesystem, prepared
 from hdfs_io.listing import expand
 from hdfs_io.manifest import Manifest, SourceFacts, SplitFacts, Statistics
 from hdfs_io.prepared import Block, BlockReader, PreparedDataSet, PreparedSplit
-from hdfs_io.preprocessing import TensorSpec
+from hdfs_io.preprocessing import WEIGHT, TensorSpec
 from hdfs_io.statistics import Moments
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError
@@ -211,9 +211,16 @@ def check_alike(one: PreparedDataSet, other: PreparedDataSet) -> None:
         if isinstance(ours, int):
             key = "lanes" if name == "lanes" else "block_size"
             problem = f"has {theirs} {what}, {one.path} has {ours}; prepare both with the same `{key}`"
+        elif name == "tensors" and _unweighted(ours) == _unweighted(theirs):
+            has = "weights, {} has none" if len(theirs) > len(ours) else "no weights, {} has some"
+            problem = f"has {has.format(one.path)}; prepare both with `input.weight`"
         else:
             problem = f"has other {what} than {one.path}; prepare it with `fitted: {one.path}`"
         raise InputError(f"{other.path}: {problem}")
+
+
+def _unweighted(tensors: Sequence[TensorSpec]) -> list[TensorSpec]:
+    return [tensor for tensor in tensors if tensor.name != WEIGHT]
 
 
 def _together(manifests: Sequence[Manifest]) -> Manifest:

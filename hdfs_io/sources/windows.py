@@ -55,6 +55,8 @@ class WindowSource(Source):
     ) -> None:
         """description: of the data that a model was trained on, whose windows these then are. cut: by time, or None"""
         self.place = config.place
+        if config.weight is not None:
+            raise config.error("weight", "must be left out where rows are windows: each has a weight for several rows")
         train = raw.parts["train"]
         names = [name for name, _ in train.types]
         trained, own = None if description is None else description.windows, config.windows

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hdfs_io import filesystem
 from hdfs_io.lane_files import ROW_ID, Layout
 from hdfs_io.prepared import PreparedDataSet
+from hdfs_io.preprocessing import WEIGHT
 from hdfs_io.sources.identify import identified
 from sparksplit.base.errors import ConfigError, NodeFailed, RunError
 from sparksplit.cluster import NodeCluster
@@ -51,7 +52,10 @@ class Feeding:
         if ROW_ID not in frame.columns:
             frame = identified(frame, manifest.description)
         token = token_of(cluster.secret.encode())
-        self._job = FeedJob(frame, layout.schema, manifest.lanes, token, layout.row_bytes, owned, cluster.look_again)
+        weight = next((tensor for tensor in manifest.tensors if tensor.name == WEIGHT), None)
+        self._job = FeedJob(
+            frame, layout.schema, manifest.lanes, token, layout.row_bytes, owned, cluster.look_again, weight
+        )
         self._fed: Fed | None = None
         self._looked = self._active = time.monotonic()
 

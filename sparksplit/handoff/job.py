@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 from sparksplit.base.errors import RunError
 from sparksplit.base.reasons import spark_reason
@@ -74,7 +75,8 @@ class FeedJob:
     """Feeds the rows of `frame` (row_id, tensors, label) to nodes, once `start` has been called.
 
     schema: of the record batches that are sent. token: the nodes' receivers ask for it. row_bytes: bytes of one row.
-    owned: by rank, the lanes whose rows the node gets. ended: called when `result` has something to say.
+    owned: by rank, the lanes whose rows the node gets. ended: called when `result` has something to say. weight: as for
+    Sender.
     """
 
     def __init__(
@@ -86,7 +88,9 @@ class FeedJob:
         row_bytes: int,
         owned: Sequence[Sequence[int]],
         ended: Callable[[], None],
+        weight: TensorSpec | None = None,
     ) -> None:
+        self._weight = weight
         self._frame, self._schema, self._lanes, self._token = frame, schema, lanes, token
         self._row_bytes, self._owned, self._ended = row_bytes, owned, ended
         self._group = f"sparksplit-feed-{secrets.token_hex(4)}"
@@ -137,7 +141,7 @@ class FeedJob:
         spark = self._frame.sparkSession
         try:
             spark.sparkContext.setJobGroup(self._group, "sparksplit hand-off", interruptOnCancel=True)
-            sender = Sender(addresses, self._token, self._schema, self._lanes, self._owned)
+            sender = Sender(addresses, self._token, self._schema, self._lanes, self._owned, self._weight)
             rows = self._frame.select(*(f"`{name}`" for name in self._schema.names))
             with bounded_batches(spark, rows_per_batch(self._row_bytes, BATCH_BYTES)):
                 self._partitions = facts_of(rows, sender, Partition)

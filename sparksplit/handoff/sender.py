@@ -14,7 +14,8 @@ import pyarrow as pa
 from pyarrow import flight
 
 from hdfs_io import row_ids
-from hdfs_io.lane_files import ROW_ID
+from hdfs_io.lane_files import ROW_ID, tensor_of
+from hdfs_io.preprocessing import TensorSpec
 from sparksplit.base.errors import RunError
 
 log = logging.getLogger(__name__)
@@ -61,12 +62,19 @@ class Sender:
 
     addresses: of the nodes' receivers, by rank. token: what they ask for. schema: of what is sent, row_id first. owned:
     by rank, the lanes whose rows the node gets, as the run's split gives them; several nodes may own a lane. lanes: how
-    many the data set has.
+    many the data set has. weight: its tensor of the rows' weights, if it has one.
     """
 
     def __init__(
-        self, addresses: Sequence[Address], token: str, schema: pa.Schema, lanes: int, owned: Sequence[Sequence[int]]
+        self,
+        addresses: Sequence[Address],
+        token: str,
+        schema: pa.Schema,
+        lanes: int,
+        owned: Sequence[Sequence[int]],
+        weight: TensorSpec | None = None,
     ) -> None:
+        self._weight = weight
         self._addresses, self._token, self._schema, self._lanes = list(addresses), token, schema, lanes
         # Plain lists: what goes to the tasks must be data, not a user's own class, which they could not import.
         self._owned = [list(map(int, own)) for own in owned]
@@ -112,6 +120,11 @@ class Sender:
         for name in self._schema.names:
             if batch.column(name).null_count:
                 raise RunError(f"the DataFrame has a row without {name}")
+        if self._weight is not None:
+            values = tensor_of(pa.chunked_array([batch.column(self._weight.name)]), self._weight)
+            if not (values >= 0).all():
+                wrong = values[np.argmin(values >= 0)]
+                raise RunError(f"the DataFrame has a row whose weight is {wrong}; it must be a number of 0 or more")
         return pa.RecordBatch.from_arrays([batch.column(name) for name in self._schema.names], schema=self._schema)
 
 

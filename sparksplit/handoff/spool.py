@@ -99,6 +99,8 @@ class Spool:
         self._gather(index, [tensor[start:stop] for tensor in target.tensors], label)
 
     def _gather(self, index: Ints, tensors: Sequence[Array], label: Array | None) -> None:
+        if not len(index):
+            return  # a mini-batch of which this node has no rows
         columns = list(zip(tensors, self._tensors, strict=True))
         if label is not None and self._labels is not None:
             columns.append((label, self._labels))

@@ -14,11 +14,12 @@ from hdfs_io.config import RULES, InputConfig
 from hdfs_io.features.spec import Feature
 from hdfs_io.formats import format_of
 from hdfs_io.prepared import PreparedDataSet
-from hdfs_io.preprocessing import WEIGHT, LabelSpec, TensorSpec
+from hdfs_io.preprocessing import WEIGHT, LabelSpec, TensorSpec, Windows
 from hdfs_io.publish import made_from
 from hdfs_io.sources import Source
 from hdfs_io.sources.failures import input_failures
 from hdfs_io.sources.passes import digest_now
+from hdfs_io.windows import written
 from sparksplit.base.errors import InputError
 from sparksplit.base.progress import say
 from sparksplit.base.task_facts import facts_of
@@ -77,6 +78,7 @@ class PreparedRows(InputRows):
         self.place, self.kept, self.label = self._data.path, manifest.keep, manifest.label
         _check_tensors(self.place, manifest.tensors, trained)
         _check_features(self.place, manifest.features, trained)
+        _check_windows(self.place, manifest.windows, trained)
         _check_label(self.place, manifest.label, trained)
         self.splits = config.splits or ["test"]
         for name in self.splits:
@@ -236,6 +238,21 @@ def _check_features(place: str, found: Sequence[Feature], trained: TrainedModel)
             )
 
 
+def _check_windows(place: str, found: Windows | None, trained: TrainedModel) -> None:
+    wanted = trained.description.windows
+    if found is None or wanted is None:
+        return
+    for key in ("label", "horizon", "step"):
+        ours, theirs = getattr(found, key), getattr(wanted, key)
+        if ours != theirs:
+            if key == "step":
+                ours, theirs = (written(each.step, time=each.time) for each in (found, wanted))
+            raise InputError(
+                f"{place}: its windows have the {key} {ours!r}, those of the model {trained.path} {theirs!r}: "
+                f"prepare it with fitted: {trained.path}"
+            )
+
+
 def _say(tensors: Sequence[TensorSpec]) -> str:
     return ", ".join(f"{tensor.name}: {tensor.dtype} {tensor.shape}" for tensor in tensors)
 
@@ -250,6 +267,10 @@ def _check_label(place: str, found: LabelSpec | None, trained: TrainedModel) -> 
     if found.classes != wanted.classes:
         raise InputError(
             f"{place}: its label classes are not those of the model {trained.path}: {_differ(found, wanted)}"
+        )
+    if found.values != wanted.values:
+        raise InputError(
+            f"{place}: a row has {found.values} labels; the model {trained.path} predicts {wanted.values} a row"
         )
 
 

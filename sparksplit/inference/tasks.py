@@ -202,7 +202,8 @@ def predict_prepared(job: Job, path: str, splits: Sequence[str], task: int, task
 def read_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str, keep: Sequence[str]) -> Iterator[SplitRows]:
     """Rows of record batches as hdfs_io.sources.raw.raw_rows gives them."""
     spec, tensors = job.trained.description.label, job.trained.description.model_tensors
-    tensors += [] if job.weight is None else [job.weight]
+    if job.weight is not None:
+        tensors = [*tensors, job.weight]
     for batch in batches:
         if batch.num_rows == 0:
             continue

@@ -37,8 +37,9 @@ def of(config: Training, manifest: Manifest) -> list[float] | None:
                 hint = "; quote it: YAML takes yes for true, no for false"
             raise config.error(f"{_KEY}.{name}", f"is none of the data set's classes ({shown}){hint}")
     weights = [float(wanted.get(name, 1.0)) for name in label.classes]
-    if not any(weights):
-        raise config.error(_KEY, "must be above 0 for some class")
+    counts = manifest.splits["train"].label_counts or [1] * len(weights)
+    if not any(weight for weight, count in zip(weights, counts, strict=True) if count):
+        raise config.error(_KEY, "must be above 0 for some class of the training rows")
     return weights
 
 

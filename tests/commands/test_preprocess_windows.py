@@ -144,6 +144,8 @@ def test_what_windows_cannot_be_made_of_is_refused_with_where_it_is(spark: Spark
         prepare(rows, f"{tmp_path}/out", {"by": ["place"]})
     with pytest.raises(ConfigError, match=r"input\.label: 'hour' is kept, or what windows go by"):
         prepare(rows, f"{tmp_path}/out", input={"label": "hour"})
+    with pytest.raises(ConfigError, match=r"input\.weight: must be left out where rows are windows"):
+        prepare(rows, f"{tmp_path}/out", input={"weight": "wind"})
     calm = [wind if wind != 1.0 else "calm" for wind in table.wind]
     broken = write(table.assign(wind=calm), tmp_path / "broken", 1)
     with pytest.raises(InputError, match=r"part-0\.csv: row \d+: column 'wind': 'calm' is not a number"):

@@ -81,6 +81,9 @@ def test_raw_rows_are_predicted_as_stored_ones(folder: Path, trained: dict[int, 
     assert len(stored) == len(again) == ROWS
     assert list(stored.index) == list(again.index)
     assert (stored.row_id == again.row_id).all()
+    measured = [json.loads((folder / name / "metrics.json").read_text()) for name in ("stored", "raw")]
+    for name in ("accuracy", "log_loss", "auc"):  # by weight
+        assert measured[0][name] == pytest.approx(measured[1][name], rel=1e-4)
     # Batches of other sizes, and so other sums in the last bits.
     np.testing.assert_allclose(np.stack(stored.probabilities), np.stack(again.probabilities), rtol=1e-4)
     good, same = (json.loads((folder / name / "metrics.json").read_text()) for name in ("stored", "raw"))

@@ -16,12 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hdfs_io.arrays import from_arrays
-from hdfs_io.lane_files import Layout
+from hdfs_io.lane_files import Layout, binary_column
 from sparksplit.base.errors import InputError, RunError
 from sparksplit.handoff.job import Fed
 from sparksplit.handoff.receiver import Receiver
 from sparksplit.handoff.sender import Partition, Sender, Sent
 from sparksplit.handoff.spool import Spool
+from sparksplit.rows.feed import Feed
 from sparksplit.strategies.splits import BatchSplit, EpochSplit, owned_by_rank
 from tests.disks import small_disk
 
@@ -121,6 +122,28 @@ def test_uneven_and_empty_partitions_become_the_blocks_of_the_prepared_data_set(
     rows = data.manifest.splits["train"]
     assert (fed.rows, fed.checksum, fed.lane_rows) == (ROWS, rows.checksum, rows.lane_rows)
     assert_the_blocks_are_those_of(data, ends, fed, owned)
+
+
+@pytest.mark.parametrize("cache", [0, 1 << 20])
+@pytest.mark.parametrize("batch_size", [1, 166, 499, 500])
+def test_each_nodes_shares_of_mini_batches_are_those_of_reading_the_files(
+    data, schema, batches, receivers, batch_size, cache
+):
+    """Where its rows fit into the cache, and where they do not; it has none of the last mini-batch of one row."""
+    ends = receivers(3)
+    owned = owned_by_rank(BatchSplit(), LANES, 3)
+    fed = Fed.of([sender_to(ends, schema).send(batches, 0, 0)], owned, LANES)
+    for rank, own in enumerate(owned):
+        spool, chunks = spool_of(data, ends[rank], fed, rank, own), []
+        for source in (spool, data.split("train")):
+            feed = Feed(source, np.array(own), batch_size=batch_size, cache=cache)
+            chunks.append(list(feed.epoch(0)))
+            feed.close()
+        for found, expected in zip(*chunks, strict=True):
+            for one, other in zip([found.label, *found.tensors], [expected.label, *expected.tensors], strict=True):
+                np.testing.assert_array_equal(one, other)
+            assert (found.offsets.tolist(), found.seen) == (expected.offsets.tolist(), expected.seen)
+        spool.end()
 
 
 @settings(max_examples=15, deadline=None)
@@ -238,6 +261,23 @@ def test_a_row_without_a_value_is_refused(schema, batches, receivers):
     fields = [pa.field(field.name, field.type) for field in schema]
     with pytest.raises(RunError, match="the DataFrame has a row without x"):
         sender_to([receiver], schema).send([pa.RecordBatch.from_pydict(columns, schema=pa.schema(fields))], 0, 1)
+
+
+@pytest.mark.parametrize("wrong", [-1.0, np.nan])
+def test_a_weight_that_is_none_is_refused(tmp_path, wrong):
+    x, weight = np.arange(6, dtype=np.float32), np.ones(6, np.float32)
+    data = from_arrays(str(tmp_path / "data"), {"train": ({"x": x, "weight": weight}, np.arange(6) % 2)}, lanes=LANES)
+    schema, spec = Layout.of(data.manifest).schema, data.manifest.tensors[1]
+    assert spec.name == "weight"
+    rows = pa.concat_tables([pq.read_table(f"{data.path}/{file}") for file in data.files("train")]).combine_chunks()
+    other = binary_column(np.where(x == 4, np.float32(wrong), weight), spec)
+    wrongly = rows.set_column(rows.schema.get_field_index("weight"), "weight", other)
+    receiver = Receiver("127.0.0.1", "token", str(tmp_path / "spool"), schema)
+    sender = Sender([receiver.address], "token", schema, LANES, [range(LANES)], spec)
+    assert sender.send(rows.to_batches(), 0, 0).sent[0].rows == 6
+    with pytest.raises(RunError, match=f"has a row whose weight is {wrong}; it must be a number of 0 or more"):
+        sender.send(wrongly.to_batches(), 1, 1)
+    receiver.close()
 
 
 def test_rows_that_are_missing_at_the_end_are_noticed(data, schema, batches, receivers):

@@ -157,6 +157,18 @@ def test_what_differs_is_named(tmp_path: Path, settings: dict[str, Any], problem
     assert str(raised.value) == f"{tmp_path}/b: {problem.format(one=f'{tmp_path}/a')}"
 
 
+@pytest.mark.parametrize(
+    ("weighted", "problem"), [("b", "has weights, .*a has none"), ("a", "has no weights, .*a has")]
+)
+def test_weights_on_one_day_alone_are_named(tmp_path: Path, weighted: str, problem: str) -> None:
+    x = np.zeros((4, 2), np.float32)
+    for name in ("a", "b"):
+        tensors = {"x": x, "weight": np.ones(4, np.float32)} if name == weighted else {"x": x}
+        from_arrays(f"{tmp_path}/{name}", {"train": (tensors, np.arange(4) % 2)}, lanes=LANES)
+    with pytest.raises(InputError, match=f"b: {problem}.*; prepare both with `input.weight`"):
+        open_joined([f"{tmp_path}/a", f"{tmp_path}/b"])
+
+
 def test_windows_of_another_step_are_others(days: Path) -> None:
     """What is predicted later is made into the windows of one of them, by the order of their digests."""
     hours = {"window": 2, "horizon": 1, "by": [], "order": "t", "label": "x", "step": 3600, "time": False}

@@ -169,6 +169,14 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         from_arrays(f"{tmp_path}/data", {"train": (x, np.full((10, 2), "a"))})
     with pytest.raises(ValueError, match="must be uint8"):
         from_arrays(f"{tmp_path}/data", {"train": (x, y), "test": (x.astype(np.float32), y)})
+    weight = np.ones(10, np.float32)
+    with pytest.raises(ValueError, match=r"tensor weight: must be one number a row, \[rows\] \(is \[rows, 1\]\)"):
+        from_arrays(f"{tmp_path}/data", {"train": ({"x": x, "weight": weight[:, None]}, y)})
+    for wrong in (-1.0, np.nan):
+        other = np.where(np.arange(10) == 3, np.float32(wrong), weight)
+        given = {"train": ({"x": x, "weight": weight}, y), "test": ({"x": x, "weight": other}, y)}
+        with pytest.raises(ValueError, match=rf"test: tensor weight: row 3: must be .* 0 or more \(is {wrong}\)"):
+            from_arrays(f"{tmp_path}/data", given)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,16 +2,17 @@
 
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from hdfs_io.arrays import from_arrays
-from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
+from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec, Windows
 from hdfs_io.publish import CONFIG
 from hdfs_io.sources.parse import parse as parsed
 from sparksplit.base.config import parse
-from sparksplit.base.errors import ConfigError
+from sparksplit.base.errors import ConfigError, InputError
 from sparksplit.inference.config import PredictConfig
 from sparksplit.inference.rows import PreparedRows, RawRows
 from sparksplit.inference.trained import TrainedModel
@@ -51,6 +52,42 @@ def test_other_kept_columns_are_other_rows(tmp_path, prepared, trained):
     remade(input_hash="two")
     assert content() != kept
     assert content(keep=[]) == content(keep=["label"]) == before
+
+
+WINDOWS = Windows(window=2, horizon=3, by=["at"], order="hour", label="load", step=3_600_000_000, time=True)
+
+
+@pytest.mark.parametrize(
+    ("other", "problem"),
+    [
+        ({"label": "wind"}, "have the label 'wind', those of the model .* 'load': prepare it with fitted: .*run"),
+        ({"horizon": 2}, "have the horizon 2, those of the model .* 3: prepare"),
+        ({"step": 1_800_000_000}, "have the step '30min', those of the model .* '1h': prepare"),
+        ({"by": []}, None),
+        (None, None),
+    ],
+)
+def test_other_windows_than_the_models_are_refused(tmp_path, prepared, trained, other, problem):
+    trained = replace(trained, description=trained.description.model_copy(update={"windows": WINDOWS}))
+    manifest = prepared.manifest
+    windows = None if other is None else WINDOWS.model_copy(update=other)
+    manifest.model_copy(update={"windows": windows}).write(prepared.path)
+    config = parse(PredictConfig, {"model": "m", "output": "o", "input": prepared.path})
+    if problem is None:
+        assert PreparedRows(config, trained).splits == ["test"]
+        return
+    with pytest.raises(InputError, match=f"prepared: its windows {problem}"):
+        PreparedRows(config, trained)
+
+
+def test_another_number_of_labels_than_the_model_predicts_is_refused(tmp_path, trained):
+    x = np.zeros((4, 2), np.float32)
+    data = from_arrays(f"{tmp_path}/pairs", {"test": (x, x), "train": (x, x)})
+    number = LabelSpec(dtype="float32", kind="number", shape=[3])
+    trained = replace(trained, description=trained.description.model_copy(update={"label": number}))
+    config = parse(PredictConfig, {"model": "m", "output": "o", "input": data.path})
+    with pytest.raises(InputError, match=r"pairs: a row has 2 labels; the model .*run predicts 3 a row"):
+        PreparedRows(config, trained)
 
 
 def test_raw_files_that_changed_are_other_rows(spark, tmp_path, trained):

@@ -35,6 +35,11 @@ def test_weights_by_the_labels_names(tmp_path, text, label, expected):
     assert weights(text, tmp_path, label) == expected
 
 
+def test_a_class_without_rows_is_not_enough_to_train_on(tmp_path):
+    with pytest.raises(ConfigError, match="class_weights: must be above 0 for some class of the training rows"):
+        weights("{'no': 0}", tmp_path, counts=(30, 0))
+
+
 @pytest.mark.parametrize(
     ("text", "label", "message"),
     [

@@ -40,6 +40,15 @@ def test_keys_that_came_later_and_change_nothing_leave_data_sets_and_runs_their_
     assert inputs_of(f"{days}/ds=0", class_weights="balanced").hash() != inputs.hash()
 
 
+def test_training_rows_that_all_weigh_nothing_are_refused(tmp_path):
+    for name, weight in (("some", np.arange(4)), ("none", np.zeros(4))):
+        tensors = {"x": np.zeros((4, 2), np.float32), "weight": weight.astype(np.float32)}
+        from_arrays(f"{tmp_path}/{name}", {"train": (tensors, np.arange(4) % 2)}, lanes=1)
+    assert inputs_of(f"{tmp_path}/some").hash()
+    with pytest.raises(ConfigError, match=r"data: .*none: all rows of the training split have the weight 0"):
+        inputs_of(f"{tmp_path}/none")
+
+
 def test_nodes_get_the_folders_that_the_driver_has_found(days):
     inputs = inputs_of(f"{days}/ds=*")
     output = Output(f"{days}/run", "a", "train")

@@ -39,8 +39,8 @@ _TOTAL = tf.TensorSpec((), tf.int64)
 
 @dataclass(frozen=True)
 class Evaluation:
-    """loss: mean over rows, by weight where they have some; NaN where all weigh nothing. metrics: name to value. rows:
-    over all nodes."""
+    """loss: mean over rows, by weight where they have some. metrics: name to value. Both are NaN where all rows weigh
+    nothing. rows: over all nodes."""
 
     loss: float
     metrics: dict[str, float]
@@ -168,7 +168,10 @@ class Step:
         loss, *weight, total = self._collective.sum([*found, np.array(rows, np.int64)])
         # Of rows that all weigh nothing there is no mean; 0 would be the best of all losses.
         count = float(weight[0]) or math.nan if weight else max(1, int(total))
-        return Evaluation(float(loss) / count, self.metric_results(), int(total))
+        metrics = self.metric_results()
+        if math.isnan(count):
+            metrics = dict.fromkeys(metrics, math.nan)
+        return Evaluation(float(loss) / count, metrics, int(total))
 
     def _first(self, what: Any) -> AbstractContextManager[None]:
         """The context of a call: `compiling`, if it is the first one of its kind."""

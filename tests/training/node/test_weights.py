@@ -146,10 +146,12 @@ def test_a_mini_batch_that_weighs_nothing_changes_nothing():
     assert model.get_weights()[0].tolist() == [[1.0]] * FEATURES
 
 
-def test_validation_rows_that_weigh_nothing_have_no_loss():
-    """Early stopping would take a loss of 0 for the best there can be."""
+def test_validation_rows_that_weigh_nothing_have_no_loss_and_no_metric():
+    """Early stopping would take an error of 0 for the best there can be."""
     x, weight, label = rows(8, 1)
-    assert math.isnan(step_of(linear(), Alone()).evaluate([chunk_of([(x, 0 * weight, label)])]).loss)
+    step = step_of(linear(), Alone(), {"mse": keras.metrics.MeanSquaredError()})
+    found = step.evaluate([chunk_of([(x, 0 * weight, label)])])
+    assert math.isnan(found.loss) and math.isnan(found.metrics["mse"])
 
 
 def test_training_metrics_count_all_weights_and_evaluation_those_of_rows():
