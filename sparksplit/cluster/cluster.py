@@ -11,6 +11,7 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from sparksplit.base import descriptors
 from sparksplit.base.errors import ConfigError, NodeFailed
 from sparksplit.cluster import requirements
 from sparksplit.cluster.channel import Channel
@@ -29,6 +30,10 @@ log = logging.getLogger(__name__)
 POLL = 0.1
 LOOK_SHARE = 9
 """How many times as long as a look at all nodes is the shortest pause after it."""
+CONNECTIONS = 4
+"""Of each node's processes to the driver: the node, its launcher, the task before it, its reservation."""
+OWN_DESCRIPTORS = 512
+"""The driver's own: files, Spark's, other runs'."""
 ORDERLY = 3.0
 """Seconds that nodes have for an orderly end when the driver is interrupted."""
 ENDING = 20.0
@@ -135,6 +140,7 @@ class NodeCluster:
         # This pulls in pyspark's and TensorFlowOnSpark's modules, which a node that imports this package does without.
         from sparksplit.cluster.tensorflowonspark import Job
 
+        check_descriptors(self._nodes)
         host = _own_address(self._sc.getConf().get("spark.driver.host") or "")
         self._channel = channel = Channel(host, self._nodes)
         post = Post(channel.address, channel.secret, rank=-1, kind="task")
@@ -269,6 +275,16 @@ class NodeCluster:
                 # A stopped launcher does not hear this; its node does, and can end both.
                 channel.tell("node", ranks=channel.silent_launchers(), end_launcher=True)
             time.sleep(0.02)
+
+
+def check_descriptors(nodes: int) -> None:
+    """Have the system allow this process the connections of so many nodes. Raises ConfigError where it does not."""
+    needed = CONNECTIONS * nodes + OWN_DESCRIPTORS
+    if (allowed := descriptors.ask(needed)) < needed:
+        raise ConfigError(
+            f"nodes: {nodes} nodes need {needed} descriptors in the driver, and its hard limit is {allowed}; "
+            "raise it (ulimit -Hn, or LimitNOFILE of the service)"
+        )
 
 
 def _own_address(host: str) -> str:

@@ -163,10 +163,7 @@ class Ring(Collective):
             if now < spin_until:
                 os.sched_yield()
                 continue
-            readable, writable, _ = select.select(
-                [self._previous] if to_receive.left else [], [self._next] if to_send.left else [], [], 1.0
-            )
-            if readable or writable:
+            if self._await_bytes(bool(to_receive.left), bool(to_send.left)):
                 if idle:
                     idle = False
                     self._waiting(False)
@@ -175,6 +172,18 @@ class Ring(Collective):
                 idle = True
                 self._waiting(True)
         self.bytes_sent += total
+
+    def _await_bytes(self, receive: bool, send: bool) -> bool:
+        """Whether something can be received or sent, or a connection has ended, within a second.
+
+        By poll: select takes no descriptor from 1,024 on.
+        """
+        waiting = select.poll()
+        if receive:
+            waiting.register(self._previous, select.POLLIN)
+        if send:
+            waiting.register(self._next, select.POLLOUT)
+        return bool(waiting.poll(1000))
 
     def _send(self, cursor: _Cursor) -> int:
         try:

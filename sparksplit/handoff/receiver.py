@@ -15,7 +15,7 @@ from pyarrow import flight
 
 from hdfs_io import row_ids
 from hdfs_io.lane_files import ROW_ID
-from sparksplit.base import activity
+from sparksplit.base import activity, descriptors
 from sparksplit.base.errors import RunError, SparksplitError, using
 from sparksplit.handoff.certificate import for_host
 from sparksplit.handoff.sender import Address, Sent
@@ -31,6 +31,10 @@ def token_of(secret: bytes) -> str:
 
 _END_LIMIT = 2.0
 """Seconds to wait, when a receiver is closed, for what is still being received; the process's end does the rest."""
+
+
+_DESCRIPTORS = 1 << 16
+"""Asked for: each partition has a file, and while it is received a connection."""
 
 
 class Receiver:
@@ -51,6 +55,7 @@ class Receiver:
         self._closing = False
         with using(folder, "cannot be made"):
             self._folder.mkdir(parents=True, exist_ok=True)
+        descriptors.ask(_DESCRIPTORS)
         pair = for_host(host) if tls else None
         # It serves from here on. Its serve() would only wait for signals, and would take this process's signal handlers
         # for that; and if it ended while another server's began, it might shut that one down.
