@@ -169,7 +169,8 @@ class Training(Config):
     """Seed of the weights, the order of rows, the transform and Dropout."""
     max_restarts: pydantic.NonNegativeInt = 3
     """How often a run restarts by itself, from its last checkpoint, after a node was lost or something failed that may
-    pass; ten minutes without a failure begin the count anew. What would fail again is not tried again."""
+    pass; ten minutes without a failure, with a checkpoint, begin the count anew. What would fail again is not tried
+    again."""
     start_timeout: pydantic.PositiveFloat = 120
     """Seconds that executors and nodes may take to start."""
     stall_timeout: pydantic.PositiveFloat | None = None
