@@ -191,7 +191,7 @@ class Channel:
                 record.ended = (now, int(message["ended"]))
                 record.output = [str(line) for line in message.get("output", [])]
             if kind == "node" and "result" in message:
-                record.result = dict(message["result"])
+                record.result, record.progressed = dict(message["result"]), now
             if kind == "node" and "gather" in message:
                 values = self._gathers.setdefault(str(message["gather"]), {})
                 values[record.rank] = message.get("value")

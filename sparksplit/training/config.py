@@ -175,7 +175,7 @@ class Training(Config):
     """Seconds that executors and nodes may take to start."""
     stall_timeout: pydantic.PositiveFloat | None = None
     """Seconds without progress in training (updates, rows read, tries to reach HDFS) after which a node counts as
-    hanging; null: the larger of 60 s and 20 median steps."""
+    hanging; null: the larger of 60 s and 20 median steps, phase_timeout before there are any."""
     phase_timeout: pydantic.PositiveFloat = 1800
     """The same for a node that makes its graphs, validates, writes a checkpoint or the model, or waits for Spark's
     rows."""
