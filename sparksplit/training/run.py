@@ -175,6 +175,7 @@ class _Run:
             self.inputs.initial,
         )
         tries, furthest = 0, checkpoints.number_of(checkpoint)
+        failed: NodeFailed | None = None
         while True:
             attempts.note(output.folder, now := self.so_far())
             begun = time.monotonic()
@@ -202,6 +203,12 @@ class _Run:
                 later = f" in {pause:g} s" if pause else ""
                 say(f"{error}; restart {tries} of {most} from {place}{later}")
                 time.sleep(pause)
+                failed = error
+            except RunError as error:
+                if failed is None:
+                    raise
+                # Executors that did not come back, say: what they were lost by comes first.
+                raise RunError(f"{failed}; the restart failed: {error}") from error
 
     def _publish(self, trained: _Trained, preparing: float) -> RunRecord:
         """Complete the output. preparing: how many seconds passed before the nodes were asked for."""

@@ -275,8 +275,8 @@ def test_rows_that_a_node_has_not_acknowledged_are_noticed():
     ("text", "kind"),
     [
         (
-            "Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times, most recent failure: Lost task 0.3 in "
-            "stage 1.0 (TID 4) (host2 executor 3): ExecutorLostFailure (executor 3 exited caused by one of the running "
+            "Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times, most recent failure: Lost task 0.3 "
+            "in stage 1.0 (TID 4) (host2 executor 3): ExecutorLostFailure (executor 3 exited caused by one of the running "
             "tasks) Reason: Command exited with code 137",
             NodeFailed,
         ),

@@ -84,7 +84,7 @@ def attempts_of(tmp_path, monkeypatch, failures, reached=lambda attempt: 7, **ke
         one = _Run(None, RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, None), output, None, 0.0)
         try:
             ended = one._train(None)
-        except NodeFailed as error:
+        except RunError as error:
             ended = error
     return started, pauses, ended
 
@@ -112,6 +112,14 @@ def test_what_comes_again_where_it_came_before_ends_the_run_however_long_it_take
     assert len(started) == 4 and pauses == [0, 5, 20] and ended is LOST
     started, _, ended = attempts_of(tmp_path / "none", monkeypatch, [(1900, LOST)], max_restarts=0)
     assert started == [None] and ended is LOST
+
+
+def test_a_restart_that_fails_still_tells_what_it_was_for(tmp_path, monkeypatch):
+    too_few = RunError("nodes: 3 executors are needed, and Spark has 2 after 120 s")
+    _, _, ended = attempts_of(tmp_path, monkeypatch, [(1, LOST), (120, too_few)])
+    assert str(ended) == f"{LOST}; the restart failed: {too_few}"
+    _, _, ended = attempts_of(tmp_path / "first", monkeypatch, [(120, too_few)])
+    assert ended is too_few
 
 
 def test_what_would_fail_again_is_not_tried_again(tmp_path, monkeypatch):
