@@ -276,8 +276,8 @@ def test_rows_that_a_node_has_not_acknowledged_are_noticed():
     [
         (
             "Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times, most recent failure: Lost task 0.3 "
-            "in stage 1.0 (TID 4) (host2 executor 3): ExecutorLostFailure (executor 3 exited caused by one of the running "
-            "tasks) Reason: Command exited with code 137",
+            "in stage 1.0 (TID 4) (host2 executor 3): ExecutorLostFailure (executor 3 exited caused by one of the "
+            "running tasks) Reason: Command exited with code 137",
             NodeFailed,
         ),
         (
