@@ -349,3 +349,11 @@ def test_a_driver_that_stands_still_again_and_again_still_sees_who_hangs(channel
         channel.forgive(3)
     assert record.node.heard == pytest.approx(now, abs=1), "never later than now"
     assert record.progressed == pytest.approx(now - 100, abs=1)
+
+
+def test_a_result_is_progress_that_others_may_have_waited_for(channel: Channel) -> None:
+    node, record = join(channel, 0), channel.records[0]
+    until(lambda: record.node)
+    record.progressed = 0.0
+    assert node.report_result({})
+    assert record.progressed > 0
