@@ -98,16 +98,20 @@ class Channel:
         now = time.monotonic()
         return [rank for rank, link in links if link and link.gone is None and now - link.heard > SILENT]
 
-    def forgive(self) -> None:
-        """Count every live peer as heard from just now, after the driver itself stood still."""
+    def forgive(self, seconds: float) -> None:
+        """Do not count the last `seconds`, for which the driver itself stood still, as silence or lack of progress.
+
+        No more than those: what stands still again and again would never see that a node hangs.
+        """
         now = time.monotonic()
         with self.lock:
             for record in self.records:
                 for link in (record.node, record.launcher):
                     if link and link.gone is None:
-                        link.heard = now
+                        link.heard = min(now, link.heard + seconds)
                 if record.progressed is not None:
-                    record.progressed = now
+                    record.progressed = min(now, record.progressed + seconds)
+                record.excused = min(now, record.excused + seconds)
 
     def close(self) -> None:
         """End every connection and free the port; idempotent."""
@@ -191,7 +195,7 @@ class Channel:
                 record.ended = (now, int(message["ended"]))
                 record.output = [str(line) for line in message.get("output", [])]
             if kind == "node" and "result" in message:
-                record.result = dict(message["result"])
+                record.result, record.progressed = dict(message["result"]), now
             if kind == "node" and "gather" in message:
                 values = self._gathers.setdefault(str(message["gather"]), {})
                 values[record.rank] = message.get("value")

@@ -205,7 +205,7 @@ class NodeCluster:
         channel, now = self._open_channel(), time.monotonic()
         if now - self._looked > BEAT:
             # This process itself stood still, and its peers' beats are waiting unread.
-            channel.forgive()
+            channel.forgive(now - self._looked)
         self._looked = now
         with channel.lock:
             fault = culprit(channel.records, now, self.limits)

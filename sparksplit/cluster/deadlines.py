@@ -7,8 +7,10 @@ of them hangs, and ends itself where the driver is gone. docs/reliability.md has
 from __future__ import annotations
 
 import statistics
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from sparksplit.cluster.wire import BEAT
@@ -27,8 +29,8 @@ FINEST = 2.5 * BEAT
 class Limits:
     """Seconds without any progress that count as a hang; configuration keys of the same names.
 
-    stall_timeout: between updates; None: the larger of 60 s and 20 median steps, for nodes that report
-    updates. start_timeout: in the phase `start`. phase_timeout: in any other phase.
+    stall_timeout: between updates; None: the larger of 60 s and 20 median steps. start_timeout: in the phase `start`.
+    phase_timeout: in any other phase, and while there is no step yet to measure by.
     """
 
     stall_timeout: float | None = None
@@ -46,26 +48,29 @@ class Hang:
 
 @dataclass(frozen=True)
 class _Waited:
-    """still: seconds since the node's last progress. key: the limit that it is measured by. limit: its seconds; None
-    while nothing is known to measure it by."""
+    """still: seconds since the node's last progress. alone: since then, and since it may have been waiting for another
+    one's. key: the limit that this is measured by. limit: its seconds."""
 
     node: NodeRecord
     still: float
+    alone: float
     key: str
-    limit: float | None
+    limit: float
 
     @property
     def over(self) -> bool:
-        return self.limit is not None and self.still > self.limit
+        return self.alone > self.limit
 
     @property
     def close(self) -> bool:
         """Whether it may be over: beats show progress to within one beat."""
-        return self.limit is not None and self.still > self.limit - 1.5 * BEAT
+        return self.alone > self.limit - 1.5 * BEAT
 
     @property
     def waits(self) -> bool:
-        return _waits(self.node)
+        """Whether it waits for others: for peers, or for the driver to have it fed."""
+        state = self.node.state
+        return bool(state.get("waiting")) or state.get("phase") == "feeding"
 
     @property
     def update(self) -> float:
@@ -77,16 +82,16 @@ def hanging(nodes: Sequence[NodeRecord], now: float, limits: Limits) -> Hang | N
 
     A node over its limit is excused while another one gets on for which it may be waiting: where it says that it waits,
     and where the other is no further (a sum of TensorFlow's cannot say that it waits). That one will catch up, wait
-    itself, or be over its limit too. Where all wait, nobody will come: the one that is furthest behind is named once
-    all are over their limits.
+    itself, or be over its limit too; once it has come, this one has its own limit to get on. Where all wait, nobody
+    will come: the one that is furthest behind is named once all are over their limits.
     """
-    alive = [(node, now - node.progressed) for node in nodes if node.result is None and node.progressed is not None]
-    if all(still <= FINEST for _, still in alive):
+    _excuse(nodes)
+    alive = [node for node in nodes if node.result is None and node.progressed is not None]
+    longest = max((now - _last(node) for node in alive), default=0.0)
+    if longest <= FINEST:
         return None  # as nearly always
-    # Of who waits, only a look at all of them can tell something.
-    asked = [(node, still) for node, still in alive if not _waits(node)] or alive
-    stall = limits.stall_timeout or _automatic(nodes, max(still for _, still in asked))
-    known = [_waited(node, still, stall, limits) for node, still in asked]
+    updating = _update_limit(nodes, limits, longest)
+    known = [_waited(node, updating, now, limits) for node in alive]
     working = [each for each in known if not each.waits]
     if working:
         slowest = min((each.update for each in working if not each.over), default=float("inf"))
@@ -98,31 +103,48 @@ def hanging(nodes: Sequence[NodeRecord], now: float, limits: Limits) -> Hang | N
     suspects = [each for each in working if each.close] or over
     worst = min(suspects, key=lambda each: (each.update, -each.still))
     state = worst.node.state
-    what = f"in {state['phase']}" if worst.node.in_phase else f"at update {state.get('update')}"
+    at = "before its first update" if state.get("update") is None else f"at update {state['update']}"
+    what = f"in {state['phase']}" if worst.node.in_phase else at
     if worst.waits:
         what += ", where it waits for others"
     seconds = f"{worst.key} is {worst.limit:g} s"
     return Hang(worst.node, f"beats but has made no progress for {worst.still:.0f} s, {what} ({seconds})")
 
 
-def _waits(node: NodeRecord) -> bool:
-    """Whether it waits for others: for peers, or for the driver to have it fed."""
-    return bool(node.state.get("waiting")) or node.state.get("phase") == "feeding"
+def _excuse(nodes: Sequence[NodeRecord]) -> None:
+    """Note when each node may have been waiting last: with its progress another one may have come to where it waits."""
+    came = sorted(
+        (float("-inf") if node.result is not None else node.before, node.progressed)
+        for node in nodes
+        if node.progressed is not None
+    )
+    latest = list(accumulate((progressed for _, progressed in came), max, initial=float("-inf")))
+    for node in nodes:
+        update = float("inf") if node.state.get("waiting") else node.state.get("update") or 0
+        node.excused = max(node.excused, latest[bisect_right(came, (update, float("inf")))])
 
 
-def _automatic(nodes: Sequence[NodeRecord], longest: float) -> float:
-    """What stall_timeout comes to by itself. longest: a node's seconds without progress, which it is compared with."""
-    if longest <= SHORTEST_STALL:
-        return SHORTEST_STALL
+def _waited(node: NodeRecord, updating: tuple[str, float], now: float, limits: Limits) -> _Waited:
+    assert node.progressed is not None
+    key, limit = updating
+    if node.in_phase:
+        key = "start_timeout" if node.state["phase"] == "start" else "phase_timeout"
+        limit = float(getattr(limits, key))
+    return _Waited(node, now - node.progressed, now - _last(node), key, max(limit, FINEST))
+
+
+def _last(node: NodeRecord) -> float:
+    """When it got on last, or may have been waiting."""
+    assert node.progressed is not None
+    return max(node.progressed, node.excused)
+
+
+def _update_limit(nodes: Sequence[NodeRecord], limits: Limits, longest: float) -> tuple[str, float]:
+    """The key and the seconds of the limit between updates. longest: the most seconds to be compared with it."""
+    if limits.stall_timeout is not None or longest <= SHORTEST_STALL:
+        return "stall_timeout", limits.stall_timeout or SHORTEST_STALL
     steps = [seconds for node in nodes for seconds in node.steps]
-    return max(SHORTEST_STALL, STALL_STEPS * statistics.median(steps) if steps else 0.0)
-
-
-def _waited(node: NodeRecord, still: float, stall: float, limits: Limits) -> _Waited:
-    """stall: what stall_timeout comes to."""
-    if not node.in_phase:
-        # A work function that reports no updates at all has no steps to compare with.
-        nothing = limits.stall_timeout is None and node.state.get("update") is None
-        return _Waited(node, still, "stall_timeout", None if nothing else max(stall, FINEST))
-    key = "start_timeout" if node.state["phase"] == "start" else "phase_timeout"
-    return _Waited(node, still, key, max(float(getattr(limits, key)), FINEST))
+    if not steps:
+        # A single one may take longer than a minute.
+        return "phase_timeout", limits.phase_timeout
+    return "stall_timeout", max(SHORTEST_STALL, STALL_STEPS * statistics.median(steps))

@@ -93,6 +93,10 @@ class NodeRecord:
     """Monotonic seconds of the last update."""
     steps: deque[float] = field(default_factory=lambda: deque(maxlen=50))
     """Seconds per update, as far as beats show it."""
+    before: float = 0.0
+    """The update before the last progress."""
+    excused: float = float("-inf")
+    """Monotonic seconds of the last progress of a node that it may have been waiting for (deadlines.py)."""
     result: dict[str, Any] | None = None
     error: tuple[float, str, str] | None = None
     """When, kind (usage, own, passing, echo) and text of the first error that was reported."""
@@ -115,8 +119,12 @@ class NodeRecord:
             begun, self.updated = self.updated, now
             if begun is not None and updates > 0 and same_phase and not self.in_phase:
                 self.steps.append((now - begun) / updates)
-        if self.progressed is None or any(old.get(mark) != state.get(mark) for mark in _MARKS):
-            self.progressed = now
+            if updates < 0:  # another run, whose updates may take longer
+                self.steps.clear()
+        # Nodes that are not fed tell one another so, again and again.
+        waited = old.get("waiting") and not state.get("waiting") and state.get("phase") != "feeding"
+        if self.progressed is None or waited or any(old.get(mark) != state.get(mark) for mark in _MARKS):
+            self.progressed, self.before = now, float(before or 0)
 
 
 def kind_and_text(error: BaseException) -> tuple[str, str]:

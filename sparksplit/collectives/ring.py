@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparksplit.base import activity
 from sparksplit.base.errors import PeerLost
 from sparksplit.base.memory import ALIGNMENT, aligned
 from sparksplit.collectives.base import Array, Collective
@@ -30,6 +31,7 @@ CONNECT_SECONDS = 100.0
 _PIECE = 256 << 10  # bytes given to the kernel at once: less than caches hold
 _MOST_BUFFERS = 64  # given to the kernel at once; it takes 1024
 _MOST_LAYOUTS = 16  # kept: the last ones used. Each has buffers; what a mini-batch uses of embeddings varies
+_NOTED = 1 << 20  # bytes of one sum that count as progress; never what nodes tell one another again and again
 _SPIN = 200e-6  # seconds of polling before sleeping: waking up takes longer than most waits
 
 
@@ -61,6 +63,7 @@ class Ring(Collective):
         self._layouts: dict[tuple[Any, ...], _Layout] = {}
         self._failure: BaseException | None = None
         self._began = 0.0
+        self._moved = 0
 
     @classmethod
     def connect(
@@ -91,6 +94,7 @@ class Ring(Collective):
 
     def sum(self, arrays: Sequence[Array]) -> list[Array]:
         began = self._began = time.perf_counter()
+        self._moved = 0
         signature = tuple((array.shape, array.dtype.str) for array in arrays)
         layout = self._layouts.pop(signature, None) or _Layout(arrays, self.size)
         self._layouts[signature] = layout
@@ -157,6 +161,10 @@ class Ring(Collective):
                     self._began = 0.0
             if moved:
                 spin_until = 0.0
+                self._moved += moved
+                if self._moved >= _NOTED:
+                    self._moved = 0
+                    activity.note()
                 continue
             now = time.perf_counter()
             spin_until = spin_until or now + _SPIN

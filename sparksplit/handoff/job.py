@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 import threading
 import time
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.spark_batches import bounded_batches, rows_per_batch
-from sparksplit.base.errors import RunError
+from sparksplit.base.errors import NodeFailed, RunError
 from sparksplit.base.reasons import spark_reason
 from sparksplit.base.task_facts import facts_of
 from sparksplit.handoff.sender import Address, Partition, Sender
@@ -27,6 +28,9 @@ log = logging.getLogger(__name__)
 
 BATCH_BYTES = 512 * 1024
 """Size of a record batch between Spark and Python: small enough to stay in a core's cache on its way to the node."""
+
+_LOST = re.compile(r"ExecutorLostFailure|hand-off to node \d+ at ")
+"""What Spark says where its executor, or the way to a node, was lost; anything else comes from the rows, and again."""
 
 EXPLAIN = 3.0
 """Seconds between the failure of a feeding task and the verdict: time to hear of a node that failed before it."""
@@ -109,12 +113,14 @@ class FeedJob:
         self._thread.start()
 
     def result(self) -> Fed | None:
-        """What has been fed; None while feeding goes on. Raises RunError, with the first cause, if it has failed."""
+        """What has been fed; None while feeding goes on. Raises RunError, with the first cause, if it has failed:
+        NodeFailed where an executor or a node was lost, which another attempt may not meet."""
         if self._failure is not None:
             since, error = self._failure
             if time.monotonic() - since < EXPLAIN:
                 return None
-            raise RunError(f"feeding failed: {spark_reason(str(error))}") from error
+            text = f"feeding failed: {spark_reason(str(error))}"
+            raise (NodeFailed if _LOST.search(str(error)) else RunError)(text) from error
         if self._partitions is None:
             return None
         return Fed.of(self._partitions, self._owned, self._lanes)

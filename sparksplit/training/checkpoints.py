@@ -92,6 +92,11 @@ def latest(run: str) -> str | None:
     return paths[-1] if paths else None
 
 
+def number_of(path: str | None) -> int:
+    """How far the checkpoint `path` is, by its name: larger for later ones of a run; -1 for None."""
+    return -1 if path is None else _number(path.rpartition("/")[2])
+
+
 def newest_whole(run: str, nodes: int) -> tuple[str | None, list[str]]:
     """(the newest checkpoint in the folder of `run` that `nodes` nodes can go on from, what is wrong with newer ones).
 

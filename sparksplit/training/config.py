@@ -169,12 +169,13 @@ class Training(Config):
     """Seed of the weights, the order of rows, the transform and Dropout."""
     max_restarts: pydantic.NonNegativeInt = 3
     """How often a run restarts by itself, from its last checkpoint, after a node was lost or something failed that may
-    pass; ten minutes without a failure begin the count anew. What would fail again is not tried again."""
+    pass; ten minutes without a failure, with a checkpoint, begin the count anew. What would fail again is not tried
+    again."""
     start_timeout: pydantic.PositiveFloat = 120
     """Seconds that executors and nodes may take to start."""
     stall_timeout: pydantic.PositiveFloat | None = None
     """Seconds without progress in training (updates, rows read, tries to reach HDFS) after which a node counts as
-    hanging; null: the larger of 60 s and 20 median steps."""
+    hanging; null: the larger of 60 s and 20 median steps, phase_timeout before there are any."""
     phase_timeout: pydantic.PositiveFloat = 1800
     """The same for a node that makes its graphs, validates, writes a checkpoint or the model, or waits for Spark's
     rows."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 QUIET_SECONDS = 600.0
-"""An attempt that has lasted this long begins the count of restarts anew."""
+"""An attempt that has lasted this long, and has taken the run further, begins the count of restarts anew."""
 PAUSES = (0.0, 5.0, 20.0, 60.0)
 """Seconds before the first restart in a row, the second, and so on: what has failed twice may need a while."""
 
@@ -174,28 +174,41 @@ class _Run:
             threads(config, self.spark),
             self.inputs.initial,
         )
-        tries = 0
+        tries, furthest = 0, checkpoints.number_of(checkpoint)
+        failed: NodeFailed | None = None
         while True:
             attempts.note(output.folder, now := self.so_far())
             begun = time.monotonic()
             try:
                 return self._nodes(replace(given, checkpoint=checkpoint, seconds_before=now.seconds))
             except NodeFailed as error:
-                if time.monotonic() - begun > QUIET_SECONDS:
-                    tries = 0
-                if not error.may_pass or tries >= config.max_restarts:
+                quiet, most = time.monotonic() - begun > QUIET_SECONDS, config.max_restarts
+                if not error.may_pass or not most or (tries >= most and not quiet):
                     raise
-                tries += 1
-                self.restarts += 1
                 try:
                     check_owner(output.path, output.owner)
                     checkpoint = checkpoint_of(output.folder, config.node_count)
                 except SparksplitError as other:
                     raise NodeFailed(f"{error}; it cannot be restarted: {other}", error.rank) from other
+                reached = checkpoints.number_of(checkpoint)
+                # A hang that comes again may take longer than that to be noticed each time.
+                if quiet and reached > furthest:
+                    tries = 0
+                furthest = max(furthest, reached)
+                if tries >= most:
+                    raise
+                tries += 1
+                self.restarts += 1
                 place, pause = checkpoint or "the beginning", PAUSES[min(tries, len(PAUSES)) - 1]
                 later = f" in {pause:g} s" if pause else ""
-                say(f"{error}; restart {tries} of {config.max_restarts} from {place}{later}")
+                say(f"{error}; restart {tries} of {most} from {place}{later}")
                 time.sleep(pause)
+                failed = error
+            except RunError as error:
+                if failed is None:
+                    raise
+                # Executors that did not come back, say: what they were lost by comes first.
+                raise RunError(f"{failed}; the restart failed: {error}") from error
 
     def _publish(self, trained: _Trained, preparing: float) -> RunRecord:
         """Complete the output. preparing: how many seconds passed before the nodes were asked for."""

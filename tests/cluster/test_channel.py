@@ -21,6 +21,7 @@ from sparksplit.base import activity
 from sparksplit.base.errors import ConfigError
 from sparksplit.cluster import line, member, wire
 from sparksplit.cluster.channel import Channel, Hello
+from sparksplit.cluster.faults import Link
 from sparksplit.cluster.line import Line, Post
 from sparksplit.cluster.member import NodeMember, Start
 from tests.descriptors import no_descriptors
@@ -337,3 +338,22 @@ def test_descriptors_do_not_pile_up(channel: Channel) -> None:
 
 def test_the_limits_are_those_of_the_design() -> None:
     assert (wire.BEAT, wire.SILENT, wire.DEAD, wire.ORPHAN) == (2.0, 5.0, 10.0, 20.0)
+
+
+def test_a_driver_that_stands_still_again_and_again_still_sees_who_hangs(channel: Channel) -> None:
+    """It stands still for 3 s in every 13 s; 10 s of them count."""
+    now, record = time.monotonic(), channel.records[0]
+    record.node = Link("host0", 1, heard=now - 13)
+    record.progressed = now - 130
+    for _ in range(10):
+        channel.forgive(3)
+    assert record.node.heard == pytest.approx(now, abs=1), "never later than now"
+    assert record.progressed == pytest.approx(now - 100, abs=1)
+
+
+def test_a_result_is_progress_that_others_may_have_waited_for(channel: Channel) -> None:
+    node, record = join(channel, 0), channel.records[0]
+    until(lambda: record.node)
+    record.progressed = 0.0
+    assert node.report_result({})
+    assert record.progressed > 0

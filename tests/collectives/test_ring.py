@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparksplit.base import activity
 from sparksplit.base.errors import PeerLost
 from sparksplit.collectives import PeerTimeout, handshake
 from sparksplit.collectives.handshake import neighbours
@@ -166,6 +167,20 @@ def test_a_stranger_who_dribbles_is_turned_away_and_the_deadline_is_kept(monkeyp
         thread.join()
         stranger.close()
         assert len(sent) < 51
+
+
+def test_a_large_sum_is_progress_and_many_small_ones_are_none():
+    """A slow network takes longer than any limit over one; nodes that are not fed tell one another so in the others."""
+    formed = rings(2)
+    try:
+        before = activity.count()
+        in_threads(2, lambda rank, _: sums(formed[rank], *[[np.ones(1000)]] * 1000))
+        assert activity.count() == before
+        in_threads(2, lambda rank, _: sums(formed[rank], [np.ones(4 << 20, np.float32)]))
+        assert activity.count() - before >= 2 * 16
+    finally:
+        for ring in formed:
+            ring.close()
 
 
 def test_a_refused_call_is_told_at_once_though_nobody_has_called():

@@ -16,6 +16,16 @@ def straggler(tensors, label, seeds):
     return tensors, label
 
 
+_naps = [14.0]
+
+
+def a_long_one(tensors, label, seeds):
+    """One chunk of the process takes that many seconds."""
+    if _naps:
+        time.sleep(_naps.pop())
+    return tensors, label
+
+
 _read = BlockReader.read
 _slow_blocks = [False] * 10_000 + [True] * 10
 

@@ -26,6 +26,12 @@ def test_who_waits_for_a_straggler_that_gets_on(digits: Path, tmp_path: Path) ->
     assert record["seconds"]["total"] > 13
 
 
+def test_virtual_nodes_are_measured_by_their_updates(digits: Path, tmp_path: Path) -> None:
+    """Not by start_timeout, though one process has started them and plays them to their end."""
+    keys = {"strategy": "epoch", "nodes": {"virtual": 2}, "epochs": 2, "batch_size": 100, "start_timeout": 10}
+    assert is_finished(run(digits, tmp_path, transform=f"{SLOW}:a_long_one", **keys))
+
+
 def test_graphs_that_take_long_to_make(digits: Path, tmp_path: Path) -> None:
     model = {"build": f"{SLOW}:slow_to_trace", "params": {"seconds": 8}}
     record = run(digits, tmp_path, model=model, nodes=2, epochs=1, stall_timeout=5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import time
 from dataclasses import replace
 from itertools import pairwise
 from tempfile import TemporaryDirectory
@@ -17,8 +18,8 @@ from hypothesis import strategies as st
 
 from hdfs_io.arrays import from_arrays
 from hdfs_io.lane_files import Layout, binary_column
-from sparksplit.base.errors import InputError, RunError
-from sparksplit.handoff.job import Fed
+from sparksplit.base.errors import InputError, NodeFailed, RunError
+from sparksplit.handoff.job import EXPLAIN, Fed, FeedJob
 from sparksplit.handoff.receiver import Receiver
 from sparksplit.handoff.sender import Partition, Sender, Sent
 from sparksplit.handoff.spool import Spool
@@ -308,3 +309,28 @@ def test_rows_that_a_node_has_not_acknowledged_are_noticed():
     # Together there are as many rows as were read, and yet both nodes would train on the wrong ones.
     with pytest.raises(RunError, match=r"3 were read for node 0, which has acknowledged 5"):
         Fed.of([partition], [[0], [1, 2]], 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (
+            "Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times, most recent failure: Lost task 0.3 "
+            "in stage 1.0 (TID 4) (host2 executor 3): ExecutorLostFailure (executor 3 exited caused by one of the "
+            "running tasks) Reason: Command exited with code 137",
+            NodeFailed,
+        ),
+        (
+            "Traceback (most recent call last):\n  File x\nsparksplit.base.errors.RunError: hand-off to node 1 at "
+            "10.0.0.2:4100: failed to connect to all addresses\n",
+            NodeFailed,
+        ),
+        ("Traceback (most recent call last):\n  File x\nValueError: no label 3 today\n", RunError),
+    ],
+)
+def test_a_lost_feed_may_pass_and_an_error_in_its_rows_may_not(text, kind):
+    job = FeedJob(None, None, 0, "", 0, [], lambda: None)
+    job._failure = time.monotonic() - EXPLAIN, RuntimeError(text)
+    with pytest.raises(RunError, match=r"^feeding failed: ") as caught:
+        job.result()
+    assert type(caught.value) is kind

@@ -60,12 +60,12 @@ def test_why_a_node_failed_is_told_where_there_is_no_restart(tmp_path, monkeypat
     assert caught.value.exit_status == 1 and caught.value.rank == 1
 
 
-def attempts_of(tmp_path, monkeypatch, failures, **keys):
+def attempts_of(tmp_path, monkeypatch, failures, reached=lambda attempt: 7, **keys):
     """(how often nodes were started, the pauses, what ended the run) where attempts fail with `failures`, each after
-    this many seconds, and then go well."""
+    this many seconds, and then go well. reached: the last checkpoint's number after that many attempts."""
     clock, started, pauses = [0.0], [], []
     monkeypatch.setattr(run, "threads", lambda *_: 1)
-    monkeypatch.setattr(run, "checkpoint_of", lambda *_: "checkpoints/7")
+    monkeypatch.setattr(run, "checkpoint_of", lambda *_: f"checkpoints/update-{reached(len(started)):09d}")
     monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=pauses.append))
 
     def attempt(_, payload):
@@ -84,7 +84,7 @@ def attempts_of(tmp_path, monkeypatch, failures, **keys):
         one = _Run(None, RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, None), output, None, 0.0)
         try:
             ended = one._train(None)
-        except NodeFailed as error:
+        except RunError as error:
             ended = error
     return started, pauses, ended
 
@@ -94,7 +94,7 @@ LOST = NodeFailed("node 1 on host7 was killed (SIGKILL)", 1)
 
 def test_a_lost_node_is_replaced_three_times_in_a_row_with_growing_pauses(tmp_path, monkeypatch):
     started, pauses, ended = attempts_of(tmp_path, monkeypatch, [(1, LOST)] * 3)
-    assert started == [None, *["checkpoints/7"] * 3]
+    assert started == [None, *["checkpoints/update-000000007"] * 3]
     assert pauses == [0, 5, 20]
     assert ended == "results"
     started, pauses, ended = attempts_of(tmp_path / "more", monkeypatch, [(1, LOST)] * 4)
@@ -102,8 +102,24 @@ def test_a_lost_node_is_replaced_three_times_in_a_row_with_growing_pauses(tmp_pa
 
 
 def test_ten_quiet_minutes_begin_the_count_anew(tmp_path, monkeypatch):
-    started, pauses, ended = attempts_of(tmp_path, monkeypatch, [(601, LOST)] * 9)
+    started, pauses, ended = attempts_of(tmp_path, monkeypatch, [(601, LOST)] * 9, reached=lambda attempt: attempt)
     assert len(started) == 10 and set(pauses) == {0} and ended == "results"
+
+
+def test_what_comes_again_where_it_came_before_ends_the_run_however_long_it_takes(tmp_path, monkeypatch):
+    """A hang in a phase is noticed after half an hour, each time."""
+    started, pauses, ended = attempts_of(tmp_path, monkeypatch, [(1900, LOST)] * 9)
+    assert len(started) == 4 and pauses == [0, 5, 20] and ended is LOST
+    started, _, ended = attempts_of(tmp_path / "none", monkeypatch, [(1900, LOST)], max_restarts=0)
+    assert started == [None] and ended is LOST
+
+
+def test_a_restart_that_fails_still_tells_what_it_was_for(tmp_path, monkeypatch):
+    too_few = RunError("nodes: 3 executors are needed, and Spark has 2 after 120 s")
+    _, _, ended = attempts_of(tmp_path, monkeypatch, [(1, LOST), (120, too_few)])
+    assert str(ended) == f"{LOST}; the restart failed: {too_few}"
+    _, _, ended = attempts_of(tmp_path / "first", monkeypatch, [(120, too_few)])
+    assert ended is too_few
 
 
 def test_what_would_fail_again_is_not_tried_again(tmp_path, monkeypatch):

@@ -39,19 +39,16 @@ def train_once(
     """
     with member.phase("start"):
         process = Process(member, payload, config)
-        try:
-            if config.virtual:
-                from sparksplit.training.node.virtual import play
+    try:
+        if config.virtual:
+            from sparksplit.training.node.virtual import play
 
-                return play(process, began)
+            return play(process, began)
+        with member.phase("start"):
             process.build()
             worker = Worker(process, member, collective)
             worker.begin()
-            in_order = config.order == "exact" or worker.goes_on
-        except BaseException:
-            process.close()
-            raise
-    try:
+        in_order = config.order == "exact" or worker.goes_on
         return worker.train(process.await_rows() if in_order else None, {}, began)
     finally:
         process.close()

@@ -58,20 +58,21 @@ class VirtualMember(Member):
 
 def play(process: Process, began: float) -> NodeResult:
     """Train the process's run on virtual nodes; returns rank 0's result, for the driver."""
-    process.build()
     stage = Stage(process.nodes)
     counts: list[dict[str, int]] = [{} for _ in range(process.nodes)]
     workers: list[Worker] = []
-    for rank in range(stage.size):
-        member = VirtualMember(process.member, rank, stage, counts)
-        like = workers[0].step if workers else None
-        workers.append(Worker(process, member, VirtualCollective(rank, stage), like))
-    stage.set(workers[0].step.variables())
-    rows = _held(process, process.await_rows())
-    splits = process.data.manifest.splits
-    apart = {
-        name: _held(process, process.data.split(name)) for name in ("validation", "test") if splits[name].rows
-    }  # read once, rather than by every node
+    with process.member.phase("start"):
+        process.build()
+        for rank in range(stage.size):
+            member = VirtualMember(process.member, rank, stage, counts)
+            like = workers[0].step if workers else None
+            workers.append(Worker(process, member, VirtualCollective(rank, stage), like))
+        stage.set(workers[0].step.variables())
+        rows = _held(process, process.await_rows())
+        splits = process.data.manifest.splits
+        apart = {
+            name: _held(process, process.data.split(name)) for name in ("validation", "test") if splits[name].rows
+        }  # read once, rather than by every node
 
     def node(rank: int) -> NodeResult:
         workers[rank].begin()
