@@ -39,7 +39,7 @@ from sparksplit.base.errors import NodeFailed
 from sparksplit.cluster import NodeCluster
 from sparksplit.cluster.channel import Channel
 from sparksplit.cluster.cluster import check_descriptors
-from sparksplit.cluster.wire import BEAT
+from sparksplit.cluster.wire import BEAT, LONGEST_LINE
 
 PLAYERS = 2
 START_SECONDS = 120.0
@@ -61,7 +61,7 @@ class Player:
     async def live(self) -> None:
         """Call the driver, and beat until told otherwise."""
         for kind in ("launcher", "node"):
-            reader, self._writers[kind] = await asyncio.open_connection(*self._address)
+            reader, self._writers[kind] = await asyncio.open_connection(*self._address, limit=LONGEST_LINE)
             hello = {
                 "secret": self._secret,
                 "rank": self.rank,

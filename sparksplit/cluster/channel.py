@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import json
 import logging
 import secrets
 import socket
@@ -16,7 +15,7 @@ from typing import Any
 
 from sparksplit.base.errors import ConfigError
 from sparksplit.cluster.faults import Link, NodeRecord
-from sparksplit.cluster.wire import DEAD, LONGEST_HELLO, ORPHAN, SILENT, Wire, accept
+from sparksplit.cluster.wire import BACKLOG, DEAD, LONGEST_HELLO, ORPHAN, SILENT, Wire, accept, line_of
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ class Channel:
                 f"spark.driver.host: the nodes' channel cannot listen on {host} ({error.strerror or error}); "
                 "set it to an address of this machine that the executors reach"
             ) from None
-        self._server.listen(256)
+        self._server.listen(BACKLOG)
         self.address: tuple[str, int] = self._server.getsockname()
         self._accepting = threading.Thread(target=self._accept, name="nodes-accept", daemon=True)
         self._accepting.start()
@@ -83,8 +82,9 @@ class Channel:
             wires = [
                 wire for (of, rank), wire in self._wires.items() if of == kind and (ranks is None or rank in ranks)
             ]
+        line = line_of(message)  # once: a rendezvous of a thousand nodes is long
         for wire in wires:
-            _send(wire, message)
+            _send(wire, line)
 
     def alive(self) -> list[str]:
         """The connections that have not ended, by names such as `node 1`."""
@@ -170,10 +170,10 @@ class Channel:
                 record.progressed = now
         self.changed.set()
         try:
-            _send(wire, {"received": hello.id})
+            _send(wire, line_of({"received": hello.id}))
             for message in wire.lines():
                 complete = self._take(record, kind, link, message)
-                _send(wire, {"received": message.get("id")})
+                _send(wire, line_of({"received": message.get("id")}))
                 if complete:
                     self.tell("node", **complete)
         finally:
@@ -208,9 +208,9 @@ class Channel:
         return None
 
 
-def _send(wire: Wire, message: dict[str, Any]) -> None:
+def _send(wire: Wire, line: bytes) -> None:
     try:
-        wire.send(message)
+        wire.send_line(line)
     except OSError as error:
         # The serving thread sees the end of this connection and notes it.
-        log.debug("could not send %s: %s", json.dumps(list(message)), error)
+        log.debug("could not send %s: %s", line[:100], error)

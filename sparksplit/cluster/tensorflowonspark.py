@@ -29,7 +29,7 @@ from sparksplit.cluster.faults import kind_and_text
 from sparksplit.cluster.launcher import NodeEnded, map_fun
 from sparksplit.cluster.line import Line, Post
 from sparksplit.cluster.requirements import lost_executors
-from sparksplit.cluster.wire import accept, limit_until, own_address_towards
+from sparksplit.cluster.wire import BACKLOG, accept, limit_until, own_address_towards
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -254,7 +254,7 @@ def _reservation_server(modules: types.SimpleNamespace, nodes: int, host: str, w
         def start_listening_socket(self) -> socket.socket:
             listening = _Listening(socket.AF_INET, socket.SOCK_STREAM)
             listening.bind((host, 0))
-            listening.listen()
+            listening.listen(BACKLOG)
             self.listening: tuple[str, int] = listening.getsockname()[:2]
             return listening
 

@@ -31,6 +31,9 @@ ORPHAN = 20.0
 ORPHANED = 113
 """Exit status of a node that ended itself because the driver or its launcher was gone."""
 
+BACKLOG = 4096
+"""Calls that wait to be accepted: all nodes of a run call at once, and the system turns away what is too many."""
+
 _PIECE = 64 << 10
 _ACCEPT_PAUSE = 0.1
 
@@ -50,7 +53,10 @@ class Wire:
 
     def send(self, message: dict[str, Any]) -> None:
         """Send one message; raises OSError if the other end is gone."""
-        line = json.dumps(message, default=_plain).encode() + b"\n"
+        self.send_line(line_of(message))
+
+    def send_line(self, line: bytes) -> None:
+        """Send what `line_of` has made; raises OSError if the other end is gone."""
         with self._lock:
             self._socket.sendall(line)
 
@@ -99,6 +105,11 @@ class Wire:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+
+
+def line_of(message: dict[str, Any]) -> bytes:
+    """A message as it is sent."""
+    return json.dumps(message, default=_plain).encode() + b"\n"
 
 
 def limit_until(connection: socket.socket, deadline: float) -> None:
