@@ -13,7 +13,7 @@ from pyarrow import fs
 
 from hdfs_io import hdfs
 from hdfs_io.hdfs_client import _Passing, translated
-from sparksplit.base.errors import InputError, RunError, file_error, using
+from sparksplit.base.errors import InputError, Passing, RunError, file_error, using
 from tests.disks import small_disk
 
 
@@ -28,10 +28,10 @@ def rpc(name: str, line: str) -> RuntimeError:
         ("org.apache.hadoop.fs.ParentNotDirectoryException", InputError),
         ("org.apache.hadoop.fs.InvalidPathException", InputError),
         ("org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException", InputError),
-        ("org.apache.hadoop.hdfs.protocol.DSQuotaExceededException", RunError),
-        ("org.apache.hadoop.hdfs.protocol.NSQuotaExceededException", RunError),
-        ("java.io.IOException", RunError),
-        ("java.lang.OutOfMemoryError", RunError),
+        ("org.apache.hadoop.hdfs.protocol.DSQuotaExceededException", Passing),
+        ("org.apache.hadoop.hdfs.protocol.NSQuotaExceededException", Passing),
+        ("java.io.IOException", Passing),
+        ("java.lang.OutOfMemoryError", Passing),
     ],
 )
 def test_what_the_name_node_refuses_is_the_users_only_where_it_names_the_path(name: str, kind: type[Exception]) -> None:

@@ -94,13 +94,10 @@ def test_layers_of_one_name_in_different_models_go_by_their_turn(tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_model_of_another_float_type_takes_them_too(tmp_path):
+def test_a_model_of_another_float_type_takes_them_too(tmp_path, request):
     weights = saved(tmp_path, trained := network())
-    keras.config.set_floatx("float64")
-    try:
-        take(model := network(), weights, str(tmp_path))
-    finally:
-        keras.config.set_floatx("float32")
+    request.getfixturevalue("float64")
+    take(model := network(), weights, str(tmp_path))
     kernel = model.get_layer("out").kernel.numpy()
     assert kernel.dtype == np.float64
     np.testing.assert_array_equal(kernel, trained.get_layer("out").kernel.numpy())

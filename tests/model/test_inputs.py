@@ -1,6 +1,5 @@
 """What a builder is told of a data set, and what the graph makes of stored rows."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -87,10 +86,6 @@ def test_several_tensors_are_a_mapping_and_the_label_comes_last():
     assert (tuple(label.shape), label.dtype.name) == ((3,), "int64")
 
 
-def test_the_float_type_is_keras_own():
-    keras.config.set_floatx("float64")
-    try:
-        decoded, _ = Inputs(description(None)).decode([tf.constant([[1, 2, 3, 4]], tf.uint8)])
-    finally:
-        keras.config.set_floatx("float32")
+def test_the_float_type_is_keras_own(float64):
+    decoded, _ = Inputs(description(None)).decode([tf.constant([[1, 2, 3, 4]], tf.uint8)])
     assert decoded.dtype == tf.float64
