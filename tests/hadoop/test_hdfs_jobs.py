@@ -37,7 +37,7 @@ TRAINING = {
     "model.build": "mlp",
 }
 
-AWAY_SECONDS = 10
+AWAY_SECONDS = 15
 
 SLOWLY = TRAINING | {"cache_mb": 0, "transform": f"{Path(__file__).parents[1]}/training/models.py:slowly"}
 
@@ -195,7 +195,7 @@ def test_a_namenode_that_restarts_while_nodes_train_is_waited_for(
         hadoop.restart_namenode()
 
     with at_the_first_checkpoint(run, restart):
-        call(TRAIN, SLOWLY | {"data": prepared, "output": run, "stall_timeout": 5, "phase_timeout": 5})
+        call(TRAIN, SLOWLY | {"data": prepared, "output": run, "stall_timeout": 8, "phase_timeout": 12})
     assert filesystem.read_json(f"{run}/run.json")["restarts"] == 0
     assert weights(run) == weights(f"{local}/run")
 
