@@ -38,7 +38,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from sparksplit.base.errors import NodeFailed
 from sparksplit.cluster import NodeCluster
 from sparksplit.cluster.channel import Channel
-from sparksplit.cluster.cluster import check_descriptors
 from sparksplit.cluster.wire import BEAT, LONGEST_LINE
 
 PLAYERS = 2
@@ -142,7 +141,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def measured(nodes: int, seconds: float) -> dict[str, Any]:
     """The figures of the module's description."""
-    check_descriptors(nodes)
     killed, memory = _with_nodes(nodes, "die", seconds)
     silent, _ = _with_nodes(nodes, "fall_silent", 0.0)
     return {

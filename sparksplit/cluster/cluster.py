@@ -68,6 +68,7 @@ class NodeCluster:
     ) -> None:
         self._sc = spark.sparkContext
         requirements.check_settings(dict(self._sc.getConf().getAll()), nodes, spare)
+        _check_descriptors(nodes)
         self._spare = spare
         self._nodes, self._work, self._payload = nodes, work, payload
         self.limits, self._on_state = limits, on_state
@@ -140,7 +141,6 @@ class NodeCluster:
         # This pulls in pyspark's and TensorFlowOnSpark's modules, which a node that imports this package does without.
         from sparksplit.cluster.tensorflowonspark import Job
 
-        check_descriptors(self._nodes)
         host = _own_address(self._sc.getConf().get("spark.driver.host") or "")
         self._channel = channel = Channel(host, self._nodes)
         post = Post(channel.address, channel.secret, rank=-1, kind="task")
@@ -277,7 +277,7 @@ class NodeCluster:
             time.sleep(0.02)
 
 
-def check_descriptors(nodes: int) -> None:
+def _check_descriptors(nodes: int) -> None:
     """Have the system allow this process the connections of so many nodes. Raises ConfigError where it does not."""
     needed = CONNECTIONS * nodes + OWN_DESCRIPTORS
     if (allowed := descriptors.ask(needed)) < needed:
