@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import uuid
+from contextlib import suppress
 
 import numpy as np
+import psutil
 import pytest
 
 from hdfs_io import filesystem
@@ -14,6 +16,7 @@ from sparksplit.commands.preprocess import COMMAND as PREPROCESS
 from sparksplit.commands.train import COMMAND as TRAIN
 from sparksplit.operations.config import PackageConfig
 from sparksplit.operations.package import package
+from sparksplit.training import checkpoints
 from tests.hadoop.submit import explain
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -82,8 +85,8 @@ def configs(folder, model):
 
 
 @pytest.fixture
-def run(shipped, yarn_submit):
-    """spark-submit of a job with the zip and nothing else of ours; what became of it."""
+def begin(shipped, yarn_submit):
+    """spark-submit of a job with the zip and nothing else of ours."""
 
     def call(job, *arguments, mode="cluster", executors=2, settings=None, files=()):
         wanted = {
@@ -95,10 +98,19 @@ def run(shipped, yarn_submit):
             **(settings or {}),
         }
         script = shipped / "jobs" / f"{job}.py"
-        submission = yarn_submit(
+        return yarn_submit(
             script, *arguments, mode=mode, executors=executors, settings=wanted, environment={"PYTHONPATH": ""}
         )
-        return submission.finish()
+
+    return call
+
+
+@pytest.fixture
+def run(begin):
+    """The same; what became of it."""
+
+    def call(job, *arguments, **options):
+        return begin(job, *arguments, **options).finish()
 
     return call
 
@@ -182,6 +194,32 @@ def test_the_first_error_and_the_way_to_the_logs(shipped, place, run, prepared):
     application = run("train", *config, "--set", f"model.build={shipped}/mine.py:fail", mode="client")
     assert application.status != 0
     assert "no such layer, for the test" in application.output, explain(application)
+
+
+def test_an_application_that_yarn_kills_leaves_nothing_and_goes_on_with_resume(
+    shipped, place, hadoop, begin, run, prepared
+):
+    output = f"{place}/killed"
+    config = ["--config", "train.yaml", "--set", f"output={output}", "--set", "checkpoint.every=200"]
+    submission = begin("train", *config, "--set", "epochs=300")
+    hadoop.wait_for("a checkpoint", lambda: checkpoints.latest(output) is not None, "resourcemanager")
+    nodes = node_processes(hadoop.folder)
+    submission.kill()
+    assert len(nodes) == 2 and not psutil.wait_procs(nodes, timeout=30)[1]
+    assert not filesystem.exists(f"{output}/_SUCCESS")
+    ok(run("train", *config, "--set", "epochs=300", "--resume"))
+    found = filesystem.read_json(f"{output}/run.json")
+    assert found["ledger"]["exact"] and found["resumed"][0]["update"] > 0
+
+
+def node_processes(folder):
+    """The nodes whose containers are in `folder`."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess):
+            if "sparksplit.cluster.node_main" in process.cmdline() and process.cwd().startswith(str(folder)):
+                found.append(process)
+    return found
 
 
 def test_each_node_sees_the_gpu_that_yarn_and_spark_gave_it(place, run, prepared, tmp_path):
