@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from sparksplit.base.session import spark_session
 from tests.forked import Zygote, nodes_of
+from tests.standalone import StandaloneCluster
 
 # What a shell starts in the background ignores Ctrl-C, and hands that on to what tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -82,6 +83,20 @@ def spark(nothing_left_running: None, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture(scope="session")
+def standalone_cluster(nothing_left_running: None) -> Iterator[StandaloneCluster]:
+    """What `standalone` gives."""
+    with StandaloneCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def standalone(standalone_cluster: StandaloneCluster) -> Iterator[StandaloneCluster]:
+    """A Spark standalone cluster with three workers of one core; whole again after the test, however it ends."""
+    yield standalone_cluster
+    standalone_cluster.restore()
+
+
+@pytest.fixture(scope="session")
 def zygote(nothing_left_running: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
     """What `forked` nodes are forked from."""
     zygote = Zygote(tmp_path_factory.mktemp("nodes"))
@@ -118,11 +133,11 @@ def data() -> Path:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark every test that uses the session, directly or through a fixture; tell xdist's workers what to do together.
 
-    A worker has a Hadoop, a Spark session and fixtures of its own. So all tests on Hadoop are one group, and those of a
-    file that share a module's fixture; any other test may run anywhere. (xdist reads the groups before the hook that
-    sees all tests at once.)
+    A worker has a Hadoop, a Spark session and fixtures of its own. So all tests on Hadoop are one group, as are those
+    on a standalone cluster, and those of a file that share a module's fixture; any other test may run anywhere. (xdist
+    reads the groups before the hook that sees all tests at once.)
     """
-    if "spark" in getattr(item, "fixturenames", ()):
+    if {"spark", "standalone"} & set(getattr(item, "fixturenames", ())):
         item.add_marker(pytest.mark.cluster)
     if hasattr(item.config, "workerinput") and (group := _group(item)):
         item.add_marker(pytest.mark.xdist_group(group))
@@ -143,8 +158,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _group(item: pytest.Item) -> str | None:
-    if "hadoop" in getattr(item, "fixturenames", ()):
-        return "hadoop"
+    for shared_by_all in ("hadoop", "standalone"):
+        if shared_by_all in getattr(item, "fixturenames", ()):
+            return shared_by_all
     used = getattr(item, "_fixtureinfo").name2fixturedefs.values()  # noqa: B009 (pytest's own way is private too)
     shared = any(definitions[-1].scope == "module" for definitions in used)
     return str(item.path.relative_to(item.config.rootpath)) if shared else None

@@ -50,6 +50,16 @@ def test_the_shipped_settings_have_no_findings(tmp_path):
     assert setting_findings(settings, nodes=2) == []
 
 
+def test_the_settings_for_standalone_are_those_for_yarn_with_smaller_nodes():
+    from pathlib import Path
+
+    settings = _read_defaults(Path(shipped("conf/spark-defaults-standalone.conf")))
+    assert setting_findings({"spark.master": "spark://host:7077", **settings}, nodes=2) == []
+    yarn = _read_defaults(Path(shipped("conf/spark-defaults.conf")))
+    assert settings.keys() <= yarn.keys()
+    assert {key for key in settings if settings[key] != yarn[key]} == {"spark.executor.cores", "spark.task.cpus"}
+
+
 def test_the_settings_for_rows_have_several_tasks_in_an_executor_and_no_node_takes_them():
     from pathlib import Path
 

@@ -1,0 +1,103 @@
+"""Runs on a real Spark standalone cluster of loopback workers, of which one is lost, with and without a spare."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.standalone import StandaloneCluster
+
+pytestmark = pytest.mark.slow
+
+HELD = f"{Path(__file__).with_name('held.py')}:after_a_checkpoint"
+SECONDS = 240
+"""For a whole run, however busy the machine; an idle one needs 15 to 25."""
+
+
+def start(
+    cluster: StandaloneCluster, data: Path, output: Path, *more: str, held: bool = False
+) -> subprocess.Popen[str]:
+    """A run on two nodes that asks for no more than two cores. held: it stays where its first checkpoint is written."""
+    values = {"data": data, "output": output, "strategy": "batch", "nodes": 2, "epochs": 4, "transform": HELD}
+    keys = [f"--set={key}={value}" for key, value in values.items()]
+    settings = {"spark.cores.max": "2", **({"spark.executorEnv.TEST_HELD": str(output)} if held else {})}
+    return cluster.command("train", *keys, *more, settings=settings)
+
+
+def end(run: subprocess.Popen[str]) -> tuple[int, str]:
+    """Exit status and standard error."""
+    try:
+        errors = run.communicate(timeout=SECONDS)[1]
+    finally:
+        run.kill()
+    return run.returncode, errors
+
+
+def await_checkpoint(run: subprocess.Popen[str], output: Path) -> None:
+    give_up = time.monotonic() + SECONDS
+    while not any((output / "checkpoints").glob("update-*")):
+        assert run.poll() is None, end(run)
+        assert time.monotonic() < give_up
+        time.sleep(0.1)
+
+
+def record_of(output: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((output / "run.json").read_text())
+    assert found["ledger"]["exact"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def undisturbed(
+    standalone_cluster: StandaloneCluster, digits: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """run.json of a run that nothing happened to."""
+    output = tmp_path_factory.mktemp("undisturbed") / "run"
+    status, errors = end(start(standalone_cluster, digits, output))
+    assert status == 0, errors
+    return record_of(output)
+
+
+def test_a_run_finishes(standalone: StandaloneCluster, undisturbed: dict[str, Any]) -> None:
+    assert (undisturbed["nodes"], undisturbed["restarts"]) == (2, 0)
+    assert standalone.used_workers() == []
+
+
+def test_a_lost_worker_is_replaced_by_a_spare(
+    standalone: StandaloneCluster, undisturbed: dict[str, Any], digits: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "run"
+    run = start(standalone, digits, output, held=True)
+    await_checkpoint(run, output)
+    standalone.kill_worker(standalone.used_workers()[0])
+    (output / "go").touch()
+    status, errors = end(run)
+    assert status == 0, errors
+    record = record_of(output)
+    assert record["restarts"] == 1
+    assert record["weights"] == undisturbed["weights"]
+
+
+def test_a_lost_worker_without_a_spare_ends_the_run_which_goes_on_later(
+    standalone: StandaloneCluster, undisturbed: dict[str, Any], digits: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "run"
+    standalone.kill_worker(0)
+    run = start(standalone, digits, output, "--set=start_timeout=10", held=True)
+    await_checkpoint(run, output)
+    standalone.kill_worker(2)
+    status, errors = end(run)
+    assert status == 1
+    last = errors.splitlines()[-1]
+    assert re.search(rf"executor \d on {standalone.address(2)} was lost \(.*\), and no other came within 10 s; ", last)
+    assert "with --resume" in errors
+    standalone.restore()  # the worker has come back
+    status, errors = end(start(standalone, digits, output, "--resume"))
+    assert status == 0, errors
+    assert record_of(output)["weights"] == undisturbed["weights"]

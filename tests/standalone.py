@@ -1,0 +1,188 @@
+"""A real Spark standalone cluster on loopback: a master, and workers of one core, each on an address of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sparksplit.base.java import java_home
+from tests.hadoop.processes import Kept, KeptFolder, tail
+
+ROOT = Path(__file__).parent.parent
+DRIVER = "127.0.0.1"
+_WAIT_SECONDS = 90.0  # on two busy cores; idle ones need 3 s for a master and its workers
+_JAVA = "-XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+class StandaloneCluster:
+    """The daemons of pyspark's own Spark, in a temporary folder and on free ports; nothing of them outlives this
+    process.
+
+    master: what `spark.master` is to be. folder: the temporary one; tests may write below it.
+    Worker `i` is on 127.0.0.(2 + i), has one core and 1 GiB, and its executors' logs are below `work(i)`.
+    """
+
+    def __init__(self, workers: int = 3) -> None:
+        import pyspark
+
+        self._kept_folder = KeptFolder("sparksplit-standalone-")
+        self.folder = self._kept_folder.path
+        self.workers = workers
+        self._home = Path(pyspark.__file__).parent
+        port, self._page = _free_port(), _free_port()
+        self.master = f"spark://{DRIVER}:{port}"
+        self._commands = {
+            "master": [*self._daemon("master.Master", DRIVER, self._page), "--port", str(port)],
+            **{f"worker-{number}": self._worker(number) for number in range(workers)},
+        }
+        self._running: dict[str, Kept] = {}
+        for name in ("logs", "tmp", "empty"):
+            (self.folder / name).mkdir()
+
+    def __enter__(self) -> StandaloneCluster:
+        try:
+            self.restore()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def address(self, worker: int) -> str:
+        return f"127.0.0.{2 + worker}"
+
+    def work(self, worker: int) -> Path:
+        """The folder with an APPLICATION/EXECUTOR/stderr for each executor that the worker has started."""
+        return self.folder / f"work-{worker}"
+
+    def restore(self) -> None:
+        """Start what does not run; returns when the master uses all workers and no application is left."""
+        for name in self._commands:
+            if name not in self._running or self._running[name].status is not None:
+                self._start(name)
+        self._wait_for("the workers", lambda: len(self._alive()) == self.workers)
+        self._wait_for("the last application's end", lambda: not self.state()["activeapps"])
+
+    def kill_worker(self, worker: int) -> None:
+        """Kill a worker with its executors and nodes at once, as when its host loses power; the master notices."""
+        self._running[f"worker-{worker}"].stop()
+        self._wait_for("the worker's end", lambda: self.address(worker) not in self._alive())
+
+    def used_workers(self) -> list[int]:
+        """The workers that hold executors."""
+        return [int(one["host"].rpartition(".")[2]) - 2 for one in self.state()["workers"] if one["coresused"]]
+
+    def state(self) -> dict[str, Any]:
+        """What the master's page tells: workers, activeapps, ..."""
+        with urllib.request.urlopen(f"http://{DRIVER}:{self._page}/json/", timeout=10) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+    def environment(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """The variables for a command whose Spark is this cluster, with the shipped settings and `settings`."""
+        conf = self.folder / "conf"
+        conf.mkdir(exist_ok=True)
+        shipped = (ROOT / "conf" / "spark-defaults-standalone.conf").read_text(encoding="utf-8")
+        own = {
+            "spark.driver.host": DRIVER,
+            "spark.driver.bindAddress": DRIVER,
+            "spark.driver.extraJavaOptions": f"{_JAVA} -Djava.io.tmpdir={self.folder / 'tmp'}",
+            "spark.executor.extraJavaOptions": f"{_JAVA} -Djava.io.tmpdir={self.folder / 'tmp'}",
+            "spark.executor.memory": "512m",
+            "spark.executorEnv.PYTHONPATH": str(ROOT),
+            "spark.ui.enabled": "false",
+            "spark.master": self.master,
+            **settings,
+        }
+        lines = "".join(f"{key} {value}\n" for key, value in own.items())
+        (conf / "spark-defaults.conf").write_text(f"{shipped}\n{lines}", encoding="utf-8")
+        return {
+            **_without_spark(),
+            "PYTHONPATH": str(ROOT),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_CONF_DIR": str(conf),
+            "SPARK_LOCAL_IP": DRIVER,
+        }
+
+    def command(self, *arguments: str, settings: Mapping[str, str]) -> subprocess.Popen[str]:
+        """Start `sparksplit ARGUMENTS`. settings: Spark's keys."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "sparksplit.commands.cli", *arguments],
+            cwd=self.folder,
+            env=self.environment(settings),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def stop(self) -> None:
+        """Kill all daemons with their executors, and remove the folder."""
+        for daemon in reversed(self._running.values()):
+            daemon.stop()
+        self._kept_folder.remove()
+
+    def _start(self, name: str) -> None:
+        host = DRIVER if name == "master" else self.address(int(name.removeprefix("worker-")))
+        environment = {
+            **_without_spark(),
+            "JAVA_HOME": java_home(),
+            "SPARK_HOME": str(self._home),
+            "SPARK_CONF_DIR": str(self.folder / "empty"),
+            "SPARK_LOCAL_IP": host,
+            "SPARK_LOCAL_DIRS": str(self.folder / f"local-{name}"),
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": f"{_JAVA} -Djava.io.tmpdir={self.folder / 'tmp'}",
+        }
+        log = self.folder / "logs" / f"{name}.log"
+        self._running[name] = Kept(self.folder, self._commands[name], log, environment)
+        if name == "master":
+            self._wait_for("the master's page", lambda: bool(self.state()))
+
+    def _daemon(self, name: str, host: str, page: int) -> list[str]:
+        # Not java itself: the script also says which Scala this is, without which a worker starts no executor.
+        program = [str(self._home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
+        return [*program, "--host", host, "--webui-port", str(page)]
+
+    def _worker(self, number: int) -> list[str]:
+        size = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.work(number))]
+        return [*self._daemon("worker.Worker", self.address(number), 0), *size, self.master]
+
+    def _alive(self) -> set[str]:
+        return {one["host"] for one in self.state()["workers"] if one["state"] == "ALIVE"}
+
+    def _wait_for(self, what: str, ready: Callable[[], bool]) -> None:
+        end = time.monotonic() + _WAIT_SECONDS
+        while True:
+            try:
+                if ready():
+                    return
+            except (urllib.error.URLError, ConnectionError, TimeoutError):
+                pass  # it is not there yet
+            ended = [name for name, process in self._running.items() if process.status is not None]
+            if time.monotonic() > end or "master" in ended:
+                logs = "\n".join(tail(file, 10) for file in sorted((self.folder / "logs").iterdir()))
+                raise RuntimeError(f"no sign of {what}; ended: {ended}; the logs end:\n{logs}")
+            time.sleep(0.1)
+
+
+def _without_spark() -> dict[str, str]:
+    """This process's variables without those that name another Spark."""
+    names = ("MASTER", "SPARK_", "PYSPARK_", "HADOOP_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(names)}
+
+
+def _free_port() -> int:
+    with socket.create_server((DRIVER, 0)) as server:
+        return int(server.getsockname()[1])
