@@ -100,14 +100,19 @@ _BY_CLASS = {
     TimeoutError: errno.ETIMEDOUT,
     ConnectionError: errno.EHOSTUNREACH,
 }
-_IN_TEXT = re.compile(r"\[errno (\d+)]", re.IGNORECASE)
+_IN_TEXT = re.compile(r"(?:\[errno |\berrno = )(\d+)\b", re.IGNORECASE)
+_IN_WORDS = {
+    os.strerror(number): number
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE)
+}
+"""What a disk's errors are called; TensorFlow has only the words."""
 
 
 def errno_of(error: BaseException) -> int | None:
     """The system's number for an error: its own, its class's, or the last one in its text; None where there is none.
 
     Arrow's errors, and errors that crossed a process, have it only in the text: `... Detail: [errno 28] No space left
-    on ...`.
+    on ...`, HDF5's as `errno = 28`; TensorFlow's have the words alone.
     """
     if isinstance(error, OSError) and error.errno:
         return error.errno
@@ -117,6 +122,9 @@ def errno_of(error: BaseException) -> int | None:
     text = str(error)
     if found := _IN_TEXT.findall(text):
         return int(found[-1])
+    for words, number in _IN_WORDS.items():
+        if words in text:
+            return number
     # Arrow's own words, without a number.
     return errno.EISDIR if text.endswith("is a directory") else None
 
@@ -131,8 +139,9 @@ def file_error(place: str, problem: str, error: BaseException) -> SparksplitErro
     number = errno_of(error)
     if number == errno.ENOENT:
         return InputError(f"{place}: does not exist")
-    reason = (error.strerror if isinstance(error, OSError) else None) or " ".join(str(error).split())
-    if number is not None and (not reason or _IN_TEXT.search(reason)):
+    own = error.strerror if isinstance(error, OSError) else None
+    reason = own or " ".join(str(error).split())
+    if number is not None and (not reason or _IN_TEXT.search(reason) or (not own and os.strerror(number) in reason)):
         reason = os.strerror(number)
     return (InputError if number in _GIVEN else Passing)(f"{place}: {problem}: {reason}")
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from hdfs_io import row_ids
 from hdfs_io.lane_files import LABEL, ROW_ID, label_of, tensor_of, values_of
+from sparksplit.base.errors import using
 from sparksplit.collectives import Collective
 from sparksplit.handoff.receiver import Receiver
 from sparksplit.rows import order
@@ -130,9 +131,10 @@ class ArrivingFeed:
     def _open_arrived(self) -> None:
         paths = self._receiver.arrived()
         for path in paths[self._opened :]:
-            source = pa.memory_map(str(path))
-            self._maps.append(source)
-            file = pa.ipc.open_file(source)
+            with using(str(path)):
+                source = pa.memory_map(str(path))
+                self._maps.append(source)
+                file = pa.ipc.open_file(source)
             for number in range(file.num_record_batches):
                 table = pa.Table.from_batches([file.get_batch(number)])
                 if table.num_rows:

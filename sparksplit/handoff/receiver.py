@@ -93,8 +93,9 @@ class Receiver:
             raise flight.FlightServerError(f"unexpected columns: {reader.schema.names}, not {self._schema.names}")
         path = self._folder / f"{number}-{attempt}.arrow"
         rows = checksum = 0
-        file = _SpoolFile(path, self._schema)
+        file: _SpoolFile | None = None
         try:
+            file = _SpoolFile(path, self._schema)
             for chunk in reader:
                 if self._closing:
                     raise flight.FlightCancelledError("this node takes no more rows")
@@ -108,7 +109,8 @@ class Receiver:
                     self.rows += len(ids)
             file.close()
         except BaseException as error:
-            file.abort()
+            if file is not None:
+                file.abort()
             if isinstance(error, SparksplitError):
                 self.failure = self.failure or error
                 # For any other error Flight would send the traceback.
@@ -129,7 +131,12 @@ class _SpoolFile:
         self._waiting: list[pa.RecordBatch] = []
         with self._disk():
             self._file = pa.OSFile(str(path), "wb")
-            self._writer = pa.ipc.new_file(self._file, schema)
+            try:
+                self._writer = pa.ipc.new_file(self._file, schema)
+            except BaseException:
+                self._file.close()
+                path.unlink()
+                raise
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._waiting.append(batch)

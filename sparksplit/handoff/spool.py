@@ -14,7 +14,7 @@ from hdfs_io import row_ids
 from hdfs_io.lane_files import LABEL, ROW_ID, label_of, tensor_of, values_of
 from hdfs_io.prepared import Block
 from hdfs_io.preprocessing import Description
-from sparksplit.base.errors import InputError, RunError
+from sparksplit.base.errors import InputError, RunError, using
 from sparksplit.rows.chunks import Rows
 from sparksplit.rows.feed import AtHand
 
@@ -37,8 +37,11 @@ class Spool:
     ) -> None:
         self.tensors, self.label = description.tensors, description.label
         self.lane_rows, self.block_rows = list(lane_rows), block_rows
-        self._maps = [pa.memory_map(str(path)) for path in paths]
-        files = [pa.ipc.open_file(source) for source in self._maps]
+        self._maps, files = [], []
+        for path in paths:
+            with using(str(path)):
+                self._maps.append(pa.memory_map(str(path)))
+                files.append(pa.ipc.open_file(self._maps[-1]))
         tables = [
             pa.Table.from_batches([file.get_batch(number)])
             for file in files

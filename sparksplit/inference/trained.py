@@ -19,7 +19,7 @@ from hdfs_io import filesystem
 from hdfs_io.preprocessing import Description
 from hdfs_io.publish import SUCCESS
 from sparksplit.base.config import digest
-from sparksplit.base.errors import InputError, RunError
+from sparksplit.base.errors import InputError, RunError, using
 from sparksplit.training.record import RUN, RunRecord
 
 Array = npt.NDArray[Any]
@@ -133,9 +133,11 @@ def _local(folder: str) -> Iterator[str]:
     if isinstance(source, fs.LocalFileSystem):
         yield inner
         return
-    copy = tempfile.mkdtemp(prefix="sparksplit-model-")
+    with using(tempfile.gettempdir(), "cannot be written"):
+        copy = tempfile.mkdtemp(prefix="sparksplit-model-")
     try:
-        fs.copy_files(inner, copy, source_filesystem=source, destination_filesystem=fs.LocalFileSystem())
+        with using(folder, f"cannot be copied to {copy}"):
+            fs.copy_files(inner, copy, source_filesystem=source, destination_filesystem=fs.LocalFileSystem())
         yield copy
     finally:
         shutil.rmtree(copy, ignore_errors=True)

@@ -9,10 +9,10 @@ from typing import Any
 import keras
 
 from hdfs_io import filesystem
-from sparksplit.base.errors import using
 from sparksplit.model.inputs import Inputs
 from sparksplit.model.labels import unscaled
 from sparksplit.model.raw_inputs import RawInputs
+from sparksplit.model.writing import writing
 
 KERAS, SAVED_MODEL = "model.keras", "saved_model"
 SIGNATURE, STORED = "serving_default", "stored"
@@ -32,16 +32,19 @@ def export(model: Any, inputs: Inputs, run: str, scratch: str) -> None:
     Where labels were scaled, it gives numbers in the labels' own units.
     """
     local = Path(scratch) / "export"
-    with using(scratch, "cannot be written"):
-        local.mkdir()
-        model.save(local / KERAS)
-    archive = keras.export.ExportArchive()
-    archive.track(model)
-    _add_endpoints(archive, model, inputs)
-    archive.write_out(str(local / SAVED_MODEL / _VERSION), verbose=False)
-    filesystem.write_bytes(filesystem.join(run, KERAS), (local / KERAS).read_bytes())
-    upload(local / SAVED_MODEL, filesystem.join(run, SAVED_MODEL))
-    shutil.rmtree(local)
+    try:
+        with writing(scratch):
+            local.mkdir()
+            model.save(local / KERAS)
+        archive = keras.export.ExportArchive()
+        archive.track(model)
+        _add_endpoints(archive, model, inputs)
+        with writing(scratch):
+            archive.write_out(str(local / SAVED_MODEL / _VERSION), verbose=False)
+        filesystem.write_bytes(filesystem.join(run, KERAS), (local / KERAS).read_bytes())
+        upload(local / SAVED_MODEL, filesystem.join(run, SAVED_MODEL))
+    finally:
+        shutil.rmtree(local, ignore_errors=True)
 
 
 def _add_endpoints(archive: Any, model: Any, inputs: Inputs) -> None:

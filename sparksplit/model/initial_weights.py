@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hdfs_io import filesystem
-from sparksplit.base.errors import InputError
+from sparksplit.base.errors import InputError, using
 
 _MEMBER = "model.weights.h5"
 _LAYERS, _OWN = "layers", "vars"
@@ -55,8 +55,9 @@ def take(model: Any, weights: bytes, scratch: str, apply: bool = True) -> Taken:
     import h5py
 
     own = Path(scratch) / "init.weights.h5"
-    model.save_weights(own)
     try:
+        with using(scratch, "cannot be written"):
+            model.save_weights(own)
         with _opened(weights) as source, h5py.File(own, "r+") as target:
             there, here = _by_name(source), _by_name(target)
             layers = [name for name, arrays in here.items() if _shapes(arrays) == _shapes(there.get(name, {}))]
@@ -71,7 +72,7 @@ def take(model: Any, weights: bytes, scratch: str, apply: bool = True) -> Taken:
         if apply:
             model.load_weights(own)
     finally:
-        own.unlink()
+        own.unlink(missing_ok=True)
     return Taken(layers, [name for name in here if name not in layers])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +73,10 @@ def _mapped(like: Rows, count: int, folder: Path) -> Rows:
                 os.posix_fallocate(file.fileno(), 0, mapped.offset + mapped.nbytes)
         return mapped
 
-    tensors = [room(f"tensor-{place}", tensor) for place, tensor in enumerate(like.tensors)]
-    label = None if like.label is None else room("label", like.label)
-    return Rows(room("row-ids", like.row_ids), tensors, label)
+    try:
+        tensors = [room(f"tensor-{place}", tensor) for place, tensor in enumerate(like.tensors)]
+        label = None if like.label is None else room("label", like.label)
+        return Rows(room("row-ids", like.row_ids), tensors, label)
+    except BaseException:
+        shutil.rmtree(own, ignore_errors=True)
+        raise

@@ -58,9 +58,14 @@ def test_what_passes_is_never_the_users(name: str) -> None:
         (ConnectionResetError("gone"), Passing, "/x: cannot be read: gone"),
         (OSError("something\n odd"), Passing, "/x: cannot be read: something odd"),
         (OSError(errno.EREMOTEIO, "the server's own words"), Passing, "/x: cannot be read: the server's own words"),
+        (
+            RuntimeError("{{node Save}} /x; No space left on device [Op:SaveV2]"),
+            Passing,
+            "/x: cannot be read: No space",
+        ),
     ],
 )
-def test_errors_without_a_number_are_known_by_their_class(error: OSError, kind: type[Exception], text: str) -> None:
+def test_errors_without_a_number_are_known_by_their_class(error: Exception, kind: type[Exception], text: str) -> None:
     found = file_error("/x", "cannot be read", error)
     assert type(found) is kind
     assert str(found).startswith(text)

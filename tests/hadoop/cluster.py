@@ -105,6 +105,13 @@ class HadoopCluster:
         files = sorted(folder.glob("*/std*"))
         return {str(file.relative_to(folder)): file.read_text(errors="replace") for file in files}
 
+    def admin(self, *arguments: str) -> None:
+        """Call `hdfs dfsadmin`; raises RuntimeError with what it says where it fails."""
+        command = self._java("org.apache.hadoop.hdfs.tools.DFSAdmin", *arguments)
+        ran = subprocess.run(command, env=self._environment(), capture_output=True, text=True, check=False)
+        if ran.returncode:
+            raise RuntimeError(f"dfsadmin {' '.join(arguments)}: {ran.stdout}{ran.stderr}")
+
     def kill_datanode(self, index: int) -> None:
         """Kill a DataNode with SIGKILL. The NameNode learns of it by and by: `await_live_datanodes`."""
         self._daemons[f"datanode-{index}"].stop()

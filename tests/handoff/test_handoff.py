@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from hdfs_io.arrays import from_arrays
 from hdfs_io.lane_files import Layout, binary_column
-from sparksplit.base.errors import InputError, NodeFailed, RunError
+from sparksplit.base.errors import InputError, NodeFailed, Passing, RunError
 from sparksplit.handoff.job import EXPLAIN, Fed, FeedJob
 from sparksplit.handoff.receiver import Receiver
 from sparksplit.handoff.sender import Partition, Sender, Sent
@@ -204,6 +204,24 @@ def test_a_full_spool_disk_is_named_by_the_node_and_to_the_sender(schema, batche
             assert str(receiver.failure) == f"{disk}/spool: cannot take more rows: No space left on device"
             assert str(raised.value) == (f"hand-off to node 0 at 127.0.0.1:{receiver.address.port}: {receiver.failure}")
             assert list((disk / "spool").iterdir()) == []
+        finally:
+            receiver.close()
+
+
+def test_a_disk_with_no_room_for_another_file(schema, batches, tmp_path):
+    """The first byte does not fit; what filled the disk is not the hand-off's."""
+    with small_disk(tmp_path / "disk", kibibytes=64) as disk:
+        receiver = Receiver("127.0.0.1", "token", f"{disk}/spool", schema)
+        try:
+            with pytest.raises(OSError, match="No space"), (disk / "other").open("wb", buffering=0) as other:
+                while True:
+                    other.write(bytes(4096))
+            with pytest.raises(RunError, match=r"cannot take more rows: No space left on device$"):
+                sender_to([receiver], schema).send(batches, 0, 0)
+            assert isinstance(receiver.failure, Passing)
+            assert list((disk / "spool").iterdir()) == []
+            (disk / "other").unlink()
+            assert sender_to([receiver], schema).send(batches, 0, 1).sent[0].rows == ROWS
         finally:
             receiver.close()
 

@@ -37,5 +37,7 @@ def test_a_node_reads_the_same_rows_in_the_same_order(data, tmp_path, limit, nod
 def test_a_disk_that_is_full_is_known_before_its_pages_are_touched(data, tmp_path):
     """A page of a mapped file that finds no room ends the process by SIGBUS."""
     full = r"^/.*/disk: cannot be written: No space left on device$"
-    with small_disk(tmp_path / "disk", kibibytes=4) as disk, pytest.raises(RunError, match=full):
-        Held(data.split("train"), str(disk), 0)
+    with small_disk(tmp_path / "disk", kibibytes=4) as disk:
+        with pytest.raises(RunError, match=full):
+            Held(data.split("train"), str(disk), 0)
+        assert list(disk.iterdir()) == []

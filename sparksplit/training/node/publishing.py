@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from hdfs_io import filesystem
 from sparksplit.model.export import export, upload
+from sparksplit.model.writing import writing
 from sparksplit.training.node.process import Process
 from sparksplit.training.record import METRICS, EpochRecord
 from sparksplit.training.report import by_rows
@@ -39,7 +40,7 @@ def publish_events(run: str, history: Sequence[EpochRecord], scratch: str) -> No
     local = Path(scratch) / TENSORBOARD
     shutil.rmtree(local, ignore_errors=True)
     for name, rounds in by_rows(history).items():
-        with tf.summary.create_file_writer(str(local / name)).as_default():
+        with writing(scratch), tf.summary.create_file_writer(str(local / name)).as_default():
             for epoch, values in rounds:
                 for key, value in values.items():
                     if value is not None:

@@ -1,0 +1,54 @@
+"""What TensorFlow and Keras write where the disk is full: one line with the folder, that passes, and nothing left."""
+
+import keras
+import pytest
+
+from sparksplit.base.errors import Passing
+from sparksplit.model import export, initial_weights
+from sparksplit.model.inputs import Inputs
+from sparksplit.model.writing import writing
+from tests.disks import small_disk
+from tests.model.parts import SCALED, description, model_of
+
+
+def model():
+    """Of 0.2 MB."""
+    return model_of(keras.layers.Dense(10000))
+
+
+@pytest.mark.parametrize("kibibytes", [16, 250, 400])
+def test_an_export_that_finds_the_disk_full(tmp_path, kibibytes):
+    """While model.keras is written; and the graph, or the weights, of the SavedModel."""
+    with small_disk(tmp_path / "scratch", kibibytes) as scratch:
+        full = rf"^{scratch}: cannot be written: No space left on device$"
+        with pytest.raises(Passing, match=full):
+            export.export(model(), Inputs(description(SCALED)), str(tmp_path), str(scratch))
+        assert list(scratch.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["scratch"]
+
+
+def test_events_that_find_the_disk_full(tmp_path):
+    import tensorflow as tf
+
+    with small_disk(tmp_path / "scratch", 8) as scratch:
+        full = rf"^{scratch}: cannot be written: No space left on device$"
+        with pytest.raises(Passing, match=full), writing(str(scratch)):  # noqa: SIM117
+            with tf.summary.create_file_writer(str(scratch / "train")).as_default():
+                for step in range(1000):
+                    tf.summary.scalar("loss", 0.5, step=step)
+
+
+@pytest.mark.filterwarnings("ignore:.*h5py:pytest.PytestUnraisableExceptionWarning")  # it tries to end its file
+def test_weights_to_begin_with_that_find_the_disk_full(tmp_path):
+    with small_disk(tmp_path / "scratch", 16) as scratch:
+        full = rf"^{scratch}: cannot be written: No space left on device$"
+        with pytest.raises(Passing, match=full):
+            initial_weights.take(model(), b"", str(scratch))
+        assert list(scratch.iterdir()) == []
+
+
+def test_other_errors_stay_what_they_are(tmp_path):
+    import tensorflow as tf
+
+    with pytest.raises(tf.errors.InvalidArgumentError), writing(str(tmp_path)):
+        tf.reshape(tf.zeros(3), [2])
