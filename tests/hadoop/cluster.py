@@ -6,6 +6,7 @@ import getpass
 import json
 import os
 import re
+import subprocess
 import time
 import urllib.request
 from collections.abc import Callable
