@@ -1,0 +1,33 @@
+"""A run whose output's disk is full: one line, tried again, nothing half-published, and on it goes with more room."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from sparksplit.base.command import Options
+from sparksplit.base.errors import NodeFailed
+from tests.disks import small_disk
+from tests.training.runs import MOMENTUM, largest_difference, run, weights
+
+
+def test_a_run_goes_on_when_its_disk_has_room_again(forked, digits, tmp_path, capsys):
+    keys = {"nodes": 2, "batch_size": 130, "epochs": 3, "optimizer": MOMENTUM, "model": {"params": {"hidden": [256]}}}
+    straight = run(digits, tmp_path / "straight", **keys)
+    # One checkpoint of 160 kB fits.
+    with small_disk(tmp_path / "disk", 300) as disk:
+        output = disk / "run"
+        full = rf"^node 0 on .*: {output}/\S+: cannot be written: No space left on device$"
+        with pytest.raises(NodeFailed, match=full):
+            run(digits, output, max_restarts=1, **keys)
+        said = capsys.readouterr().err
+        assert f"restart 1 of 1 from {output}/checkpoints/update-000000010" in said
+        assert "the same command with --resume goes on from it" in said
+        assert [path.name for path in (output / "checkpoints").glob("update-*")] == ["update-000000010"]
+        assert not [path for path in output.rglob(".*") if path.is_file()]
+        subprocess.run(["mount", "-o", "remount,size=8m", str(disk)], check=True)
+        resumed = run(digits, output, Options(resume=True), max_restarts=1, **keys)
+        assert resumed["ledger"] == straight["ledger"] and resumed["ledger"]["exact"]
+        assert resumed["restarts"] == 1
+        assert largest_difference(weights(output), weights(tmp_path / "straight")) == 0
