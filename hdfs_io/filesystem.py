@@ -232,11 +232,11 @@ def read_json(path: str) -> Any:
         raise InputError(f"{path}: is not valid JSON") from None
 
 
-def make_folder(path: str) -> None:
-    """Make the folder `path` and its parents, where missing."""
+def make_folder(path: str, parents: bool = True) -> None:
+    """Make the folder `path`, where missing, and its `parents`; InputError where those are missing and not wanted."""
     filesystem, inner = resolve(path)
     with _named(path, "cannot be made"):
-        filesystem.create_dir(inner, recursive=True)
+        filesystem.create_dir(inner, recursive=parents)
 
 
 def missing(path: str) -> list[str]:
@@ -259,9 +259,13 @@ def remove_empty(paths: Sequence[str]) -> None:
                 filesystem.handler.delete_empty_dir(inner)
 
 
-def write_bytes(path: str, content: bytes) -> None:
-    """Write a small file under another name, then rename it: readers see the old content or the new one."""
-    make_folder(parent(path))
+def write_bytes(path: str, content: bytes, parents: bool = True) -> None:
+    """Write a small file under another name, then rename it: readers see the old content or the new one.
+
+    parents: whether to make missing folders; InputError where they are missing and not wanted.
+    """
+    if parents:
+        make_folder(parent(path))
     filesystem, inner = resolve(path)
     with _named(path, "cannot be written"):
         if not isinstance(filesystem, fs.LocalFileSystem):  # on HDFS files appear whole anyway
@@ -327,9 +331,14 @@ def _link_new(temporary: str, path: str, content: bytes) -> bool:
     return True
 
 
-def write_json(path: str, value: Any) -> None:
+def write_json(path: str, value: Any, parents: bool = True) -> None:
     """Write `value` as JSON, as `write_bytes` does."""
-    write_bytes(path, (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+    write_bytes(path, json_bytes(value), parents)
+
+
+def json_bytes(value: Any) -> bytes:
+    """`value` as the JSON of a file that people read, too."""
+    return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 def remove(path: str) -> None:

@@ -103,6 +103,8 @@ class Lease:
         self._pause, self._clock = pause, clock
         self._lock = threading.RLock()
         self._stop = threading.Event()
+        self.lost = threading.Event()
+        """Set once another is seen to hold the lease."""
         self._renewing: threading.Thread | None = None
 
     def acquire(self) -> None:
@@ -216,7 +218,8 @@ class Lease:
         while not self._stop.wait(RENEW_SECONDS):
             try:
                 if not self.held():
-                    return  # taken over: whoever fills the output finds out where it matters
+                    self.lost.set()
+                    return
                 self._write()
             except Exception as error:  # whatever it was, the next try may succeed; without one the lease would expire
                 log.debug("%s: the lease could not be renewed: %s", self.path, error)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hdfs_io import filesystem, lease
+from hdfs_io.fence import PREFIX, Fence, check_owner
 from sparksplit import __version__
 from sparksplit.base.errors import InputError, RunError, SparksplitError, UsageError
 
@@ -81,6 +82,7 @@ class Output:
         self.input_hash = input_hash
         self.folder = self.path
         self.lease = lease.Lease(self.path, command)
+        self._fence: Fence | None = None
 
     @property
     def owner(self) -> str:
@@ -107,6 +109,8 @@ class Output:
             self._mend()
             yield self.decide(overwrite, resume, resumable)
         finally:
+            if self._fence is not None:
+                self._fence.open()
             self.lease.release()
             filesystem.remove_empty(made)
 
@@ -206,10 +210,24 @@ class Output:
             _discard(folder, self.path)
         filesystem.make_folder(self.folder)
         self._mark(self.folder)
+        self.enclose()
 
     def go_on(self) -> None:
         """Continue with what is in `folder`, under this configuration. Use it within `claimed`."""
-        self._mark(self.folder)
+        self.enclose()
+        self._mark(self.folder, self.fence)
+
+    def enclose(self) -> Fence:
+        """Fence `folder` anew: whoever had been given the fence before writes nothing more."""
+        self._fence = Fence.enclose(self.folder, self.path, self.owner)
+        return self._fence
+
+    @property
+    def fence(self) -> Fence:
+        """The way to write into `folder`, once it has begun."""
+        if self._fence is None:
+            raise RuntimeError("the output has not begun")
+        return self._fence
 
     def abandon(self) -> None:
         """Remove `folder`, which holds nothing worth continuing from. Use it within `claimed`.
@@ -224,9 +242,10 @@ class Output:
 
         Raises RunError where a successor has taken it over.
         """
-        check_owner(self.path, self.owner)
-        filesystem.write_bytes(filesystem.join(self.folder, SUCCESS), b"")
+        self.fence.write_bytes(filesystem.join(self.folder, SUCCESS), b"")
+        self.fence.open()
         if self.folder != self.path:
+            check_owner(self.path, self.owner)
             publish_folder(self.folder, self.path)
             self.folder = self.path
 
@@ -234,11 +253,12 @@ class Output:
     def _next(self) -> str:
         return f"{filesystem.parent(self.path).rstrip('/')}/.{filesystem.name(self.path)}.next"
 
-    def _mark(self, folder: str) -> None:
+    def _mark(self, folder: str, fence: Fence | None = None) -> None:
         mark = {"command": self.command, "config_hash": self.config_hash, "created_by": f"sparksplit {__version__}"}
         if isinstance(self.input_hash, str):
             mark["input_hash"] = self.input_hash
-        filesystem.write_bytes(filesystem.join(folder, CONFIG), json.dumps(mark).encode() + b"\n")
+        write = filesystem.write_bytes if fence is None else fence.write_bytes
+        write(filesystem.join(folder, CONFIG), json.dumps(mark).encode() + b"\n")
 
     def _input_hash_now(self) -> str | None:
         if callable(self.input_hash):
@@ -284,7 +304,7 @@ def _command_of(names: Collection[str]) -> str | None:
     for command, signs in _SIGNS.items():
         if any(name in names for name in signs):
             return command
-    return "" if any(not name.startswith("_") for name in names) else None
+    return "" if any(not name.startswith(("_", PREFIX)) for name in names) else None
 
 
 def overlap(output: str, inputs: Mapping[str, str]) -> str | None:
@@ -306,12 +326,6 @@ def made_from(path: str) -> dict[str, str]:
     file = filesystem.join(path, CONFIG)
     recorded = filesystem.read_json(file) if filesystem.exists(file) else {}
     return {name: recorded[name] for name in ("config_hash", "input_hash") if name in recorded}
-
-
-def check_owner(path: str, owner: str) -> None:
-    """Raise RunError where someone other than `owner` (Output.owner) now fills the output `path`."""
-    if not lease.is_owner(path, owner):
-        raise RunError(f"{path}: another run has taken over this output; this one ends")
 
 
 def publish_folder(temporary: str, final: str) -> None:

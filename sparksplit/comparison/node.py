@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hdfs_io import filesystem
 from hdfs_io.plan import window_for
-from hdfs_io.publish import check_owner
 from sparksplit.base.records import JsonObject
 from sparksplit.cluster import Member
 from sparksplit.collectives import Alone, Collective
@@ -118,8 +116,7 @@ def _record(
     record = report.record(config, way, data, results, Entry(split.rows, split.checksum), around)
     curve = report.learning_curve(results[0].progress.history)
     compared = ComparedRun(**vars(record), key=run.key, way=run.way, seed=config.seed, history=curve)
-    check_owner(payload.output, payload.owner)
-    filesystem.write_json(run.record, compared.to_json())
+    run.fence.write_json(run.record, compared.to_json())
 
 
 # Measurements.

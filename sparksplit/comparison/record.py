@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hdfs_io import filesystem
+from hdfs_io.fence import Fence
 from sparksplit.base.records import Record
 from sparksplit.training.messages import Payload
 from sparksplit.training.record import CurvePoint, RunRecord
@@ -25,12 +26,10 @@ class RunPayload(Payload):
 class ClusterPayload(Record):
     """What a comparison's nodes are given: runs with equally many processes, one after the other, and what to measure.
 
-    output, owner: the comparison's. probe: whether to measure training alone; sweep: whether to measure sums.
+    probe: whether to measure training alone; sweep: whether to measure sums.
     """
 
     runs: list[RunPayload]
-    owner: str
-    output: str
     threads: int
     application_id: str
     probe: bool
@@ -81,9 +80,9 @@ class Measured(Record):
         path = filesystem.join(folder, cls.FILE)
         return cls.parse(filesystem.read_bytes(path), path) if filesystem.exists(path) else cls()
 
-    def write(self, folder: str) -> None:
-        """Keep it in `folder`."""
-        filesystem.write_json(filesystem.join(folder, self.FILE), self.to_json())
+    def write(self, comparison: Fence) -> None:
+        """Keep it in the folder of `comparison`."""
+        comparison.write_json(filesystem.join(comparison.folder, self.FILE), self.to_json())
 
     def add(self, new: NodeMeasured) -> bool:
         """Take in what is not there yet; returns whether there was anything."""

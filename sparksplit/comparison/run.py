@@ -84,8 +84,8 @@ def _fill(comparison: _Comparison) -> Results:
             output.lease.tell(spark.sparkContext.applicationId)
             comparison.run(spark)
     results = comparison.results()
-    filesystem.write_json(filesystem.join(output.folder, RESULTS), results.to_json())
-    filesystem.write_bytes(filesystem.join(output.folder, REPORT), render(results).encode())
+    output.fence.write_json(filesystem.join(output.folder, RESULTS), results.to_json())
+    output.fence.write_bytes(filesystem.join(output.folder, REPORT), render(results).encode())
     inexact = [run.key for run in (*results.runs, *results.virtual) if not run.ledger.exact]
     if inexact:
         raise RunError(f"the ledger is not exact in {', '.join(inexact)}; this is a defect of sparksplit")
@@ -182,11 +182,10 @@ class _Comparison:
     def _cluster(self, spark: SparkSession, work: list[_Work], display: ComparisonDisplay) -> None:
         from sparksplit.cluster import NodeCluster
 
+        self.output.enclose()
         first = work[0].run.config
         payload = ClusterPayload(
             runs=[self._payload(one) for one in work],
-            owner=self.output.owner,
-            output=self.output.path,
             threads=threads(first, spark),
             application_id=str(spark.sparkContext.applicationId),
             probe=self.measured.probe is None and first.processes == 1,
@@ -213,7 +212,7 @@ class _Comparison:
             return
         if probed is None and self.measured.probe is not None:
             say_estimate(display, self.measured.probe.rows_per_second)
-        self.measured.write(self.output.folder)
+        self.measured.write(self.output.fence)
 
     def _payload(self, one: _Work) -> RunPayload:
         common = replace(
@@ -239,7 +238,7 @@ class _Comparison:
                 virtual=one.run.config.virtual,
                 seed=one.run.config.seed,
             )
-            filesystem.write_json(self._path(one), record.to_json())
+            self.output.fence.write_json(self._path(one), record.to_json())
         elif not error.may_pass or one.tries > self.config.max_restarts:
             if self.output.folder == self.output.path:  # else --overwrite, which starts over
                 say("finished runs are kept; the same command, without --overwrite, goes on from there")

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from hdfs_io import filesystem
+from hdfs_io.fence import Fence
 from sparksplit.model.inputs import Inputs
 from sparksplit.model.labels import unscaled
 from sparksplit.model.raw_inputs import RawInputs
@@ -23,7 +24,7 @@ _LONGEST = 2000
 """Characters of a function's name."""
 
 
-def export(model: Any, inputs: Inputs, run: str, scratch: str) -> None:
+def export(model: Any, inputs: Inputs, run: Fence, scratch: str) -> None:
     """Write both forms of `model` into the folder of `run`, using the local folder `scratch`.
 
     model.keras takes preprocessed floats, as the builder made it. The SavedModel takes stored values (raw pixels,
@@ -41,8 +42,8 @@ def export(model: Any, inputs: Inputs, run: str, scratch: str) -> None:
         _add_endpoints(archive, model, inputs)
         with writing(scratch):
             archive.write_out(str(local / SAVED_MODEL / _VERSION), verbose=False)
-        filesystem.write_bytes(filesystem.join(run, KERAS), (local / KERAS).read_bytes())
-        upload(local / SAVED_MODEL, filesystem.join(run, SAVED_MODEL))
+        run.write_bytes(filesystem.join(run.folder, KERAS), (local / KERAS).read_bytes())
+        run.upload(local / SAVED_MODEL, filesystem.join(run.folder, SAVED_MODEL))
     finally:
         shutil.rmtree(local, ignore_errors=True)
 
@@ -71,18 +72,6 @@ def _counted(names: list[str]) -> str:
     """A function's name that tells its arguments: TensorFlow answers a tensor of another dtype with the function's
     name and `input #3`, counted from 0 in the order of the names, and says nothing else of it."""
     return "_".join(f"{place}_{name}" for place, name in enumerate(sorted(names)))[:_LONGEST]
-
-
-def upload(local: Path, target: str) -> None:
-    """Copy the local folder to `target`, replacing what is there; it appears by rename."""
-    from hdfs_io.publish import publish_folder
-
-    temporary = filesystem.join(filesystem.parent(target), f".{filesystem.name(target)}.writing")
-    filesystem.remove(temporary)
-    filesystem.make_folder(temporary)
-    for file in sorted(path for path in local.rglob("*") if path.is_file()):
-        filesystem.write_bytes(filesystem.join(temporary, str(file.relative_to(local))), file.read_bytes())
-    publish_folder(temporary, target)
 
 
 def saved_model(run: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hdfs_io import filesystem
+from hdfs_io.fence import Fence
 from sparksplit.base.errors import InputError
 from sparksplit.base.records import Record
 from sparksplit.training import checkpoints
@@ -21,14 +22,14 @@ class Attempts(Record):
     seconds: float = 0.0
 
 
-def note(run: str, attempts: Attempts) -> None:
+def note(run: Fence, attempts: Attempts) -> None:
     """Keep `attempts` in the folder of `run`."""
-    filesystem.write_json(filesystem.join(run, _FILE), attempts.to_json())
+    run.write_json(filesystem.join(run.folder, _FILE), attempts.to_json())
 
 
-def forget(run: str) -> None:
+def forget(run: Fence) -> None:
     """Remove what `note` has kept, since a finished run has it in its record."""
-    filesystem.remove(filesystem.join(run, _FILE))
+    run.remove(filesystem.join(run.folder, _FILE))
 
 
 def before(run: str, checkpoint: str) -> tuple[Attempts, int]:

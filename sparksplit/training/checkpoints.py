@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hdfs_io import filesystem
+from hdfs_io.fence import Fence
 from sparksplit.base.errors import InputError, using
 from sparksplit.training.record import Progress
 
@@ -52,7 +53,7 @@ class Checkpoint:
 
 
 def write(
-    run: str,
+    run: Fence,
     progress: Progress,
     state: Arrays,
     own: Arrays,
@@ -67,23 +68,20 @@ def write(
     """
     number = progress.update
     staging = gather(f"checkpoint-{number}", secrets.token_hex(4))[0]
-    folder = filesystem.join(run, FOLDER)
-    temporary = filesystem.join(folder, f".update-{number:09d}.{staging}")
+    temporary = run.temporary(f"update-{number:09d}.{staging}")
     written: dict[str, list[int]] = {}
     for name, arrays in {**({_shard(rank): own} if own else {}), **({_STATE: state} if rank == 0 else {})}.items():
         content = _pack(arrays)
-        filesystem.write_bytes(filesystem.join(temporary, name), content)
+        filesystem.write_bytes(filesystem.join(temporary, name), content, parents=False)
         written[name] = [len(content), zlib.crc32(content)]
     everyone = gather(f"checkpoint-{number}-written", written)
     if rank == 0:
         files = {name: facts for each in everyone for name, facts in each.items()}
         description = {"format_version": _FORMAT, "files": files, **progress.to_json()}
         whole = {**description, _CHECKSUM: _checksum(description)}
-        filesystem.write_json(filesystem.join(temporary, _DESCRIPTION), whole)
-        final = filesystem.join(folder, f"update-{number:09d}")
-        filesystem.remove(final)
-        filesystem.rename(temporary, final)
-        _prune(folder, number, keep)
+        filesystem.write_json(filesystem.join(temporary, _DESCRIPTION), whole, parents=False)
+        run.publish_folder(temporary, filesystem.join(run.folder, FOLDER, f"update-{number:09d}"))
+        _prune(run, number, keep)
 
 
 def latest(run: str) -> str | None:
@@ -221,13 +219,14 @@ def _unpack(file: str, facts: Sequence[int]) -> dict[str, Array]:
         return dict(arrays)
 
 
-def _prune(folder: str, newest: int, keep: int) -> None:
+def _prune(run: Fence, newest: int, keep: int) -> None:
+    folder = filesystem.join(run.folder, FOLDER)
     names = list(filesystem.listing(folder))
     # A run that goes on with another number of nodes may count fewer updates than its older checkpoints.
     later = [name for name in names if _NAME.match(name) and _number(name) > newest]
     finished = sorted((name for name in names if _NAME.match(name) and name not in later), key=_number)
     for name in [*later, *finished[:-keep], *(name for name in names if name.startswith(".update-"))]:
-        filesystem.remove(filesystem.join(folder, name))
+        run.remove(filesystem.join(folder, name))
 
 
 def _number(name: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hdfs_io.fence import Fence
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.publish import Output
 from sparksplit.base.config import Origin, parse
@@ -19,9 +20,9 @@ class Payload(Record):
 
     config: a TrainConfig's values, with the folders that its `data` came to and the model file of its `init`. places:
     where its keys were written down (Origin.to_json). run: the folder to fill; output: what that is to become; owner:
-    the output's. sources: the text of the user's files, by the key that names them. checkpoint: the path of the one to
-    go on from. seconds_before: what the run's earlier attempts took. record_only: leave no model, no checkpoints and no
-    metrics.jsonl. init: the digest of the weights to begin with.
+    the output's; writing: its fence's name. sources: the text of the user's files, by the key that names them.
+    checkpoint: the path of the one to go on from. seconds_before: what the run's earlier attempts took. record_only:
+    leave no model, no checkpoints and no metrics.jsonl. init: the digest of the weights to begin with.
     """
 
     config: JsonObject
@@ -29,6 +30,7 @@ class Payload(Record):
     run: str
     output: str
     owner: str
+    writing: str
     sources: dict[str, str]
     config_hash: str
     threads: int
@@ -59,11 +61,17 @@ class Payload(Record):
             run=output.folder,
             output=output.path,
             owner=output.owner,
+            writing=output.fence.name,
             sources=sources,
             config_hash=config_hash,
             threads=threads,
             init=None if initial is None else initial.digest,
         )
+
+    @property
+    def fence(self) -> Fence:
+        """The way to write into the run's folder."""
+        return Fence(self.run, self.output, self.owner, self.writing)
 
     def train_config(self) -> TrainConfig:
         """The configuration, with errors that name those places."""

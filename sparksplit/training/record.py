@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Self
 import pydantic
 
 from hdfs_io import filesystem
+from hdfs_io.fence import Fence
 from sparksplit.base.records import Json, Record
 from sparksplit.rows.ledger import LedgerJson
 
@@ -274,6 +275,6 @@ class RunRecord(Record):
         path = filesystem.join(folder, RUN)
         return cls.parse(filesystem.read_bytes(path), path)
 
-    def write(self, folder: str) -> None:
-        """Write run.json into `folder`."""
-        filesystem.write_json(filesystem.join(folder, RUN), self.to_json())
+    def write(self, run: Fence) -> None:
+        """Write run.json into the folder of `run`."""
+        run.write_json(filesystem.join(run.folder, RUN), self.to_json())

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from hdfs_io.publish import Output, check_owner
+from hdfs_io.publish import Output
 from sparksplit.base.command import Options
 from sparksplit.base.errors import NodeFailed, RunError, SparksplitError, UsageError
 from sparksplit.base.progress import say
@@ -177,16 +177,18 @@ class _Run:
         tries, furthest = 0, checkpoints.number_of(checkpoint)
         failed: NodeFailed | None = None
         while True:
-            attempts.note(output.folder, now := self.so_far())
+            attempts.note(output.fence, now := self.so_far())
             begun = time.monotonic()
             try:
-                return self._nodes(replace(given, checkpoint=checkpoint, seconds_before=now.seconds))
+                return self._nodes(
+                    replace(given, writing=output.fence.name, checkpoint=checkpoint, seconds_before=now.seconds)
+                )
             except NodeFailed as error:
                 quiet, most = time.monotonic() - begun > QUIET_SECONDS, config.max_restarts
                 if not error.may_pass or not most or (tries >= most and not quiet):
                     raise
                 try:
-                    check_owner(output.path, output.owner)
+                    output.enclose()
                     checkpoint = checkpoint_of(output.folder, config.node_count)
                 except SparksplitError as other:
                     raise NodeFailed(f"{error}; it cannot be restarted: {other}", error.rank) from other
@@ -224,20 +226,25 @@ class _Run:
             total=round(cost.seconds, 3),
         )
         record = report.record(inputs.config, inputs.way, inputs.data, trained.results, trained.trained_on, around)
-        record.write(output.folder)
+        record.write(output.fence)
         if not record.ledger.exact:
             raise RunError(f"the ledger is not exact: {record.to_json()['ledger']}; this is a defect of sparksplit")
-        attempts.forget(output.folder)
+        attempts.forget(output.fence)
         output.complete()
         return record
 
     def _note_end(self) -> None:
         """Keep what a failed attempt has cost, if the output is still this command's."""
         try:
-            check_owner(self.output.path, self.output.owner)
-            attempts.note(self.output.folder, self.so_far())
+            attempts.note(self.output.fence, self.so_far())
         except Exception as error:
             log.debug("what this attempt has cost is not kept: %s", error)
+
+    def _meanwhile(self, go_on: Callable[[], None] = lambda: None) -> None:
+        """What is looked at while nodes run. go_on: what else is to be done."""
+        if self.output.lease.lost.is_set():
+            self.output.fence.check()
+        go_on()
 
     def _nodes(self, payload: Payload) -> _Trained:
         """Make one attempt."""
@@ -273,8 +280,8 @@ class _Run:
                     dealt = BatchSplit() if config.virtual else split
                     owned = owned_by_rank(dealt, data.manifest.lanes, config.processes)
                     with Feeding(self.spark, data, self.frame, cluster, display.states, owned) as feeding:
-                        results = cluster.run(feeding.go_on)
+                        results = cluster.run(lambda: self._meanwhile(feeding.go_on))
                         trained_on = feeding.fed()
                 else:
-                    results = cluster.run()
+                    results = cluster.run(self._meanwhile)
         return _Trained([NodeResult.from_json(each, "a node's result") for each in results], trained_on, launched)

@@ -9,6 +9,7 @@ import pytest
 from hdfs_io import filesystem
 from sparksplit.base.errors import InputError
 from sparksplit.comparison.record import ComparedRun, DivergedRun, Measured, NodeMeasured, Probe, SweepPoint, read_run
+from tests.hdfs_io.outputs import fenced
 from tests.training.records import RUN_JSON
 
 CURVE = [{"passes": 1, "updates": 8, "steps": 8, "seconds": 0.5, "train": {"loss": 1.0}}]
@@ -60,7 +61,8 @@ def test_measurements_are_kept_once_and_go_on(tmp_path):
     assert measured.add(NodeMeasured([], sweep=sweep))
     assert not measured.add(NodeMeasured([], Probe(99.0, 2.0)))
     assert not measured.add(NodeMeasured([], sweep=[SweepPoint(2, 1024, 9.0)]))
-    measured.write(str(tmp_path))
+    with fenced(tmp_path) as comparison:
+        measured.write(comparison)
     assert Measured.read(str(tmp_path)) == measured
     assert json.loads((tmp_path / "measured.json").read_text()) == {
         "gpus": ["K80"],

@@ -7,15 +7,16 @@ import pickle
 import re
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
-from hdfs_io import filesystem, lease
+from hdfs_io import fence, filesystem, lease
 from hdfs_io.publish import Output, publish_folder
-from sparksplit.base.errors import InputError, OutputInUse
+from sparksplit.base.errors import InputError, OutputInUse, RunError
 
 NAMES = ("plain", "with space", "käse-写真", "100%25", "a+b&c=d,e;f", "#?[x]{y}*", "a.gz")
 
@@ -42,6 +43,12 @@ class FileSystemSuite:
         filesystem.write_bytes(f"{root}/a/b/file", b"12345")
         filesystem.make_folder(f"{root}/a/empty")
         filesystem.make_folder(f"{root}/a/empty")
+        filesystem.make_folder(f"{root}/a/empty", parents=False)
+        with pytest.raises(InputError, match=r"/none/inner: "):
+            filesystem.make_folder(f"{root}/none/inner", parents=False)
+        with pytest.raises(InputError, match="does not exist"):
+            filesystem.write_bytes(f"{root}/none/file", b"", parents=False)
+        assert not filesystem.exists(f"{root}/none")
         assert filesystem.is_folder(f"{root}/a/b") and not filesystem.is_file(f"{root}/a/b")
         assert filesystem.is_file(f"{root}/a/b/file") and not filesystem.is_folder(f"{root}/a/b/file")
         assert filesystem.size(f"{root}/a/b/file") == 5
@@ -226,6 +233,53 @@ class FileSystemSuite:
             assert sorted(filesystem.listing(root)) == [".run.next", ".run.owner", "run"]
             second.complete()
         assert filesystem.listing(root) == {"run": None}
+
+    @pytest.mark.parametrize("late", [False, True])
+    def test_who_was_superseded_writes_nothing_more(
+        self, root: str, late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """late: it is superseded between its look at the lease and its rename."""
+        first, second = (Output(f"{root}/run", "a", "train") for _ in range(2))
+        local = tmp_path / "local"
+        (local / "inner").mkdir(parents=True)
+        (local / "inner" / "file").write_text("x")
+        first.lease.acquire()
+        first.begin()
+        first.fence.upload(local, f"{root}/run/checkpoints/one")
+        first.fence.write_bytes(f"{root}/run/file", b"first's")
+        looked = fence.check_owner
+
+        def take_over(path: str = "", owner: str = "") -> None:
+            if late:
+                looked(path, owner)
+            monkeypatch.setattr(fence, "check_owner", looked)
+            second.lease._write()
+            second.go_on()
+            second.fence.write_bytes(f"{root}/run/file", b"second's")
+
+        writes = (
+            lambda: first.fence.write_bytes(f"{root}/run/file", b"first's again"),
+            lambda: first.fence.upload(local, f"{root}/run/checkpoints/one"),
+            lambda: first.fence.upload(local, f"{root}/run/checkpoints/two"),
+            lambda: first.fence.remove(f"{root}/run/checkpoints/one"),
+        )
+        for write in writes:
+            first.lease._write()
+            first.enclose()
+            if late:
+                monkeypatch.setattr(fence, "check_owner", take_over)
+            else:
+                take_over()
+            with pytest.raises(
+                RunError, match=r"another run has taken over this output; this one ends: train on \S+ \("
+            ):
+                write()
+        assert filesystem.read_bytes(f"{root}/run/file") == b"second's"
+        assert list(filesystem.tree(f"{root}/run")) == ["_CONFIG", "checkpoints/one/inner/file", "file"]
+        second.complete()
+        assert list(filesystem.listing(f"{root}/run")) == ["_CONFIG", "_SUCCESS", "checkpoints", "file"]
+        first.lease.release()
+        second.lease.release()
 
     def test_pyarrow_and_pickle_know_it(self, root: str) -> None:
         for name in ("a", "sub/b"):

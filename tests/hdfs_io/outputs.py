@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from hdfs_io.fence import Fence
 from hdfs_io.publish import Output
 
 
 def output(path: object, config_hash: str = "a", command: str = "train", **inputs: str) -> Output:
     return Output(str(path), config_hash, command, inputs)
+
+
+@contextmanager
+def fenced(folder: object) -> Iterator[Fence]:
+    """The fence around `folder`, made where it is missing, of a command that fills it for the moment."""
+    one = output(folder)
+    Path(one.folder).mkdir(parents=True, exist_ok=True)
+    one.lease.acquire()
+    try:
+        yield one.enclose()
+        one.fence.open()
+    finally:
+        one.lease.release()
 
 
 def stage(one: Output, content: str = "x", overwrite: bool = True) -> None:

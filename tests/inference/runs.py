@@ -5,6 +5,7 @@ from pathlib import Path
 from sparksplit.model.build import data_description
 from sparksplit.model.export import export
 from sparksplit.model.inputs import Inputs
+from tests.hdfs_io.outputs import fenced
 from tests.training.records import run_record
 
 
@@ -15,7 +16,8 @@ def make_run(folder, data, build, tmp_path, *, loss=None, run_id="r"):
     scratch.mkdir()
     description = data.description
     model = build(data_description(description, data.manifest.splits["train"].rows))
-    export(model, Inputs(description), str(folder), str(scratch))
+    with fenced(folder) as run:
+        export(model, Inputs(description), run, str(scratch))
     description.write(str(folder))
     make_complete(folder, loss=loss, run_id=run_id)
     return model
@@ -23,5 +25,6 @@ def make_run(folder, data, build, tmp_path, *, loss=None, run_id="r"):
 
 def make_complete(folder, *, loss=None, run_id="r"):
     record = run_record(run_id=run_id, config_hash="c", weights=f"w-{run_id}", config={"loss": loss})
-    record.write(str(folder))
+    with fenced(folder) as run:
+        record.write(run)
     (folder / "_SUCCESS").touch()

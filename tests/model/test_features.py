@@ -21,6 +21,7 @@ from sparksplit.model.export import export
 from sparksplit.model.inputs import Inputs
 from sparksplit.model.raw_inputs import RawInputs
 from tests.hdfs_io.features import by_numpy
+from tests.hdfs_io.outputs import fenced
 from tests.model import features as tables
 
 ROWS = 1000
@@ -117,7 +118,8 @@ def exported(table, tmp_path_factory):
     folder, scratch = tmp_path_factory.mktemp("run"), tmp_path_factory.mktemp("scratch")
     keras.utils.set_random_seed(3)
     model = small(spec.inputs(description.features))
-    export(model, Inputs(description), str(folder), str(scratch))
+    with fenced(folder) as run:
+        export(model, Inputs(description), run, str(scratch))
     return model, folder / "saved_model" / "1"
 
 

@@ -6,7 +6,13 @@ from hdfs_io import filesystem
 from sparksplit.training import attempts
 from sparksplit.training.attempts import Attempts
 from sparksplit.training.record import Progress
+from tests.hdfs_io.outputs import fenced
 from tests.training.records import epoch
+
+
+def note(folder, cost):
+    with fenced(folder) as run:
+        attempts.note(run, cost)
 
 
 @pytest.fixture
@@ -21,18 +27,19 @@ def checkpoint(tmp_path):
 
 
 def test_a_run_that_goes_on_counts_on(tmp_path, checkpoint):
-    attempts.note(str(tmp_path), Attempts(2, 30.5))
+    note(tmp_path, Attempts(2, 30.5))
     assert attempts.before(str(tmp_path), checkpoint) == (Attempts(2, 30.5), 3)
 
 
 def test_a_finished_run_leaves_none(tmp_path):
-    attempts.note(str(tmp_path), Attempts(2, 30.5))
-    attempts.forget(str(tmp_path))
+    note(tmp_path, Attempts(2, 30.5))
+    with fenced(tmp_path) as run:
+        attempts.forget(run)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_a_killed_driver_could_not_note_the_checkpoint_knows(tmp_path, checkpoint):
-    attempts.note(str(tmp_path), Attempts(1, 0.5))
+    note(tmp_path, Attempts(1, 0.5))
     assert attempts.before(str(tmp_path), checkpoint) == (Attempts(1, 20.0), 3)
 
 
@@ -46,6 +53,6 @@ def test_figures_that_are_lost_stop_nobody(tmp_path, checkpoint, text):
 
 
 def test_a_damaged_checkpoint_is_left_to_who_reads_it(tmp_path, checkpoint):
-    attempts.note(str(tmp_path), Attempts(1, 0.5))
+    note(tmp_path, Attempts(1, 0.5))
     filesystem.write_bytes(f"{checkpoint}/checkpoint.json", b"{")
     assert attempts.before(str(tmp_path), checkpoint) == (Attempts(1, 0.5), 0)

@@ -13,6 +13,7 @@ from sparksplit.base.errors import InputError, RunError
 from sparksplit.training import checkpoints
 from sparksplit.training.checkpoints import Damaged
 from sparksplit.training.record import Progress
+from tests.hdfs_io.outputs import fenced
 from tests.nodes import in_threads
 from tests.training.records import epoch
 
@@ -24,9 +25,10 @@ def write(run, update, nodes=1, keep=3, own=True):
 
     def node(rank, gather):
         random = {"r0000": np.array([rank, 7])} if own else {}
-        checkpoints.write(str(run), progress, STATE, random, rank, gather, keep)
+        checkpoints.write(fence, progress, STATE, random, rank, gather, keep)
 
-    in_threads(nodes, node)
+    with fenced(run) as fence:
+        in_threads(nodes, node)
     return progress
 
 
@@ -73,7 +75,7 @@ def test_none_without_a_run_or_a_checkpoint(tmp_path):
 def test_a_crash_at_any_step_leaves_the_previous_one_loadable(tmp_path, monkeypatch, step):
     before = write(tmp_path, 1)
 
-    def crash(*_):
+    def crash(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:

@@ -60,6 +60,18 @@ def test_why_a_node_failed_is_told_where_there_is_no_restart(tmp_path, monkeypat
     assert caught.value.exit_status == 1 and caught.value.rank == 1
 
 
+def test_a_driver_that_sees_its_lease_taken_over_ends_the_run(tmp_path):
+    first, successor = (Output(str(tmp_path / "run"), "hash", "train") for _ in range(2))
+    with first.claimed():
+        first.begin()
+        one = _Run(None, None, first, None, 0.0)
+        one._meanwhile()
+        successor.lease._write()
+        first.lease.lost.set()
+        with pytest.raises(RunError, match="another run has taken over this output; this one ends: train on"):
+            one._meanwhile()
+
+
 def attempts_of(tmp_path, monkeypatch, failures, reached=lambda attempt: 7, **keys):
     """(how often nodes were started, the pauses, what ended the run) where attempts fail with `failures`, each after
     this many seconds, and then go well. reached: the last checkpoint's number after that many attempts."""

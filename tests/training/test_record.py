@@ -9,6 +9,7 @@ import pytest
 
 from sparksplit.base.errors import InputError
 from sparksplit.training.record import EpochRecord, RunRecord, read_history
+from tests.hdfs_io.outputs import fenced
 from tests.training.records import EPOCH, RUN_JSON, run_json
 
 
@@ -25,7 +26,8 @@ from tests.training.records import EPOCH, RUN_JSON, run_json
 def test_what_is_written_is_read_back_key_for_key(tmp_path, values):
     content = run_json(**values)
     record = RunRecord.from_json(content, "memory")
-    record.write(str(tmp_path))
+    with fenced(tmp_path) as run:
+        record.write(run)
     written = json.loads((tmp_path / "run.json").read_text())
     assert (written, list(written)) == (content, list(content))
     assert RunRecord.read(str(tmp_path)) == record

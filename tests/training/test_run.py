@@ -20,6 +20,7 @@ from sparksplit.base.errors import NodeFailed, RunError, UsageError
 from sparksplit.training import attempts, checkpoints
 from sparksplit.training.attempts import Attempts
 from tests.forked import nodes_of
+from tests.hdfs_io.outputs import fenced
 from tests.nodes import pid_of
 from tests.training.records import RUN_JSON, keys_of
 from tests.training.runs import MODELS, MOMENTUM, largest_difference, run, weights, without_end
@@ -129,7 +130,8 @@ def test_resuming_gives_the_same_bits(forked, digits, tmp_path, capsys, every, k
     }  # fmt: skip
     straight = run(digits, tmp_path / "straight", **settings)
     without_end(tmp_path / "straight", tmp_path / "resumed", keep=keep)
-    attempts.note(str(tmp_path / "resumed"), Attempts(restarts=3, seconds=1000.0))
+    with fenced(tmp_path / "resumed") as fence:
+        attempts.note(fence, Attempts(restarts=3, seconds=1000.0))
     if damaged:
         newest = Path(checkpoints.latest(str(tmp_path / "resumed")))
         (newest / "node-1.npz").unlink()

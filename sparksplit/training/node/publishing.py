@@ -9,8 +9,9 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from hdfs_io import filesystem
-from sparksplit.model.export import export, upload
+from hdfs_io import filesystem, preprocessing
+from hdfs_io.fence import Fence
+from sparksplit.model.export import export
 from sparksplit.model.writing import writing
 from sparksplit.training.node.process import Process
 from sparksplit.training.record import METRICS, EpochRecord
@@ -19,20 +20,20 @@ from sparksplit.training.report import by_rows
 TENSORBOARD = "tensorboard"
 
 
-def publish_history(run: str, history: Sequence[EpochRecord], scratch: str) -> None:
+def publish_history(run: Fence, history: Sequence[EpochRecord], scratch: str) -> None:
     """Write what is told about the finished rounds into the folder of `run`, using the local folder `scratch`."""
     publish_metrics(run, history)
     publish_events(run, history, scratch)
 
 
-def publish_metrics(run: str, history: Sequence[EpochRecord]) -> None:
+def publish_metrics(run: Fence, history: Sequence[EpochRecord]) -> None:
     """Write metrics.jsonl, one line per round, into the folder of `run`; always the whole file, since a file on HDFS
     that is appended to can be read half-written."""
     text = "".join(json.dumps(record.to_json(), allow_nan=False) + "\n" for record in history)
-    filesystem.write_bytes(filesystem.join(run, METRICS), text.encode())
+    run.write_bytes(filesystem.join(run.folder, METRICS), text.encode())
 
 
-def publish_events(run: str, history: Sequence[EpochRecord], scratch: str) -> None:
+def publish_events(run: Fence, history: Sequence[EpochRecord], scratch: str) -> None:
     """Write the TensorBoard events of all rounds into the folder of `run`, using the local folder `scratch`.
 
     A resumed run writes them anew, so that no round is there twice.
@@ -46,11 +47,11 @@ def publish_events(run: str, history: Sequence[EpochRecord], scratch: str) -> No
                     if value is not None:
                         tf.summary.scalar(f"epoch_{key}", value, step=epoch)
     if local.exists():
-        upload(local, filesystem.join(run, TENSORBOARD))
+        run.upload(local, filesystem.join(run.folder, TENSORBOARD))
 
 
 def publish_model(process: Process, scratch: str) -> None:
     """Write the trained model, and what it needs to know about its data, into the run's folder."""
-    run = process.payload.run
-    process.data.description.write(run)
+    run = process.payload.fence
+    run.write_json(filesystem.join(run.folder, preprocessing.FILE), process.data.description.model_dump())
     export(process.model, process.inputs, run, scratch)

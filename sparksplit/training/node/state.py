@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hdfs_io.publish import check_owner
 from sparksplit.base.errors import InputError, RunError
 from sparksplit.strategies.state import constants
 from sparksplit.strategies.syncs import Sync
@@ -54,10 +53,8 @@ class State:
         if payload.record_only:
             return
         metrics = self._step.metric_sums()
-        if member.rank == 0:
-            check_owner(payload.output, payload.owner)
         checkpoints.write(
-            payload.run,
+            payload.fence,
             progress,
             {**named("v", self._common()), **metrics, **self._sync.state(), **self._best},
             named("r", self._own()),

@@ -166,4 +166,4 @@ class Worker:
             with self._member.phase("checkpoint"):
                 from sparksplit.training.node import publishing
 
-                publishing.publish_history(self._process.payload.run, history, self._member.local_dir)
+                publishing.publish_history(self._process.payload.fence, history, self._member.local_dir)

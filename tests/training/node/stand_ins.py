@@ -57,8 +57,8 @@ class Rows:
 
 def payload(**values):
     """What a node is given that leaves nothing but its record."""
-    none = {"config": {}, "places": {}, "run": "nowhere", "output": "nowhere", "owner": "", "sources": {}}
-    return Payload(**{**none, "config_hash": "", "threads": 1, "record_only": True, **values})
+    none = {"config": {}, "places": {}, "run": "nowhere", "output": "nowhere", "owner": "", "writing": ""}
+    return Payload(**{**none, "sources": {}, "config_hash": "", "threads": 1, "record_only": True, **values})
 
 
 class Member:
