@@ -95,12 +95,14 @@ class Output:
     ) -> Iterator[Decision]:
         """Be the only one to fill the output while the block lasts; gives the decision as it then is.
 
-        Writes nothing where that is done. Folders that are made for it, and that are empty at its end, are removed.
+        Writes nothing where that is done; what a command that was killed at its very end has left beside it is removed.
+        Folders that are made for it, and that are empty at its end, are removed.
 
         Raises OutputInUse where another command that is still running fills it, and whatever `decide` raises.
         """
         decision = self.decide(overwrite, resume, resumable)
         if decision == "done":
+            self._tidy()
             yield decision
             return
         made = filesystem.missing(filesystem.parent(self.path))
@@ -113,6 +115,16 @@ class Output:
                 self._fence.open()
             self.lease.release()
             filesystem.remove_empty(made)
+
+    def _tidy(self) -> None:
+        """Give back the lease of a command that completed the output and was killed before it could."""
+        try:
+            found = lease.read(self.lease.file)
+            if found is not None and found.gone:
+                self.lease.acquire()
+                self.lease.release()
+        except (SparksplitError, OSError) as error:  # the output is complete all the same
+            log.debug("%s: %s", self.path, error)
 
     def decide(self, overwrite: bool = False, resume: bool = False, resumable: Collection[str] = ()) -> Decision:
         """What to do, without doing it.

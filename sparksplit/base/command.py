@@ -17,6 +17,7 @@ from sparksplit.base.complaints import all_required, missing_keys
 from sparksplit.base.config import Config, documented_keys, load
 from sparksplit.base.errors import ConfigError, Interrupted, SparksplitError, printable
 from sparksplit.base.interrupts import insistent
+from sparksplit.base.left import remove_left
 from sparksplit.base.progress import LogHandler
 from sparksplit.base.session import satisfy_yarn
 
@@ -77,6 +78,7 @@ class Command:
                 required = missing_keys(self.config, {})
                 if file is None and not overrides and required and not self.flags:
                     raise ConfigError(f"{all_required(required)}: give --config FILE, or --set KEY=VALUE for each")
+                remove_left()
                 self.run(load(self.config, file, overrides), options)
                 satisfy_yarn()
         except SparksplitError as error:

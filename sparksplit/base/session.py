@@ -6,22 +6,19 @@ import logging
 import os
 import re
 import shlex
-import shutil
-import signal
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparksplit.base import metastore, packages
+from sparksplit.base import left, metastore, packages
 from sparksplit.base.errors import RunError, UsageError
 from sparksplit.base.interrupts import (
     interruptible,
@@ -45,7 +42,6 @@ STOP_SECONDS = 15.0
 """How long Spark may take to stop before its processes are killed."""
 
 _started: list[bool] = []  # not empty once this process has started Spark
-_MARK = "SPARKSPLIT_SESSION"  # in the environment of every process of a local cluster: how they are found again
 
 
 @contextmanager
@@ -225,9 +221,8 @@ def _own_processes(settings: dict[str, str]) -> Iterator[None]:
     """
     environment = {"JAVA_HOME": java_home()}
     with ExitStack() as stack:
-        folder = Path(tempfile.mkdtemp(prefix="sparksplit-"))
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        environment[_MARK] = str(folder)
+        folder = stack.enter_context(left.session_folder())
+        environment[left.MARK] = str(folder)
         if settings.get("spark.master", "").startswith("local-cluster"):
             environment |= _local_cluster(folder, settings)
             say(f"Starting Spark on this machine: {settings['spark.master']}")
@@ -355,12 +350,9 @@ def _end(mark: str) -> None:
     patience = time.monotonic() + (5 if gateway else 0)
     if gateway is not None:
         _end_gateway(gateway)
-    while pids := _processes(mark):
-        if time.monotonic() >= patience:
-            for pid in pids:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+    while left.processes(mark) and time.monotonic() < patience:
         time.sleep(0.05)
+    left.kill_all(Path(mark))
 
 
 def _end_gateway(gateway: Any) -> None:
@@ -376,14 +368,3 @@ def _end_gateway(gateway: Any) -> None:
     except subprocess.TimeoutExpired:
         java.kill()
         java.wait()
-
-
-def _processes(mark: str) -> list[int]:
-    """The processes that were started with `mark` in their environment; none where there is no /proc."""
-    wanted, found = f"{_MARK}={mark}\0".encode(), []
-    for entry in Path("/proc").glob("[0-9]*/environ"):
-        # Processes may end while we look at them, and other users' cannot be read.
-        with suppress(OSError):
-            if wanted in entry.read_bytes():
-                found.append(int(entry.parent.name))
-    return found

@@ -7,10 +7,8 @@ the process group of Spark's Python daemon, whose SIGHUP ends both when the exec
 from __future__ import annotations
 
 import collections
-import fcntl
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +21,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
+from sparksplit.base.own_folders import own_folder
 from sparksplit.cluster.line import Line, Post
 from sparksplit.cluster.member import Start
 from sparksplit.cluster.wire import ORPHAN, ORPHANED
@@ -182,27 +181,11 @@ def _hang_up_raises() -> Iterator[None]:
 
 @contextmanager
 def _scratch_folder(rank: int) -> Iterator[str]:
-    """A new folder on Spark's local disks, removed at the end; also removes those that killed predecessors left.
-
-    A predecessor's lock tells whether it is alive, even across containers that share the disk.
-    """
+    """A new folder on Spark's local disks, removed at the end; also removes those that killed predecessors left."""
     # Here Spark gives its Python workers its own block manager's directories.
     local_dirs = (os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()).split(",")
-    parent = Path(local_dirs[rank % len(local_dirs)])
-    parent.mkdir(parents=True, exist_ok=True)
-    for left in parent.glob(f"{PREFIX}*"):
-        with suppress(OSError), (left / ".lock").open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(left, ignore_errors=True)
-    # Under a name that nobody sweeps until it is locked: executors of one host share their disks and start together.
-    folder = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=parent))
-    try:
-        with (folder / ".lock").open("wb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            folder = folder.rename(parent / folder.name.removeprefix("."))
-            scratch = folder / "scratch"
-            scratch.mkdir()
-            (folder / TEMPORARY).mkdir()
-            yield str(scratch)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with own_folder(Path(local_dirs[rank % len(local_dirs)]), PREFIX) as folder:
+        scratch = folder / "scratch"
+        scratch.mkdir()
+        (folder / TEMPORARY).mkdir()
+        yield str(scratch)

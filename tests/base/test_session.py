@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -146,7 +147,7 @@ def test_settings_come_from_the_user_first(configured: Path, monkeypatch: pytest
     monkeypatch.setattr(session, "_start", start)
     monkeypatch.setattr(session, "_end", lambda mark: None)  # would end the session of the other tests
     configured.write_text("spark.executor.memory 2g\nspark.ui.enabled true\nspark.driver.extraJavaOptions -Dx=y\n")
-    folder = Path(session.tempfile.gettempdir())
+    folder = Path(tempfile.gettempdir())
     before, environment = set(folder.glob("sparksplit-*")), dict(os.environ)
     with pytest.raises(Started), spark_session("x", 2, {"spark.ui.enabled": "no", "spark.a": "b"}):
         pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,16 @@ def fill_without_a_lease(path: Path) -> None:
     path.mkdir()
     (path / CONFIG).write_text('{"command": "train", "config_hash": "a"}')
     (path / SUCCESS).touch()
+
+
+def test_the_lease_of_one_that_was_killed_when_it_had_completed_goes_with_the_next(tmp_path: Path) -> None:
+    made = output(tmp_path / "out")
+    fill(made)
+    made.lease.holder = replace(made.lease.holder, started=1)  # as if its process had ended
+    made.lease._write()
+    with output(tmp_path / "out").claimed() as decision:
+        assert decision == "done"
+        assert [each.name for each in tmp_path.iterdir()] == ["out"]
 
 
 @pytest.mark.parametrize("end", ["complete", "begin", "staging"])
