@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -94,7 +94,8 @@ class Feed:
     """The rows of `lanes` of `source`, for any number of epochs.
 
     batch_size: rows of a global mini-batch. seed: of the order and of the transform. window: blocks permuted together.
-    cache: up to how many bytes of rows the node keeps. readers: threads that read blocks and assemble chunks.
+    cache: up to how many bytes of rows the node keeps. readers: threads that read blocks and assemble chunks; 0: the
+    one that asks for chunks does it.
     chunk_bytes: size of a chunk's tensors. copies: how many nodes have their own mini-batches at the same time.
     shuffled: False keeps the stored order (validation, test).
     everyone: each node's lanes, if all nodes' chunks must hold the same mini-batches; `max_updates` must then be the
@@ -130,7 +131,8 @@ class Feed:
         self._chunk_rows = max(1, chunk_bytes // self._assembler.row_bytes)
         self.max_updates = 1
         """The most mini-batches in each chunk from now on; may change at any time, the order of rows does not."""
-        self._pool = ThreadPoolExecutor(readers, thread_name_prefix="reader")
+        self._ahead = _CHUNKS_AHEAD if readers else 1
+        self._pool: Executor = ThreadPoolExecutor(readers, thread_name_prefix="reader") if readers else _AtOnce()
         self._local = threading.local()
         self._readers: list[RowReader] = []
         self._lock = threading.Lock()
@@ -165,7 +167,7 @@ class Feed:
         plans = self._plans(epoch, first, last, stops)
         try:
             while True:
-                while len(ahead) < _CHUNKS_AHEAD and (plan := next(plans, None)) is not None:
+                while len(ahead) < self._ahead and (plan := next(plans, None)) is not None:
                     ahead.append(self._pool.submit(self._assemble, epoch, *plan))
                 if not ahead:
                     return
@@ -318,6 +320,18 @@ class Feed:
         totals = order.batch_rows(self.rows, self._batch_size, first, until) * self._copies
         share = self._share if until <= self._even else None
         return self._assembler.chunk(epoch, first, pieces, offsets, totals, share)
+
+
+class _AtOnce(Executor):
+    """Does what it is given in the thread that gives it."""
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(function(*arguments, **named))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
 
 @dataclass

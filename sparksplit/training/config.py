@@ -151,8 +151,8 @@ class Training(Config):
     """Rows of one global mini-batch (B)."""
     epochs: pydantic.PositiveInt = 10
     """Passes over the training split (E)."""
-    readers: pydantic.PositiveInt = 1
-    """Threads per node that read ahead and assemble mini-batches."""
+    readers: pydantic.NonNegativeInt = 1
+    """Threads per node that read ahead and assemble mini-batches; 0: none, so that each step waits for its rows."""
     transform: str | None = None
     """`package.module:function` or `path/to/file.py:function`, applied to rows as they are read: f(tensors, label,
     seeds) returns (tensors, label); seeds holds one uint64 per row, made from row_id, seed and epoch."""

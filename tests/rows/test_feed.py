@@ -1,5 +1,6 @@
 """The feed against the order it promises: every row once, the same mini-batches for every number of nodes."""
 
+import threading
 from itertools import chain
 
 import numpy as np
@@ -56,6 +57,19 @@ def test_every_number_of_nodes_trains_the_same_mini_batches(data, nodes, cache):
     assert [sorted(chain(*parts)) for parts in zip(*shares, strict=True)] == [sorted(batch) for batch in whole]
     assert sorted(chain(*whole)) == list(range(ROWS))
     assert {len(batch) for batch in whole} == {50}
+
+
+@pytest.mark.parametrize("cache", [0, 1 << 30], ids=["streamed", "cached"])
+def test_without_readers_whoever_asks_reads_and_gets_the_same(data, cache):
+    threads = set()
+
+    def transform(tensors, label, seeds):
+        threads.add(threading.get_ident())
+        return tensors, label
+
+    alone = batches(feed_of(data, cache=cache, readers=0, transform=transform, chunk_bytes=900), epoch=2)
+    assert threads == {threading.get_ident()}
+    assert alone == batches(feed_of(data, readers=2), epoch=2)
 
 
 def test_epochs_differ_and_repeat(data):
@@ -157,11 +171,12 @@ def test_a_transform_gets_a_seed_per_row_that_depends_on_nothing_else(data):
     assert len(set.union(*seeds.values())) == ROWS
 
 
-def test_a_failing_transform_is_raised_where_chunks_are_taken(data):
+@pytest.mark.parametrize("readers", [0, 1])
+def test_a_failing_transform_is_raised_where_chunks_are_taken(data, readers):
     def transform(tensors, label, seeds):
         raise ArithmeticError("no such pixel")
 
-    feed = feed_of(data, transform=transform)
+    feed = feed_of(data, transform=transform, readers=readers)
     with pytest.raises(ArithmeticError, match="no such pixel"):
         next(feed.epoch(0))
     feed.close()
