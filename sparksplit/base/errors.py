@@ -51,13 +51,24 @@ class RunError(SparksplitError):
 class NodeFailed(RunError):
     """A node ended, hung or was lost.
 
-    rank: the node's rank, or None where it failed before it had one. may_pass: whether other nodes may get further;
-    not where its own code raised an error, which it would raise again.
+    rank: the node's rank, or None where it failed before it had one; host: its host. may_pass: whether other nodes may
+    get further; not where its own code raised an error, which it would raise again. memory: whether it ran out of
+    memory. executor_lost: whether its executor was lost, for which Spark may know a reason.
     """
 
-    def __init__(self, message: str, rank: int | None = None, *, may_pass: bool = True) -> None:
+    def __init__(
+        self,
+        message: str,
+        rank: int | None = None,
+        *,
+        host: str | None = None,
+        may_pass: bool = True,
+        memory: bool = False,
+        executor_lost: bool = False,
+    ) -> None:
         super().__init__(message)
-        self.rank, self.may_pass = rank, may_pass
+        self.rank, self.host, self.may_pass = rank, host, may_pass
+        self.memory, self.executor_lost = memory, executor_lost
 
 
 class PeerLost(RunError):
@@ -91,6 +102,31 @@ _GIVEN = frozenset(
     )
 )
 """What the system says about a path that is not what it should be; other errors (a full disk, a network) may pass."""
+_PASSES = frozenset(
+    (
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EIO,
+        errno.EREMOTEIO,
+        errno.ESTALE,
+        errno.ENOMEM,
+        errno.EAGAIN,
+        errno.EBUSY,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOLCK,
+        errno.ETIMEDOUT,
+        errno.ECONNREFUSED,
+        errno.ECONNRESET,
+        errno.ECONNABORTED,
+        errno.ENETDOWN,
+        errno.ENETUNREACH,
+        errno.ENETRESET,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+    )
+)
+"""What the system says about disks, networks and its own limits; what else an OSError says is its code's mistake."""
 _BY_CLASS = {
     FileNotFoundError: errno.ENOENT,
     NotADirectoryError: errno.ENOTDIR,
@@ -147,8 +183,11 @@ def file_error(place: str, problem: str, error: BaseException) -> SparksplitErro
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether what raised `error` may work in a while: a full disk or a lost network, and not a missing file."""
-    return isinstance(error, Passing) or (isinstance(error, OSError) and errno_of(error) not in (None, *_GIVEN))
+    """Whether what raised `error` may work in a while: a full disk or a lost network, and not a missing file, nor a
+    closed one (EBADF, EPIPE)."""
+    if isinstance(error, BrokenPipeError):
+        return False
+    return isinstance(error, Passing) or (isinstance(error, OSError) and errno_of(error) in _PASSES)
 
 
 def printable(text: str) -> str:

@@ -194,6 +194,8 @@ class Channel:
             if "ended" in message:
                 record.ended = (now, int(message["ended"]))
                 record.output = [str(line) for line in message.get("output", [])]
+                if message.get("killed_for_memory") is not None:
+                    record.killed_for_memory = bool(message["killed_for_memory"])
             if kind == "node" and "result" in message:
                 record.result, record.progressed = dict(message["result"]), now
             if kind == "node" and "gather" in message:

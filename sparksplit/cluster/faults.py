@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import Any
 
 from sparksplit.base.errors import NodeFailed, PeerLost, SparksplitError, UsageError, may_pass
+from sparksplit.cluster import memory
 from sparksplit.cluster.deadlines import Limits, hanging
 from sparksplit.cluster.wire import BEAT, DEAD, ORPHANED, SILENT
 
@@ -48,7 +49,7 @@ class Cause(IntEnum):
 @dataclass(frozen=True)
 class Fault:
     """A piece of evidence; what `culprit` returns is the verdict. at: monotonic seconds. usage: a user's mistake.
-    may_pass: whether another attempt may get further.
+    may_pass: whether another attempt may get further. memory: whether it ran out of memory.
     """
 
     cause: Cause
@@ -58,13 +59,21 @@ class Fault:
     text: str
     usage: bool = False
     may_pass: bool = True
+    memory: bool = False
 
     def error(self) -> SparksplitError:
         """The exception that the driver raises."""
         if self.usage:
             return UsageError(self.text)
         where = f"node {self.rank} on {self.host}: " if self.rank is not None else ""
-        return NodeFailed(where + self.text, rank=self.rank, may_pass=self.may_pass)
+        return NodeFailed(
+            where + self.text,
+            rank=self.rank,
+            host=self.host or None,
+            may_pass=self.may_pass,
+            memory=self.memory,
+            executor_lost=self.cause in (Cause.LAUNCHER_LOST, Cause.JOB),
+        )
 
 
 @dataclass
@@ -99,10 +108,12 @@ class NodeRecord:
     """Monotonic seconds of the last progress of a node that it may have been waiting for (deadlines.py)."""
     result: dict[str, Any] | None = None
     error: tuple[float, str, str] | None = None
-    """When, kind (usage, own, passing, echo) and text of the first error that was reported."""
+    """When, kind (usage, own, passing, memory, pipe, echo) and text of the first error that was reported."""
     ended: tuple[float, int] | None = None
     """When it ended, and the exit status or minus the signal's number."""
     output: list[str] = field(default_factory=list)
+    killed_for_memory: bool | None = None
+    """Whether the kernel counted a kill for lack of memory while the node ran; None: it does not tell."""
 
     @property
     def in_phase(self) -> bool:
@@ -128,9 +139,9 @@ class NodeRecord:
 
 
 def kind_and_text(error: BaseException) -> tuple[str, str]:
-    """The kind (usage, own, passing or echo) and the one-line text of an exception that ended a node's work.
+    """The kind (usage, own, passing, memory, pipe or echo) and the one-line text of what ended a node's work.
 
-    passing: a full disk, say, which another attempt may not meet.
+    passing: a full disk, say, which another attempt may not meet. memory: it could not have what it asked for.
     """
     text = " ".join(str(error).split())
     if isinstance(error, UsageError):
@@ -140,12 +151,17 @@ def kind_and_text(error: BaseException) -> tuple[str, str]:
     while link is not None and kind == "own":
         names = {base.__name__ for base in type(link).__mro__}
         if isinstance(link, PeerLost | ConnectionError) or names & _ECHOES:
-            kind = "echo"
+            # A peer's failure would have other evidence too: a pipe that breaks without it is its own code's.
+            kind = "pipe" if isinstance(link, BrokenPipeError) else "echo"
+        elif names & memory.ERRORS:
+            kind = "memory"
         elif may_pass(link):
             kind = "passing"
         link = link.__cause__
     if len(text) > 500:
         text = text[:497] + "..."
+    if kind == "memory":
+        return kind, memory.own_error(type(error).__name__, text)
     if isinstance(error, SparksplitError) and text:
         return kind, text
     return kind, f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -174,19 +190,22 @@ def _order(fault: Fault) -> tuple[int, float]:
 
 def _evidence(node: NodeRecord, now: float) -> Iterator[Fault]:
     def fault(cause: Cause, at: float, text: str, kind: str = "") -> Fault:
-        usage, may_pass = kind == "usage", kind not in ("usage", "own")
-        return Fault(cause, at, node.rank, node.host, text, usage, may_pass)
+        usage, may_pass = kind == "usage", kind not in ("usage", "own", "pipe")
+        return Fault(cause, at, node.rank, node.host, text, usage, may_pass, kind == "memory")
 
     if node.error:
         at, kind, text = node.error
-        yield fault(Cause.ECHO if kind == "echo" else Cause.OWN_ERROR, at, text, kind)
+        yield fault(Cause.ECHO if kind in ("echo", "pipe") else Cause.OWN_ERROR, at, text, kind)
     if node.ended:
         at, status = node.ended
         if status == -signal.SIGHUP:
             # Spark's Python daemon sends SIGHUP to its whole group when its executor has gone.
             yield fault(Cause.LAUNCHER_LOST, at, "its executor was lost")
         elif status < 0:
-            yield fault(Cause.ABORTED if status == -signal.SIGABRT else Cause.SIGNAL, at, _signal_text(-status))
+            for_memory = status == -signal.SIGKILL and node.killed_for_memory
+            text = memory.signal_text(-status, node.killed_for_memory)
+            cause = Cause.ABORTED if status == -signal.SIGABRT else Cause.SIGNAL
+            yield fault(cause, at, text, "memory" if for_memory else "")
         elif status == ORPHANED:
             yield fault(Cause.ECHO, at, "ended itself because it had lost the driver")
         elif not node.error:
@@ -205,11 +224,6 @@ def _silence(node: NodeRecord, now: float) -> Iterator[Fault]:
         if link and link.gone is None:
             text = f"{what}has been silent for {now - link.heard:.0f} s (stopped, hanging, or its host is unreachable)"
             yield Fault(Cause.SILENT, link.heard, node.rank, node.host, text)
-
-
-def _signal_text(number: int) -> str:
-    hint = " (from outside, or by the kernel for lack of memory)" if number == signal.SIGKILL else ""
-    return f"was ended by {signal.Signals(number).name}{hint}"
 
 
 def _stalled(nodes: Sequence[NodeRecord], now: float, limits: Limits) -> Fault | None:

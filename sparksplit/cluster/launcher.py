@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from sparksplit.base.own_folders import own_folder
+from sparksplit.cluster import memory
 from sparksplit.cluster.line import Line, Post
 from sparksplit.cluster.member import Start
 from sparksplit.cluster.wire import ORPHAN, ORPHANED
@@ -78,9 +79,12 @@ def map_fun(arguments: dict[str, Any], context: Any) -> None:
                 local_dir=folder,
                 launcher=os.getpid(),
             )
+            before = memory.kills()
             status, output = node.run(start)
+            after = memory.kills()
+        for_memory = None if before is None or after is None else after > before
         # A driver that was only suspended may read this: it must not take our SIGKILL for the node's own end.
-        line.deliver(ended=ORPHANED if orphaned.is_set() else status, output=output)
+        line.deliver(ended=ORPHANED if orphaned.is_set() else status, output=output, killed_for_memory=for_memory)
         if status:
             # Spark would retry a failed task at once, with a log of its own; the driver should cancel the job first.
             over.wait(ORPHAN)

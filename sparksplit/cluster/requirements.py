@@ -45,8 +45,22 @@ def too_few(needed: str, executors: int, timeout: float, lost: Sequence[str]) ->
     )
 
 
-def lost_executors(sc: SparkContext) -> list[str]:
-    """The executors that Spark has lost, in the order in which they went: `executor 1 on HOST was lost`."""
+def why_lost(sc: SparkContext, since: float, patience: float) -> str | None:
+    """The executor that Spark has lost last, and its reason, as `lost_executors` has it; None where it does not know
+    one within `patience` seconds. since: seconds since 1970."""
+    end = time.monotonic() + patience
+    while True:
+        found = lost_executors(sc, since)
+        if (found and found[-1].endswith(")")) or time.monotonic() > end:
+            return found[-1] if found else None
+        time.sleep(0.1)
+
+
+def lost_executors(sc: SparkContext, since: float = 0.0) -> list[str]:
+    """The executors that Spark has lost, in the order in which they went: `executor 1 on HOST was lost (REASON)`.
+
+    since: seconds since 1970.
+    """
     found = []
     for place in range((executors := sc._jsc.sc().statusStore().executorList(False)).size()):
         one = executors.apply(place)
@@ -56,7 +70,7 @@ def lost_executors(sc: SparkContext) -> list[str]:
                 f"executor {one.id()} on {one.hostPort().rpartition(':')[0]} was lost{f' ({reason})' if reason else ''}"
             )
             found.append((one.removeTime().get().getTime(), text))
-    return [text for _, text in sorted(found)]
+    return [text for when, text in sorted(found) if when >= 1000 * since]
 
 
 def executors_of(sc: SparkContext) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.publish import Output
 from sparksplit.base.command import Options
 from sparksplit.base.config import digest
-from sparksplit.base.errors import NodeFailed, RunError
+from sparksplit.base.errors import NodeFailed, Passing, RunError
 from sparksplit.base.progress import say
 from sparksplit.base.session import spark_session
 from sparksplit.comparison import results as analysis
@@ -36,6 +37,7 @@ from sparksplit.training import metrics
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import Payload
 from sparksplit.training.report import DIVERGED
+from sparksplit.training.restarts import Restarts
 from sparksplit.training.run import threads
 
 if TYPE_CHECKING:
@@ -130,12 +132,13 @@ class _Work:
     run: Run
     inputs: RunInputs
     hash: str
-    tries: int = 0
+    restarts: Restarts
 
     @classmethod
     def of(cls, run: Run, data: PreparedDataSet) -> _Work:
         inputs = RunInputs.of(run.config, data)
-        return cls(run, inputs, digest({"run": inputs.hash(), "format_version": analysis.FORMAT_VERSION}))
+        own = digest({"run": inputs.hash(), "format_version": analysis.FORMAT_VERSION})
+        return cls(run, inputs, own, Restarts(run.config.max_restarts))
 
 
 @dataclass
@@ -171,7 +174,7 @@ class _Comparison:
                 display.begin([one.run for one in together])
                 try:
                     self._cluster(spark, together, display)
-                except NodeFailed as error:
+                except (NodeFailed, Passing) as error:
                     # The first run without a record: the last heartbeat may be older than the failure.
                     self.pending()
                     for one in together:
@@ -222,11 +225,10 @@ class _Comparison:
             record_only=True,
         )
         path = self._path(one)
-        return RunPayload(**vars(common), key=one.run.key, way=one.run.way, record=path, restarts=one.tries)
+        return RunPayload(**vars(common), key=one.run.key, way=one.run.way, record=path, restarts=one.restarts.tries)
 
-    def _failed(self, one: _Work, error: NodeFailed) -> None:
+    def _failed(self, one: _Work, error: NodeFailed | Passing) -> None:
         """Record a loss that is not a number; try again after anything else, as often as the configuration allows."""
-        one.tries += 1
         if DIVERGED.search(str(error)):
             say(f"{one.run.key}: {error}; it counts as diverged")
             record = DivergedRun(
@@ -239,12 +241,14 @@ class _Comparison:
                 seed=one.run.config.seed,
             )
             self.output.fence.write_json(self._path(one), record.to_json())
-        elif not error.may_pass or one.tries > self.config.max_restarts:
+        elif (pause := one.restarts.after(error, 0.0, -1)) is None:
             if self.output.folder == self.output.path:  # else --overwrite, which starts over
                 say("finished runs are kept; the same command, without --overwrite, goes on from there")
             raise error
         else:
-            say(f"{one.run.key}: {error}; try {one.tries} of {self.config.max_restarts} to mend it")
+            later = f" in {pause:g} s" if pause else ""
+            say(f"{one.run.key}: {error}; restart {one.restarts.tries} of {one.restarts.most}{later}")
+            time.sleep(pause)
 
     def _path(self, one: _Work) -> str:
         return filesystem.join(self.output.folder, RUNS, f"{one.run.key}.json")

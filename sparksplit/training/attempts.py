@@ -1,25 +1,54 @@
-"""What the attempts of an unfinished run have cost so far: restarts and resumes go on counting from there."""
+"""The attempts of a run, over restarts and resumes: kept in its folder while it is unfinished, then in run.json."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from hdfs_io import filesystem
 from hdfs_io.fence import Fence
-from sparksplit.base.errors import InputError
+from sparksplit.base.errors import InputError, NodeFailed
 from sparksplit.base.records import Record
 from sparksplit.training import checkpoints
-from sparksplit.training.record import Progress
+from sparksplit.training.record import Attempt, Cause, Progress
 
 _FILE = "_ATTEMPTS"
 
 
 @dataclass(frozen=True)
 class Attempts(Record):
-    """restarts: those made within a command by itself, over all commands. seconds: wall time of all commands."""
+    """restarts: those made within a command by itself, over all commands. seconds: wall time of all commands. story:
+    the attempts, the present one last; one without an end was that of a driver that was killed, or is the present."""
 
     restarts: int = 0
     seconds: float = 0.0
+    story: list[Attempt] = field(default_factory=list)
+
+    def begun(self, how: str, nodes: int, checkpoint: str | None) -> Attempts:
+        """With another attempt, which begins now from `checkpoint` on `nodes` nodes. how: as Attempt.how."""
+        update = max(0, checkpoints.number_of(checkpoint))
+        return replace(self, story=[*self.story, Attempt(how=how, begun=_now(), nodes=nodes, update=update)])
+
+    def ended(self, seconds: float, error: BaseException | None) -> Attempts:
+        """With the end of the last attempt, which has lasted this long; error: what it was ended by."""
+        if not self.story or self.story[-1].ended is not None:
+            return self
+        cause = None if error is None else _cause(error)
+        return replace(
+            self,
+            story=[*self.story[:-1], replace(self.story[-1], ended=_now(), seconds=round(seconds, 3), cause=cause)],
+        )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _cause(error: BaseException) -> Cause:
+    text = " ".join(str(error).split()) or ("interrupted" if isinstance(error, KeyboardInterrupt) else "no reason")
+    if isinstance(error, NodeFailed):
+        return Cause(text, error.rank, error.host)
+    return Cause(text)
 
 
 def note(run: Fence, attempts: Attempts) -> None:
@@ -32,6 +61,15 @@ def forget(run: Fence) -> None:
     run.remove(filesystem.join(run.folder, _FILE))
 
 
+def noted(run: str) -> Attempts:
+    """What `note` has kept in the folder `run`; what cannot be read counts as nothing."""
+    try:
+        file = filesystem.join(run, _FILE)
+        return Attempts.parse(filesystem.read_bytes(file), file)
+    except InputError:
+        return Attempts()
+
+
 def before(run: str, checkpoint: str) -> tuple[Attempts, int]:
     """(what the attempts of a run that goes on from `checkpoint` have cost, the last epoch that it has finished).
 
@@ -42,9 +80,5 @@ def before(run: str, checkpoint: str) -> tuple[Attempts, int]:
         progress = checkpoints.progress_of(checkpoint)
     except InputError:
         progress = Progress("", 1)
-    try:
-        file = filesystem.join(run, _FILE)
-        noted = Attempts.parse(filesystem.read_bytes(file), file)
-    except InputError:
-        noted = Attempts()
-    return Attempts(noted.restarts, max(noted.seconds, progress.seconds)), progress.epochs
+    found = noted(run)
+    return replace(found, seconds=max(found.seconds, progress.seconds)), progress.epochs

@@ -168,9 +168,9 @@ class Training(Config):
     seed: pydantic.NonNegativeInt = 1
     """Seed of the weights, the order of rows, the transform and Dropout."""
     max_restarts: pydantic.NonNegativeInt = 3
-    """How often a run restarts by itself, from its last checkpoint, after a node was lost or something failed that may
-    pass; ten minutes without a failure, with a checkpoint, begin the count anew. What would fail again is not tried
-    again."""
+    """How often a run restarts by itself, from its last checkpoint (in a comparison: from its beginning), after a node
+    was lost or something failed that may pass; ten minutes without a failure, with a checkpoint, begin the count anew.
+    What would fail again is not tried again."""
     start_timeout: pydantic.PositiveFloat = 120
     """Seconds that executors and nodes may take to start."""
     stall_timeout: pydantic.PositiveFloat | None = None

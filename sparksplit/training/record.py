@@ -82,6 +82,33 @@ class Resumed:
 
 
 @dataclass(frozen=True)
+class Cause:
+    """What ended an attempt. rank, host: the node's that it began with, where it was one's."""
+
+    what: str
+    rank: int | None = None
+    host: str | None = None
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One start of a run's nodes, and how it ended.
+
+    how: start; restart (by itself, after a failure); resume (by a command with --resume); rejoin (with all nodes again,
+    after some had been missing). begun, ended: UTC. nodes: how many; update: of the checkpoint that it went on from.
+    ended, seconds: None where its driver was killed. cause: None where it finished the run.
+    """
+
+    how: str
+    begun: str
+    nodes: int
+    update: int
+    ended: str | None = None
+    seconds: float | None = None
+    cause: Cause | None = None
+
+
+@dataclass(frozen=True)
 class Watched:
     """What the validations have shown so far of the metric that is watched (training.stopping.Watch).
 
@@ -231,7 +258,8 @@ class RunRecord(Record):
     updates: changes of the weights that all nodes share; steps: mini-batches of the node with the most; syncs:
     exchanges between nodes. weights: the digest of the trained weights. restarts: over all commands that trained it.
     stopped_early: None if it ran to its last epoch. best: None if no metric was watched, or none of its values finite.
-    init: None where all layers began afresh.
+    init: None where all layers began afresh. attempts: all of them, over all commands; None in the records of compare,
+    and of versions that did not keep them.
     """
 
     WHAT: ClassVar[str] = "what train writes"
@@ -265,6 +293,7 @@ class RunRecord(Record):
     versions: dict[str, str]
     restarts: int
     application_id: str
+    attempts: list[Attempt] | None = None
     stopped_early: StoppedEarly | None = None
     best: Best | None = None
     init: RunInit | None = None

@@ -15,6 +15,7 @@ from sparksplit.rows.ledger import Entry, Ledger
 from sparksplit.training import stopping
 from sparksplit.training.record import (
     RUN,
+    Attempt,
     CurvePoint,
     EpochRecord,
     RunData,
@@ -153,6 +154,7 @@ class Circumstances:
     application_id: str
     start: float
     total: float
+    attempts: list[Attempt] | None = None
 
 
 def record(
@@ -188,7 +190,7 @@ def record(
             outer=config.sync.outer if way.settings and config.sync.outer != "none" else None,
             after=config.sync.after,
         ),
-        nodes=config.node_count,
+        nodes=config.node_count if config.virtual else len(results),
         virtual=config.virtual,
         input_mode=config.input_mode,
         rows=trained_on.rows,
@@ -219,6 +221,7 @@ def record(
         versions=versions(),
         restarts=around.restarts,
         application_id=around.application_id,
+        attempts=around.attempts,
         stopped_early=stopping.stopped_early(watch, progress, config.epochs),
         best=stopping.best_of(watch, progress, config.keeps_best),
         init=first.init,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hdfs_io.publish import Output
 from sparksplit.base.command import Options
-from sparksplit.base.errors import NodeFailed, RunError, SparksplitError, UsageError
+from sparksplit.base.errors import NodeFailed, Passing, RunError, SparksplitError, UsageError
 from sparksplit.base.progress import say
 from sparksplit.base.session import spark_session
 from sparksplit.rows.ledger import Entry
@@ -23,16 +23,15 @@ from sparksplit.training.display import RunDisplay
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import NodeResult, Payload
 from sparksplit.training.record import RUN, RunRecord
+from sparksplit.training.restarts import Restarts, may_pass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
 
-QUIET_SECONDS = 600.0
-"""An attempt that has lasted this long, and has taken the run further, begins the count of restarts anew."""
-PAUSES = (0.0, 5.0, 20.0, 60.0)
-"""Seconds before the first restart in a row, the second, and so on: what has failed twice may need a while."""
+REASON_SECONDS = {"yarn": 4.0, "other": 0.5}
+"""How long Spark may take to learn why it has lost an executor, by its master."""
 
 
 def train(config: TrainConfig, options: Options, frame: DataFrame | None = None) -> RunRecord:
@@ -65,9 +64,10 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
             say(f"data: {len(data.paths)} prepared data sets as one, {rows:,} training rows")
         if inputs.initial is not None and (warning := inputs.initial.warning(data.description)):
             say(warning)
-        checkpoint = None
+        checkpoint, earlier = None, attempts.Attempts()
         if decision == "resume":
             output.go_on()
+            earlier = attempts.noted(output.folder)
             checkpoint = checkpoint_of(output.folder, config.node_count)
             if checkpoint is not None:
                 say(f"resuming from {checkpoint}")
@@ -76,7 +76,7 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
             if checkpoint is None:
                 output.begin()
             with _going_on(output):
-                return _Run(spark, inputs, output, frame, began).to_end(checkpoint)
+                return _Run(spark, inputs, output, frame, began, earlier).to_end(checkpoint)
 
 
 def checkpoint_of(run: str, nodes: int) -> str | None:
@@ -140,27 +140,35 @@ class _Run:
     frame: DataFrame | None
     began: float
     before: attempts.Attempts = field(default_factory=attempts.Attempts)
-    """What the attempts of earlier commands have cost."""
+    """The attempts of earlier commands, and what they have cost."""
     restarts: int = 0
     epochs_said: int = 0
     """The last epoch whose line has been printed, by this command or the one that it resumes."""
+    story: attempts.Attempts = field(init=False)
+    begun: float = field(init=False)
+    """When the present attempt began (time.monotonic)."""
+
+    def __post_init__(self) -> None:
+        self.story, self.begun = self.before, self.began
 
     def to_end(self, checkpoint: str | None) -> RunRecord:
         """Run the nodes, again from the last checkpoint if one dies, and publish run.json and _SUCCESS."""
         preparing = time.monotonic() - self.began
         if checkpoint is not None:
             self.before, self.epochs_said = attempts.before(self.output.folder, checkpoint)
+            self.story = self.before
         try:
             trained = self._train(checkpoint)
-        except BaseException:
-            self._note_end()
+        except BaseException as error:
+            self._note_end(error)
             raise
+        self._end_attempt(None)
         return self._publish(trained, preparing)
 
     def so_far(self) -> attempts.Attempts:
         """What the run has cost, over all commands."""
         seconds = self.before.seconds + time.monotonic() - self.began
-        return attempts.Attempts(self.before.restarts + self.restarts, seconds)
+        return replace(self.story, restarts=self.before.restarts + self.restarts, seconds=seconds)
 
     def _train(self, checkpoint: str | None) -> _Trained:
         """What the nodes have returned, after as many restarts as the configuration allows."""
@@ -174,43 +182,84 @@ class _Run:
             threads(config, self.spark),
             self.inputs.initial,
         )
-        tries, furthest = 0, checkpoints.number_of(checkpoint)
-        failed: NodeFailed | None = None
+        restarts = Restarts(config.max_restarts, checkpoints.number_of(checkpoint))
+        how = "start" if checkpoint is None and not self.story.story else "resume"
+        failed: SparksplitError | None = None
         while True:
-            attempts.note(output.fence, now := self.so_far())
-            begun = time.monotonic()
+            self.begun, since = time.monotonic(), time.time()
+            self.story = self.story.begun(how, config.node_count, checkpoint)
             try:
-                return self._nodes(
-                    replace(given, writing=output.fence.name, checkpoint=checkpoint, seconds_before=now.seconds)
-                )
-            except NodeFailed as error:
-                quiet, most = time.monotonic() - begun > QUIET_SECONDS, config.max_restarts
-                if not error.may_pass or not most or (tries >= most and not quiet):
-                    raise
-                try:
-                    output.enclose()
-                    checkpoint = checkpoint_of(output.folder, config.node_count)
-                except SparksplitError as other:
-                    raise NodeFailed(f"{error}; it cannot be restarted: {other}", error.rank) from other
-                reached = checkpoints.number_of(checkpoint)
-                # A hang that comes again may take longer than that to be noticed each time.
-                if quiet and reached > furthest:
-                    tries = 0
-                furthest = max(furthest, reached)
-                if tries >= most:
-                    raise
-                tries += 1
-                self.restarts += 1
-                place, pause = checkpoint or "the beginning", PAUSES[min(tries, len(PAUSES)) - 1]
-                later = f" in {pause:g} s" if pause else ""
-                say(f"{error}; restart {tries} of {most} from {place}{later}")
-                time.sleep(pause)
-                failed = error
+                attempts.note(output.fence, now := self.so_far())
+                writing = output.fence.name
+                return self._nodes(replace(given, writing=writing, checkpoint=checkpoint, seconds_before=now.seconds))
+            except (NodeFailed, Passing) as error:
+                failed = self._explained(error, since)
+                seconds = self._end_attempt(failed)
+                checkpoint, how = self._restart(restarts, failed, seconds), "restart"
             except RunError as error:
                 if failed is None:
                     raise
                 # Executors that did not come back, say: what they were lost by comes first.
                 raise RunError(f"{failed}; the restart failed: {error}") from error
+
+    def _restart(self, restarts: Restarts, failed: SparksplitError, seconds: float) -> str | None:
+        """Wait as long as is due after an attempt of so many seconds; returns the checkpoint to go on from. Raises the
+        failure where the run is to end."""
+        if not (may_pass(failed) and restarts.most):
+            raise failed
+        output, rank = self.output, getattr(failed, "rank", None)
+        while True:
+            away: Passing | None = None
+            checkpoint, reached = None, restarts.furthest
+            try:
+                output.enclose()
+                checkpoint = checkpoint_of(output.folder, self.inputs.config.node_count)
+                reached = checkpoints.number_of(checkpoint)
+            except Passing as error:
+                away = error
+            except SparksplitError as error:
+                raise NodeFailed(f"{failed}; it cannot be restarted: {error}", rank) from error
+            pause = restarts.after(away or failed, seconds, reached)
+            count = f"{restarts.tries} of {restarts.most}"
+            if pause is None and away:
+                raise NodeFailed(f"{failed}; it cannot be restarted: {away}", rank) from away
+            if pause is None:
+                raise failed
+            later = f" in {pause:g} s" if pause else ""
+            what = f"restart {count} from {checkpoint or 'the beginning'}"
+            say(f"{failed}; {f'{away}; try {count} to restart it' if away else what}{later}")
+            time.sleep(pause)
+            if away is None:
+                self.restarts += 1
+                return checkpoint
+            seconds = 0.0
+
+    def _explained(self, error: NodeFailed | Passing, since: float) -> SparksplitError:
+        """The failure with Spark's own reason for a lost executor, where it knows one. since: as in `why_lost`."""
+        if not (isinstance(error, NodeFailed) and error.executor_lost):
+            return error
+        from sparksplit.cluster import memory, requirements
+
+        context = self.spark.sparkContext
+        patience = REASON_SECONDS["yarn" if context.master == "yarn" else "other"]
+        try:
+            reason = requirements.why_lost(context, since, patience)
+        except Exception as other:  # Spark itself may be ending
+            log.debug("Spark does not say why: %s", other)
+            return error
+        if reason is None:
+            return error
+        text, for_memory = memory.executor_text(reason)
+        what = str(error).replace(reason, text) if reason in str(error) else f"{error} ({text})"
+        return NodeFailed(
+            what, error.rank, host=error.host, may_pass=error.may_pass, memory=for_memory, executor_lost=True
+        )
+
+    def _end_attempt(self, error: BaseException | None) -> float:
+        """Note the end of the present attempt; returns how many seconds it has lasted."""
+        seconds = time.monotonic() - self.begun
+        self.story = self.story.ended(seconds, error)
+        return seconds
 
     def _publish(self, trained: _Trained, preparing: float) -> RunRecord:
         """Complete the output. preparing: how many seconds passed before the nodes were asked for."""
@@ -224,21 +273,35 @@ class _Run:
             application_id=str(self.spark.sparkContext.applicationId),
             start=round(preparing + trained.launched + first.start_seconds, 3),
             total=round(cost.seconds, 3),
+            attempts=cost.story,
         )
         record = report.record(inputs.config, inputs.way, inputs.data, trained.results, trained.trained_on, around)
-        record.write(output.fence)
+        self._waited_out(lambda: record.write(output.fence))
         if not record.ledger.exact:
             raise RunError(f"the ledger is not exact: {record.to_json()['ledger']}; this is a defect of sparksplit")
         attempts.forget(output.fence)
         output.complete()
         return record
 
-    def _note_end(self) -> None:
+    def _note_end(self, error: BaseException) -> None:
         """Keep what a failed attempt has cost, if the output is still this command's."""
+        self._end_attempt(error)
         try:
             attempts.note(self.output.fence, self.so_far())
-        except Exception as error:
-            log.debug("what this attempt has cost is not kept: %s", error)
+        except Exception as other:
+            log.debug("what this attempt has cost is not kept: %s", other)
+
+    def _waited_out(self, write: Callable[[], None]) -> None:
+        """Write, again after a while if it cannot be done just now."""
+        restarts = Restarts(self.inputs.config.max_restarts)
+        while True:
+            try:
+                return write()
+            except Passing as error:
+                if (pause := restarts.after(error, 0.0, -1)) is None:
+                    raise
+                say(f"{error}; trying again{f' in {pause:g} s' if pause else ''}")
+                time.sleep(pause)
 
     def _meanwhile(self, go_on: Callable[[], None] = lambda: None) -> None:
         """What is looked at while nodes run. go_on: what else is to be done."""

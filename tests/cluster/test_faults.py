@@ -167,6 +167,8 @@ class UnavailableError(Exception):
         (OSError(errno.ESTALE, "Stale file handle"), "passing", None),
         (FileNotFoundError(errno.ENOENT, "No such file"), "own", None),
         (OSError("an error of a library's own"), "own", None),
+        (OSError(errno.EBADF, "Bad file descriptor"), "own", None),
+        (MemoryError("Unable to allocate 1 TiB"), "memory", None),
         (PeerLost("node 2 is gone"), "echo", "node 2 is gone"),
         (ConnectionResetError(104, "reset"), "echo", "ConnectionResetError: [Errno 104] reset"),
         (UnavailableError("x"), "echo", "UnavailableError: x"),
@@ -180,8 +182,10 @@ def test_errors_are_described_in_one_line(error: BaseException, kind: str, text:
 
 def test_an_error_that_an_echo_caused_is_an_echo() -> None:
     error = RuntimeError("the step failed")
-    error.__cause__ = BrokenPipeError()
+    error.__cause__ = ConnectionResetError()
     assert kind_and_text(error)[0] == "echo"
+    error.__cause__ = BrokenPipeError()
+    assert kind_and_text(error)[0] == "pipe"
 
 
 def test_long_texts_are_cut() -> None:
@@ -195,7 +199,9 @@ def test_the_verdict_becomes_the_exception_to_raise() -> None:
     assert failed.may_pass
 
 
-@pytest.mark.parametrize(("kind", "may_pass"), [("own", False), ("passing", True), ("echo", True)])
+@pytest.mark.parametrize(
+    ("kind", "may_pass"), [("own", False), ("pipe", False), ("passing", True), ("memory", True), ("echo", True)]
+)
 def test_an_error_of_its_own_would_come_again(kind: str, may_pass: bool) -> None:
     records = healthy()
     records[0].error = (NOW, kind, "x")

@@ -50,6 +50,18 @@ RUN_JSON: dict[str, Any] = {
     "versions": {"sparksplit": "0.1.0", "tensorflow": "2.21.0"},
     "restarts": 0,
     "application_id": "app-20261122082412-0000",
+    "attempts": [
+        {
+            "how": "start",
+            "begun": "2026-11-22T08:24:12Z",
+            "nodes": 1,
+            "update": 0,
+            "ended": "2026-11-22T08:24:14Z",
+            "seconds": 2.0,
+            "cause": {"what": "node 0 on host1: was ended by SIGTERM", "rank": 0, "host": "host1"},
+        },
+        {"how": "resume", "begun": "2026-11-22T08:30:00Z", "nodes": 2, "update": 20, "ended": "2026-11-22T08:30:01Z"},
+    ],
 }
 
 

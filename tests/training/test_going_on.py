@@ -9,8 +9,8 @@ import pytest
 from hdfs_io import filesystem
 from hdfs_io.publish import Output
 from sparksplit.base.config import parse
-from sparksplit.base.errors import InputError, NodeFailed, RunError
-from sparksplit.training import run
+from sparksplit.base.errors import InputError, NodeFailed, Passing, RunError
+from sparksplit.training import attempts, run
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.run import _going_on, _Run
@@ -72,13 +72,16 @@ def test_a_driver_that_sees_its_lease_taken_over_ends_the_run(tmp_path):
             one._meanwhile()
 
 
-def attempts_of(tmp_path, monkeypatch, failures, reached=lambda attempt: 7, **keys):
+def attempts_of(tmp_path, monkeypatch, failures, reached=lambda attempt: 7, told=None, **keys):
     """(how often nodes were started, the pauses, what ended the run) where attempts fail with `failures`, each after
-    this many seconds, and then go well. reached: the last checkpoint's number after that many attempts."""
+    this many seconds, and then go well. reached: the last checkpoint's number after that many attempts. told: gets the
+    attempts as they are kept in the end."""
     clock, started, pauses = [0.0], [], []
     monkeypatch.setattr(run, "threads", lambda *_: 1)
     monkeypatch.setattr(run, "checkpoint_of", lambda *_: f"checkpoints/update-{reached(len(started)):09d}")
-    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=pauses.append))
+    monkeypatch.setattr(
+        run, "time", SimpleNamespace(monotonic=lambda: clock[0], time=lambda: clock[0], sleep=pauses.append)
+    )
 
     def attempt(_, payload):
         started.append(payload.checkpoint)
@@ -98,6 +101,9 @@ def attempts_of(tmp_path, monkeypatch, failures, reached=lambda attempt: 7, **ke
             ended = one._train(None)
         except RunError as error:
             ended = error
+            one._note_end(error)
+        if told is not None:
+            told += attempts.noted(output.folder).story
     return started, pauses, ended
 
 
@@ -140,3 +146,99 @@ def test_what_would_fail_again_is_not_tried_again(tmp_path, monkeypatch):
     assert started == [None] and ended is own
     started, _, ended = attempts_of(tmp_path / "none", monkeypatch, [(1, LOST)], max_restarts=0)
     assert started == [None] and ended is LOST
+
+
+def test_an_hdfs_that_is_away_for_the_driver_is_waited_out_too(tmp_path, monkeypatch):
+    """Before the nodes are started, and where the last checkpoint is to be looked at."""
+    away = Passing("hdfs://n/run: HDFS could not be used for 120 s")
+    looks = []
+
+    def checkpoint(attempt):
+        looks.append(attempt)
+        if len(looks) == 1:
+            raise away
+        return 7
+
+    started, pauses, ended = attempts_of(tmp_path, monkeypatch, [(1, LOST)], reached=checkpoint)
+    assert len(started) == 2 and pauses == [0, 5] and ended == "results"
+    started, pauses, ended = attempts_of(tmp_path / "nodes", monkeypatch, [(1, away)])
+    assert len(started) == 2 and ended == "results"
+    _, _, ended = attempts_of(tmp_path / "more", monkeypatch, [(1, away)] * 4)
+    assert ended is away
+
+    def never(_):
+        raise away
+
+    _, pauses, ended = attempts_of(tmp_path / "never", monkeypatch, [(1, LOST)], reached=never)
+    assert pauses == [0, 5, 20] and str(ended) == f"{LOST}; it cannot be restarted: {away}"
+
+
+def test_the_attempts_are_told_with_what_ended_them(tmp_path, monkeypatch):
+    told = []
+    lost = NodeFailed("node 1 on host7 was killed (SIGKILL)", 1, host="host7")
+    attempts_of(
+        tmp_path, monkeypatch, [(12.5, lost), (1, Passing("a full disk")), (3, lost)], told=told, max_restarts=2
+    )
+    assert [(each.how, each.nodes, each.update, each.seconds) for each in told] == [
+        ("start", 2, 0, 12.5),
+        ("restart", 2, 7, 1.0),
+        ("restart", 2, 7, 3.0),
+    ]
+    assert [(each.cause.what, each.cause.rank, each.cause.host) for each in told] == [
+        (str(lost), 1, "host7"),
+        ("a full disk", None, None),
+        (str(lost), 1, "host7"),
+    ]
+    assert all(each.begun <= each.ended and each.ended.endswith("Z") for each in told)
+
+
+def test_what_can_be_written_only_later_is_written_then(tmp_path, monkeypatch):
+    pauses, left = [], [Passing("away")] * 2
+    monkeypatch.setattr(run.time, "sleep", pauses.append)
+    config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 2, "strategy": "batch"})
+    one = _Run(None, RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, None), None, None, 0.0)
+
+    def write():
+        if left:
+            raise left.pop()
+
+    one._waited_out(write)
+    assert pauses == [0, 5]
+
+
+class Lost:
+    """Spark, which has lost these executors."""
+
+    def __init__(self, monkeypatch, *texts):
+        monkeypatch.setattr("sparksplit.cluster.requirements.lost_executors", lambda sc, since: [*texts])
+        monkeypatch.setattr(run, "REASON_SECONDS", {"yarn": 0.0, "other": 0.0})
+        self.sparkContext = SimpleNamespace(master="yarn")
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected", "memory"),
+    [
+        (
+            "Container killed by YARN for exceeding physical memory limits. 1.9 GB of 1.5 GB physical memory used",
+            "physical memory used); its container needed more memory: more spark.executor.memoryOverhead, or a smaller",
+            True,
+        ),
+        (
+            "Command exited with code 137",
+            "(SIGKILL, which is also how a system ends what takes too much memory)",
+            False,
+        ),
+        ("Container from a bad node. Exit status: 143", "(SIGTERM: it was preempted, stopped, or ended for its", False),
+        ("Worker shutting down", "(executor 1 on h was lost (Worker shutting down))", False),
+    ],
+)
+def test_why_an_executor_was_lost_is_told(monkeypatch, reason, expected, memory):
+    one = _Run(Lost(monkeypatch, f"executor 1 on h was lost ({reason})"), None, None, None, 0.0)
+    failed = one._explained(NodeFailed("node 1 on h: its executor was lost", 1, executor_lost=True), 0.0)
+    assert str(failed).startswith(f"node 1 on h: its executor was lost (executor 1 on h was lost ({reason}")
+    assert expected in str(failed) and failed.memory is memory and failed.may_pass
+    assert one._explained(LOST, 0.0) is LOST
+    nothing = _Run(Lost(monkeypatch), None, None, None, 0.0)
+    assert str(nothing._explained(NodeFailed("its executor was lost", 1, executor_lost=True), 0.0)) == (
+        "its executor was lost"
+    )
