@@ -6,6 +6,7 @@ SparksplitError
  |   |- InputError      a file or a folder that was to be read or written
  |- RunError        exit 1: the run failed
  |   |- NodeFailed      a node, or the executor that held it, ended or hung
+ |   |   |- NotStarted      it did not start in time
  |   |- Passing         a full disk, a network, an HDFS that is away: the same may work later
  |- OutputInUse     exit 3: another command that is still running fills the output
 
@@ -69,6 +70,13 @@ class NodeFailed(RunError):
         super().__init__(message)
         self.rank, self.host, self.may_pass = rank, host, may_pass
         self.memory, self.executor_lost = memory, executor_lost
+
+
+class NotStarted(NodeFailed):
+    """A node did not start within start_timeout."""
+
+    def __init__(self, message: str, rank: int | None = None) -> None:
+        super().__init__(message, rank, may_pass=False)
 
 
 class PeerLost(RunError):

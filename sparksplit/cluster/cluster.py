@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sparksplit.base import descriptors
-from sparksplit.base.errors import ConfigError, NodeFailed
+from sparksplit.base.errors import ConfigError, NotStarted
 from sparksplit.cluster import requirements
 from sparksplit.cluster.channel import Channel
 from sparksplit.cluster.deadlines import Limits
@@ -150,10 +150,9 @@ class NodeCluster:
         def watch(registered: int) -> None:
             self._look()
             if time.monotonic() > deadline:
-                raise NodeFailed(
+                raise NotStarted(
                     f"{registered} of {self._nodes} nodes have registered within {self.limits.start_timeout:g} s; "
-                    "are the executors busy with other tasks?",
-                    may_pass=False,
+                    "are the executors busy with other tasks?"
                 )
 
         try:
@@ -196,7 +195,7 @@ class NodeCluster:
             if time.monotonic() > deadline:
                 first = missing[0]
                 what = f"node {first.rank} on {first.host} did not start within {self.limits.start_timeout:g} s"
-                raise NodeFailed(what, rank=first.rank, may_pass=False)
+                raise NotStarted(what, first.rank)
             channel.changed.wait(POLL)
             channel.changed.clear()
 

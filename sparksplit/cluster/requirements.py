@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sparksplit.base.errors import RunError
+from sparksplit.base.errors import NodeFailed, RunError, SparksplitError
 from sparksplit.base.reasons import spark_reason
 from sparksplit.base.requirements import need, raise_first, run_problems, slot_problems
+from sparksplit.cluster import memory
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+REASON_SECONDS = {"yarn": 4.0, "other": 0.5}
+"""How long Spark may take to learn why it has lost an executor, by its master."""
 
 
 def check_settings(settings: dict[str, str], nodes: int, spare: int = 0) -> None:
@@ -35,6 +43,22 @@ def await_executors(sc: SparkContext, nodes: int, timeout: float, spare: int = 0
         time.sleep(0.1)
 
 
+def await_some(sc: SparkContext, nodes: int, least: int, timeout: float, spare: int = 0) -> int:
+    """How many of `nodes` nodes have executors, beyond `spare` ones: all, as soon as they have, or at least `least`
+    after `timeout` seconds.
+
+    Raises ConfigError where there can never be enough for all; RunError where there are fewer than `least`.
+    """
+    check_settings(dict(sc.getConf().getAll()), nodes, spare)
+    end = time.monotonic() + timeout
+    while (found := executors_of(sc) - spare) < nodes and time.monotonic() < end:
+        time.sleep(0.1)
+    if found < least:
+        needed = f"min_nodes: {need(least, spare)}"
+        raise RunError(too_few(needed, found + spare, timeout, lost_executors(sc)))
+    return min(found, nodes)
+
+
 def too_few(needed: str, executors: int, timeout: float, lost: Sequence[str]) -> str:
     """What to say about too few executors. lost: as `lost_executors` returns them."""
     if lost:
@@ -43,6 +67,26 @@ def too_few(needed: str, executors: int, timeout: float, lost: Sequence[str]) ->
         f"nodes: {needed}, and Spark has {executors} after {timeout:g} s; "
         "is the cluster busy, or spark.executor.instances or spark.cores.max too low?"
     )
+
+
+def explained(error: SparksplitError, spark: SparkSession, since: float) -> SparksplitError:
+    """`error` with Spark's own reason for a lost executor, where it is about one and Spark knows it.
+
+    since: when the executor was still there, in seconds since 1970.
+    """
+    if not (isinstance(error, NodeFailed) and error.executor_lost):
+        return error
+    try:
+        sc = spark.sparkContext
+        reason = why_lost(sc, since, REASON_SECONDS["yarn" if sc.master == "yarn" else "other"])
+    except Exception as other:  # Spark itself may be ending
+        log.debug("Spark does not say why: %s", other)
+        return error
+    if reason is None:
+        return error
+    text, for_memory = memory.executor_text(reason)
+    what = str(error).replace(reason, text) if reason in str(error) else f"{error} ({text})"
+    return NodeFailed(what, error.rank, host=error.host, may_pass=error.may_pass, memory=for_memory, executor_lost=True)
 
 
 def why_lost(sc: SparkContext, since: float, patience: float) -> str | None:

@@ -29,6 +29,11 @@ class Attempts(Record):
         update = max(0, checkpoints.number_of(checkpoint))
         return replace(self, story=[*self.story, Attempt(how=how, begun=_now(), nodes=nodes, update=update)])
 
+    def on(self, nodes: int, checkpoint: str | None) -> Attempts:
+        """With another number of nodes for the last attempt, which goes on from `checkpoint`."""
+        update = max(0, checkpoints.number_of(checkpoint))
+        return replace(self, story=[*self.story[:-1], replace(self.story[-1], nodes=nodes, update=update)])
+
     def ended(self, seconds: float, error: BaseException | None) -> Attempts:
         """With the end of the last attempt, which has lasted this long; error: what it was ended by."""
         if not self.story or self.story[-1].ended is not None:

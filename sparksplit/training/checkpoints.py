@@ -95,8 +95,17 @@ def number_of(path: str | None) -> int:
     return -1 if path is None else _number(path.rpartition("/")[2])
 
 
-def newest_whole(run: str, nodes: int) -> tuple[str | None, list[str]]:
+def fits(path: str, nodes: int) -> bool:
+    """Whether `nodes` nodes can go on from the checkpoint `path` where a round is begun and ended by the same ones.
+    Raises Damaged."""
+    progress = progress_of(path)
+    return progress.nodes == nodes or not progress.loss_rows
+
+
+def newest_whole(run: str, nodes: int, whole_rounds: bool = False) -> tuple[str | None, list[str]]:
     """(the newest checkpoint in the folder of `run` that `nodes` nodes can go on from, what is wrong with newer ones).
+
+    whole_rounds: leave out those that do not fit (`fits`).
 
     Reads all that they would read. Raises InputError for what cannot be read, or is of another version: that says
     nothing about the content.
@@ -104,6 +113,8 @@ def newest_whole(run: str, nodes: int) -> tuple[str | None, list[str]]:
     problems: list[str] = []
     for path in reversed(_all(run)):
         try:
+            if whole_rounds and not fits(path, nodes):
+                continue
             check(path, nodes)
             return path, problems
         except Damaged as error:

@@ -196,6 +196,11 @@ class TrainConfig(Training):
     nodes: pydantic.PositiveInt | VirtualNodes = 1
     """TensorFlow processes, one per Spark executor (N); `single` has one. {virtual: N}: one process that plays N nodes
     in turn, to see what they would learn; it takes the time of all of them."""
+    min_nodes: pydantic.PositiveInt | None = None
+    """With how few nodes a run goes on, from its last checkpoint, where after a failure executors for all have not come
+    back within start_timeout; once they have, and there is a new checkpoint, it goes on with all. null: never with
+    fewer. With strategy: batch the result stays the same within rounding; with others it does not, and run.json says
+    so."""
     strategy: Annotated[str, _one_of(STRATEGIES, "a strategy")] = "single"
     """How nodes share the work: single (one node), batch (the nodes share every mini-batch), epoch (each node runs
     every N-th epoch over all rows; gradients are averaged at every step, and the learning rate is N times the given
@@ -253,6 +258,9 @@ class TrainConfig(Training):
             raise ValueError("order: arrival needs input_mode: spark; what is read from files has an order already")
         if self.order == "arrival" and self.virtual:
             raise ValueError("order: arrival needs real nodes")
+        if self.min_nodes is not None and (self.virtual or self.min_nodes > self.node_count):
+            is_now = "virtual" if self.virtual else str(self.node_count)
+            raise ValueError(f"min_nodes must be at most nodes, and needs real ones (nodes is {is_now})")
         if not is_own(self.strategy) and (problem := misfit(self, STRATEGIES[self.strategy])):
             raise ValueError(problem)
         return self
@@ -288,6 +296,7 @@ NOT_IN_HASH = frozenset(
         "threads",
         "checkpoint",
         "max_restarts",
+        "min_nodes",
         "start_timeout",
         "stall_timeout",
         "phase_timeout",

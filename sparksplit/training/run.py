@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from hdfs_io.publish import Output
 from sparksplit.base.command import Options
-from sparksplit.base.errors import NodeFailed, Passing, RunError, SparksplitError, UsageError
+from sparksplit.base.errors import NodeFailed, NotStarted, Passing, RunError, SparksplitError, UsageError
 from sparksplit.base.progress import say
 from sparksplit.base.session import spark_session
+from sparksplit.cluster.requirements import explained
 from sparksplit.rows.ledger import Entry
 from sparksplit.strategies.splits import BatchSplit, owned_by_rank
 from sparksplit.training import attempts, checkpoints, report
@@ -22,6 +23,7 @@ from sparksplit.training.config import TrainConfig
 from sparksplit.training.display import RunDisplay
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import NodeResult, Payload
+from sparksplit.training.missing import AllBack, Missing
 from sparksplit.training.record import RUN, RunRecord
 from sparksplit.training.restarts import Restarts, may_pass
 
@@ -29,9 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
-
-REASON_SECONDS = {"yarn": 4.0, "other": 0.5}
-"""How long Spark may take to learn why it has lost an executor, by its master."""
 
 
 def train(config: TrainConfig, options: Options, frame: DataFrame | None = None) -> RunRecord:
@@ -79,9 +78,12 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
                 return _Run(spark, inputs, output, frame, began, earlier).to_end(checkpoint)
 
 
-def checkpoint_of(run: str, nodes: int) -> str | None:
-    """The newest checkpoint in the folder of `run` that `nodes` nodes can go on from; reports newer, damaged ones."""
-    found, damaged = checkpoints.newest_whole(run, nodes)
+def checkpoint_of(run: str, nodes: int, whole_rounds: bool = False) -> str | None:
+    """The newest checkpoint in the folder of `run` that `nodes` nodes can go on from; reports newer, damaged ones.
+
+    whole_rounds: as in `checkpoints.newest_whole`.
+    """
+    found, damaged = checkpoints.newest_whole(run, nodes, whole_rounds)
     for problem in damaged:
         say(problem)
     if damaged:
@@ -148,6 +150,9 @@ class _Run:
     begun: float = field(init=False)
     """When the present attempt began (time.monotonic)."""
 
+    missing: Missing | None = None
+    """Looks after nodes whose executors are missing; None where the run does not go on without them."""
+
     def __post_init__(self) -> None:
         self.story, self.begun = self.before, self.began
 
@@ -182,6 +187,10 @@ class _Run:
             threads(config, self.spark),
             self.inputs.initial,
         )
+        if config.min_nodes is not None:
+            shared = self.inputs.way.split.shared
+            sc = self.spark.sparkContext
+            self.missing = Missing(config, sc, output.folder, _feeders(config), not shared)
         restarts = Restarts(config.max_restarts, checkpoints.number_of(checkpoint))
         how = "start" if checkpoint is None and not self.story.story else "resume"
         failed: SparksplitError | None = None
@@ -189,11 +198,25 @@ class _Run:
             self.begun, since = time.monotonic(), time.time()
             self.story = self.story.begun(how, config.node_count, checkpoint)
             try:
+                if how == "rejoin":
+                    output.enclose()
+                    checkpoint = checkpoint_of(output.folder, config.node_count, self.whole_rounds)
+                    self.story = self.story.on(config.node_count, checkpoint)
                 attempts.note(output.fence, now := self.so_far())
-                writing = output.fence.name
-                return self._nodes(replace(given, writing=writing, checkpoint=checkpoint, seconds_before=now.seconds))
+                if self.missing is not None:
+                    checkpoint = self._await_nodes(self.missing, checkpoint)
+                payload = replace(given, writing=output.fence.name, checkpoint=checkpoint, seconds_before=now.seconds)
+                if self.present != config.processes:
+                    payload = replace(payload, config={**given.config, "nodes": self.present, "min_nodes": None})
+                return self._nodes(payload)
+            except AllBack as back:
+                self._end_attempt(back)
+                how = "rejoin"
+                say(f"{back}; the run goes on with them from its last checkpoint")
             except (NodeFailed, Passing) as error:
-                failed = self._explained(error, since)
+                if isinstance(error, NotStarted) and failed is not None:
+                    error.may_pass = True  # Spark may not have seen yet that a host has gone
+                failed = explained(error, self.spark, since)
                 seconds = self._end_attempt(failed)
                 checkpoint, how = self._restart(restarts, failed, seconds), "restart"
             except RunError as error:
@@ -201,6 +224,30 @@ class _Run:
                     raise
                 # Executors that did not come back, say: what they were lost by comes first.
                 raise RunError(f"{failed}; the restart failed: {error}") from error
+
+    @property
+    def present(self) -> int:
+        """How many processes the present attempt has."""
+        return self.inputs.config.processes if self.missing is None else self.missing.present
+
+    @property
+    def whole_rounds(self) -> bool:
+        """Whether only checkpoints are of use that any number of nodes can go on from."""
+        return self.missing is not None and self.missing.whole_rounds
+
+    def _await_nodes(self, missing: Missing, checkpoint: str | None) -> str | None:
+        """Wait for executors; returns the checkpoint that so many nodes can go on from."""
+        nodes, config = missing.await_nodes(), self.inputs.config
+        if nodes < config.processes:
+            checkpoint = checkpoint_of(self.output.folder, nodes, missing.whole_rounds)
+            self.story = self.story.on(nodes, checkpoint)
+            attempts.note(self.output.fence, self.so_far())
+            say(
+                f"{nodes} of {config.processes} nodes have executors after {config.start_timeout:g} s; "
+                "the run goes on with them (min_nodes)"
+            )
+        missing.goes_from(checkpoint)
+        return checkpoint
 
     def _restart(self, restarts: Restarts, failed: SparksplitError, seconds: float) -> str | None:
         """Wait as long as is due after an attempt of so many seconds; returns the checkpoint to go on from. Raises the
@@ -213,7 +260,7 @@ class _Run:
             checkpoint, reached = None, restarts.furthest
             try:
                 output.enclose()
-                checkpoint = checkpoint_of(output.folder, self.inputs.config.node_count)
+                checkpoint = checkpoint_of(output.folder, self.inputs.config.node_count, self.whole_rounds)
                 reached = checkpoints.number_of(checkpoint)
             except Passing as error:
                 away = error
@@ -233,27 +280,6 @@ class _Run:
                 self.restarts += 1
                 return checkpoint
             seconds = 0.0
-
-    def _explained(self, error: NodeFailed | Passing, since: float) -> SparksplitError:
-        """The failure with Spark's own reason for a lost executor, where it knows one. since: as in `why_lost`."""
-        if not (isinstance(error, NodeFailed) and error.executor_lost):
-            return error
-        from sparksplit.cluster import memory, requirements
-
-        context = self.spark.sparkContext
-        patience = REASON_SECONDS["yarn" if context.master == "yarn" else "other"]
-        try:
-            reason = requirements.why_lost(context, since, patience)
-        except Exception as other:  # Spark itself may be ending
-            log.debug("Spark does not say why: %s", other)
-            return error
-        if reason is None:
-            return error
-        text, for_memory = memory.executor_text(reason)
-        what = str(error).replace(reason, text) if reason in str(error) else f"{error} ({text})"
-        return NodeFailed(
-            what, error.rank, host=error.host, may_pass=error.may_pass, memory=for_memory, executor_lost=True
-        )
 
     def _end_attempt(self, error: BaseException | None) -> float:
         """Note the end of the present attempt; returns how many seconds it has lasted."""
@@ -307,6 +333,8 @@ class _Run:
         """What is looked at while nodes run. go_on: what else is to be done."""
         if self.output.lease.lost.is_set():
             self.output.fence.check()
+        if self.missing is not None:
+            self.missing.look()
         go_on()
 
     def _nodes(self, payload: Payload) -> _Trained:
@@ -318,14 +346,14 @@ class _Run:
         def said(epoch: int) -> None:
             self.epochs_said = epoch
 
-        with RunDisplay(config.processes, self.epochs_said, said) as display:
+        with RunDisplay(self.present, self.epochs_said, said) as display:
             if config.input_mode == "spark" and self.frame is None:
-                copies = config.processes if split.every_row else 1
+                copies = self.present if split.every_row else 1
                 display.rows_to_feed = copies * data.manifest.splits["train"].rows
             launching = time.monotonic()
             with NodeCluster(
                 self.spark,
-                config.processes,
+                self.present,
                 "sparksplit.training.node.main:work",
                 payload.to_json(),
                 limits=config.limits,
@@ -341,7 +369,7 @@ class _Run:
 
                     # One process that plays all nodes gets the lanes of all of them.
                     dealt = BatchSplit() if config.virtual else split
-                    owned = owned_by_rank(dealt, data.manifest.lanes, config.processes)
+                    owned = owned_by_rank(dealt, data.manifest.lanes, self.present)
                     with Feeding(self.spark, data, self.frame, cluster, display.states, owned) as feeding:
                         results = cluster.run(lambda: self._meanwhile(feeding.go_on))
                         trained_on = feeding.fed()

@@ -1,0 +1,83 @@
+"""Why an executor was lost, and how many nodes there can be without it; without Spark."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from sparksplit.base.errors import ConfigError, NodeFailed, RunError
+from sparksplit.cluster import requirements
+from sparksplit.cluster.requirements import await_some, explained
+
+LOST = NodeFailed("node 1 on h: its executor was lost", 1, host="h", executor_lost=True)
+YARN = SimpleNamespace(sparkContext=SimpleNamespace(master="yarn"))
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected", "memory"),
+    [
+        (
+            "Container killed by YARN for exceeding physical memory limits. 1.9 GB of 1.5 GB physical memory used",
+            "physical memory used); its container needed more memory: more spark.executor.memoryOverhead, or a smaller",
+            True,
+        ),
+        ("Command exited with code 137", "(SIGKILL, which is also how a system ends what takes too", False),
+        ("Container from a bad node. Exit status: 143", "(SIGTERM: it was preempted, stopped, or ended for its", False),
+        ("Worker shutting down", "(executor 1 on h was lost (Worker shutting down))", False),
+    ],
+)
+def test_why_an_executor_was_lost_is_told(monkeypatch, reason, expected, memory):
+    known = [f"executor 1 on h was lost ({reason})"]
+    monkeypatch.setattr(requirements, "lost_executors", lambda sc, since: known)
+    monkeypatch.setattr(requirements, "REASON_SECONDS", {"yarn": 0.0, "other": 0.0})
+    failed = explained(LOST, YARN, 0.0)
+    assert str(failed).startswith(f"node 1 on h: its executor was lost (executor 1 on h was lost ({reason}")
+    assert expected in str(failed)
+    assert (failed.memory, failed.may_pass, failed.rank, failed.host) == (memory, True, 1, "h")
+    other = NodeFailed("node 1 on h was killed", 1)
+    assert explained(other, YARN, 0.0) is other
+    known.clear()
+    assert explained(LOST, YARN, 0.0) is LOST
+
+
+def test_a_spark_that_does_not_answer_explains_nothing(monkeypatch):
+    def ended(*_):
+        raise RuntimeError("the context was stopped")
+
+    monkeypatch.setattr(requirements, "lost_executors", ended)
+    assert explained(LOST, YARN, 0.0) is LOST
+
+
+def waiting(monkeypatch, counts):
+    """A SparkContext that has so many executors at one look after another, half a second apart."""
+    clock = [0.0]
+
+    def sleep(seconds):
+        clock[0] += 0.5
+
+    monkeypatch.setattr(requirements, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
+    monkeypatch.setattr(requirements, "executors_of", lambda sc: counts.pop(0) if len(counts) > 1 else counts[0])
+    monkeypatch.setattr(requirements, "lost_executors", lambda sc: ["executor 2 on h was lost"])
+    settings = {"spark.master": "spark://h:7077", "spark.executor.cores": "1"}
+    return SimpleNamespace(getConf=lambda: SimpleNamespace(getAll=settings.items)), clock
+
+
+@pytest.mark.parametrize(
+    ("counts", "spare", "nodes", "seconds"),
+    [([3], 0, 3, 0), ([2, 2, 3], 0, 3, 1), ([2], 0, 2, 10), ([5], 0, 3, 0), ([3], 1, 2, 10), ([2], 1, 1, 10)],
+)
+def test_all_nodes_at_once_or_fewer_after_a_while(monkeypatch, counts, spare, nodes, seconds):
+    sc, clock = waiting(monkeypatch, counts)
+    assert await_some(sc, 3, 1, 10.0, spare) == nodes
+    assert clock[0] == seconds
+
+
+def test_never_fewer_than_asked_for(monkeypatch):
+    sc, _ = waiting(monkeypatch, [1])
+    expected = "min_nodes: 2 nodes need 2 executors, and Spark has 1"
+    with pytest.raises(RunError, match=f"executor 2 on h was lost, and no other came within 10 s; {expected}"):
+        await_some(sc, 3, 2, 10.0)
+    sc.getConf = lambda: SimpleNamespace(getAll=lambda: [("spark.master", "local-cluster[2,1,1024]")])
+    with pytest.raises(ConfigError, match="3 nodes need 3 executors and there are 2"):
+        await_some(sc, 3, 2, 10.0)

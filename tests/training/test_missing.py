@@ -1,0 +1,139 @@
+"""A run goes on without nodes whose executors are missing, and with them once they are back; without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from hdfs_io import filesystem
+from sparksplit.base.config import parse
+from sparksplit.base.errors import ConfigError, NodeFailed, RunError
+from sparksplit.cluster import requirements
+from sparksplit.training import missing
+from sparksplit.training.config import TrainConfig
+from sparksplit.training.missing import AllBack, Missing
+from sparksplit.training.record import Progress
+
+KEYS = {"data": "d", "output": "o", "nodes": 3, "strategy": "batch"}
+
+
+def config(**keys):
+    return parse(TrainConfig, {**KEYS, **keys})
+
+
+@pytest.mark.parametrize("keys", [{"min_nodes": 4}, {"nodes": {"virtual": 8}, "min_nodes": 2}, {"min_nodes": 0}])
+def test_keys_that_make_no_sense_are_refused(keys):
+    with pytest.raises(ConfigError, match="min_nodes"):
+        config(**keys)
+    assert config(min_nodes=3).min_nodes == 3
+
+
+def checkpoint(folder, update, nodes=2, loss_rows=0):
+    """Leave the description of one; returns its path."""
+    path = f"{folder}/checkpoints/update-{update:09d}"
+    progress = replace(Progress("", nodes, update), loss_rows=loss_rows)
+    filesystem.write_json(
+        f"{path}/checkpoint.json", {"format_version": 2, "files": {"state.npz": [0, 0]}, **progress.to_json()}
+    )
+    return path
+
+
+@pytest.fixture
+def there(monkeypatch):
+    """How many executors there are, in a list."""
+    found = [3]
+    monkeypatch.setattr(requirements, "executors_of", lambda sc: found[0])
+    monkeypatch.setattr(requirements, "await_some", lambda sc, nodes, least, timeout, spare: found[0] - spare)
+    monkeypatch.setattr(missing, "LOOK_SECONDS", 0.0)
+    return found
+
+
+@pytest.mark.parametrize("spare", [0, 1])
+def test_it_goes_on_with_all_once_they_are_back_and_there_is_a_new_checkpoint(tmp_path, there, spare):
+    one = Missing(config(min_nodes=1), None, str(tmp_path), spare, whole_rounds=False)
+    there[0] = 2 + spare
+    assert one.await_nodes() == one.present == 2
+    one.goes_from(checkpoint(tmp_path, 7))
+    one.look()
+    there[0] = 3 + spare
+    one.look()
+    there[0] = 2 + spare
+    checkpoint(tmp_path, 8, loss_rows=5)
+    one.look()
+    there[0] = 3 + spare
+    with pytest.raises(AllBack, match="executors for all 3 nodes again"):
+        one.look()
+    assert one.await_nodes() == 3
+    one.look()
+
+
+def test_nodes_that_split_epochs_change_between_rounds_only(tmp_path, there):
+    one = Missing(config(min_nodes=1, strategy="epoch"), None, str(tmp_path), 0, whole_rounds=True)
+    there[0] = 2
+    one.await_nodes()
+    one.goes_from(checkpoint(tmp_path, 7))
+    there[0] = 3
+    checkpoint(tmp_path, 8, loss_rows=5)
+    one.look()
+    checkpoint(tmp_path, 9)
+    with pytest.raises(AllBack):
+        one.look()
+    with pytest.raises(RunError, match="lies within a round that only as many nodes as have begun it can end"):
+        one.goes_from(None)
+
+
+def test_without_the_key_it_never_goes_on_with_fewer(tmp_path, there):
+    there[0] = 2
+    assert Missing(config(min_nodes=3), None, str(tmp_path), 0, whole_rounds=False).await_nodes() == 3
+
+
+def test_an_attempt_with_fewer_and_one_with_all_again(tmp_path, there, monkeypatch, capsys):
+    """As the driver sees it: a node is lost, two are left, and all are there again."""
+    from hdfs_io.publish import Output
+    from sparksplit.training import attempts, run
+    from sparksplit.training.inputs import RunInputs
+    from sparksplit.training.run import _Run
+
+    given = []
+
+    def nodes(self, payload):
+        given.append((payload.config["nodes"], payload.checkpoint, self.present))
+        if len(given) == 1:
+            there[0] = 2
+            raise NodeFailed("node 2 on h2: its executor was lost", 2, host="h2")
+        if len(given) == 2:
+            raise AllBack("there are executors for all 3 nodes again")
+        return "results"
+
+    def back(self):
+        if len(given) == 2:
+            there[0] = 3
+        return found(self)
+
+    found = Missing.await_nodes
+    monkeypatch.setattr(Missing, "await_nodes", back)
+    monkeypatch.setattr(run, "threads", lambda *_: 1)
+    monkeypatch.setattr(run, "checkpoint_of", lambda folder, nodes, rounds: f"checkpoints/update-{7 + len(given):09d}")
+    monkeypatch.setattr(_Run, "_nodes", nodes)
+    output = Output(str(tmp_path / "run"), "hash", "train")
+    way = SimpleNamespace(split=SimpleNamespace(shared=True))
+    inputs = RunInputs(config(min_nodes=2), SimpleNamespace(paths=["d"], path="d"), {}, way)
+    spark = SimpleNamespace(sparkContext=None)
+    with output.claimed():
+        output.begin()
+        one = _Run(spark, inputs, output, None, 0.0)
+        assert one._train(None) == "results"
+        story = attempts.noted(output.folder).story
+    first, second = "checkpoints/update-000000008", "checkpoints/update-000000009"
+    assert given == [(3, None, 3), (2, first, 2), (3, second, 3)]
+    assert [(each.how, each.nodes, each.update) for each in story] == [
+        ("start", 3, 0),
+        ("restart", 2, 8),
+        ("rejoin", 3, 9),
+    ]
+    assert [each.cause and each.cause.host for each in story] == ["h2", None, None] and one.restarts == 1
+    said = capsys.readouterr().err
+    assert "2 of 3 nodes have executors after 120 s; the run goes on with them (min_nodes)" in said
+    assert "there are executors for all 3 nodes again; the run goes on with them from its last checkpoint" in said
