@@ -79,6 +79,11 @@ class StandaloneCluster:
         self._running[f"worker-{worker}"].stop()
         self._wait_for("the worker's end", lambda: self.address(worker) not in self._alive())
 
+    def start_worker(self, worker: int) -> None:
+        """Start one that was killed; returns when the master uses it."""
+        self._start(f"worker-{worker}")
+        self._wait_for("the worker", lambda: self.address(worker) in self._alive())
+
     def used_workers(self) -> list[int]:
         """The workers that hold executors."""
         return [int(one["host"].rpartition(".")[2]) - 2 for one in self.state()["workers"] if one["coresused"]]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.standalone import StandaloneCluster
+from tests.training.runs import largest_difference, weights
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +51,7 @@ def await_checkpoint(run: subprocess.Popen[str], output: Path) -> None:
 def record_of(output: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((output / "run.json").read_text())
     assert found["ledger"]["exact"]
-    return found
+    return {**found, "folder": output}
 
 
 @pytest.fixture(scope="module")
@@ -101,3 +102,41 @@ def test_a_lost_worker_without_a_spare_ends_the_run_which_goes_on_later(
     status, errors = end(start(standalone, digits, output, "--resume"))
     assert status == 0, errors
     assert record_of(output)["weights"] == undisturbed["weights"]
+
+
+def await_attempt(run: subprocess.Popen[str], output: Path, how: str, nodes: int) -> None:
+    """Wait until the last attempt is such a one."""
+    give_up = time.monotonic() + SECONDS
+    while True:
+        last = json.loads((output / "_ATTEMPTS").read_text())["story"][-1]
+        if (last["how"], last["nodes"]) == (how, nodes):
+            return
+        assert run.poll() is None, end(run)
+        assert time.monotonic() < give_up, last
+        time.sleep(0.1)
+
+
+def test_it_goes_on_with_fewer_nodes_and_with_all_once_the_worker_is_back(
+    standalone: StandaloneCluster, undisturbed: dict[str, Any], digits: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "run"
+    standalone.kill_worker(0)
+    limits = ("--set=start_timeout=20", "--set=stall_timeout=600", "--set=checkpoint.keep=9")
+    run = start(standalone, digits, output, "--set=min_nodes=1", *limits, held=True)
+    await_checkpoint(run, output)
+    standalone.kill_worker(2)
+    await_attempt(run, output, "restart", 1)
+    standalone.start_worker(2)
+    (output / "hold").write_text("2")  # one more checkpoint
+    await_attempt(run, output, "rejoin", 2)
+    (output / "go").touch()
+    status, errors = end(run)
+    assert status == 0, errors
+    assert "1 of 2 nodes have executors after 20 s; the run goes on with them (min_nodes)" in errors
+    record = record_of(output)
+    told = record["attempts"]
+    assert [(each["how"], each["nodes"]) for each in told] == [("start", 2), ("restart", 1), ("rejoin", 2)]
+    assert 0 == told[0]["update"] < told[1]["update"] < told[2]["update"] and record["restarts"] == 1
+    assert told[0]["cause"]["rank"] in (0, 1) and "lost" in told[0]["cause"]["what"]
+    assert (record["nodes"], len(record["hosts"])) == (2, 2)
+    assert largest_difference(weights(output), weights(undisturbed["folder"])) < 1e-4
