@@ -38,7 +38,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from sparksplit.base.errors import NodeFailed
 from sparksplit.cluster import NodeCluster
 from sparksplit.cluster.channel import Channel
-from sparksplit.cluster.wire import BEAT, LONGEST_LINE
+from sparksplit.cluster.seal import MARK, NONCE, Seal, seals
+from sparksplit.cluster.wire import BEAT, LONGEST_LINE, text_of
 
 PLAYERS = 2
 START_SECONDS = 120.0
@@ -53,6 +54,8 @@ class Player:
     def __init__(self, address: tuple[str, int], secret: str, rank: int) -> None:
         self._address, self._secret, self.rank = address, secret, rank
         self._writers: dict[str, asyncio.StreamWriter] = {}
+        self._seals: dict[str, Seal] = {}
+        self._number = self._heard = 0
         self._silent = False
         self.answered = asyncio.Event()
         self.updates = 0
@@ -61,20 +64,18 @@ class Player:
         """Call the driver, and beat until told otherwise."""
         for kind in ("launcher", "node"):
             reader, self._writers[kind] = await asyncio.open_connection(*self._address, limit=LONGEST_LINE)
-            hello = {
-                "secret": self._secret,
-                "rank": self.rank,
-                "kind": kind,
-                "pid": os.getpid(),
-                "host": f"h{self.rank}",
-            }
-            self._send(kind, **hello)
+            challenge, answer = await reader.readexactly(NONCE), os.urandom(NONCE)
+            self._seals[kind] = seals(self._secret, challenge, answer)[1]
+            self._writers[kind].write(answer)
+            self._send(kind, rank=self.rank, kind=kind, life=kind, pid=os.getpid(), host=f"h{self.rank}", heard=0)
             self._reading = asyncio.create_task(self._read(reader))
         await asyncio.sleep(random.uniform(0, BEAT))
         while not self._silent:
             self.updates += 20
             state = {"update": self.updates, "epoch": 3, "loss": 0.123456, "rows": 64 * self.updates}
-            self._send("node", beat={**state, "sync_seconds": 1.25, "steps": 10**6, "phases": 2, "done": 17})
+            self._send(
+                "node", beat={**state, "sync_seconds": 1.25, "steps": 10**6, "phases": 2, "done": 17}, heard=self._heard
+            )
             self._send("launcher", beat={})
             await asyncio.sleep(BEAT)
 
@@ -94,11 +95,14 @@ class Player:
         self._silent = True
 
     def _send(self, to: str, **message: Any) -> None:
-        self._writers[to].write(json.dumps({"id": 0, **message}).encode() + b"\n")
+        self._number += 1
+        text = text_of({"id": self._number, **message})
+        self._writers[to].write(self._seals[to].mark(text) + text.line)
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         while line := await reader.readline():
-            if b'"gathered"' in line[:20]:
+            if b'"gathered"' in line[: MARK + 20]:
+                self._heard += 1
                 self.answered.set()
 
 

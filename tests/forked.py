@@ -112,12 +112,9 @@ class _Job:
         with suppress(launcher.NodeEnded):
             launcher.map_fun(arguments, SimpleNamespace(executor_id=rank))
 
-    def start(self, host: str, watch: Callable[[int], None]) -> None:
+    def start(self, channel: Any, watch: Callable[[int], None]) -> None:
         for thread in self._threads:
             thread.start()
-
-    def close_reservations(self) -> None:
-        return
 
     def active(self) -> bool:
         return any(thread.is_alive() for thread in self._threads)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import logging
 import secrets
 import socket
@@ -14,82 +13,102 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparksplit.base.errors import ConfigError
+from sparksplit.base.network import ANY, Network
+from sparksplit.base.tls import Connection, Served
 from sparksplit.cluster.faults import Link, NodeRecord
-from sparksplit.cluster.wire import BACKLOG, DEAD, LONGEST_HELLO, ORPHAN, SILENT, Wire, accept, line_of
+from sparksplit.cluster.peer import Peer
+from sparksplit.cluster.wire import BACKLOG, DEAD, ORPHAN, SILENT, Wire, accept, limit_until, text_of
 
 log = logging.getLogger(__name__)
 
 KINDS = ("node", "launcher", "task")
+CALLS = 2
+"""Of each node's processes, that may come at the same time."""
+STRANGERS = 256
+"""Callers that have not proven themselves, at any one time, beside those; the next one turns the oldest away."""
 
 
 @dataclass(frozen=True)
 class Hello:
-    """The first line sent by one of this run's processes."""
+    """What a process of this run says of itself. life: the same whenever this process calls. heard: how many of the
+    driver's messages it has had."""
 
     kind: str
     rank: int
     pid: int
     host: str
-    id: int
+    life: str
+    heard: int
 
     @classmethod
-    def of(cls, message: dict[str, Any] | None, secret: str, ranks: int) -> Hello | None:
-        """`message` as a hello; None where it is not one of this run. Without the secret, nothing else is looked at."""
+    def of(cls, message: dict[str, Any] | None, ranks: int) -> Hello | None:
+        """`message` as a hello; None where it is not one of this run."""
         values = message or {}
-        given = values.get("secret")
-        if not isinstance(given, str) or not hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode()):
+        kind, rank, pid, heard = (values.get(name, 0) for name in ("kind", "rank", "pid", "heard"))
+        if kind not in KINDS or any(type(value) is not int for value in (rank, pid, heard)) or not 0 <= rank < ranks:
             return None
-        kind, rank, pid, number = (values.get(name, 0) for name in ("kind", "rank", "pid", "id"))
-        if kind not in KINDS or any(type(value) is not int for value in (rank, pid, number)) or not 0 <= rank < ranks:
-            return None
-        return cls(kind, rank, pid, str(values.get("host")), number)
+        return cls(kind, rank, pid, str(values.get("host")), str(values.get("life")), heard)
 
 
 class Channel:
-    """Serves `nodes` ranks on `host`, the driver's own address, at a free port.
+    """Serves `nodes` ranks on `host`, an address of the driver's.
 
-    records: what is known, by rank; read and written under `lock`.
+    network: at which ports, and whether connections are encrypted. known_as: the address by which nodes reach it; None:
+    `host`. records: what is known, by rank; read and written under `lock`.
     changed: set whenever a record changes in a way that a waiting driver wants to see.
+    fingerprint: of its certificate; None without TLS.
     Raises ConfigError where `host` is not an address of this machine.
     """
 
-    def __init__(self, host: str, nodes: int) -> None:
-        self.secret = secrets.token_hex(16)
+    def __init__(
+        self,
+        host: str,
+        nodes: int,
+        network: Network = ANY,
+        known_as: str | None = None,
+    ) -> None:
+        self.secret = secrets.token_hex(32)
         self.records = [NodeRecord(rank) for rank in range(nodes)]
         self.lock = threading.Lock()
         self.changed = threading.Event()
-        self._wires: dict[tuple[str, int], Wire] = {}
+        self._peers: dict[tuple[str, int], Peer] = {}
+        self._unproven: dict[socket.socket, Connection] = {}
+        self._most_unproven = STRANGERS + CALLS * nodes
+        self._served = Served(known_as or host) if network.tls else None
+        self.fingerprint = self._served.fingerprint if self._served else None
         self._gathers: dict[str, dict[int, Any]] = {}
         self._threads: list[threading.Thread] = []
         self._closing = False
-        self._server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
-            self._server.bind((host, 0))
+            self._server = network.listen(host, BACKLOG)
         except OSError as error:
-            self._server.close()
             raise ConfigError(
                 f"spark.driver.host: the nodes' channel cannot listen on {host} ({error.strerror or error}); "
-                "set it to an address of this machine that the executors reach"
+                "set it to an address of this machine that the executors reach, or spark.driver.bindAddress to its own"
             ) from None
-        self._server.listen(BACKLOG)
-        self.address: tuple[str, int] = self._server.getsockname()
+        self.address: tuple[str, int] = (known_as or host, self._server.getsockname()[1])
         self._accepting = threading.Thread(target=self._accept, name="nodes-accept", daemon=True)
         self._accepting.start()
 
     def tell(self, kind: str, ranks: Collection[int] | None = None, **message: Any) -> None:
-        """Send to every live node or launcher, or to those of `ranks`; whoever has gone does not hear it."""
+        """Send to every node or launcher that has called, or to those of `ranks`: now, or when it calls again."""
         with self.lock:
-            wires = [
-                wire for (of, rank), wire in self._wires.items() if of == kind and (ranks is None or rank in ranks)
+            peers = [
+                peer for (of, rank), peer in self._peers.items() if of == kind and (ranks is None or rank in ranks)
             ]
-        line = line_of(message)  # once: a rendezvous of a thousand nodes is long
-        for wire in wires:
-            _send(wire, line)
+        text = text_of(message)  # once: a rendezvous of a thousand nodes is long
+        for peer in peers:
+            peer.tell(text)
 
     def alive(self) -> list[str]:
-        """The connections that have not ended, by names such as `node 1`."""
+        """Who is connected, by names such as `node 1`."""
         with self.lock:
-            return [f"{kind} {rank}" for kind, rank in self._wires]
+            return [f"{kind} {rank}" for (kind, rank), peer in self._peers.items() if peer.connected]
+
+    def reservations(self) -> list[dict[str, Any] | None]:
+        """What the nodes' tasks have told TensorFlowOnSpark of themselves, by rank; None where one has not yet."""
+        with self.lock:
+            return [record.reservation for record in self.records]
 
     def silent_launchers(self) -> list[int]:
         """The ranks whose launcher has missed beats."""
@@ -123,9 +142,12 @@ class Channel:
             log.debug("the channel was closed before")
         self._server.close()
         with self.lock:
-            wires, threads = list(self._wires.values()), list(self._threads)
-        for wire in wires:
-            wire.close()
+            peers, strangers = list(self._peers.values()), list(self._unproven.values())
+            threads = list(self._threads)
+        for peer in peers:
+            peer.close()
+        for stranger in strangers:
+            _end(stranger)
         end = time.monotonic() + 1
         for thread in (self._accepting, *threads):
             thread.join(max(0.0, end - time.monotonic()))
@@ -133,60 +155,117 @@ class Channel:
     def _accept(self) -> None:
         while (accepted := accept(self._server.accept, lambda: self._closing)) is not None:
             connection = accepted[0]
+            with self.lock:
+                if len(self._unproven) >= self._most_unproven:
+                    _end(self._unproven.pop(next(iter(self._unproven))))
+                self._unproven[connection] = connection
             thread = threading.Thread(target=self._serve, args=(connection,), name="nodes-serve", daemon=True)
             try:
                 thread.start()
             except RuntimeError as error:  # no room for another thread, for the moment
                 log.warning("a node was turned away: %s", error)
+                with self.lock:
+                    self._unproven.pop(connection, None)
                 connection.close()
                 continue
             with self.lock:
                 self._threads = [old for old in self._threads if old.is_alive()] + [thread]
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection:
+        opened: Connection = connection
+        try:
             try:
-                wire = Wire(connection)
-                hello = Hello.of(wire.line(LONGEST_HELLO, within=DEAD), self.secret, len(self.records))
-                if hello is not None:
-                    wire.limit(ORPHAN)
-                    self._listen(wire, self.records[hello.rank], hello)
-            except (OSError, ValueError, TypeError, OverflowError) as error:
-                log.debug("a connection of the nodes' channel ended: %s", error)
+                deadline = time.monotonic() + DEAD
+                if self._served is not None:
+                    limit_until(connection, deadline)
+                    opened = encrypted = self._served.wrap(connection)
+                    with self.lock:
+                        if connection not in self._unproven:
+                            raise ConnectionAbortedError("others have called meanwhile")
+                        self._unproven[connection] = opened
+                    encrypted.greet()
+                wire = Wire(opened)
+                hello = Hello.of(wire.challenge(self.secret, deadline), len(self.records))
+            finally:
+                with self.lock:
+                    self._unproven.pop(connection, None)
+            if hello is not None:
+                wire.limit(ORPHAN)
+                self._listen(wire, self.records[hello.rank], hello)
+        except (OSError, ValueError, TypeError, OverflowError) as error:
+            log.debug("a connection of the nodes' channel ended: %s", error)
+        finally:
             with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+                opened.shutdown(socket.SHUT_RDWR)
+            opened.close()
 
     def _listen(self, wire: Wire, record: NodeRecord, hello: Hello) -> None:
-        kind, now = hello.kind, time.monotonic()
-        link = Link(host=hello.host, pid=hello.pid, heard=now)
+        peer = self._admitted(record, hello)
+        if peer is None:
+            wire.send({"refused": f"another process is {hello.kind} {hello.rank}"})
+            return
         with self.lock:
-            if self._closing or (kind, record.rank) in self._wires or (kind != "task" and getattr(record, kind)):
-                return
-            self._wires[kind, record.rank] = wire
-            record.host = link.host
-            if kind != "task":
-                setattr(record, kind, link)
-            if kind == "node":
-                record.progressed = now
+            taken = peer.taken
+        wire.send({"received": taken})
+        peer.resume(wire, hello.heard)
+        with self.lock:
+            link = self._link(record, hello)
         self.changed.set()
         try:
-            _send(wire, line_of({"received": hello.id}))
+            if self._closing:
+                return
             for message in wire.lines():
-                complete = self._take(record, kind, link, message)
-                _send(wire, line_of({"received": message.get("id")}))
+                complete = self._take(record, hello.kind, link, peer, message)
+                wire.send({"received": message.get("id")})
                 if complete:
-                    self.tell("node", **complete)
+                    self.tell(hello.kind, **complete)
         finally:
+            peer.lost(wire)
             with self.lock:
-                link.gone = time.monotonic()
-                del self._wires[kind, record.rank]
+                if not peer.connected:
+                    link.gone = time.monotonic()
             self.changed.set()
 
-    def _take(self, record: NodeRecord, kind: str, link: Link, message: dict[str, Any]) -> dict[str, Any] | None:
-        """Note what a message says; returns the answer for all nodes if it completes a rendezvous."""
+    def _admitted(self, record: NodeRecord, hello: Hello) -> Peer | None:
+        """The one who calls; None where another process has its place."""
+        with self.lock:
+            place = (hello.kind, record.rank)
+            known = self._peers.get(place)
+            if known is not None and known.life != hello.life and (hello.kind != "task" or known.connected):
+                return None
+            if self._closing:
+                return None
+            if known is None or known.life != hello.life:
+                known = self._peers[place] = Peer(hello.life)
+            return known
+
+    def _link(self, record: NodeRecord, hello: Hello) -> Link:
         now = time.monotonic()
+        link: Link | None = getattr(record, hello.kind) if hello.kind != "task" else None
+        if link is not None:
+            link.heard, link.gone = now, None
+            return link
+        link = Link(host=hello.host, pid=hello.pid, heard=now)
+        record.host = link.host
+        if hello.kind != "task":
+            setattr(record, hello.kind, link)
+        if hello.kind == "node":
+            record.progressed = now
+        return link
+
+    def _take(
+        self, record: NodeRecord, kind: str, link: Link, peer: Peer, message: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        """Note what a message says, unless it came before; returns the answer for all of its kind if it completes a
+        rendezvous."""
+        now = time.monotonic()
+        if "heard" in message:
+            peer.heard(int(message["heard"]))
         with self.lock:
             link.heard = now
+            if (number := int(message["id"])) <= peer.taken:
+                return None
+            peer.taken = number
             if kind == "node" and ("beat" in message or "state" in message):
                 record.observe(dict(message.get("beat") or message.get("state") or {}), now)
             if "error" in message and record.error is None:
@@ -205,14 +284,17 @@ class Channel:
                     del self._gathers[str(message["gather"])]
                     ordered = [values[rank] for rank in range(len(self.records))]
                     return {"gathered": message["gather"], "values": ordered}
+            if kind == "task" and "reserve" in message:
+                record.reservation = dict(message["reserve"])
+                if None not in (found := [each.reservation for each in self.records]):
+                    self.changed.set()
+                    return {"reserved": found}
         if "beat" not in message or message["beat"]:
             self.changed.set()
         return None
 
 
-def _send(wire: Wire, line: bytes) -> None:
-    try:
-        wire.send_line(line)
-    except OSError as error:
-        # The serving thread sees the end of this connection and notes it.
-        log.debug("could not send %s: %s", line[:100], error)
+def _end(connection: Connection) -> None:
+    """Have the thread that waits for it wake up and close it."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparksplit.base import descriptors
 from sparksplit.base.errors import ConfigError, NotStarted
+from sparksplit.base.network import ANY, Network
 from sparksplit.cluster import requirements
 from sparksplit.cluster.channel import Channel
 from sparksplit.cluster.deadlines import Limits
@@ -31,7 +32,7 @@ POLL = 0.1
 LOOK_SHARE = 9
 """How many times as long as a look at all nodes is the shortest pause after it."""
 CONNECTIONS = 4
-"""Of each node's processes to the driver: the node, its launcher, the task before it, its reservation."""
+"""Of each node's processes to the driver: the node, its launcher, and two that have not proven themselves yet."""
 OWN_DESCRIPTORS = 512
 """The driver's own: files, Spark's, other runs'."""
 ORDERLY = 3.0
@@ -51,6 +52,7 @@ class NodeCluster:
         reservations and the start of all nodes.
     on_state: called in the driver's main thread with rank and state whenever a node's beat has arrived.
     spare: executors that the run needs beyond the nodes', for tasks alongside them.
+    network: where the run's processes listen.
 
     Raises ConfigError at once for settings that nodes cannot run under, such as fewer executors than nodes.
     """
@@ -65,11 +67,12 @@ class NodeCluster:
         limits: Limits = Limits(),  # noqa: B008
         on_state: Callable[[int, dict[str, Any]], None] | None = None,
         spare: int = 0,
+        network: Network = ANY,
     ) -> None:
         self._sc = spark.sparkContext
         requirements.check_settings(dict(self._sc.getConf().getAll()), nodes, spare)
         _check_descriptors(nodes)
-        self._spare = spare
+        self._spare, self._network = spare, network
         self._nodes, self._work, self._payload = nodes, work, payload
         self.limits, self._on_state = limits, on_state
         self._channel: Channel | None = None
@@ -141,9 +144,14 @@ class NodeCluster:
         # This pulls in pyspark's and TensorFlowOnSpark's modules, which a node that imports this package does without.
         from sparksplit.cluster.tensorflowonspark import Job
 
-        host = _own_address(self._sc.getConf().get("spark.driver.host") or "")
-        self._channel = channel = Channel(host, self._nodes)
-        post = Post(channel.address, channel.secret, rank=-1, kind="task")
+        settings = self._sc.getConf()
+        known_as = _own_address(settings.get("spark.driver.host") or "")
+        if self._network.bind is None:
+            bind = settings.get("spark.driver.bindAddress") or known_as
+        else:
+            bind = known_as = self._network.address(known_as)
+        self._channel = channel = Channel(bind, self._nodes, self._network, known_as)
+        post = Post(channel.address, channel.secret, -1, "task", channel.fingerprint, self._network)
         arguments = {"post": asdict(post), "size": self._nodes, "work": self._work, "payload": self._payload}
         self._job = job = Job(self._sc, f"sparksplit-{secrets.token_hex(4)}", self._nodes, arguments)
 
@@ -157,11 +165,10 @@ class NodeCluster:
 
         try:
             self._looked = time.monotonic()
-            job.start(host, watch)
+            job.start(channel, watch)
             reserved = time.monotonic()
             for kind in ("launcher", "node"):
                 self._await_all(kind, deadline)
-                job.close_reservations()
         except BaseException:
             self.close()
             raise
@@ -177,7 +184,6 @@ class NodeCluster:
         try:
             finished = all(record.result is not None for record in channel.records)
             if job is not None:
-                job.close_reservations()
                 self._end(channel, job, gently=finished)
         finally:
             channel.close()

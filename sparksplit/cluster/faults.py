@@ -22,8 +22,11 @@ SETTLE = 0.5
 """Seconds between the first evidence and the verdict: the time for better evidence to arrive."""
 SETTLE_ECHO = 2.0
 """The same, while all evidence so far echoes another node's failure."""
-LOST_NODE = 2.0
-"""Seconds within which a node's launcher must have reported the end of a node whose connection ended."""
+REDIALLED = 3.0
+"""Seconds within which a process must have called again whose connection ended; more than a beat, with which it notices
+at the latest. A node that has really ended is reported by its launcher at once."""
+REDIALLED_BOTH = 1.0
+"""The same where a node and its launcher have gone: an executor's end takes both."""
 
 _ECHOES = {"UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError"}
 """TensorFlow's errors for a collective whose other end has gone; by name, since nothing here imports TensorFlow."""
@@ -78,7 +81,9 @@ class Fault:
 
 @dataclass
 class Link:
-    """One connection to the driver. heard, gone: monotonic seconds of the last message and of the end."""
+    """A process that has called the driver. heard: monotonic seconds of its last message. gone: of its connection's
+    end; None while it has one.
+    """
 
     host: str
     pid: int
@@ -106,6 +111,8 @@ class NodeRecord:
     """The update before the last progress."""
     excused: float = float("-inf")
     """Monotonic seconds of the last progress of a node that it may have been waiting for (deadlines.py)."""
+    reservation: dict[str, Any] | None = None
+    """What its task has told TensorFlowOnSpark of itself."""
     result: dict[str, Any] | None = None
     error: tuple[float, str, str] | None = None
     """When, kind (usage, own, passing, memory, pipe, echo) and text of the first error that was reported."""
@@ -174,6 +181,9 @@ def culprit(nodes: Sequence[NodeRecord], now: float, limits: Limits = Limits()) 
     if not evidence:
         dead = [fault for fault in quiet if now - fault.at > DEAD]
         return min(dead, key=_order) if dead else _stalled(nodes, now, limits)
+    # A connection that has just ended may be the death of an executor, which is the cause of the rest.
+    if min(evidence, key=_order).cause > Cause.LAUNCHER_LOST and any(_may_be_lost(node, now) for node in nodes):
+        return None
     first = min(fault.at for fault in evidence)
     best = min([*evidence, *(fault for fault in quiet if now - fault.at > SILENT)], key=_order)
     if best.cause < Cause.ABORTED:
@@ -210,11 +220,26 @@ def _evidence(node: NodeRecord, now: float) -> Iterator[Fault]:
             yield fault(Cause.ECHO, at, "ended itself because it had lost the driver")
         elif not node.error:
             yield fault(Cause.OWN_ERROR, at, f"ended with exit status {status} and without a result")
-    elif node.launcher and node.launcher.gone is not None:
+    elif (since := _lost_since(node)) is not None and now - since > _grace(node):
         text = "lost with the Python worker that held it (its executor was lost, or the worker was killed)"
-        yield fault(Cause.LAUNCHER_LOST, node.launcher.gone, text)
-    elif node.node and node.node.gone is not None and not node.error and now - node.node.gone > LOST_NODE:
+        yield fault(Cause.LAUNCHER_LOST, since, text)
+    elif node.node and node.node.gone is not None and not node.error and now - node.node.gone > REDIALLED:
         yield fault(Cause.DISCONNECTED, node.node.gone, "closed its connection to the driver")
+
+
+def _lost_since(node: NodeRecord) -> float | None:
+    """When the connection of a launcher ended that has not called again."""
+    return node.launcher.gone if node.launcher and not node.ended else None
+
+
+def _may_be_lost(node: NodeRecord, now: float) -> bool:
+    """Whether its launcher's connection has ended so lately that it may call again, or not."""
+    since = _lost_since(node) if node.result is None else None
+    return since is not None and now - since <= _grace(node)
+
+
+def _grace(node: NodeRecord) -> float:
+    return REDIALLED_BOTH if node.node and node.node.gone is not None else REDIALLED
 
 
 def _silence(node: NodeRecord, now: float) -> Iterator[Fault]:

@@ -48,7 +48,7 @@ def map_fun(arguments: dict[str, Any], context: Any) -> None:
     arguments: post (without the rank), size, work and payload, as in `Start`.
     context: TensorFlowOnSpark's TFNodeContext.
     """
-    post = replace(Post(**arguments["post"]), rank=context.executor_id, kind="launcher")
+    post = replace(Post.of(arguments["post"]), rank=context.executor_id, kind="launcher")
     node = _Node()
     over, orphaned = threading.Event(), threading.Event()
 

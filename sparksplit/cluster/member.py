@@ -9,11 +9,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from sparksplit.base import activity
+from sparksplit.base.network import Network
 from sparksplit.cluster.line import Line, Post
 from sparksplit.cluster.wire import ORPHANED
 
@@ -38,6 +39,7 @@ class Member(Protocol):
     payload: the dict given to NodeCluster.
     secret: shared by the nodes of this run and the driver, to authenticate connections between nodes.
     host: this node's address, as the other nodes reach it; bind it rather than all interfaces.
+    network: which ports to listen on, and whether to encrypt.
     tf_config: TF_CONFIG as TensorFlowOnSpark made it, with a `chief` and N - 1 `worker` entries.
     local_dir: an empty folder on Spark's local disks, removed when the node ends.
     stopping: set when the driver asks for an orderly end; return from the work function soon after.
@@ -48,6 +50,7 @@ class Member(Protocol):
     payload: dict[str, Any]
     secret: bytes
     host: str
+    network: Network
     tf_config: dict[str, Any]
     local_dir: str
     stopping: threading.Event
@@ -87,6 +90,10 @@ class NodeMember(Member):
         self.payload = start.payload
         self.secret = start.post.secret.encode()
         self.tf_config, self.local_dir = start.tf_config, start.local_dir
+        # TensorFlow's servers take the ports that were reserved for them only when they are started.
+        servers = [server for job in self.tf_config.get("cluster", {}).values() for server in job]
+        kept = {int(server.rpartition(":")[2]) for server in servers}
+        self.network = replace(start.post.network, kept=tuple(sorted(kept)))
         self.stopping = threading.Event()
         self._launcher = start.launcher
         self._state: dict[str, Any] = {}
@@ -94,7 +101,7 @@ class NodeMember(Member):
         self._told: dict[str, Any] = {}
         self._arrived = threading.Condition()
         self._line = Line(start.post, state=self._reported, on_message=self._message, on_silence=_end_as_orphan)
-        self.host = self._line.address
+        self.host = start.post.network.address(self._line.address)
 
     def state(self, **fields: Any) -> None:
         self._state.update(fields)

@@ -33,7 +33,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     values = json.loads(sys.stdin.readline())
     post = values.pop("post")
-    start = Start(post=Post(**{**post, "driver": tuple(post["driver"])}), **values)
+    start = Start(post=Post.of(post), **values)
     if os.getppid() != start.launcher:
         return ORPHANED
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

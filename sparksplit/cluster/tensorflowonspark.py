@@ -1,19 +1,17 @@
 """The one place that imports TensorFlowOnSpark: it reserves, launches, assigns GPUs and makes TF_CONFIG.
 
 TensorFlowOnSpark ends the whole Spark application when a cluster fails (`sc.stop`, `sys.exit`), leaves state in module
-globals, listens on all interfaces, unpickles what anyone sends, and polls once a second. So that a failed run leaves a
-driver that can start the next one, it gets stand-ins for the few things it uses: the SparkContext, its reservation
-server, its feed's manager (we have our own feed), and `time.sleep`. Written against version 2.2.5.
+globals, and has a reservation server that listens on all interfaces, unpickles what anyone sends, waits for one message
+after the other and polls once a second. So that a failed run leaves a driver that can start the next one, it gets
+stand-ins for the few things it uses: the SparkContext, its feed's manager (we have our own feed), and both ends of its
+reservations, which travel over the nodes' channel. Written against version 2.2.5.
 """
 
 from __future__ import annotations
 
-import io
 import logging
 import os
-import pickle
 import socket
-import struct
 import sys
 import threading
 import time
@@ -21,15 +19,16 @@ import types
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sparksplit.base.reading import read_exactly
 from sparksplit.base.reasons import spark_reason
+from sparksplit.cluster.channel import Channel
 from sparksplit.cluster.faults import kind_and_text
 from sparksplit.cluster.launcher import NodeEnded, map_fun
 from sparksplit.cluster.line import Line, Post
 from sparksplit.cluster.requirements import lost_executors
-from sparksplit.cluster.wire import BACKLOG, accept, limit_until, own_address_towards
+from sparksplit.cluster.wire import own_address_towards
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -37,10 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 POLL = 0.02
-"""Seconds between two looks at the reservations, here and in TensorFlowOnSpark's client."""
-LONGEST_RESERVATION = 1 << 20
-RESERVATION_SECONDS = 5.0
-"""Limit for one message: TensorFlowOnSpark's server reads them one after the other."""
+"""Seconds between two looks at the reservations."""
 
 _NOT_RETRIED = "the tasks that hold nodes are not retried"
 
@@ -55,20 +51,17 @@ class Job:
 
     def __init__(self, sc: SparkContext, name: str, nodes: int, arguments: dict[str, Any]) -> None:
         self._sc, self._group, self._nodes, self._arguments = sc, name, nodes, arguments
-        self._server: Any = None
         self._status: dict[str, str] = {}
         self._cancelled = False
 
-    def start(self, host: str, watch: Callable[[int], None]) -> None:
+    def start(self, channel: Channel, watch: Callable[[int], None]) -> None:
         """Return when all nodes have reserved their places; TensorFlowOnSpark then calls the launchers.
 
-        host: the driver's own address. watch: called every few milliseconds with the number of nodes that have
-        registered; it ends the start by raising.
+        watch: called every few milliseconds with the number of nodes that have registered; it ends the start by
+        raising.
         """
         modules = import_tensorflowonspark()
-        # Registered nodes learn of the last one only when they ask again, so `close_reservations` comes later.
-        self._server = _reservation_server(modules, self._nodes, host, watch)
-        with _one_start, _replaced(modules.cluster, tf_status=self._status, reservation=_Reservation(self._server)):
+        with _one_start, _replaced(modules.cluster, tf_status=self._status, reservation=_Server(channel, watch)):
             modules.cluster.run(
                 _SparkContext(self._sc, self._group, self._arguments),
                 map_fun,
@@ -98,11 +91,6 @@ class Job:
             log.debug("Spark does not answer: %s", error)
             return None
         return lost[-1] if lost else None
-
-    def close_reservations(self) -> None:
-        """Close the reservation server's port; by then every launcher must have been called, or the run be over."""
-        if self._server is not None:
-            self._server.close()
 
     def active(self) -> bool:
         """Whether Spark is still running it."""
@@ -146,7 +134,6 @@ def import_tensorflowonspark() -> types.SimpleNamespace:
         # It configures the root logger when imported.
         root.handlers[:] = handlers
         root.setLevel(level)
-    reservation.time = types.SimpleNamespace(sleep=lambda seconds: time.sleep(POLL), time=time.time)
     TFManager.start = lambda authkey, queues, mode="local": _Manager()
     # The file tells its feed tasks which node is theirs; ours do not need it, and it would be left behind.
     util.write_executor_id = lambda number: None
@@ -173,20 +160,29 @@ class NodeTask:
             # The first attempt has reserved its place: a second one would reserve twice.
             raise RuntimeError(f"{_NOT_RETRIED}; the first attempt's error is the cause")
         environment, modules = dict(os.environ), None
+        reservations = _Client(replace(self.post, rank=task.partitionId()))
         try:
             modules = import_tensorflowonspark()
-            modules.util.get_ip_address = lambda: own_address_towards(self.post.driver)
+            modules.reservation.Client = lambda address: reservations
+            modules.util.get_ip_address = lambda: self.post.network.address(own_address_towards(self.post.driver))
+            if self.post.network.ports is not None:
+                reservations.held = self.post.network.hold()
+                os.environ["TENSORFLOW_PORT"] = str(reservations.held.getsockname()[1])
             modules.node.TFSparkNode.mgr = None
             cloudpickle.loads(self.pickled)(rows)
         except NodeEnded:
             raise
         except Exception as error:
             # Spark shows only the last attempt's error.
-            line = Line(Post(self.post.driver, self.post.secret, task.partitionId(), "task"))
-            line.deliver(error=f"before its start: {kind_and_text(error)[1]}", kind="own")
-            line.close()
+            kind, text = kind_and_text(error)
+            with suppress(OSError, ValueError):  # the driver is gone
+                if kind == "usage":
+                    reservations.say(error=text, kind=kind)
+                else:
+                    reservations.say(error=f"before its start: {text}", kind="own")
             raise
         finally:
+            reservations.close()
             if modules is not None:
                 modules.node.TFSparkNode.mgr = None
             os.environ.clear()
@@ -228,87 +224,74 @@ class _Rdd:
         from pyspark import cloudpickle
 
         self._sc.setJobGroup(self._group, "sparksplit nodes", interruptOnCancel=True)
-        self._rdd.foreachPartition(NodeTask(cloudpickle.dumps(function), Post(**self._arguments["post"])))
+        self._rdd.foreachPartition(NodeTask(cloudpickle.dumps(function), Post.of(self._arguments["post"])))
 
 
-class _Reservation:
-    """Stands in for the module `reservation` within TFCluster: hands out a server that was made before."""
+class _Server:
+    """Stands in for the module `reservation` within TFCluster, and for its server: the channel takes reservations."""
 
-    def __init__(self, server: Any) -> None:
-        self._server = server
+    def __init__(self, channel: Channel, watch: Callable[[int], None]) -> None:
+        self._channel, self._watch = channel, watch
 
     # The name is TensorFlowOnSpark's.
-    def Server(self, count: int) -> Any:  # noqa: N802
-        return self._server
+    def Server(self, count: int) -> _Server:  # noqa: N802
+        return self
+
+    def start(self) -> tuple[str, int]:
+        return self._channel.address
+
+    def await_reservations(self, sc: object, status: object = None, timeout: float = 0) -> list[dict[str, Any]]:
+        while None in (found := self._channel.reservations()):
+            self._watch(sum(each is not None for each in found))
+            time.sleep(POLL)
+        return [each for each in found if each is not None]
 
 
-def _reservation_server(modules: types.SimpleNamespace, nodes: int, host: str, watch: Callable[[int], None]) -> Any:
-    """A reservation server on the driver's own address that unpickles only plain values, and ends when it should.
+class _Client:
+    """Stands in for TensorFlowOnSpark's reservation client, in a task: its line to the driver until the launcher's."""
 
-    A class inside a function, because its base class must not be imported before it is needed.
-    """
+    def __init__(self, post: Post) -> None:
+        self._post = post
+        self._line: Line | None = None
+        self.held: socket.socket | None = None
+        """Keeps TensorFlow's port until the node is started."""
+        self._answered = threading.Event()
+        self._reservations: list[dict[str, Any]] | None = None
 
-    class Server(modules.reservation.Server):  # type: ignore[misc, name-defined]
-        done: bool = False
+    def say(self, **message: Any) -> None:
+        """Tell the driver, and wait until it has heard."""
+        self._open().deliver(**message)
 
-        def start_listening_socket(self) -> socket.socket:
-            listening = _Listening(socket.AF_INET, socket.SOCK_STREAM)
-            listening.bind((host, 0))
-            listening.listen(BACKLOG)
-            self.listening: tuple[str, int] = listening.getsockname()[:2]
-            return listening
+    def get_reservations(self) -> list[dict[str, Any]]:
+        return []  # asked before this task's own, which is the first: none is tried again
 
-        def get_server_ip(self) -> str:
-            return host
+    def register(self, reservation: dict[str, Any]) -> None:
+        # The rest is for TensorFlowOnSpark's feed.
+        wanted = ("executor_id", "host", "job_name", "task_index", "port", "tb_pid", "tb_port")
+        self._open().send(reserve={name: reservation[name] for name in wanted})
 
-        def receive(self, connection: socket.socket) -> Any:
-            deadline = time.monotonic() + RESERVATION_SECONDS
-            (length,) = struct.unpack(">I", _exactly(connection, 4, deadline))
-            if length > LONGEST_RESERVATION:
-                raise ValueError(f"a reservation of {length} bytes")
-            return _PlainUnpickler(io.BytesIO(_exactly(connection, length, deadline))).load()
+    def await_reservations(self) -> list[dict[str, Any]]:
+        self._answered.wait()
+        if self._reservations is None:
+            raise ConnectionError("the driver is gone")
+        return self._reservations
 
-        def await_reservations(self, sc: object, status: object = None, timeout: float = 0) -> Any:
-            while not self.reservations.done():
-                watch(nodes - self.reservations.remaining())
-                time.sleep(POLL)
-            return self.reservations.get()
+    def close(self) -> None:
+        if self._line is not None:
+            self._line.close()
+        self._line = None
+        if self.held is not None:
+            self.held.close()
 
-        def close(self) -> None:
-            if not self.done and hasattr(self, "listening"):
-                self.done = True
-                # Its thread waits in select for up to 60 s; a connection wakes it, unless it is ending by itself.
-                with suppress(ConnectionError), socket.create_connection(self.listening, 2):
-                    pass
+    def _open(self) -> Line:
+        if self._line is None:
+            self._line = Line(self._post, on_message=self._message, on_silence=lambda reason: self._answered.set())
+        return self._line
 
-    return Server(nodes)
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    """Loads dicts, lists, strings, bytes and numbers; any class or function, the way to run code, is refused."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"a reservation must not hold {module}.{name}")
-
-
-class _Listening(socket.socket):
-    """Keeps going where `accept` fails: TensorFlowOnSpark's thread would end, and nobody could register any more."""
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        accepted = accept(super().accept)
-        assert accepted is not None
-        return accepted
-
-
-def _exactly(connection: socket.socket, size: int, deadline: float) -> bytes:
-    def receive(most: int) -> bytes:
-        limit_until(connection, deadline)
-        return connection.recv(most)
-
-    data = read_exactly(receive, size)
-    if len(data) < size:
-        raise EOFError("a reservation was cut")
-    return data
+    def _message(self, message: dict[str, Any]) -> None:
+        if "reserved" in message:
+            self._reservations = list(message["reserved"])
+            self._answered.set()
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """What both ends of the driver's channel share: limits in seconds, messages, a process's ties to its parent.
 
-The wire is TCP with one JSON object per line. A client's first line carries the run's secret; every line of a client's
+The wire is TCP, or TLS over it, with one JSON object per line, sealed as in seal.py. Every line of a client's
 has an `id` and is answered by `{"received": id}`, so each end knows that the other one is alive. Nothing is unpickled.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import logging
+import secrets
 import signal
 import socket
 import threading
@@ -16,6 +17,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
+
+from sparksplit.base.reading import read_exactly
+from sparksplit.base.tls import Connection
+from sparksplit.cluster.seal import NONCE, Seal, Text, seals
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +40,7 @@ BACKLOG = 4096
 """Calls that wait to be accepted: all nodes of a run call at once, and the system turns away what is too many."""
 
 _PIECE = 64 << 10
+_SHORTEST = 0.001  # as a time-out, 0 would mean not to wait at all
 _ACCEPT_PAUSE = 0.1
 
 LONGEST_HELLO = 4 << 10
@@ -43,25 +49,59 @@ LONGEST_LINE = 64 << 20
 
 
 class Wire:
-    """JSON lines over a connected socket: `send` from any thread, `lines` from one."""
+    """Sealed JSON lines over a connected socket: `send` from any thread, `lines` from one.
 
-    def __init__(self, connection: socket.socket) -> None:
+    heard: when the last bytes came (monotonic seconds).
+    """
+
+    def __init__(self, connection: Connection) -> None:
         self._socket = connection
         self._lock = threading.Lock()
         self._read = bytearray()
+        self._sends: Seal | None = None
+        self._receives: Seal | None = None
+        self.heard = time.monotonic()
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def challenge(self, secret: str, deadline: float) -> dict[str, Any] | None:
+        """The hello of a caller that knows `secret`; None where it ends first. Raises like `line`.
+
+        What is sent from then on proves this end.
+        """
+        own = secrets.token_bytes(NONCE)
+        limit_until(self._socket, deadline)
+        self._socket.sendall(own)
+        self._sends, self._receives = seals(secret, own, self._exactly(NONCE, deadline))
+        return self.line(LONGEST_HELLO, max(0.0, deadline - time.monotonic()))
+
+    def introduce(self, secret: str, hello: dict[str, Any], deadline: float) -> dict[str, Any] | None:
+        """Say `hello` to the driver; returns its answer, which proves that it knows `secret`. None where it ends first.
+        Raises like `line`."""
+        theirs, own = self._exactly(NONCE, deadline), secrets.token_bytes(NONCE)
+        self._receives, self._sends = seals(secret, theirs, own)
+        limit_until(self._socket, deadline)
+        self._socket.sendall(own)
+        self.send(hello)
+        return self.line(LONGEST_HELLO, max(0.0, deadline - time.monotonic()))
 
     def send(self, message: dict[str, Any]) -> None:
         """Send one message; raises OSError if the other end is gone."""
-        self.send_line(line_of(message))
+        self.send_text(text_of(message))
 
-    def send_line(self, line: bytes) -> None:
-        """Send what `line_of` has made; raises OSError if the other end is gone."""
+    def send_text(self, text: Text) -> None:
+        """Send what `text_of` has made; raises OSError if the other end is gone, and from then on."""
         with self._lock:
-            self._socket.sendall(line)
+            if self._sends is None:
+                raise ConnectionError("nothing is sent before the other end has begun")
+            try:
+                self._socket.sendall(self._sends.mark(text) + text.line)
+            except OSError:
+                self.end()  # part of the line may have gone out
+                raise
 
     def line(self, longest: int = LONGEST_LINE, within: float | None = None) -> dict[str, Any] | None:
-        """The next message; None at the end. OSError and ValueError (not a JSON object, too long) end the wire.
+        """The next message; None at the end. OSError and ValueError (not sealed, not a JSON object, too long) end the
+        wire.
 
         within: seconds for the whole line, however its bytes arrive; afterwards it is also the limit for each further
         one.
@@ -74,17 +114,19 @@ class Wire:
                 raise ValueError("a line is too long")
             if deadline is not None:
                 limit_until(self._socket, deadline)
-            piece = self._socket.recv(min(_PIECE, longest - searched))
+            piece = self._received(min(_PIECE, longest - searched))
             if not piece:
                 if self._read:
-                    raise ValueError("a line is cut")
+                    raise ConnectionResetError("a line is cut")
                 return None
             self._read += piece
-        text = bytes(self._read[:end])
+        text = bytes(self._read[: end + 1])
         del self._read[: end + 1]
         if within is not None:
-            self._socket.settimeout(within)
-        return parsed(text)
+            self._socket.settimeout(max(within, _SHORTEST))
+        if self._receives is None:
+            raise ValueError("a line came before the other end had begun")
+        return parsed(self._receives.opened(text))
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """All messages up to the end."""
@@ -99,20 +141,40 @@ class Wire:
         """This end's address: on a node, the one that the driver's network can reach."""
         return str(self._socket.getsockname()[0])
 
-    def close(self) -> None:
-        """End both directions; a thread that is waiting in `lines` returns."""
+    def end(self) -> None:
+        """End both directions; a thread that is waiting in `lines` returns, and must `close`."""
         # Fails if the other end was faster.
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """`end`, and free the descriptor."""
+        self.end()
         self._socket.close()
 
+    def _received(self, most: int) -> bytes:
+        piece = self._socket.recv(most)
+        if piece:
+            self.heard = time.monotonic()
+        return piece
 
-def line_of(message: dict[str, Any]) -> bytes:
-    """A message as it is sent."""
-    return json.dumps(message, default=_plain).encode() + b"\n"
+    def _exactly(self, size: int, deadline: float) -> bytes:
+        def receive(most: int) -> bytes:
+            limit_until(self._socket, deadline)
+            return self._received(most)
+
+        data = read_exactly(receive, size)
+        if len(data) < size:
+            raise ConnectionResetError("the other end ended the connection before its beginning")
+        return data
 
 
-def limit_until(connection: socket.socket, deadline: float) -> None:
+def text_of(message: dict[str, Any]) -> Text:
+    """A message as it is sent, but for its seal."""
+    return Text.of(json.dumps(message, default=_plain).encode() + b"\n")
+
+
+def limit_until(connection: Connection, deadline: float) -> None:
     """Let the next receive fail at `deadline` (monotonic seconds); raises TimeoutError if that has passed."""
     left = deadline - time.monotonic()
     if left <= 0:

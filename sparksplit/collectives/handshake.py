@@ -1,8 +1,9 @@
 """How a ring's nodes find each other: each calls the next one and is called by the previous one, and both ends prove
 that they know the run's secret before any data is sent.
 
-Each end sends a nonce, and answers the other's with an HMAC over both nonces, its role and its rank. One thread serves
-all connections at once: a peer that dribbles bytes holds up nobody else, and a failure is reported at once.
+Each end sends a nonce, and answers the other's with an HMAC over both nonces, its role and its rank; under TLS, if that
+is wanted, where the one who calls knows the other's certificate. One thread serves all connections at once: a peer that
+dribbles bytes holds up nobody else, and a failure is reported at once.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ import struct
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from sparksplit.base.errors import PeerLost
+from sparksplit.base.tls import Connection, Encrypted, Served, wrap_call
 from sparksplit.collectives.base import PeerTimeout
 
 log = logging.getLogger(__name__)
@@ -38,18 +41,25 @@ must be."""
 
 
 def neighbours(
-    server: socket.socket, address: Sequence[Any], rank: int, size: int, secret: bytes, deadline: float
-) -> tuple[socket.socket, socket.socket]:
+    server: socket.socket,
+    address: Sequence[Any],
+    rank: int,
+    size: int,
+    secret: bytes,
+    deadline: float,
+    served: Served | None = None,
+) -> tuple[Connection, Connection]:
     """(connection to the next node, connection from the previous one), both non-blocking and proven to be this run's
     nodes.
 
     server: this node's own listening socket. address: the next node's, which is listening already, so a refusal is
-    final. deadline: for all of it, in monotonic seconds. Raises PeerLost as soon as the next node cannot be reached,
+    final; with its certificate's fingerprint if connections are encrypted. served: this node's own certificate, then.
+    deadline: for all of it, in monotonic seconds. Raises PeerLost as soon as the next node cannot be reached,
     PeerTimeout at the deadline.
     """
     following, previous = (rank + 1) % size, (rank - 1) % size
     with selectors.DefaultSelector() as selector:
-        callers = _Callers(server, selector, previous, secret)
+        callers = _Callers(server, selector, previous, secret, served)
         call: _Talk | None = None
         try:
             call = _called(address, following, rank, secret, selector)
@@ -79,23 +89,53 @@ class _Talk:
     """One side of a conversation over a non-blocking socket. outcome: None until it ends. problem: why it failed."""
 
     def __init__(
-        self, connection: socket.socket, steps: Callable[[socket.socket], _Steps], selector: selectors.BaseSelector
+        self,
+        connection: socket.socket,
+        steps: Callable[[Connection], _Steps],
+        selector: selectors.BaseSelector,
+        encrypt: Callable[[socket.socket], Encrypted] | None = None,
     ) -> None:
-        self.socket, self._selector = connection, selector
+        self.socket: Connection = connection
+        self._plain, self._encrypt, self._make_steps, self._selector = connection, encrypt, steps, selector
         self.began = time.monotonic()
         self.outcome: bool | None = None
         self.problem = "it does not know the run's secret"
-        self._steps, self._needed, self._data = steps(connection), 0, b""
+        self._steps: _Steps | None = None
+        self._needed, self._data = 0, b""
 
     def start(self) -> None:
         """Begin; the connection must be ready for it."""
         self._selector.register(self.socket, selectors.EVENT_READ, self.go_on)
-        self._advance(lambda: next(self._steps))
+        if self._encrypt is not None:
+            try:
+                self.socket = self._encrypt(self._plain)  # it has the same descriptor
+            except OSError as error:
+                self.fail(error.strerror or str(error))
+                return
+        self._begin()
 
     def go_on(self) -> None:
-        """Read what has arrived."""
+        """Read what has arrived, all of it: TLS may hold more than the socket shows."""
         if self.outcome is not None:
             return  # ended by something else in this round
+        if not self._needed:
+            self._begin()
+        while self._needed and self._read():
+            pass
+
+    def _begin(self) -> None:
+        """The first step, once the ends agree on keys, if they do."""
+
+        def step() -> int:
+            if isinstance(self.socket, Encrypted):
+                self.socket.greet()
+            self._steps = self._make_steps(self.socket)
+            return next(self._steps)
+
+        self._advance(step)
+
+    def _read(self) -> bool:
+        """Take what has arrived; whether there may be more."""
 
         def receive() -> int:
             piece = self.socket.recv(self._needed - len(self._data))
@@ -105,24 +145,27 @@ class _Talk:
             if len(self._data) < self._needed:
                 return self._needed
             data, self._data = self._data, b""
+            assert self._steps is not None
             return self._steps.send(data)
 
-        self._advance(receive)
+        return self._advance(receive) and self.outcome is None
 
     def fail(self, problem: str) -> None:
         self.outcome, self.problem = False, problem
         self._leave()
 
-    def _advance(self, step: Callable[[], int]) -> None:
+    def _advance(self, step: Callable[[], int]) -> bool:
+        """Whether there was something to do."""
         try:
             self._needed = step()
         except StopIteration as end:
             self.outcome = bool(end.value)
             self._leave()
         except BlockingIOError:
-            return  # woken for nothing
+            return False
         except OSError as error:
             self.fail(error.strerror or str(error))
+        return True
 
     def _leave(self) -> None:
         with suppress(KeyError):
@@ -134,11 +177,19 @@ class _Talk:
 class _Callers:
     """Everyone who has called, until node `expected` is among them. peer: its connection."""
 
-    def __init__(self, server: socket.socket, selector: selectors.BaseSelector, expected: int, secret: bytes) -> None:
+    def __init__(
+        self,
+        server: socket.socket,
+        selector: selectors.BaseSelector,
+        expected: int,
+        secret: bytes,
+        served: Served | None,
+    ) -> None:
         self._server, self._selector, self._expected, self._secret = server, selector, expected, secret
+        self._served = served
         self._talks: list[_Talk] = []
         self._paused: float | None = None
-        self.peer: socket.socket | None = None
+        self.peer: Connection | None = None
         server.setblocking(False)
         selector.register(server, selectors.EVENT_READ, self._accept)
 
@@ -184,7 +235,12 @@ class _Callers:
         if len(self._talks) >= MOST_STRANGERS:
             self._talks.pop(0).fail("too many others called")
         connection.setblocking(False)
-        talk = _Talk(connection, lambda opened: _answer(opened, self._expected, self._secret), self._selector)
+        talk = _Talk(
+            connection,
+            lambda opened: _answer(opened, self._expected, self._secret),
+            self._selector,
+            None if self._served is None else self._served.wrap,
+        )
         self._talks.append(talk)
         talk.start()
 
@@ -194,8 +250,9 @@ def _called(
 ) -> _Talk:
     """The call to node `following`, which begins as soon as it is connected."""
     connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    talk = _Talk(connection, lambda opened: _call(opened, rank, secret), selector)
     connection.setblocking(False)
+    encrypt = partial(wrap_call, fingerprint=str(address[2])) if len(address) > 2 else None
+    talk = _Talk(connection, lambda opened: _call(opened, rank, secret), selector, encrypt)
 
     def connected() -> None:
         selector.unregister(connection)
@@ -217,7 +274,7 @@ def _called(
     return talk
 
 
-def _call(connection: socket.socket, rank: int, secret: bytes) -> _Steps:
+def _call(connection: Connection, rank: int, secret: bytes) -> _Steps:
     mine = secrets.token_bytes(16)
     theirs = yield 16
     _send(connection, mine + struct.pack("!I", rank) + _proof(secret, b"call", theirs, mine, rank))
@@ -225,7 +282,7 @@ def _call(connection: socket.socket, rank: int, secret: bytes) -> _Steps:
     return hmac.compare_digest(proof, _proof(secret, b"answer", mine, theirs, rank))
 
 
-def _answer(connection: socket.socket, expected: int, secret: bytes) -> _Steps:
+def _answer(connection: Connection, expected: int, secret: bytes) -> _Steps:
     mine = secrets.token_bytes(16)
     _send(connection, mine)
     hello = yield 52
@@ -236,7 +293,7 @@ def _answer(connection: socket.socket, expected: int, secret: bytes) -> _Steps:
     return True
 
 
-def _send(connection: socket.socket, data: bytes) -> None:
+def _send(connection: Connection, data: bytes) -> None:
     # A few bytes, which the buffer of a new connection always has room for.
     if connection.send(data) != len(data):
         raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))

@@ -18,7 +18,10 @@ import numpy as np
 
 from sparksplit.base import activity
 from sparksplit.base.errors import PeerLost
+from sparksplit.base.keys import derived
 from sparksplit.base.memory import ALIGNMENT, aligned
+from sparksplit.base.network import ANY, Network
+from sparksplit.base.tls import Connection, Served
 from sparksplit.collectives.base import Array, Collective
 from sparksplit.collectives.handshake import neighbours
 
@@ -41,7 +44,9 @@ def join(member: Member) -> Ring:
     def waiting(is_waiting: bool) -> None:
         member.state(waiting=is_waiting)
 
-    return Ring.connect(member.rank, member.size, member.host, member.secret, member.gather, waiting=waiting)
+    return Ring.connect(
+        member.rank, member.size, member.host, member.secret, member.gather, waiting=waiting, network=member.network
+    )
 
 
 class Ring(Collective):
@@ -51,8 +56,8 @@ class Ring(Collective):
         self,
         rank: int,
         size: int,
-        to_next: socket.socket,
-        from_previous: socket.socket,
+        to_next: Connection,
+        from_previous: Connection,
         waiting: Callable[[bool], None] = lambda _: None,
     ) -> None:
         super().__init__(rank, size)
@@ -75,21 +80,26 @@ class Ring(Collective):
         gather: Callable[[str, Any], list[Any]],
         timeout: float = CONNECT_SECONDS,
         waiting: Callable[[bool], None] = lambda _: None,
+        network: Network = ANY,
     ) -> Ring:
         """Form the ring.
 
         host: this node's own address. gather(name, value): returns every rank's value, by rank. timeout: seconds for
-        reaching the neighbours, which all listen by then. waiting: called with True when a peer keeps this node
+        reaching the neighbours, which all listen by then. network: at which ports it listens, and whether connections
+        are encrypted. waiting: called with True when a peer keeps this node
         waiting, with False when it goes on.
 
         Raises PeerLost as soon as a neighbour cannot be reached, PeerTimeout when one does not appear within `timeout`
         seconds.
         """
-        with socket.create_server((host, 0), backlog=128) as server:
+        key = derived(secret, "ring")
+        with network.listen(host) as server:
             # Gathered after listening, so whoever knows an address calls somebody who listens.
-            addresses = gather("ring", [host, server.getsockname()[1]])
+            served = Served(host) if network.tls else None
+            own = [host, server.getsockname()[1], *([served.fingerprint] if served else [])]
+            address = gather("ring", own)[(rank + 1) % size]
             deadline = time.monotonic() + timeout
-            to_next, from_previous = neighbours(server, addresses[(rank + 1) % size], rank, size, secret, deadline)
+            to_next, from_previous = neighbours(server, address, rank, size, key, deadline, served)
         return cls(rank, size, to_next, from_previous, waiting)
 
     def sum(self, arrays: Sequence[Array]) -> list[Array]:
@@ -184,7 +194,8 @@ class Ring(Collective):
     def _await_bytes(self, receive: bool, send: bool) -> bool:
         """Whether something can be received or sent, or a connection has ended, within a second.
 
-        By poll: select takes no descriptor from 1,024 on.
+        By poll: select takes no descriptor from 1,024 on. What TLS holds back has been received by then: it is asked
+        until it has no more.
         """
         waiting = select.poll()
         if receive:

@@ -34,7 +34,7 @@ class RunMember(Member):
     def __init__(self, member: Member, key: str) -> None:
         self.rank, self.size, self.payload = member.rank, member.size, member.payload
         self.host, self.secret, self.local_dir = member.host, member.secret, member.local_dir
-        self.tf_config, self.stopping = member.tf_config, member.stopping
+        self.network, self.tf_config, self.stopping = member.network, member.tf_config, member.stopping
         self._member, self._prefix = member, key
 
     def state(self, **fields: Any) -> None:

@@ -200,6 +200,7 @@ class _Comparison:
             "sparksplit.comparison.node:work",
             payload.to_json(),
             limits=first.limits,
+            network=first.network,
             on_state=lambda rank, state: self._heard(rank, state, display),
         ) as cluster:
             cluster.run()

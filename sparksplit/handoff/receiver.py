@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hmac
 import json
+import socket
 import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
@@ -16,8 +18,10 @@ from pyarrow import flight
 from hdfs_io import row_ids
 from hdfs_io.lane_files import ROW_ID
 from sparksplit.base import activity, descriptors
+from sparksplit.base.certificate import for_host
 from sparksplit.base.errors import RunError, SparksplitError, using
-from sparksplit.handoff.certificate import for_host
+from sparksplit.base.keys import derived
+from sparksplit.base.network import ANY, Network
 from sparksplit.handoff.sender import Address, Sent
 
 SPOOL_BATCH = 4 * 1024 * 1024
@@ -26,7 +30,7 @@ SPOOL_BATCH = 4 * 1024 * 1024
 
 def token_of(secret: bytes) -> str:
     """The bearer token of a run's hand-off: made from the run's secret, but not the secret itself."""
-    return hmac.digest(secret, b"hand-off", "sha256").hex()
+    return derived(secret, "hand-off").hex()
 
 
 _END_LIMIT = 2.0
@@ -42,11 +46,12 @@ class Receiver:
 
     The first complete copy of a partition counts; whatever a repeated task sends again is compared with it and dropped.
     At most `SPOOL_BATCH` bytes and one batch from each sender wait for the disk, so memory is bounded.
-    tls: whether what is sent is encrypted. address: where senders find it. rows: how many have been received, repeated
-    ones included. failure: the first error of the disk, such as its being full; None while all is well.
+    network: at which ports, and whether what is sent is encrypted. address: where senders find it. rows: how many have
+    been received, repeated ones included. failure: the first error of the disk, such as its being full; None while all
+    is well.
     """
 
-    def __init__(self, host: str, token: str, folder: str, schema: pa.Schema, tls: bool = False) -> None:
+    def __init__(self, host: str, token: str, folder: str, schema: pa.Schema, network: Network = ANY) -> None:
         self._folder, self._schema = Path(folder), schema
         self._lock = threading.Lock()
         self._complete: dict[int, tuple[Sent, Path]] = {}
@@ -56,10 +61,10 @@ class Receiver:
         with using(folder, "cannot be made"):
             self._folder.mkdir(parents=True, exist_ok=True)
         descriptors.ask(_DESCRIPTORS)
-        pair = for_host(host) if tls else None
+        pair = for_host(host) if network.tls else None
         # It serves from here on. Its serve() would only wait for signals, and would take this process's signal handlers
         # for that; and if it ended while another server's began, it might shut that one down.
-        self._server = _server(self, host, token, pair)
+        self._server = network.opened(lambda port: _server(self, host, port, token, pair))
         self.address = Address(host, self._server.port, None if pair is None else pair[0].decode())
 
     def arrived(self) -> list[Path]:
@@ -166,7 +171,7 @@ class _SpoolFile:
         return using(str(self._path.parent), "cannot take more rows")
 
 
-def _server(receiver: Receiver, host: str, token: str, pair: tuple[bytes, bytes] | None) -> Any:
+def _server(receiver: Receiver, host: str, port: int, token: str, pair: tuple[bytes, bytes] | None) -> Any:
     wanted = f"Bearer {token}".encode()
 
     class Door(flight.ServerMiddlewareFactory):  # type: ignore[misc]
@@ -182,6 +187,11 @@ def _server(receiver: Receiver, host: str, token: str, pair: tuple[bytes, bytes]
             writer.write(pa.py_buffer(json.dumps({"rows": sent.rows, "checksum": sent.checksum}).encode()))
 
     door = {"door": Door()}
-    if pair is None:
-        return Server(f"grpc+tcp://{host}:0", middleware=door)
-    return Server(f"grpc+tls://{host}:0", middleware=door, tls_certificates=[flight.CertKeyPair(*pair)])
+    # gRPC's own error says of any reason alike that it could not listen.
+    socket.create_server((host, port)).close()
+    try:
+        if pair is None:
+            return Server(f"grpc+tcp://{host}:{port}", middleware=door)
+        return Server(f"grpc+tls://{host}:{port}", middleware=door, tls_certificates=[flight.CertKeyPair(*pair)])
+    except pa.ArrowException as error:
+        raise OSError(errno.EADDRINUSE, str(error)) from None  # taken between the two

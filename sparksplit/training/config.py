@@ -11,6 +11,7 @@ from hdfs_io.config import Paths
 from hdfs_io.functions import FunctionError, is_own
 from sparksplit.base.config import Config
 from sparksplit.base.errors import did_you_mean
+from sparksplit.base.network import Network, check_bind, parse_ports
 from sparksplit.cluster.deadlines import Limits
 from sparksplit.collectives import COLLECTIVES
 from sparksplit.model.builders import check_short_name
@@ -43,6 +44,11 @@ def _by_name(weights: Any) -> Any:
     if not isinstance(weights, dict):
         return weights
     return {str(name).lower() if isinstance(name, bool) else str(name): weight for name, weight in weights.items()}
+
+
+def _ports(text: str) -> str:
+    parse_ports(text)
+    return text
 
 
 class ModelConfig(Config):
@@ -119,14 +125,6 @@ class VirtualNodes(Config):
     """How many."""
 
 
-class HandoffConfig(Config):
-    """How Spark's rows travel to the nodes, with input_mode spark."""
-
-    tls: bool = False
-    """Encrypt the rows on their way, with a certificate that each node makes for the run. What nodes exchange among
-    themselves is authenticated, not encrypted."""
-
-
 class Training(Config):
     """What `train` and `compare` have in common."""
 
@@ -180,6 +178,22 @@ class Training(Config):
     """The same for a node that makes its graphs, validates, writes a checkpoint or the model, or waits for Spark's
     rows."""
 
+    ports: Annotated[str, pydantic.AfterValidator(_ports)] | None = None
+    """The ports that driver and nodes may listen on, such as 40000-40100; the first that is free is taken. A host needs
+    three for each of its nodes, and one for the driver. null: free ones that the system picks."""
+    bind: Annotated[str, pydantic.AfterValidator(check_bind)] | None = None
+    """The network that driver and nodes listen on: a subnet such as 10.1.0.0/16, or an interface such as eth1, in which
+    each host has an address. null: the driver spark.driver.bindAddress, a node its address that leads to the driver.
+    TensorFlow's own server (collective: tensorflow) listens on all interfaces whatever this says."""
+    tls: bool = False
+    """Encrypt what driver and nodes exchange, and the rows that Spark sends them, with certificates made for the run.
+    collective: tensorflow is not encrypted whatever this says."""
+
+    @property
+    def network(self) -> Network:
+        """Where the run's processes listen."""
+        return Network(parse_ports(self.ports) if self.ports else None, self.bind, self.tls)
+
     @property
     def limits(self) -> Limits:
         """What counts as a hang."""
@@ -189,7 +203,7 @@ class Training(Config):
 class TrainConfig(Training):
     """Everything that `train` needs to know."""
 
-    renamed = {"split": "strategy", "transport": "collective"}  # noqa: RUF012 (pydantic knows its type from Config)
+    renamed = {"split": "strategy", "transport": "collective", "handoff": "tls"}  # noqa: RUF012 (pydantic knows its type from Config)
 
     output: str
     """The run's folder: model, checkpoints, run.json, metrics.jsonl, TensorBoard events."""
@@ -227,7 +241,6 @@ class TrainConfig(Training):
     order: Literal["exact", "arrival"] = "exact"
     """exact: training begins when all rows are there; arrival, with input_mode spark: the first epoch trains on rows as
     they arrive, in any order, and a run cannot be resumed in the middle of it."""
-    handoff: HandoffConfig = HandoffConfig()
     collective: Annotated[str, _one_of(COLLECTIVES, "a collective")] = "ring"
     """What sums gradients over the nodes: ring (over TCP), or tensorflow (its collectives: NCCL on GPUs). Or your own:
     `package.module:function` or `path/to/file.py:function` that returns a sparksplit.collectives.Collective."""
@@ -290,7 +303,9 @@ NOT_IN_HASH = frozenset(
         "init",
         "output",
         "input_mode",
-        "handoff",
+        "ports",
+        "bind",
+        "tls",
         "readers",
         "cache_mb",
         "threads",

@@ -357,6 +357,7 @@ class _Run:
                 "sparksplit.training.node.main:work",
                 payload.to_json(),
                 limits=config.limits,
+                network=config.network,
                 on_state=display.state,
                 spare=_feeders(config),
             ) as cluster:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,15 @@ from hypothesis import strategies as st
 
 from sparksplit.base import activity
 from sparksplit.base.errors import ConfigError
+from sparksplit.base.network import Network
 from sparksplit.cluster import line, member, wire
 from sparksplit.cluster.channel import Channel, Hello
 from sparksplit.cluster.faults import Link
-from sparksplit.cluster.line import Line, Post
+from sparksplit.cluster.line import Line, Post, Refused
 from sparksplit.cluster.member import NodeMember, Start
+from sparksplit.cluster.seal import NONCE, Text, seals
 from tests.descriptors import no_descriptors
+from tests.relay import Relay, at_random
 
 
 @pytest.fixture
@@ -42,11 +46,12 @@ def channel(monkeypatch: pytest.MonkeyPatch) -> Iterator[Channel]:
     yield channel
     channel.close()
     for each in begun:
-        each.close()
+        if hasattr(each, "_wire"):
+            each.close()
 
 
 def post(channel: Channel, rank: int = 0, kind: Any = "node") -> Post:
-    return Post(channel.address, channel.secret, rank, kind)
+    return Post(channel.address, channel.secret, rank, kind, channel.fingerprint)
 
 
 def join(channel: Channel, rank: int, size: int = 2) -> NodeMember:
@@ -66,44 +71,121 @@ def test_it_listens_on_the_given_address_only(channel: Channel) -> None:
         socket.create_connection(("127.0.0.2", channel.address[1]), 1)
 
 
+def test_it_listens_on_one_address_and_is_known_by_another() -> None:
+    channel = Channel("0.0.0.0", 1, known_as="127.0.0.2")
+    try:
+        assert channel.address[0] == "127.0.0.2"
+        Line(post(channel)).close()
+    finally:
+        channel.close()
+
+
 def test_an_address_of_another_machine_is_a_configuration_error() -> None:
     with pytest.raises(ConfigError, match=r"spark\.driver\.host: .* 192\.0\.2\.1 "):
         Channel("192.0.2.1", nodes=1)
 
 
+def said(channel: Channel, hello: Any, secret: str | None = None) -> dict[str, Any] | None:
+    """The driver's answer to a hello, as whoever knows the secret (or `secret`) may give it."""
+    with socket.create_connection(channel.address, 5) as connection:
+        return wire.Wire(connection).introduce(secret or channel.secret, hello, time.monotonic() + 5)
+
+
+def as_node(rank: int = 0, **other: Any) -> dict[str, Any]:
+    return {"kind": "node", "rank": rank, "pid": 1, "host": "h", "life": "stranger", "heard": 0, **other}
+
+
 @pytest.mark.parametrize(
-    "hello",
+    "text",
     [
-        {"secret": "0" * 32, "rank": 0, "kind": "node"},
-        {"rank": 0, "kind": "node"},
-        {"secret": None, "rank": 2, "kind": "node"},
-        {"secret": None, "rank": 0, "kind": "nobody"},
-        {"secret": None, "rank": True, "kind": "node"},
-        ["a list"],
-        "no JSON",
-        "x" * 100_000,
-        pickle.dumps(print),
-        "[" * 4000,
-        '{"a":' * 800,
-        b"\xff\xfe" + b"{}",
-        {"secret": "\ud800", "rank": 0, "kind": "node"},
-        {"secret": None, "rank": 10**4000, "kind": "node"},
-        {"secret": None, "rank": 0, "kind": "node", "pid": float("nan")},
-        {"secret": None, "rank": 0, "kind": "node", "pid": [1]},
-        {"secret": None, "rank": 0, "kind": ["node"]},
+        b"",
+        b"no JSON\n",
+        b"x" * 100_000,
+        b"GET / HTTP/1.1\r\n\r\n" * 9,
+        pickle.dumps(print) * 9 + b"\n",
+        b"0" * 64 + json.dumps(as_node()).encode() + b"\n",
+        b"0" * 64 + b"[" * 4000 + b"\n",
     ],
 )
-def test_who_does_not_belong_is_turned_away(channel: Channel, hello: Any) -> None:
-    if isinstance(hello, dict) and "secret" in hello:
-        hello["secret"] = hello["secret"] or channel.secret
-    text = hello if isinstance(hello, bytes) else (hello if isinstance(hello, str) else json.dumps(hello)).encode()
+def test_who_does_not_know_the_secret_is_turned_away(channel: Channel, text: bytes) -> None:
     with socket.create_connection(channel.address, 5) as stranger:
-        stranger.sendall(text + b"\n")
+        stranger.sendall(text)
+        received = bytearray()
         # Reset where the rest of a long line was left unread.
-        with suppress(ConnectionResetError):
-            assert stranger.recv(100) == b""
+        with suppress(OSError):
+            stranger.shutdown(socket.SHUT_WR)
+            while piece := stranger.recv(100):
+                received += piece
+    assert len(received) <= NONCE, "nothing but the challenge"
+    with suppress(ConnectionResetError):
+        assert said(channel, as_node(), "0" * 64) is None
     assert channel.alive() == []
     assert all(record.node is None for record in channel.records)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rank": 2},
+        {"rank": True},
+        {"rank": 10**4000},
+        {"kind": "nobody"},
+        {"kind": ["node"]},
+        {"pid": float("nan")},
+        {"pid": [1]},
+        {"heard": "1"},
+    ],
+)
+def test_a_hello_that_is_none_is_refused_whoever_sends_it(channel: Channel, change: dict[str, Any]) -> None:
+    with suppress(ConnectionResetError, ValueError):
+        assert said(channel, as_node(**change)) is None
+    assert channel.alive() == []
+
+
+def test_the_secret_does_not_cross_the_wire_and_what_was_overheard_is_of_no_use(channel: Channel) -> None:
+    with Relay(channel.address) as relay:
+        node = NodeMember(Start(replace(post(channel), driver=relay.address), 2, "", {}, {}, "", os.getpid()))
+        node.report_error("own", "overheard")
+        assert channel.secret.encode() not in relay.sent + relay.received
+        overheard = bytes(relay.sent)
+    with socket.create_connection(channel.address, 5) as stranger:
+        stranger.sendall(overheard)
+        with suppress(ConnectionResetError):
+            assert len(stranger.recv(100)) == NONCE
+            assert stranger.recv(100) == b""
+
+
+def test_a_driver_that_does_not_know_the_secret_is_not_obeyed(channel: Channel, monkeypatch: Any) -> None:
+    monkeypatch.setattr(line, "ORPHAN", 0.3)
+    heard: list[Any] = []
+    with pytest.raises((OSError, ValueError)):
+        Line(replace(post(channel), secret="1" * 64), on_message=heard.append)
+    assert heard == []
+
+
+@given(st.data())
+def test_only_the_lines_that_were_sealed_are_opened_and_in_their_order(data: st.DataObject) -> None:
+    texts = data.draw(st.lists(st.binary(max_size=20), min_size=1, max_size=4))
+    sends, receives = seals("s", b"a", b"b")[0], seals("s", b"a", b"b")[0]
+    lines = [sends.mark(Text.of(text)) + text for text in texts]
+    tampered = data.draw(
+        st.one_of(
+            st.permutations(lines),
+            st.lists(st.sampled_from(lines), max_size=5),
+            st.lists(st.sampled_from(lines) | st.binary(max_size=60), max_size=5),
+            st.tuples(st.integers(0, len(lines) - 1), st.integers(0, 31), st.integers(1, 255)).map(
+                lambda at: [
+                    bytes(byte ^ (at[2] if (number, place) == at[:2] else 0) for place, byte in enumerate(each))
+                    for number, each in enumerate(lines)
+                ]
+            ),
+        )
+    )
+    opened = []
+    with suppress(ValueError):
+        for each in tampered:
+            opened.append(receives.opened(bytes(each)))
+    assert opened == texts[: len(opened)], "what is opened is the beginning of what was sealed"
 
 
 json_values = st.recursive(
@@ -127,32 +209,30 @@ def test_a_line_may_be_nested_as_deeply_as_it_likes(depth: int, opening: str) ->
         wire.parsed((opening * depth + "0").encode())
 
 
-@given(
-    st.dictionaries(st.sampled_from(["secret", "rank", "kind", "pid", "host", "id"]), json_values),
-    st.booleans(),
-    st.booleans(),
-)
-def test_a_hello_is_one_of_this_run_or_refused(message: dict[str, Any], knows: bool, fits: bool) -> None:
-    if knows:
-        message["secret"] = "s" * 32
+@given(st.dictionaries(st.sampled_from(["rank", "kind", "pid", "host", "life", "heard"]), json_values), st.booleans())
+def test_a_hello_is_one_of_this_run_or_refused(message: dict[str, Any], fits: bool) -> None:
     if fits:
-        message |= {"rank": 1, "kind": "node", "pid": 7, "id": 0}
-    hello = Hello.of(message, "s" * 32, 2)
+        message |= {"rank": 1, "kind": "node", "pid": 7, "heard": 0}
+    hello = Hello.of(message, 2)
     if hello is None:
-        assert not (knows and fits)
+        assert not fits
     else:
-        assert knows and hello.rank in range(2) and hello.kind in ("node", "launcher", "task")
+        assert hello.rank in range(2) and hello.kind in ("node", "launcher", "task")
 
 
-def test_who_sends_its_hello_byte_by_byte_is_turned_away(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("beginning", [b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"])
+def test_who_sends_its_hello_byte_by_byte_is_turned_away(monkeypatch: pytest.MonkeyPatch, beginning: bytes) -> None:
+    """In clear, or within TLS's own greeting."""
     monkeypatch.setattr("sparksplit.cluster.channel.DEAD", 0.2)
-    sent = 0
+    channel, sent = Channel("127.0.0.1", 1, Network(tls=bool(beginning))), 0
     with socket.create_connection(channel.address, 5) as stranger, suppress(OSError):
-        for _ in range(500):
+        stranger.sendall(beginning)
+        for _ in range(400):
             stranger.sendall(b"x")
             sent += 1
             time.sleep(0.01)
-    assert sent < 500
+    channel.close()
+    assert 10 < sent < 400
 
 
 def test_a_lack_of_descriptors_passes_and_is_said(channel: Channel, caplog: pytest.LogCaptureFixture) -> None:
@@ -161,30 +241,24 @@ def test_a_lack_of_descriptors_passes_and_is_said(channel: Channel, caplog: pyte
         with no_descriptors():
             late.connect(channel.address)
             until(lambda: "nodes cannot connect for the moment, trying on: Too many open files" in caplog.text)
-        hello = {"secret": channel.secret, "rank": 0, "kind": "node", "id": 3}
-        late.sendall(json.dumps(hello).encode() + b"\n")
-        assert json.loads(late.recv(100)) == {"received": 3}
+        assert wire.Wire(late).introduce(channel.secret, as_node(), time.monotonic() + 10) == {"received": -1}
     assert caplog.text.count("trying on") == 1
 
 
-def test_a_driver_that_speaks_nonsense_is_as_good_as_gone() -> None:
+def test_a_driver_that_speaks_nonsense_is_as_good_as_gone(channel: Channel) -> None:
     reasons: list[str] = []
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        node = Post(server.getsockname(), "", 0, "node")
-        client = Line(node, on_message=lambda message: message["values"], on_silence=reasons.append)
-        with server.accept()[0] as connection:
-            connection.sendall(b'{"gathered": "x"}\n')
-            until(lambda: reasons)
-        client.close()
+    Line(post(channel), on_message=lambda message: message["values"], on_silence=reasons.append)
+    until(channel.alive)
+    channel.tell("node", gathered="x")
+    until(lambda: reasons)
     assert reasons == ["lost the driver (KeyError: 'values')"]
 
 
 def test_a_second_process_of_a_rank_is_turned_away(channel: Channel) -> None:
-    first, lost = join(channel, 0), threading.Event()
+    first = join(channel, 0)
     until(channel.alive)
-    second = Line(post(channel, 0), on_silence=lambda reason: lost.set())
-    assert lost.wait(60)
-    second.close()
+    with pytest.raises(Refused, match="another process is node 0"):
+        Line(post(channel, 0))
     assert channel.alive() == ["node 0"]
     assert first.rank == 0
 
@@ -303,15 +377,18 @@ def test_a_closed_channel_is_noticed_at_once_and_leaves_nothing(channel: Channel
         client.close()
 
 
-def test_a_driver_that_says_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line, "ORPHAN", 0.2)
+def test_a_driver_that_says_nothing_is_noticed(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line, "ORPHAN", 0.5)
     monkeypatch.setattr(line, "BEAT", 0.05)
+    monkeypatch.setattr(line, "QUIET", 0.2)
     reasons: list[str] = []
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        client = Line(Post(silent.getsockname(), "", 0, "node"), on_silence=reasons.append)
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TimeoutError):
+        Line(Post(silent.getsockname(), "", 0, "node"))
+    with Relay(channel.address) as relay:
+        Line(replace(post(channel), driver=relay.address), on_silence=reasons.append)
+        relay.stall()
         until(lambda: reasons)
-        client.close()
-    assert reasons == ["no sign of the driver for 0.2 s"]
+    assert reasons == ["no sign of the driver for 0.5 s"]
 
 
 def test_an_own_end_is_not_taken_for_the_drivers(channel: Channel) -> None:
@@ -357,3 +434,110 @@ def test_a_result_is_progress_that_others_may_have_waited_for(channel: Channel) 
     record.progressed = 0.0
     assert node.report_result({})
     assert record.progressed > 0
+
+
+def test_connections_that_are_cut_in_the_middle_of_messages_lose_and_double_nothing(channel: Channel) -> None:
+    """The largest messages have 20,000 and 40,000 bytes, and a connection is reset within 50,000."""
+    sizes, told, rendezvous = (0, 10, 3000, 20_000), 60, 60
+    heard: dict[int, list[Any]] = {0: [], 1: []}
+    gathered: dict[int, list[Any]] = {0: [], 1: []}
+    with Relay(channel.address, at_random(50_000)) as relay:
+
+        def live(rank: int) -> None:
+            start = Start(replace(post(channel, rank), driver=relay.address), 2, "", {}, {}, "", os.getpid())
+            node = NodeMember(start)
+            message = node._message
+
+            def noted(received: dict[str, Any]) -> None:
+                if "told" in received:
+                    heard[rank].append(received["value"])
+                message(received)
+
+            node._line._on_message = noted
+            for number in range(rendezvous):
+                values = node.gather(f"g{number}", [rank, number, "x" * sizes[number % len(sizes)]])
+                gathered[rank].append([value[:2] for value in values])
+            until(lambda: len(heard[rank]) == told, 60)
+            # A delivery waits for five seconds, and this device may cut as often as it likes.
+            assert any(node.report_result({"rank": rank}) for _ in range(5))
+
+        threads = [threading.Thread(target=live, args=(rank,)) for rank in range(2)]
+        for thread in threads:
+            thread.start()
+        until(lambda: len(channel._peers) == 2, 30)
+        for number in range(told):
+            channel.tell("node", told="news", value=number)
+            time.sleep(0.005)
+        for thread in threads:
+            thread.join(60)
+        assert relay.cuts > 20
+    assert heard == {0: list(range(told)), 1: list(range(told))}
+    expected = [[[0, number], [1, number]] for number in range(rendezvous)]
+    assert gathered == {0: expected, 1: expected}
+    assert [record.result for record in channel.records] == [{"rank": 0}, {"rank": 1}]
+
+
+def test_a_connection_that_is_dropped_without_a_word_is_dialled_anew(channel: Channel, monkeypatch: Any) -> None:
+    monkeypatch.setattr(line, "BEAT", 0.05)
+    monkeypatch.setattr(line, "QUIET", 0.3)
+    with Relay(channel.address) as relay:
+        client = Line(replace(post(channel, 0, "launcher"), driver=relay.address))
+        until(channel.alive)
+        relay.forget()
+        assert client.deliver(ended=0, output=[])
+        assert relay.calls == 2
+    assert channel.records[0].ended is not None
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_strangers_are_many_and_real_nodes_join_all_the_same(tls: bool) -> None:
+    channel = Channel("127.0.0.1", 20, Network(tls=tls))
+    strangers, ended = [], threading.Event()
+
+    def crowd() -> None:
+        while not ended.is_set() and len(strangers) < 500:
+            with suppress(OSError):
+                strangers.append(socket.create_connection(channel.address, 5))
+
+    crowding = threading.Thread(target=crowd)
+    crowding.start()
+    lines: list[Line] = []
+    joining = [threading.Thread(target=lambda rank=rank: lines.append(Line(post(channel, rank)))) for rank in range(20)]
+    try:
+        for thread in joining:
+            thread.start()
+        for thread in joining:
+            thread.join(20)
+        assert len(channel.alive()) == 20
+        crowding.join(20)
+        until(lambda: len(channel._unproven) <= channel._most_unproven)
+        serving = [thread for thread in threading.enumerate() if thread.name == "nodes-serve"]
+        assert len(serving) <= channel._most_unproven + 20 + 5, "some may be ending"
+    finally:
+        ended.set()
+        for each in lines:
+            each.close()
+        for stranger in strangers:
+            stranger.close()
+        channel.close()
+
+
+def test_an_encrypted_channel_is_for_those_who_know_its_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    channel, other = Channel("127.0.0.1", 1, Network(tls=True)), Channel("127.0.0.1", 1, Network(tls=True))
+    try:
+        with Relay(channel.address) as relay:
+            client = Line(replace(post(channel, 0, "launcher"), driver=relay.address))
+            client.send(beat={}, heard=0)
+            assert client.deliver(error="e" * 300_000, kind="own")
+            assert b"eeee" not in relay.sent
+            channel.tell("launcher", told="x", value="v" * 300_000)
+            until(lambda: client._heard == 1)
+            assert b"vvvv" not in relay.received
+            client.close()
+        assert channel.records[0].error is not None and len(channel.records[0].error[2]) == 300_000
+        monkeypatch.setattr(line, "ORPHAN", 0.3)
+        with pytest.raises(ConnectionError, match="certificate"):
+            Line(replace(post(channel, 0, "task"), fingerprint=other.fingerprint))
+    finally:
+        channel.close()
+        other.close()

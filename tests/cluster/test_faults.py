@@ -61,9 +61,36 @@ def test_a_lost_launcher_outranks_errors() -> None:
     records = healthy()
     records[0].error = (NOW - 1, "own", "OSError: x")
     gone(records[1].launcher, NOW)
-    rank, text = named(records, NOW) or (None, "")
+    gone(records[1].node, NOW)
+    assert culprit(records, NOW + 0.9) is None, "it may call again"
+    rank, text = named(records, NOW + 1.1) or (None, "")
     assert rank == 1
     assert "the Python worker that held it" in text
+
+
+def test_a_launcher_alone_has_longer_to_call_again() -> None:
+    """The death of its process would have taken the node along."""
+    records = healthy()
+    gone(records[1].launcher, NOW)
+    assert culprit(records, NOW + 2.9) is None
+    assert (named(records, NOW + 3.1) or (None,))[0] == 1
+
+
+def test_who_has_called_again_is_not_at_fault() -> None:
+    records = healthy()
+    for link in (records[1].node, records[1].launcher):
+        gone(link, NOW)
+        assert link is not None
+        link.gone = None
+    assert culprit(records, NOW + 5) is None
+
+
+def test_a_launcher_that_is_gone_after_its_result_holds_up_no_verdict() -> None:
+    records = healthy()
+    records[1].result = {}
+    gone(records[1].launcher, NOW)
+    records[0].error = (NOW, "own", "OSError: x")
+    assert named(records, NOW + 0.6) == (0, "OSError: x")
 
 
 def test_five_silent_seconds_outrank_an_error() -> None:
@@ -146,7 +173,7 @@ def test_nodes_with_a_result_are_never_at_fault() -> None:
 
 def test_a_node_without_connection_is_named_when_its_launcher_says_nothing() -> None:
     records = healthy()
-    gone(records[1].node, NOW - 1.5)
+    gone(records[1].node, NOW - 2.5)
     assert culprit(records, NOW) is None
     assert named(records, NOW + 1) == (1, "closed its connection to the driver")
 

@@ -11,7 +11,10 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
+from sparksplit.base.network import Network
 from sparksplit.cluster import NodeCluster
+from sparksplit.cluster.channel import Channel
+from tests.relay import Relay, at_random
 
 WORKS = "tests.cluster.works"
 
@@ -63,6 +66,31 @@ def test_gather_gives_every_value_by_rank(spark: SparkSession) -> None:
     for result in results:
         assert [value["rank"] for value in result["first"]] == [0, 1, 2]
         assert result["again"] == [[turn, turn + 1, turn + 2] for turn in range(20)]
+
+
+def test_connections_that_are_cut_from_the_start_on_change_nothing(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between real nodes with their launchers and the driver; encrypted, and within some ports."""
+    relays: list[Relay] = []
+    begin = Channel.__init__
+
+    def behind_a_relay(channel: Channel, *arguments: Any) -> None:
+        begin(channel, *arguments)
+        relays.append(Relay(channel.address, at_random(20_000)).__enter__())
+        assert 42000 <= channel.address[1] <= 42200
+        channel.address = relays[-1].address
+
+    monkeypatch.setattr(Channel, "__init__", behind_a_relay)
+    try:
+        results = run(spark, 3, "gather", {}, network=Network((42000, 42200), "lo", tls=True))
+    finally:
+        for relay in relays:
+            relay.__exit__()
+    for result in results:
+        assert [value["rank"] for value in result["first"]] == [0, 1, 2]
+        assert result["again"] == [[turn, turn + 1, turn + 2] for turn in range(20)]
+    assert relays[0].cuts > 0
 
 
 def test_states_arrive_while_nodes_work(spark: SparkSession) -> None:

@@ -2,108 +2,87 @@
 
 from __future__ import annotations
 
-import pickle
+import os
 import socket
-import struct
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark import TaskContext
+from pyspark import TaskContext, cloudpickle
 
+from sparksplit.base.errors import ConfigError
+from sparksplit.base.network import Network
 from sparksplit.cluster import tensorflowonspark
 from sparksplit.cluster.channel import Channel
 from sparksplit.cluster.line import Post
-from sparksplit.cluster.tensorflowonspark import NodeTask, _reservation_server, import_tensorflowonspark
-from tests.descriptors import no_descriptors
+from sparksplit.cluster.tensorflowonspark import NodeTask
 
 
 @pytest.fixture
-def server() -> Iterator[Any]:
-    server = _reservation_server(import_tensorflowonspark(), 1, "127.0.0.1", lambda registered: None)
-    before = set(threading.enumerate())
-    server.address = server.start()
-    yield server
-    server.close()
-    # What it holds open is a descriptor less, or more, for the tests that follow.
-    for thread in set(threading.enumerate()) - before:
+def channel() -> Iterator[Channel]:
+    channel = Channel("127.0.0.1", 2)
+    yield channel
+    channel.close()
+
+
+def reservation(rank: int) -> dict[str, Any]:
+    """As TensorFlowOnSpark makes it."""
+    ours = {"executor_id": rank, "host": f"h{rank}", "job_name": "worker", "task_index": rank, "port": 7}
+    return {**ours, "tb_pid": 0, "tb_port": 0, "addr": "", "authkey": b"\xff"}
+
+
+def test_reservations_travel_over_the_nodes_channel(channel: Channel) -> None:
+    seen: list[int] = []
+    server = tensorflowonspark._Server(channel, seen.append).Server(2)
+    assert server.start() == channel.address, "no port of its own"
+    found: dict[int, Any] = {}
+
+    def reserve(rank: int) -> None:
+        client = tensorflowonspark._Client(Post(channel.address, channel.secret, rank, "task"))
+        assert client.get_reservations() == []
+        client.register(reservation(rank))
+        found[rank] = client.await_reservations()
+        client.close()
+
+    threads = [threading.Thread(target=reserve, args=(rank,)) for rank in range(2)]
+    threads[0].start()
+    while 1 not in seen:
+        with suppress(_Enough):
+            tensorflowonspark._Server(channel, _enough(seen)).await_reservations(None)
+    threads[1].start()
+    known = server.await_reservations(None)
+    for thread in threads:
         thread.join(10)
+    assert [each["executor_id"] for each in known] == [0, 1]
+    assert found == {0: known, 1: known}
 
 
-def ask(address: tuple[str, int], message: bytes) -> bytes:
-    with socket.create_connection(address, 5) as connection:
-        connection.sendall(struct.pack(">I", len(message)) + message)
-        return connection.recv(1000)
+class _Enough(Exception):
+    """One look was enough."""
 
 
-def test_reservations_are_taken_on_the_drivers_address_only(server: Any) -> None:
-    assert server.address[0] == "127.0.0.1"
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.2", server.address[1]), 1)
-    assert ask(server.address, pickle.dumps({"type": "REG", "data": {"executor_id": 0, "authkey": b"x"}}))
-    assert server.await_reservations(None) == [{"executor_id": 0, "authkey": b"x"}]
+def _enough(seen: list[int]) -> Callable[[int], None]:
+    def look(registered: int) -> None:
+        seen.append(registered)
+        raise _Enough
+
+    return look
 
 
-def test_nothing_that_could_run_code_is_unpickled(server: Any, tmp_path: Path) -> None:
-    class Evil:
-        def __reduce__(self) -> tuple[Any, tuple[Path]]:
-            return Path.touch, (tmp_path / "evil",)
-
-    assert ask(server.address, pickle.dumps({"type": "REG", "data": Evil()})) == b""
-    assert not (tmp_path / "evil").exists()
-    assert server.reservations.remaining() == 1
-
-
-def test_who_sends_a_reservation_byte_by_byte_holds_nobody_up(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensorflowonspark, "RESERVATION_SECONDS", 0.1)
-    ended = threading.Event()
-    with socket.create_connection(server.address, 5) as stranger:
-
-        def dribble() -> None:
-            with suppress(OSError):
-                stranger.sendall(struct.pack(">I", 1000))
-                while not ended.wait(0.02):
-                    stranger.sendall(b"x")
-
-        thread = threading.Thread(target=dribble)
-        thread.start()
-        assert ask(server.address, pickle.dumps({"type": "QUERY"}))
-        ended.set()
-        thread.join()
-
-
-def test_a_lack_of_descriptors_does_not_end_the_server(server: Any, caplog: pytest.LogCaptureFixture) -> None:
-    with socket.socket() as late:
-        late.settimeout(10)
-        with no_descriptors():
-            late.connect(server.address)
-            end = time.monotonic() + 5
-            while "Too many open files" not in caplog.text:
-                assert time.monotonic() < end
-                time.sleep(0.005)
-        message = pickle.dumps({"type": "QUERY"})
-        late.sendall(struct.pack(">I", len(message)) + message)
-        assert late.recv(1000)
-
-
-def test_the_port_is_freed_at_once(server: Any) -> None:
-    server.close()
-    end = time.monotonic() + 2
-    while time.monotonic() < end:
-        try:
-            socket.create_connection(server.address, 1).close()
-        except ConnectionRefusedError:
-            return
-        except ConnectionResetError:
-            pass  # Taken into the queue of a socket that was closed meanwhile.
-        time.sleep(0.01)
-    pytest.fail("the reservation server still listens")
+def test_a_task_whose_driver_has_gone_does_not_wait_for_reservations(channel: Channel) -> None:
+    client = tensorflowonspark._Client(Post(channel.address, channel.secret, 0, "task"))
+    client.register(reservation(0))
+    threading.Timer(0.1, channel.close).start()
+    with pytest.raises(ConnectionError, match="the driver is gone"):
+        client.await_reservations()
+    client.close()
 
 
 def test_the_import_brings_no_tensorflow_and_leaves_logging_alone() -> None:
@@ -120,13 +99,10 @@ def test_the_import_brings_no_tensorflow_and_leaves_logging_alone() -> None:
 def test_an_executor_without_a_package_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark would show the last attempt's error only, which names none."""
 
-    class Task:
-        attemptNumber = partitionId = staticmethod(lambda: 0)  # noqa: N815
-
     def missing() -> None:
         raise ModuleNotFoundError("No module named 'tensorflowonspark'")
 
-    monkeypatch.setattr(TaskContext, "get", Task)
+    monkeypatch.setattr(TaskContext, "get", _Task)
     monkeypatch.setattr(tensorflowonspark, "import_tensorflowonspark", missing)
     channel = Channel("127.0.0.1", 1)
     try:
@@ -140,3 +116,47 @@ def test_an_executor_without_a_package_says_so(monkeypatch: pytest.MonkeyPatch) 
         assert channel.records[0].error[1:] == ("own", wanted)
     finally:
         channel.close()
+
+
+def test_tensorflows_port_is_one_of_the_configured_and_free_once_the_node_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """TensorFlowOnSpark's own function, as Spark's task runs it, with a driver that encrypts."""
+    monkeypatch.setattr(TaskContext, "get", _Task)
+    modules = tensorflowonspark.import_tensorflowonspark()
+    with socket.create_server(("", 0)) as taken:
+        low = taken.getsockname()[1]
+        network = Network((low, low + 50), "lo", tls=True)
+        channel = Channel("127.0.0.1", 1, network)
+        post = Post(channel.address, channel.secret, -1, "task", channel.fingerprint, network)
+
+        def map_fun(arguments: dict[str, Any], context: Any) -> None:
+            (server,) = context.cluster_spec["chief"]
+            host, port = server.split(":")
+            socket.create_server((host, int(port))).close()
+            Path(arguments["found"]).write_text(server)
+
+        meta = {"id": 1, "cluster_template": {"chief": [0]}, "default_fs": "", "working_dir": ""}
+        meta |= {"num_executors": 1, "server_addr": channel.address, "release_port": True}
+        found = tmp_path / "found"
+        function = modules.node.run(map_fun, {"found": str(found)}, meta, False, None, [], False)
+        try:
+            NodeTask(cloudpickle.dumps(function), post)([0])
+            host, port = found.read_text().split(":")
+            assert host == "127.0.0.1"
+            assert low < int(port) <= low + 50 and int(port) != channel.address[1]
+            assert channel.reservations()[0] is not None
+            assert "TENSORFLOW_PORT" not in os.environ
+            with pytest.raises(ConfigError, match="ports: none of"):
+                NodeTask(cloudpickle.dumps(function), replace(post, network=Network((low, low), "lo", True)))([0])
+            error = channel.records[0].error
+            assert error is not None and error[1] == "usage" and error[2].startswith("ports: none of")
+        finally:
+            channel.close()
+
+
+class _Task:
+    """What Spark tells a task of itself."""
+
+    attemptNumber = partitionId = staticmethod(lambda: 0)  # noqa: N815
+    resources = staticmethod(dict)

@@ -15,19 +15,21 @@ from hypothesis import strategies as st
 
 from sparksplit.base import activity
 from sparksplit.base.errors import PeerLost
+from sparksplit.base.network import ANY, Network
 from sparksplit.collectives import PeerTimeout, handshake
 from sparksplit.collectives.handshake import neighbours
 from sparksplit.collectives.ring import _MOST_LAYOUTS, Ring
 from tests.descriptors import no_descriptors
 from tests.nodes import in_threads
+from tests.relay import Relay
 
 SECRET = b"known to all"
 
 
-def rings(nodes, timeout=20.0, secrets_=None, waiting=lambda rank: lambda _: None):
+def rings(nodes, timeout=20.0, secrets_=None, waiting=lambda rank: lambda _: None, network=ANY):
     def connect(rank, gather):
         secret = secrets_[rank] if secrets_ else SECRET
-        return Ring.connect(rank, nodes, "127.0.0.1", secret, gather, timeout, waiting(rank))
+        return Ring.connect(rank, nodes, "127.0.0.1", secret, gather, timeout, waiting(rank), network)
 
     return in_threads(nodes, connect)
 
@@ -41,15 +43,16 @@ def sums(ring, *calls):
     nodes=st.integers(2, 5),
     shapes=st.lists(st.lists(st.integers(0, 7), max_size=3), min_size=1, max_size=5),
     seed=st.integers(0, 99),
+    tls=st.booleans(),
 )
-def test_every_rank_gets_the_same_bits_of_the_sum(nodes, shapes, seed):
+def test_every_rank_gets_the_same_bits_of_the_sum(nodes, shapes, seed, tls):
     generator = np.random.default_rng(seed)
     dtypes = [np.float32, np.float64, np.int64, np.uint64]
     given_ = [
         [(generator.random(shape) * 1000).astype(dtypes[place % 4]) for place, shape in enumerate(shapes)]
         for _ in range(nodes)
     ]
-    formed = rings(nodes)
+    formed = rings(nodes, network=Network(tls=tls))
     try:
         found = in_threads(nodes, lambda rank, _: sums(formed[rank], given_[rank], given_[rank]))
     finally:
@@ -99,9 +102,66 @@ def test_results_are_aligned_for_tensorflow_and_survive_one_more_call():
         ring.close()
 
 
-def test_a_node_that_does_not_know_the_secret_is_refused():
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_node_that_does_not_know_the_secret_is_refused(tls):
     with pytest.raises(PeerLost):
-        rings(2, timeout=2.0, secrets_=[SECRET, b"guessed"])
+        rings(2, timeout=2.0, secrets_=[SECRET, b"guessed"], network=Network(tls=tls))
+
+
+def test_an_encrypted_ring_moves_more_than_a_socket_holds_and_says_nothing_in_clear():
+    """Through devices that overhear it; the sums' sizes are not those of TLS's records."""
+    given_ = [np.full(3_000_000 + 7, 0x61616161 + rank, np.int32) for rank in range(2)]
+    relays = []
+
+    def connect(rank, gather):
+        def gather_through_relay(name, value):
+            relay = Relay(tuple(value[:2])).__enter__()
+            relays.append(relay)
+            return gather(name, [*relay.address, *value[2:]])
+
+        return Ring.connect(rank, 2, "127.0.0.1", SECRET, gather_through_relay, network=Network(tls=True))
+
+    formed = in_threads(2, connect)
+    small = [np.ones(3, np.float32)]
+    found = in_threads(2, lambda rank, _: sums(formed[rank], small, [given_[rank]], small))
+    for ring in formed:
+        ring.close()
+    for relay in relays:
+        relay.__exit__()
+        assert len(relay.sent) > 10_000_000
+        assert b"aaaa" * 4 not in relay.sent
+    for results in found:
+        assert (results[1][0] == given_[0] + given_[1]).all()
+        assert results[0][0].tolist() == results[2][0].tolist() == [2, 2, 2]
+
+
+def test_a_node_with_another_certificate_is_refused():
+    def connect(rank, gather):
+        def gather_falsely(name, value):
+            return [[*address[:2], "0" * 64] for address in gather(name, value)]
+
+        return Ring.connect(rank, 2, "127.0.0.1", SECRET, gather_falsely, 2.0, network=Network(tls=True))
+
+    with pytest.raises(PeerLost):
+        in_threads(2, connect)
+
+
+def test_a_ring_listens_within_its_ports_and_passes_over_those_that_are_taken():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        low = taken.getsockname()[1]
+        seen = []
+
+        def connect(rank, gather):
+            def noted(name, value):
+                seen.append(value[1])
+                return gather(name, value)
+
+            return Ring.connect(rank, 2, "127.0.0.1", SECRET, noted, network=Network((low, low + 50), kept=(low + 1,)))
+
+        for ring in in_threads(2, connect):
+            ring.close()
+    assert low not in seen and low + 1 not in seen
+    assert len(set(seen)) == 2 and all(low < port <= low + 50 for port in seen)
 
 
 def test_strangers_do_not_disturb_the_forming_ring():
@@ -216,7 +276,7 @@ def test_a_neighbour_that_ends_during_the_handshake_is_told_at_once():
 
 def test_a_lack_of_descriptors_passes():
     with socket.create_server(("127.0.0.1", 0)) as server, selectors.DefaultSelector() as selector:
-        callers = handshake._Callers(server, selector, 1, SECRET)
+        callers = handshake._Callers(server, selector, 1, SECRET, None)
         caller = socket.create_connection(server.getsockname())
         caller.settimeout(10)
         with no_descriptors():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import socket
 import time
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
@@ -19,6 +21,7 @@ from hypothesis import strategies as st
 from hdfs_io.arrays import from_arrays
 from hdfs_io.lane_files import Layout, binary_column
 from sparksplit.base.errors import InputError, NodeFailed, Passing, RunError
+from sparksplit.base.network import Network
 from sparksplit.handoff.job import EXPLAIN, Fed, FeedJob
 from sparksplit.handoff.receiver import Receiver
 from sparksplit.handoff.sender import Partition, Sender, Sent
@@ -228,8 +231,8 @@ def test_a_disk_with_no_room_for_another_file(schema, batches, tmp_path):
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_an_encrypted_hand_off_serves_those_who_trust_its_certificate(data, schema, batches, tmp_path, host):
-    receiver = Receiver(host, "token", str(tmp_path / "rows"), schema, tls=True)
-    other = Receiver(host, "token", str(tmp_path / "other"), schema, tls=True)
+    receiver = Receiver(host, "token", str(tmp_path / "rows"), schema, Network(tls=True))
+    other = Receiver(host, "token", str(tmp_path / "other"), schema, Network(tls=True))
     try:
         sent = sender_to([receiver], schema).send(batches, 0, 0).sent
         assert sum(part.rows for part in sent) == data.manifest.splits["train"].rows
@@ -242,6 +245,23 @@ def test_an_encrypted_hand_off_serves_those_who_trust_its_certificate(data, sche
     finally:
         receiver.close()
         other.close()
+
+
+def test_a_node_takes_more_partitions_than_it_may_have_files_open_at_first(data, schema, batches, tmp_path):
+    """The usual limit is 1,024; every partition is a file that stays mapped."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 60, before[1]))
+    receiver = Receiver("127.0.0.1", "token", str(tmp_path / "rows"), schema)
+    try:
+        rows = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+        sender = sender_to([receiver], schema)
+        pieces = [rows.slice(number, 1) for number in range(150)] + [rows.slice(150)]
+        partitions = [sender.send([piece], number, number) for number, piece in enumerate(pieces)]
+        owned = owned_by_rank(BatchSplit(), LANES, 1)
+        assert_the_blocks_are_those_of(data, [receiver], Fed.of(partitions, owned, LANES), owned)
+    finally:
+        receiver.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_without_the_token_nothing_is_taken(schema, batches, receivers, tmp_path):

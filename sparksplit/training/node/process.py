@@ -156,6 +156,6 @@ class Process:
         member = self.member
         schema = Layout.of(self.data.manifest).schema
         spool = Path(member.local_dir) / "spool"
-        receiver = Receiver(member.host, token_of(member.secret), str(spool), schema, self.config.handoff.tls)
+        receiver = Receiver(member.host, token_of(member.secret), str(spool), schema, member.network)
         member.announce(receiver=astuple(receiver.address))
         return receiver

@@ -25,6 +25,7 @@ class VirtualMember(Member):
         self.rank, self.size = rank, stage.size
         self.payload, self.host, self.local_dir = member.payload, member.host, member.local_dir
         self.secret, self.tf_config, self.stopping = member.secret, member.tf_config, member.stopping
+        self.network = member.network
         self._member, self._stage, self._counts = member, stage, counts
 
     def state(self, **fields: Any) -> None:

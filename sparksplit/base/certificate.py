@@ -17,7 +17,7 @@ _LONGEST_RUN = timedelta(days=366)
 def for_host(host: str) -> tuple[bytes, bytes]:
     """(certificate, key), both PEM, for a server at `host`, an address or a name; P-256, valid for a year."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "sparksplit hand-off")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "sparksplit")])
     now = datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder()

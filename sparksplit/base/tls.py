@@ -1,0 +1,161 @@
+"""Connections under TLS 1.3, whose certificates are made for one run and known by their fingerprints.
+
+Who calls knows the fingerprint of the certificate that it must find; there is no authority, and a certificate's names
+count for nothing. Whether the caller may call is decided afterwards, by a proof that it knows the run's secret.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import hmac
+import os
+import select
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from sparksplit.base.certificate import for_host
+
+_RECORD = 16 << 10
+_DONE = TypeVar("_DONE")
+
+
+class Served:
+    """What a listening process shows to those who call it. fingerprint: what they must be told."""
+
+    def __init__(self, host: str) -> None:
+        certificate, key = for_host(host)
+        self.fingerprint = hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate.decode())).hexdigest()
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.minimum_version = ssl.TLSVersion.TLSv1_3
+        # Nobody resumes a session, and what callers have not read when they close would reset the connection.
+        self._context.num_tickets = 0
+        # OpenSSL reads files only; this one is memory.
+        held = os.memfd_create("certificate")
+        try:
+            os.write(held, certificate + key)
+            self._context.load_cert_chain(f"/proc/self/fd/{held}")
+        finally:
+            os.close(held)
+
+    def wrap(self, connection: socket.socket) -> Encrypted:
+        """The server's end of an accepted connection; `greet` must follow."""
+        return Encrypted(self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False))
+
+
+def wrap_call(connection: socket.socket, fingerprint: str) -> Encrypted:
+    """The caller's end of a connection to whoever has the certificate of `fingerprint`; `greet` must follow."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # compared in `greet`
+    return Encrypted(context.wrap_socket(connection, do_handshake_on_connect=False), fingerprint)
+
+
+class Encrypted:
+    """A connection under TLS with a socket's methods, as far as they are used here; any thread may call them.
+
+    OpenSSL takes one thread at a time, so none waits in it: underneath, the socket does not block. With
+    `setblocking(False)`, whatever cannot go on raises BlockingIOError; it can once `poll` says so.
+    """
+
+    def __init__(self, connection: ssl.SSLSocket, fingerprint: str | None = None) -> None:
+        self._timeout = connection.gettimeout()
+        connection.setblocking(False)
+        self._tls, self._fingerprint = connection, fingerprint
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def greet(self) -> None:
+        """Agree on keys; raises ConnectionError where the other end is not who it must be."""
+        self._waiting(self._tls.do_handshake)
+        found = hashlib.sha256(self._tls.getpeercert(binary_form=True) or b"").hexdigest()
+        if self._fingerprint is not None and not hmac.compare_digest(found, self._fingerprint):
+            raise ConnectionError("its certificate is not the one that was announced")
+
+    def recv(self, most: int) -> bytes:
+        return self._waiting(lambda: self._tls.recv(most))
+
+    def sendall(self, data: bytes) -> None:
+        view, deadline = memoryview(data), self._deadline()
+        while view:
+            view = view[self._waiting(partial(self._tls.send, view), deadline) :]
+
+    def send(self, data: bytes) -> int:
+        return self._waiting(lambda: self._tls.send(data))
+
+    def sendmsg(self, buffers: Sequence[memoryview]) -> int:
+        """Send the beginning of `buffers`: about one of TLS's records. What was not taken must be given again."""
+        piece: bytes | memoryview = buffers[0][:_RECORD]
+        if len(piece) < _RECORD and len(buffers) > 1:
+            parts, room = [], _RECORD
+            for buffer in buffers:
+                parts.append(buffer[:room])
+                room -= len(parts[-1])
+                if room <= 0:
+                    break
+            piece = b"".join(parts)
+        return self._waiting(lambda: self._tls.send(piece))
+
+    def recvmsg_into(self, buffers: Sequence[memoryview]) -> tuple[int]:
+        """Receive into the first of `buffers`."""
+        return (self._waiting(lambda: self._tls.recv_into(buffers[0])),)
+
+    def settimeout(self, seconds: float | None) -> None:
+        self._timeout = seconds
+
+    def setblocking(self, flag: bool) -> None:
+        self._timeout = None if flag else 0.0
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        self._tls.setsockopt(level, option, value)
+
+    def getsockname(self) -> tuple[str, int]:
+        name: tuple[str, int] = self._tls.getsockname()
+        return name
+
+    def fileno(self) -> int:
+        return self._tls.fileno()
+
+    def shutdown(self, how: int) -> None:
+        # The connection's, not TLS's, which would have this object read on in clear.
+        socket.socket.shutdown(self._tls, how)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True  # OpenSSL would go on with the descriptor, which may soon be another connection's
+            self._tls.close()
+
+    def _deadline(self) -> float | None:
+        return None if self._timeout is None else time.monotonic() + self._timeout
+
+    def _waiting(self, step: Callable[[], _DONE], deadline: float | None = None) -> _DONE:
+        """What `step` returns, as soon as it can; raises TimeoutError, or BlockingIOError where nobody waits."""
+        if deadline is None:
+            deadline = self._deadline()
+        while True:
+            try:
+                with self._lock:
+                    if self._closed:
+                        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+                    return step()
+            except ssl.SSLWantReadError:
+                event = select.POLLIN
+            except ssl.SSLWantWriteError:
+                event = select.POLLOUT
+            if self._timeout == 0.0:
+                raise BlockingIOError
+            poll = select.poll()
+            poll.register(self._tls, event)
+            left = None if deadline is None else deadline - time.monotonic()
+            if (left is not None and left <= 0) or not poll.poll(None if left is None else 1000 * left):
+                raise TimeoutError("timed out")
+
+
+Connection = socket.socket | Encrypted
+"""A connection, encrypted or not."""

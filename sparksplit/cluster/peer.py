@@ -1,0 +1,79 @@
+"""A process of the run as the driver speaks with it: one conversation, over however many connections it takes.
+
+A connection may be reset on the way. The process then calls again, says which of the driver's messages it has had, and
+sends again what the driver has not acknowledged; so each message is taken once, in order, on both sides.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+
+from sparksplit.cluster.seal import Text
+from sparksplit.cluster.wire import Wire
+
+log = logging.getLogger(__name__)
+
+
+class Peer:
+    """The driver's end. life: what tells this process from others of its rank. taken: the id of the last message that
+    was taken; to be used under the channel's lock.
+    """
+
+    def __init__(self, life: str) -> None:
+        self.life, self.taken = life, -1
+        self._lock = threading.Lock()
+        self._wire: Wire | None = None
+        self._told: deque[Text] = deque()
+        self._before = 0  # messages that were dropped from the front, since the process has had them
+
+    @property
+    def connected(self) -> bool:
+        return self._wire is not None
+
+    def resume(self, wire: Wire, heard: int) -> None:
+        """Go on over `wire`, behind the first `heard` messages."""
+        with self._lock:
+            before, self._wire = self._wire, wire
+            self._drop(heard)
+            for text in self._told:
+                _send(wire, text)
+        if before is not None:
+            before.close()
+
+    def tell(self, text: Text) -> None:
+        """Send a message, now or when the process calls again."""
+        with self._lock:
+            self._told.append(text)
+            if self._wire is not None:
+                _send(self._wire, text)
+
+    def heard(self, count: int) -> None:
+        """The process has had the first `count` messages."""
+        with self._lock:
+            self._drop(count)
+
+    def lost(self, wire: Wire) -> None:
+        """Note that `wire` has ended; another may have taken its place."""
+        with self._lock:
+            if self._wire is wire:
+                self._wire = None
+
+    def close(self) -> None:
+        wire = self._wire
+        if wire is not None:
+            wire.close()
+
+    def _drop(self, count: int) -> None:
+        while self._told and self._before < count:
+            self._told.popleft()
+            self._before += 1
+
+
+def _send(wire: Wire, text: Text) -> None:
+    try:
+        wire.send_text(text)
+    except OSError as error:
+        # The serving thread sees the end of this connection and notes it.
+        log.debug("could not send %s: %s", text.line[:100], error)
