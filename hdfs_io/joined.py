@@ -116,6 +116,13 @@ class JoinedSplit(PreparedSplit):
         """A reader of its blocks; for one thread."""
         return JoinedReader(self._parts, self._name)
 
+    def _find(self, row_id: int) -> str | None:
+        for part in self._parts:
+            with BlockReader(part, self._name, columns=[]) as reader:
+                if (found := reader.find(row_id)) is not None:
+                    return found
+        return None
+
 
 @dataclass(frozen=True)
 class Piece:

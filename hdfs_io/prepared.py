@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -14,14 +15,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hdfs_io import block_table, filesystem
+from hdfs_io import block_table, filesystem, row_ids
 from hdfs_io.block_table import Segment
 from hdfs_io.lane_files import LABEL, ROW_ID, crc32, label_of, single_chunk, tensor_of, values_of
 from hdfs_io.manifest import FILE, Manifest
 from hdfs_io.preprocessing import Description
 from hdfs_io.publish import SUCCESS
 from sparksplit.base.config import digest
-from sparksplit.base.errors import InputError, errno_of, file_error
+from sparksplit.base.errors import InputError, SparksplitError, errno_of, file_error
 
 OPEN_FILES = 64
 """By a reader: each holds its list of row groups, some 2.6 MB for 1,000 of three columns, and takes 4 ms to open."""
@@ -163,6 +164,19 @@ class PreparedSplit:
     def at_hand(self) -> None:
         """None: the rows of a file are read block by block, not held."""
 
+    def place_of(self, row_id: int) -> str:
+        """Where the row with this row_id (unsigned) is, for people: looks through its lane."""
+        found = None
+        with suppress(SparksplitError):  # what is wrong with the row is to be told, wherever it is
+            found = self._find(row_id)
+        named = f"row_id {row_ids.signed(np.array([row_id], np.uint64))[0]}"
+        return f"{self._data.path}, {self._name}: {named}" if found is None else f"{found} ({named})"
+
+    def _find(self, row_id: int) -> str | None:
+        """File, row group and row of it; None where no file has it."""
+        with BlockReader(self._data, self._name, columns=[]) as reader:
+            return reader.find(row_id)
+
 
 @dataclass(frozen=True)
 class Block:
@@ -248,19 +262,22 @@ class BlockReader:
         keep = {name: single_chunk(table.column(name)) for name in self._keep}
         return Block(arrays.ids.view(np.uint64), arrays.tensors, arrays.label, keep)
 
+    def find(self, row_id: int) -> str | None:
+        """File, row group and row of the row with this row_id (unsigned); None where no file has it."""
+        for segment in self._segments.get(row_id % len(self._lane_rows), ()):
+            for group in range(segment.first_row_group, segment.first_row_group + len(segment.crc32)):
+                ids = self._read(segment.path, group)[1].ids
+                if len(row := np.flatnonzero(ids.view(np.uint64) == np.uint64(row_id))):
+                    return f"{filesystem.join(self._path, segment.path)}: row group {group}, row {row[0]}"
+        return None
+
     def _part(self, segment: Segment, block: int, rows: int) -> tuple[pa.Table, _Arrays]:
         """The rows of a block that are in the segment's file, verified."""
         group = segment.first_row_group + block - segment.offset // self._block_rows
         place = f"{filesystem.join(self._path, segment.path)}: row group {group}"
-        try:
-            file = self._file(segment.path)
-            table, found = self._block(file.read_row_group(group, columns=self._columns, use_threads=False))
-            if table.num_rows != rows:
-                raise ValueError(f"{table.num_rows} rows, {rows} when it was written")
-        except (OSError, pa.ArrowException, ValueError, KeyError) as error:
-            if errno_of(error) is not None:
-                raise file_error(place, "cannot be read", error) from None
-            raise InputError(f"{place}: is damaged: {' '.join(str(error).split())[:200]}") from None
+        table, found = self._read(segment.path, group)
+        if table.num_rows != rows:
+            raise InputError(f"{place}: is damaged: {table.num_rows} rows, {rows} when it was written")
         if self._verify:
             label = [] if found.label is None else [found.label]
             crc, known = (
@@ -270,6 +287,15 @@ class BlockReader:
             if crc != known:
                 raise InputError(f"{place}: is damaged: its checksum is {crc:08x}, {known:08x} when it was written")
         return table, found
+
+    def _read(self, path: str, group: int) -> tuple[pa.Table, _Arrays]:
+        try:
+            return self._block(self._file(path).read_row_group(group, columns=self._columns, use_threads=False))
+        except (OSError, pa.ArrowException, ValueError, KeyError) as error:
+            place = f"{filesystem.join(self._path, path)}: row group {group}"
+            if errno_of(error) is not None:
+                raise file_error(place, "cannot be read", error) from None
+            raise InputError(f"{place}: is damaged: {' '.join(str(error).split())[:200]}") from None
 
     def _block(self, table: pa.Table) -> tuple[pa.Table, _Arrays]:
         ids = values_of(table.column(ROW_ID), np.dtype(np.int64))

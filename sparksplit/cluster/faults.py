@@ -194,8 +194,9 @@ def culprit(nodes: Sequence[NodeRecord], now: float, limits: Limits = Limits()) 
     return best if now - first > patience else None
 
 
-def _order(fault: Fault) -> tuple[int, float]:
-    return fault.cause, fault.at
+def _order(fault: Fault) -> tuple[int, bool, float]:
+    # A row that is no number, say, before the loss that others have found to be none because of it.
+    return fault.cause, not fault.usage, fault.at
 
 
 def _evidence(node: NodeRecord, now: float) -> Iterator[Fault]:

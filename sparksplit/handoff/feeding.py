@@ -14,6 +14,7 @@ from hdfs_io.preprocessing import WEIGHT
 from hdfs_io.sources.identify import identified
 from sparksplit.base.errors import ConfigError, NodeFailed, RunError
 from sparksplit.cluster import NodeCluster
+from sparksplit.handoff import damage
 from sparksplit.handoff.job import Fed, FeedJob
 from sparksplit.handoff.receiver import token_of
 from sparksplit.handoff.sender import Address
@@ -46,7 +47,9 @@ class Feeding:
         manifest = data.manifest
         layout = Layout.of(manifest)
         self._cluster, self._states = cluster, states
-        self._whole = None if frame is not None else manifest.splits["train"]
+        self._prepared = frame is None
+        rows = manifest.splits["train"]
+        whole = Entry(rows.rows, rows.checksum) if self._prepared else None
         if frame is None:
             frame = spark.read.parquet(filesystem.for_spark(filesystem.join(data.path, "train")))
         if ROW_ID not in frame.columns:
@@ -54,7 +57,16 @@ class Feeding:
         token = token_of(cluster.secret.encode())
         weight = next((tensor for tensor in manifest.tensors if tensor.name == WEIGHT), None)
         self._job = FeedJob(
-            frame, layout.schema, manifest.lanes, token, layout.row_bytes, owned, cluster.look_again, weight
+            frame,
+            layout.schema,
+            manifest.lanes,
+            token,
+            layout.row_bytes,
+            owned,
+            cluster.look_again,
+            weight,
+            whole,
+            lambda: damage.find(spark, data, "train") if self._prepared else None,
         )
         self._fed: Fed | None = None
         self._looked = self._active = time.monotonic()
@@ -84,11 +96,9 @@ class Feeding:
             return
         if fed.rows == 0:
             raise RunError("the DataFrame has no rows to train on")
-        if self._whole is not None and (fed.rows, fed.checksum) != (self._whole.rows, self._whole.checksum):
-            raise RunError(f"Spark has read {fed.rows} rows of the training split, the manifest has {self._whole.rows}")
         self._fed = fed
         for rank in range(len(self._states)):
-            self._cluster.tell(rank, "fed", fed.to_node(rank))
+            self._cluster.tell(rank, "fed", fed.to_node(rank, self._prepared))
 
     def _check_tasks(self, now: float) -> None:
         """Raise NodeFailed where Spark has run no task of the feed for as long as executors may take to start."""

@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.spark_batches import bounded_batches, rows_per_batch
-from sparksplit.base.errors import NodeFailed, RunError
+from sparksplit.base.errors import InputError, NodeFailed, RunError, SparksplitError
 from sparksplit.base.reasons import spark_reason
 from sparksplit.base.task_facts import facts_of
 from sparksplit.handoff.sender import Address, Partition, Sender
+from sparksplit.rows.ledger import Entry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -70,9 +71,9 @@ class Fed:
         checksum = sum(partition.checksum for partition in partitions) % 2**64
         return cls(by_node, lane_rows.tolist(), int(lane_rows.sum()), checksum)
 
-    def to_node(self, rank: int) -> dict[str, Any]:
-        """What node `rank` is told, JSON-able."""
-        return {"partitions": self.partitions[rank], "lane_rows": self.lane_rows}
+    def to_node(self, rank: int, prepared: bool = False) -> dict[str, Any]:
+        """What node `rank` is told, JSON-able. prepared: whether the rows are those of the prepared data set."""
+        return {"partitions": self.partitions[rank], "lane_rows": self.lane_rows, "prepared": prepared}
 
 
 class FeedJob:
@@ -80,7 +81,8 @@ class FeedJob:
 
     schema: of the record batches that are sent. token: the nodes' receivers ask for it. row_bytes: bytes of one row.
     owned: by rank, the lanes whose rows the node gets. ended: called when `result` has something to say. weight: as for
-    Sender.
+    Sender. whole: what all rows must be, where that is known. damage: what is damaged in what Spark reads, asked where
+    it has failed, or the rows are not `whole`.
     """
 
     def __init__(
@@ -93,13 +95,15 @@ class FeedJob:
         owned: Sequence[Sequence[int]],
         ended: Callable[[], None],
         weight: TensorSpec | None = None,
+        whole: Entry | None = None,
+        damage: Callable[[], str | None] = lambda: None,
     ) -> None:
-        self._weight = weight
+        self._weight, self._whole, self._damage = weight, whole, damage
         self._frame, self._schema, self._lanes, self._token = frame, schema, lanes, token
         self._row_bytes, self._owned, self._ended = row_bytes, owned, ended
         self._group = f"sparksplit-feed-{secrets.token_hex(4)}"
         self._thread: threading.Thread | None = None
-        self._partitions: list[Partition] | None = None
+        self._fed: Fed | None = None
         self._failure: tuple[float, BaseException] | None = None
 
     @property
@@ -114,16 +118,17 @@ class FeedJob:
 
     def result(self) -> Fed | None:
         """What has been fed; None while feeding goes on. Raises RunError, with the first cause, if it has failed:
-        NodeFailed where an executor or a node was lost, which another attempt may not meet."""
+        NodeFailed where an executor or a node was lost, which another attempt may not meet, and InputError where what
+        Spark reads is damaged."""
         if self._failure is not None:
             since, error = self._failure
             if time.monotonic() - since < EXPLAIN:
                 return None
+            if isinstance(error, SparksplitError):
+                raise error
             text = f"feeding failed: {spark_reason(str(error))}"
             raise (NodeFailed if _LOST.search(str(error)) else RunError)(text) from error
-        if self._partitions is None:
-            return None
-        return Fed.of(self._partitions, self._owned, self._lanes)
+        return self._fed
 
     def running_tasks(self) -> int:
         """How many tasks Spark runs for it at this moment."""
@@ -150,7 +155,21 @@ class FeedJob:
             sender = Sender(addresses, self._token, self._schema, self._lanes, self._owned, self._weight)
             rows = self._frame.select(*(f"`{name}`" for name in self._schema.names))
             with bounded_batches(spark, rows_per_batch(self._row_bytes, BATCH_BYTES)):
-                self._partitions = facts_of(rows, sender, Partition)
+                fed = Fed.of(facts_of(rows, sender, Partition), self._owned, self._lanes)
+            if self._whole not in (None, Entry(fed.rows, fed.checksum)):
+                raise InputError(f"Spark has read {fed.rows} rows that are not the {self._whole.rows} of the manifest")
+            self._fed = fed
         except BaseException as error:
-            self._failure = time.monotonic(), error
+            self._failure = time.monotonic(), self._explained(error)
         self._ended()
+
+    def _explained(self, error: BaseException) -> BaseException:
+        """`error`, or what is damaged where that is why."""
+        if _LOST.search(str(error)):
+            return error
+        try:
+            damage = self._damage()
+        except Exception as other:
+            log.debug("what Spark reads could not be looked at: %s", other)
+            return error
+        return error if damage is None else InputError(damage)

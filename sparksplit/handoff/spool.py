@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +10,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hdfs_io import row_ids
-from hdfs_io.lane_files import LABEL, ROW_ID, label_of, tensor_of, values_of
+from hdfs_io import filesystem, row_ids
+from hdfs_io.block_table import Segment
+from hdfs_io.lane_files import LABEL, ROW_ID, crc32, label_of, tensor_of, values_of
 from hdfs_io.prepared import Block
 from hdfs_io.preprocessing import Description
+from sparksplit.base import activity
 from sparksplit.base.errors import InputError, RunError, using
 from sparksplit.rows.chunks import Rows
 from sparksplit.rows.feed import AtHand
+from sparksplit.rows.unfit import Place, by_id
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
@@ -26,15 +29,22 @@ class Spool:
     """The rows of the lanes `own` in the files `paths`, each lane in the order of row_id, as in a prepared data set.
 
     lane_rows: int64 [lanes], rows of each lane of the whole set. 16 bytes per row are in memory; the rows stay on the
-    disk. It is its own reader, for any number of threads.
+    disk. It is its own reader, for any number of threads. place: where a row is, for people.
 
     Raises InputError where a row_id occurs twice, RunError where the rows of this node's lanes do not match
     `lane_rows`.
     """
 
     def __init__(
-        self, paths: Sequence[Path], description: Description, lane_rows: Sequence[int], own: Ints, block_rows: int
+        self,
+        paths: Sequence[Path],
+        description: Description,
+        lane_rows: Sequence[int],
+        own: Ints,
+        block_rows: int,
+        place: Place = by_id,
     ) -> None:
+        self.place_of = place
         self.tensors, self.label = description.tensors, description.label
         self.lane_rows, self.block_rows = list(lane_rows), block_rows
         self._maps, files = [], []
@@ -84,6 +94,34 @@ class Spool:
         stop = min(start + self.block_rows, int(self._starts[lane + 1]))
         if block < 0 or start >= stop:
             raise IndexError(f"lane {lane} has no block {block}")
+        return self._rows(start, stop)
+
+    def verify(self, folder: str, segments: Mapping[int, Sequence[Segment]]) -> None:
+        """Raise InputError, naming file and row group, where the rows are not those of the prepared data set in
+        `folder`, whose training split's `segments` these are by lane: reads each row once.
+
+        Spark compares no checksums, and takes a flipped byte for a value.
+        """
+        for lane, own in segments.items():
+            first, size = int(self._starts[lane]), self.block_rows
+            if first == self._starts[lane + 1]:
+                continue  # another node's
+            for segment in own:
+                end = segment.offset + segment.rows
+                for number, known in enumerate(segment.crc32.tolist()):
+                    block = segment.offset // size + number
+                    rows = self._rows(first + max(segment.offset, block * size), first + min(end, (block + 1) * size))
+                    activity.note()
+                    label = [] if rows.label is None else [rows.label]
+                    found = crc32([rows.row_ids, *rows.tensors.values(), *label])
+                    if found != known:
+                        place = f"{filesystem.join(folder, segment.path)}: row group {segment.first_row_group + number}"
+                        raise InputError(
+                            f"{place}: is damaged: its checksum is {found:08x}, {known:08x} when it was written"
+                        )
+
+    def _rows(self, start: int, stop: int) -> Block:
+        """Rows by their places in the index."""
         index = np.arange(start, stop)
         tensors = {spec.name: np.empty((len(index), *spec.shape), spec.numpy_dtype) for spec in self.tensors}
         label = None if self.label is None else np.empty((len(index), *self.label.shape), self.label.dtype)

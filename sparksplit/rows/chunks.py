@@ -14,6 +14,7 @@ from hdfs_io.row_ids import mix64, row_checksum
 from sparksplit.base.memory import aligned
 from sparksplit.rows import order
 from sparksplit.rows.ledger import Entry
+from sparksplit.rows.unfit import Fit, Place, by_id
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
@@ -29,6 +30,7 @@ class Chunk:
     offsets: int64 [updates + 1]; the share of update first + i is rows offsets[i]:offsets[i + 1]; it may be empty.
     rows: int64 [updates], rows of each mini-batch over all nodes. seen: these rows' entry for the ledger.
     share: how many rows each share has, where the order of rows makes them equal (not where they happen to be).
+    suspect: a value that is no finite number, and its row; in one chunk at most.
     """
 
     first: int
@@ -38,6 +40,7 @@ class Chunk:
     rows: Ints
     seen: Entry
     share: int | None = None
+    suspect: str | None = None
 
     @property
     def updates(self) -> int:
@@ -77,13 +80,25 @@ Piece = tuple[RandomRows, Ints]
 
 
 class Assembler:
-    """Gathers pieces into chunks, and applies the user's transform. seed: the transform's. row_bytes: of one row."""
+    """Gathers pieces into chunks, and applies the user's transform.
+
+    seed: the transform's. place: where a row is, for people. fit: what rows are accepted. row_bytes: of one row.
+    """
 
     def __init__(
-        self, tensors: Sequence[TensorSpec], label: LabelSpec | None, seed: int, transform: Transform | None
+        self,
+        tensors: Sequence[TensorSpec],
+        label: LabelSpec | None,
+        seed: int,
+        transform: Transform | None,
+        place: Place = by_id,
+        fit: Fit = Fit(),  # noqa: B008
     ) -> None:
         self.specs, self.label = list(tensors), label
-        self._seed, self._transform = seed, transform
+        self._names = [spec.name for spec in self.specs]
+        self._seed, self._transform, self._place, self._fit = seed, transform, place, fit
+        self.looks = True
+        """Whether to look for values that are no numbers, until one is found."""
         self.row_bytes = sum(column.nbytes for column in self.empty(1).columns())
 
     def empty(self, count: int) -> Rows:
@@ -97,7 +112,7 @@ class Assembler:
     ) -> Chunk:
         """The chunk of the rows of `pieces`, one after the other; the other arguments are as in Chunk.
 
-        Raises whatever the transform raises.
+        Raises InputError for a label that is no class, and whatever the transform raises.
         """
         rows = self.empty(int(offsets[-1]))
         start = 0
@@ -107,8 +122,17 @@ class Assembler:
         tensors, label = rows.tensors, rows.label
         if self._transform is not None:
             seeds = mix64(rows.row_ids ^ order.key(self._seed, epoch))
-            names = [spec.name for spec in self.specs]
-            changed, label = self._transform(dict(zip(names, tensors, strict=True)), label, seeds)
-            tensors = [np.asarray(changed[name]) for name in names]
+            changed, label = self._transform(dict(zip(self._names, tensors, strict=True)), label, seeds)
+            tensors = [np.asarray(changed[name]) for name in self._names]
+        self._fit.check_labels(label, self.label, rows.row_ids, self._place)
         seen = Entry(len(rows.row_ids), row_checksum(rows.row_ids))
-        return Chunk(first, tensors, label, offsets, totals, seen, share)
+        return Chunk(first, tensors, label, offsets, totals, seen, share, self._suspect(rows.row_ids, tensors, label))
+
+    def _suspect(self, row_ids: npt.NDArray[np.uint64], tensors: Sequence[Array], label: Array | None) -> str | None:
+        """The first value that is no finite number, once."""
+        if not self.looks:
+            return None
+        columns = {**dict(zip(self._names, tensors, strict=True)), **({} if label is None else {"label": label})}
+        found = self._fit.suspect(columns, row_ids, self._place)
+        self.looks = found is None
+        return found

@@ -23,6 +23,7 @@ from hdfs_io.preprocessing import LabelSpec, TensorSpec
 from sparksplit.base import activity
 from sparksplit.rows import order
 from sparksplit.rows.chunks import Assembler, Chunk, Piece, RandomRows, Rows, Transform
+from sparksplit.rows.unfit import Fit
 
 Array = npt.NDArray[Any]
 _CHUNKS_AHEAD = 2
@@ -62,6 +63,9 @@ class RowSource(Protocol):
     def at_hand(self) -> AtHand | None:
         """All rows that a node may ask for, if reading them in one order is as cheap as in another; otherwise None."""
 
+    def place_of(self, row_id: int) -> str:
+        """Where the row with this row_id (unsigned) is, for people."""
+
 
 @dataclass(frozen=True)
 class AtHand:
@@ -78,7 +82,7 @@ class LanesOf:
         own = set(lanes.tolist())
         self.lane_rows = [rows if lane in own else 0 for lane, rows in enumerate(source.lane_rows)]
         self.block_rows, self.tensors, self.label = source.block_rows, source.tensors, source.label
-        self.reader, self.at_hand = source.reader, source.at_hand
+        self.reader, self.at_hand, self.place_of = source.reader, source.at_hand, source.place_of
 
 
 @dataclass
@@ -99,7 +103,7 @@ class Feed:
     chunk_bytes: size of a chunk's tensors. copies: how many nodes have their own mini-batches at the same time.
     shuffled: False keeps the stored order (validation, test).
     everyone: each node's lanes, if all nodes' chunks must hold the same mini-batches; `max_updates` must then be the
-    same on all of them. None: chunks may end wherever it suits this node.
+    same on all of them. None: chunks may end wherever it suits this node. fit: what rows are accepted.
     """
 
     def __init__(
@@ -117,13 +121,15 @@ class Feed:
         copies: int = 1,
         shuffled: bool = True,
         everyone: Sequence[npt.NDArray[np.int64]] | None = None,
+        fit: Fit = Fit(),  # noqa: B008
     ) -> None:
         self._source, self._lanes = source, lanes
         self._lane_rows = np.array(source.lane_rows, np.int64)
         self._own_rows = self._lane_rows[lanes]
         self._block_rows, self._window = source.block_rows, window
-        self._assembler = Assembler(source.tensors, source.label, seed, transform)
+        self._assembler = Assembler(source.tensors, source.label, seed, transform, source.place_of, fit)
         self._batch_size, self._seed, self._shuffled, self._copies = batch_size, seed, shuffled, copies
+        self._transforms, self._looks = transform is not None, 2
         self._even, self._share = 0, None
         if everyone is None:
             self._even, self._share = order.even_share(self._lane_rows, lanes, batch_size)
@@ -160,9 +166,13 @@ class Feed:
 
         stops: for a given mini-batch, the next one at which a chunk must end.
 
-        Raises InputError for a damaged file, and whatever the transform raises.
+        Raises InputError for a damaged file and for a label that is no class, and whatever the transform raises.
         """
         last = self.updates if last is None else last
+        if not self._looks:
+            self._assembler.looks = False
+        # The first pass may begin in its middle, where a run goes on; a transform may give other values each time.
+        self._looks -= not self._transforms
         ahead: deque[Future[Chunk]] = deque()
         plans = self._plans(epoch, first, last, stops)
         try:

@@ -28,7 +28,7 @@ class Held:
         self.lane_rows, self.block_rows = source.lane_rows, source.block_rows
         self.tensors: list[TensorSpec] = source.tensors
         self.label: LabelSpec | None = source.label
-        self.reader = source.reader
+        self.reader, self.place_of = source.reader, source.place_of
         ends = np.cumsum(source.lane_rows, dtype=np.int64)
         assembler, count = Assembler(source.tensors, source.label, 0, None), int(ends[-1])
         rows = assembler.empty(count if count * assembler.row_bytes <= limit else 0)

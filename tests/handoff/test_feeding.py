@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
+import threading
 import time
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from hdfs_io.lane_files import Layout
 from hdfs_io.prepared import PreparedDataSet
-from sparksplit.base.errors import NodeFailed
+from sparksplit.base.errors import InputError, NodeFailed
 from sparksplit.cluster import NodeCluster
+from sparksplit.handoff import job as job_module
+from sparksplit.handoff.damage import find
 from sparksplit.handoff.feeding import Feeding
+from sparksplit.handoff.job import FeedJob
+from sparksplit.handoff.receiver import Receiver
+from sparksplit.rows.ledger import Entry
 from sparksplit.strategies.splits import BatchSplit, owned_by_rank
 from tests.disks import small_disk
 
@@ -41,6 +51,61 @@ def test_nodes_that_end_before_the_feed_end_the_spark_job_too(spark, digits):
     assert took < 60  # the feed has no end
     assert not spark.sparkContext.statusTracker().getActiveJobsIds()
     assert rows.count() == data.manifest.splits["train"].rows
+
+
+def garbage(file):
+    """A page that cannot be unpacked; Spark's own words name no file."""
+    content = bytearray(file.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 2000] = b"\xff" * 2000
+    file.write_bytes(content)
+
+
+def others(file):
+    """As many rows as there were, with other ids."""
+    table = pq.read_table(file)
+    ids = pa.array(table.column("row_id").to_numpy() ^ 1)
+    pq.write_table(table.set_column(0, "row_id", ids), file, row_group_size=table.num_rows)
+
+
+def gone(file):
+    """Removed after the run has begun."""
+    file.unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"), [(garbage, "row group .*"), (others, "row group .*: is damaged.*"), (gone, ".*does not exist")]
+)
+def test_what_spark_cannot_read_is_named(spark, digits, tmp_path, monkeypatch, damage, says):
+    """The file, where Spark names none, or reads past it; a mistake in what was given, which is not tried again."""
+    monkeypatch.setattr(job_module, "EXPLAIN", 0.0)
+    shutil.copytree(digits, tmp_path / "data")
+    data = PreparedDataSet.open(str(tmp_path / "data"))
+    layout, rows = Layout.of(data.manifest), data.manifest.splits["train"]
+    frame = spark.read.parquet(f"{data.path}/train")
+    file = tmp_path / "data" / next(iter(data.files("train")))
+    damage(file)
+    ended = threading.Event()
+    receiver = Receiver("127.0.0.1", "token", str(tmp_path / "spool"), layout.schema)
+    job = FeedJob(
+        frame,
+        layout.schema,
+        data.manifest.lanes,
+        "token",
+        layout.row_bytes,
+        [range(data.manifest.lanes)],
+        ended.set,
+        whole=Entry(rows.rows, rows.checksum),
+        damage=lambda: find(spark, data, "train"),
+    )
+    try:
+        job.start([receiver.address])
+        assert ended.wait(120)
+        with pytest.raises(InputError, match=rf"^{file}: {says}"):
+            job.result()
+    finally:
+        job.close()
+        receiver.close()
 
 
 def test_a_full_spool_disk_ends_in_one_line_with_the_folder_and_the_host(spark, digits, tmp_path):

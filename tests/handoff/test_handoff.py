@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hdfs_io.arrays import from_arrays
-from hdfs_io.lane_files import Layout, binary_column
+from hdfs_io.lane_files import Layout, binary_column, tensor_of
 from sparksplit.base.errors import InputError, NodeFailed, Passing, RunError
 from sparksplit.base.network import Network
 from sparksplit.handoff.job import EXPLAIN, Fed, FeedJob
@@ -337,6 +337,42 @@ def test_a_row_id_that_occurs_twice_is_named(data, schema, batches, receivers):
     fed = Fed.of([partition], [range(LANES)], LANES)
     with pytest.raises(InputError, match=f"row_id {batches[0].column('row_id')[0].as_py()} twice"):
         spool_of(data, receiver, fed, 0, range(LANES))
+
+
+@pytest.mark.parametrize("file_size", [1 << 20, 3000])
+def test_a_byte_that_has_flipped_on_the_way_is_found_by_the_manifests_checksums(tmp_path, file_size):
+    """In one file, and in several, whose lanes go on in another within a block."""
+    x = np.random.default_rng(5).integers(0, 255, (ROWS, 20), dtype=np.uint8)
+    data = from_arrays(
+        str(tmp_path / "data"), {"train": (x, np.arange(ROWS) % 3)}, lanes=2, block_size=800, file_size=file_size
+    )
+    split, schema = data.split("train"), Layout.of(data.manifest).schema
+    assert (len(data.files("train")) > 2) == (file_size < 10000)
+    batches = [
+        batch
+        for file in data.files("train")
+        for batch in pq.read_table(f"{data.path}/{file}").to_batches(max_chunksize=64)
+    ]
+    (spec,) = data.manifest.tensors
+    values = tensor_of(pa.chunked_array([batches[3].column("x")]), spec).copy()
+    values[0, 10] ^= 1
+    wrong = batches[3].set_column(schema.get_field_index("x"), "x", binary_column(values, spec))
+    for rank, content in enumerate((batches, [*batches[:3], wrong, *batches[4:]])):
+        receiver = Receiver("127.0.0.1", "token", str(tmp_path / str(rank)), schema)
+        sent = Sender([receiver.address], "token", schema, 2, [[0, 1]]).send(content, 0, 0).sent[0]
+        paths = receiver.finish([(0, sent.rows, sent.checksum)])
+        spool = Spool(paths, data.description, split.lane_rows, np.arange(2), split.block_rows, split.place_of)
+        if content is batches:
+            spool.verify(data.path, data.segments("train"))
+            continue
+        row_id = int(row_ids_of(wrong)[0])
+        place = split.place_of(row_id).partition(", row ")[0]
+        with pytest.raises(InputError, match=rf"^{place}: is damaged: its checksum is \w+, \w+ when it was written$"):
+            spool.verify(data.path, data.segments("train"))
+
+
+def row_ids_of(batch):
+    return batch.column("row_id").to_numpy().view(np.uint64)
 
 
 def test_rows_that_a_node_has_not_acknowledged_are_noticed():

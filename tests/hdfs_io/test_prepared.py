@@ -180,6 +180,22 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_row_is_found_by_its_id(tmp_path: Path) -> None:
+    """File, row group and row; the split and the id where it cannot be found."""
+    data = write(tmp_path / "data", file_size=4000)
+    split = data.split("train")
+    for path in data.files("train"):
+        file = pq.ParquetFile(f"{data.path}/{path}")
+        for group in (0, file.num_row_groups - 1):
+            for row, row_id in enumerate(file.read_row_group(group).column("row_id").to_pylist()):
+                found = f"{data.path}/{path}: row group {group}, row {row} (row_id {row_id})"
+                assert split.place_of(row_id % 2**64) == found
+    assert split.place_of(2**64 - 5) == f"{data.path}, train: row_id -5"
+    for path in data.files("train"):
+        (tmp_path / "data" / path).unlink()
+    assert split.place_of(row_id % 2**64) == f"{data.path}, train: row_id {row_id}"
+
+
 def test_the_data_set_travels_to_nodes(tmp_path: Path) -> None:
     data = write(tmp_path / "data")
     assert repr(data) == f"PreparedDataSet(path='{tmp_path}/data')"

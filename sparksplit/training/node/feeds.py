@@ -10,6 +10,7 @@ from sparksplit.collectives import Collective
 from sparksplit.rows import order
 from sparksplit.rows.chunks import Assembler
 from sparksplit.rows.feed import Feed, LanesOf, RowSource
+from sparksplit.rows.unfit import Fit
 from sparksplit.strategies.splits import Split
 from sparksplit.strategies.syncs import Sync
 from sparksplit.training.node.process import Process
@@ -30,6 +31,7 @@ class Feeds:
         self._config = process.config
         self._cache = 0 if self._config.virtual else self._config.cache_mb << 20
         self._open: list[Feed] = []
+        self._fit = Fit.of(process.data.manifest.description, process.config.loss)
 
     def held_out(self, name: str, held: dict[str, RowSource]) -> Feed | None:
         """The rows of `validation` or `test`; None if there are none. held: replaces the data set's sources."""
@@ -74,7 +76,7 @@ class Feeds:
         own, everyone = self._own(split), self._everyone(split, sync)
         return ArrivingFeed(
             process.receiver,
-            Assembler(manifest.tensors, manifest.label, self._config.seed, process.transform()),
+            Assembler(manifest.tensors, manifest.label, self._config.seed, process.transform(), fit=self._fit),
             self._collective,
             batch_size,
             process.told,
@@ -115,6 +117,7 @@ class Feeds:
             copies=copies,
             shuffled=training,
             everyone=everyone,
+            fit=self._fit,
         )
         self._open.append(feed)
         return feed

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from sparksplit.base.errors import RunError
+from sparksplit.base.errors import InputError, RunError, SparksplitError
 from sparksplit.collectives import Collective
 from sparksplit.rows.chunks import Chunk
 from sparksplit.strategies.syncs import Sync
@@ -113,6 +113,8 @@ class Loop:
         self._tally, self._clock = tally, clock
         self._round: list[int] = []
         """The epochs of the round, by rank."""
+        self._suspect: str | None = None
+        """The first value that was no finite number, and its row."""
 
     def run(self) -> Progress:
         """Train to the end, or to where the watch ends it. Raises RunError if the loss is no longer finite."""
@@ -171,7 +173,7 @@ class Loop:
         for chunk in self._feed.epoch(epoch, tally.step - base, stops=stops):
             self._clock.add_feed(waited)
             with self._clock.training(self._step, self._collective):
-                losses = self._step.train(chunk)
+                losses = self._train(chunk)
             self._account(epoch, base, chunk, losses)
             if self._member.stopping.is_set():
                 raise RunError("stopped by the driver")
@@ -181,6 +183,7 @@ class Loop:
                 self._synchronise_within(base, tally.step - base)
             # At the end of a round, its record belongs in the checkpoint too.
             if self._feed.exact and self._within_round and every and tally.step % every == 0:
+                self._refuse_lost(epoch + 1)
                 self._save()
             waited = time.perf_counter()
         # Nodes whose rows have ended weigh nothing, and still join in.
@@ -189,6 +192,21 @@ class Loop:
                 self._synchronise_within(base, done)
         if self._feed.exact:
             tally.step = base + self._steps
+
+    def _train(self, chunk: Chunk) -> Any:
+        self._suspect = self._suspect or chunk.suspect
+        try:
+            return self._step.train(chunk)
+        except Exception as error:
+            # Another node may have seen the loss first, and have ended.
+            if self._suspect and not self._step.is_finite():
+                raise InputError(self._suspect) from error
+            raise
+
+    def _lost(self, epoch: int, step: int, loss: object) -> SparksplitError:
+        """What is raised where there is no number to go on with."""
+        problem = diverged(epoch, step, loss)
+        return InputError(f"{self._suspect}, and so {problem}") if self._suspect else RunError(problem)
 
     def _length(self, steps: int, seconds: float) -> int:
         """Steps for the next chunks, after a chunk of `steps` took this many seconds."""
@@ -216,7 +234,7 @@ class Loop:
     def _account(self, epoch: int, base: int, chunk: Chunk, losses: Any) -> None:
         if not np.isfinite(losses).all():
             bad = int(np.argmin(np.isfinite(losses)))
-            raise RunError(diverged(epoch + 1, base + chunk.first + bad + 1, losses[bad]))
+            raise self._lost(epoch + 1, base + chunk.first + bad + 1, losses[bad])
         self._tally.add(chunk, losses)
         self._tally.step = base + chunk.first + chunk.updates
         if self._shares_steps:
@@ -233,9 +251,7 @@ class Loop:
         tally, clock = self._tally, self._clock
         self._synchronise()
         epoch = max(self._round) + 1
-        if not self._step.is_finite():
-            # The last loss was computed before the update that spoilt them.
-            raise RunError(diverged(epoch, tally.step, "no number from here on, since weights are not finite"))
+        self._refuse_lost(epoch)
         loss, rows = tally.finish_round(self._round, apart=not self._sync.every_step)
         train = finite({"loss": loss, **self._step.metric_results()})
         tally.history.append(
@@ -255,6 +271,12 @@ class Loop:
         self._hooks.epoch_done(tally.history)
         if self._every is None or tally.step % self._every == 0:
             self._save()
+
+    def _refuse_lost(self, epoch: int) -> None:
+        """Raise what `_lost` gives where the weights are no longer finite: the last loss was computed before the update
+        that spoilt them, or is a number all the same, and no checkpoint may keep them."""
+        if not self._step.is_finite():
+            raise self._lost(epoch, self._tally.step, "no number from here on, since weights are not finite")
 
     def _validate(self) -> Values | None:
         if self._validation is None:

@@ -15,6 +15,7 @@ from sparksplit.base.errors import RunError
 from sparksplit.model import class_weights
 from sparksplit.rows.chunks import Transform
 from sparksplit.rows.feed import RowSource
+from sparksplit.rows.unfit import by_id
 from sparksplit.strategies import Strategy, find
 from sparksplit.training import report
 from sparksplit.training.config import TrainConfig
@@ -119,7 +120,12 @@ class Process:
         files = self.receiver.finish(fed["partitions"])
         lanes = self.way.split.lanes(manifest.lanes, member.rank, member.size)
         own = np.arange(manifest.lanes) if self.config.virtual else lanes
-        return Spool(files, manifest.description, fed["lane_rows"], own, manifest.block_rows)
+        # Else the rows are a DataFrame's.
+        place = self.data.split("train").place_of if fed["prepared"] else by_id
+        spool = Spool(files, manifest.description, fed["lane_rows"], own, manifest.block_rows, place)
+        if fed["prepared"] and len(self.data.paths) == 1:
+            spool.verify(self.data.path, self.data.segments("train"))
+        return spool
 
     def told(self) -> Any:
         """What the driver said once all rows were fed; None before. Raises what kept this node from taking its rows."""

@@ -54,6 +54,9 @@ class Rows:
     def at_hand(self):
         return None
 
+    def place_of(self, row_id):
+        return f"row {row_id}"
+
 
 def payload(**values):
     """What a node is given that leaves nothing but its record."""

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from hdfs_io.preprocessing import Description, FittedPreprocessing
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, RunError
 from sparksplit.collectives import Alone
@@ -67,7 +68,8 @@ def process_of(member, way, rows, step=None, **keys):
         "validation": SimpleNamespace(rows=5 if step else 0),
         "test": SimpleNamespace(rows=5),
     }
-    manifest = SimpleNamespace(lanes=len(LANES), splits=splits, block_bytes=64, label=None)
+    description = Description(tensors=[], label=None, preprocessing=FittedPreprocessing())
+    manifest = SimpleNamespace(lanes=len(LANES), splits=splits, block_bytes=64, label=None, description=description)
     weight = Weight()
     return SimpleNamespace(
         config=config,

@@ -1,0 +1,58 @@
+"""Which file of a prepared data set is damaged: asked once Spark has failed to read it, or has read other rows.
+
+Spark's own words name no file where a page cannot be unpacked, and it reads past a flipped byte that can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from hdfs_io.prepared import PreparedDataSet
+from sparksplit.base.errors import InputError
+from sparksplit.base.task_facts import facts_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TASKS = 64
+
+
+@dataclass(frozen=True)
+class Damage:
+    """The first damage that a task has found. lane: where."""
+
+    lane: int
+    text: str
+
+
+def find(spark: SparkSession, data: PreparedDataSet, split: str) -> str | None:
+    """What is damaged in the files of a split, the first of it by lanes; None where nothing is.
+
+    Spark's executors read all of it, and compare the manifest's checksums.
+    """
+    tasks = min(_TASKS, data.manifest.lanes)
+    parts = spark.range(0, tasks, 1, tasks)
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[Damage]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from _first(data, split, number, tasks)
+
+    found = facts_of(parts, task, Damage)
+    return min(found, key=lambda damage: damage.lane).text if found else None
+
+
+def _first(data: PreparedDataSet, split: str, number: int, tasks: int) -> Iterator[Damage]:
+    """The first damage in the lanes of task `number`."""
+    lane = number
+    with data.split(split).reader() as reader:
+        try:
+            for lane in range(number, data.manifest.lanes, tasks):
+                for block in range(data.manifest.blocks(split, lane)):
+                    reader.read(lane, block)
+        except InputError as error:
+            yield Damage(lane, str(error))

@@ -1,0 +1,82 @@
+"""Rows that a model cannot be trained on: labels that it has no output for, values that are no numbers.
+
+A label that is no class is an error at once: Keras computes some of its losses from any number, and others end in
+TensorFlow's own words or, on a GPU, in NaN. A value that is no number is only noted, since a model may know what to do
+with it; it is to blame once a loss or the weights are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hdfs_io.preprocessing import Description, LabelSpec
+from hdfs_io.row_ids import signed
+from sparksplit.base.errors import InputError
+
+Array = npt.NDArray[Any]
+Ids = npt.NDArray[np.uint64]
+Place = Callable[[int], str]
+"""Where the row with a row_id (as an unsigned number) is, for people."""
+
+
+def by_id(row_id: int) -> str:
+    """A row's name where nobody knows more."""
+    return f"the row with row_id {signed(np.array([row_id], np.uint64))[0]}"
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What rows are accepted. ignored: a label that the loss leaves out. missing: tensors in which NaN means that a
+    value is missing, which the preprocessing fills."""
+
+    ignored: int | None = None
+    missing: Collection[str] = ()
+
+    @classmethod
+    def of(cls, description: Description, loss: str | dict[str, Any] | None) -> Fit:
+        """For the rows of a data set, with the loss of the configuration."""
+        if description.features:
+            missing = {tensor.name for tensor in description.tensors}
+        else:
+            fitted = description.preprocessing.tensors
+            missing = {name for name, numbers in fitted.items() if numbers.impute is not None}
+        return cls(loss.get("ignore_class") if isinstance(loss, dict) else None, missing)
+
+    def check_labels(self, labels: Array | None, spec: LabelSpec | None, row_ids: Ids, place: Place) -> None:
+        """Raise InputError, naming a row, where labels [rows, ...] are not indices of the classes of `spec`."""
+        if labels is None or spec is None or spec.classes is None or not labels.size:
+            return
+        classes = len(spec.classes)
+        if labels.dtype.kind in "iub" and labels.min() >= 0 and labels.max() < classes:
+            return
+        wrong = ~((labels >= 0) & (labels < classes))  # NaN, too
+        if self.ignored is not None:
+            wrong &= labels != self.ignored
+        if wrong.any():
+            at = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+            raise InputError(
+                f"{place(int(row_ids[at[0]]))}: has the label {labels[at]}; "
+                f"with {classes} classes it must be from 0 to {classes - 1}"
+            )
+
+    def suspect(self, columns: Mapping[str, Array], row_ids: Ids, place: Place) -> str | None:
+        """The first value that is no finite number, and its row; None if all are. columns: by name, [rows, ...]"""
+        for name, values in columns.items():
+            if values.dtype.kind != "f" or name in self.missing:
+                continue
+            # A sum takes a fraction of the time; one that is too large is looked at more closely.
+            with np.errstate(over="ignore", invalid="ignore"):
+                if np.isfinite(values.sum()):
+                    continue
+            flat = values.reshape(len(values), -1)
+            wrong = ~np.isfinite(flat)
+            if wrong.any():
+                row, at = (int(index) for index in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+                what = f"{name} {'holds' if values.ndim > 1 else 'is'} {flat[row, at]}"
+                return f"{place(int(row_ids[row]))}: {what}"
+        return None
