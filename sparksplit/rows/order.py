@@ -85,6 +85,8 @@ def rows_above(lane_rows: Ints, depths: Ints) -> Ints:
 
     lane_rows: int64 [lanes]; depths: int64 [n]; result: int64 [n], the position of the first row at that depth.
     """
+    if len(depths) == 1:  # as is asked for each window
+        return np.array([np.minimum(lane_rows, depths).sum()])
     lengths = np.sort(lane_rows)
     ended = np.searchsorted(lengths, depths, side="right")
     sums = np.concatenate(([0], np.cumsum(lengths)))
@@ -119,13 +121,22 @@ class Deal:
 def deal(lane_rows: Ints, own: Ints, first: int, last: int) -> Deal:
     """Deal the rows at depths first..last-1 round-robin over the lanes; keep those of the lanes `own`.
 
+    Takes time and memory for the own rows, and for each depth the lanes that end between the two; of the others it only
+    counts how many there are.
+
     lane_rows: int64 [lanes]; own: int64 [n], ascending.
     """
     depths = np.arange(first, last, dtype=np.int64)
-    present = lane_rows[None, :] > depths[:, None]
-    positions = rows_above(lane_rows, depths)[:, None] + np.cumsum(present, axis=1) - 1
-    depth, lane = np.nonzero(present[:, own])
-    return Deal(lane, depth + first, positions[depth, own[lane]])
+    whole = lane_rows >= last
+    ending = np.flatnonzero((lane_rows > first) & ~whole)
+    # At each depth, how many of the ending lanes before each of them, and before the end of all, still have a row.
+    before = np.zeros((len(depths), len(ending) + 1), np.int32)
+    np.cumsum(lane_rows[ending] > depths[:, None], axis=1, out=before[:, 1:])
+    at_depth = np.count_nonzero(whole) + before[:, -1].astype(np.int64)
+    above = int(np.minimum(lane_rows, first).sum()) + np.cumsum(at_depth) - at_depth
+    depth, lane = np.nonzero(lane_rows[own] > depths[:, None])
+    within = (np.cumsum(whole) - whole)[own][lane] + before[depth, np.searchsorted(ending, own)[lane]]
+    return Deal(lane, depth + first, above[depth] + within)
 
 
 def batch_offsets(positions: Ints, batch_size: int, first: int, last: int) -> Ints:

@@ -1,5 +1,7 @@
 """The order of rows, over many (lane lengths, B, N, seed), against a plain simulation of dealing."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -49,6 +51,47 @@ def test_the_nodes_together_deal_every_row_once_at_the_simulated_position(lane_r
                 assert position not in found
                 found[int(position)] = (int(lane), int(depth))
     assert [found[position] for position in range(len(found))] == simulate(lane_rows)
+
+
+def dealt_by_all(lane_rows, own, first, last):
+    """What `deal` gives, from a table of all lanes at all depths."""
+    depths = np.arange(first, last)
+    present = lane_rows[None, :] > depths[:, None]
+    positions = order.rows_above(lane_rows, depths)[:, None] + np.cumsum(present, axis=1) - 1
+    depth, lane = np.nonzero(present[:, own])
+    return lane, depth + first, positions[depth, own[lane]]
+
+
+@given(
+    st.one_of(
+        LANES,
+        st.lists(st.integers(990, 1010), min_size=1, max_size=80).map(lambda rows: np.array(rows, np.int64)),
+    ),
+    st.data(),
+)
+def test_a_node_that_looks_at_its_own_lanes_deals_as_one_that_looks_at_all(lane_rows, data):
+    """Lanes of any lengths, and the nearly equal ones that a hash gives; any lanes of its own, none among them."""
+    first = data.draw(st.integers(0, int(lane_rows.max()) + 2))
+    last = data.draw(st.integers(first, int(lane_rows.max()) + 5))
+    own = np.array(sorted(data.draw(st.sets(st.sampled_from(range(len(lane_rows)))))), np.int64)
+    found = order.deal(lane_rows, own, first, last)
+    for one, other in zip(
+        (found.lane, found.depth, found.position), dealt_by_all(lane_rows, own, first, last), strict=True
+    ):
+        assert one.dtype == np.int64 and one.tolist() == other.tolist()
+
+
+def test_a_node_of_a_thousand_takes_memory_for_its_own_rows():
+    """Of 12,000 lanes; a table of all rows at these depths would take 10 MB for each of its columns."""
+    lane_rows = np.full(12_000, 1000) + np.arange(12_000) % 3
+    own = order.owned_lanes(12_000, 7, 1000)
+    tracemalloc.start()
+    try:
+        dealt = order.deal(lane_rows, own, 100, 200)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert len(dealt.position) == 1200
 
 
 @given(LANES, st.integers(1, 4), st.integers(1, 30))
