@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
 from sparksplit.base.progress import Progress, say
 from sparksplit.training import report
 from sparksplit.training.record import METRICS, RUN, EpochRecord
+
+_FEW = 8
+"""So many nodes are all in the line of progress; of more there are three."""
+_SHOW_SECONDS = 0.5
+"""Between two looks at all of more nodes than that: a thousand have 500 beats a second."""
 
 
 class RunDisplay:
@@ -27,6 +32,7 @@ class RunDisplay:
         self._feeding: Progress | None = None
         self.rows_to_feed: int | None = None
         self._init_said = False
+        self._shown = float("-inf")
 
     def __enter__(self) -> RunDisplay:
         return self
@@ -34,9 +40,24 @@ class RunDisplay:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._show()
         for progress in (self._feeding, self._progress):
             if progress is not None:
                 progress.__exit__(kind, error, trace)
+
+    def _is_due(self, now: float) -> bool:
+        """Whether to look at all nodes at the beat of one."""
+        if len(self.states) > _FEW and now - self._shown < _SHOW_SECONDS:
+            return False
+        self._shown = now
+        return True
+
+    def _show(self) -> None:
+        """Show how far the run is."""
+        if self._progress is not None:
+            # The total shrinks where the run stops early.
+            done = min(other.get("update", 0) for other in self.states)
+            self._progress.update(done, self._text(), next(state["steps"] for state in self.states if "steps" in state))
 
     def _show_feeding(self) -> None:
         fed = sum(state.get("fed", 0) for state in self.states)
@@ -59,7 +80,8 @@ class RunDisplay:
             self._init_said = True
             say(state["init"])
         if "steps" not in state:
-            self._show_feeding()
+            if self._is_due(now):
+                self._show_feeding()
             return
         if self._feeding is not None:
             assert self.rows_to_feed is not None
@@ -75,8 +97,8 @@ class RunDisplay:
                 say(_epoch_line(record, state["epochs"]))
                 if self._said is not None:
                     self._said(record.epoch)
-        # The total shrinks where the run stops early.
-        self._progress.update(min(other.get("update", 0) for other in self.states), self._text(), state["steps"])
+        if self._is_due(now):
+            self._show()
 
     def _text(self) -> str:
         state = self.states[0]
@@ -89,9 +111,24 @@ class RunDisplay:
         if total:
             parts.append(f"{total:,.0f} rows/s")
         if len(self._rates) > 1 and total:
-            shares = (f"{rank}: {rate:,.0f} rows/s, {wait:.0%}" for rank, (rate, wait) in enumerate(self._rates))
-            parts.append(f"per node, with time in exchanges: {'; '.join(shares)}")
+            parts.append(f"per node, with time in exchanges: {'; '.join(self._shares())}")
         return ", ".join(parts)
+
+    def _shares(self) -> Iterator[str]:
+        """Each node's rows/s, and its share of time in exchanges; of many nodes those of the nodes that wait least (the
+        others wait for it), middling, and most."""
+
+        def share(rank: int) -> str:
+            rate, wait = self._rates[rank]
+            return f"{rank}: {rate:,.0f} rows/s, {wait:.0%}"
+
+        if len(self._rates) <= _FEW:
+            yield from map(share, range(len(self._rates)))
+            return
+        measured = [rank for rank, (rate, _) in enumerate(self._rates) if rate]
+        by_wait = sorted(measured, key=lambda rank: self._rates[rank][1])
+        for name, rank in (("least", by_wait[0]), ("median", by_wait[len(by_wait) // 2]), ("most", by_wait[-1])):
+            yield f"{name} {share(rank)}"
 
 
 def _epoch_line(record: EpochRecord, epochs: int) -> str:

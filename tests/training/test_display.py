@@ -92,3 +92,21 @@ def test_a_value_that_is_no_finite_number_is_named_with_its_epoch(capsys):
         "epoch 1/4: train loss 0.5000 auc not finite validation loss not finite; "
         "train auc, validation loss: null in metrics.jsonl and run.json"
     )
+
+
+def test_the_line_of_a_thousand_nodes_is_short_and_not_made_at_each_beat(monkeypatch):
+    now, looks = [100.0], []
+    monkeypatch.setattr("sparksplit.training.display.time.monotonic", lambda: now[0])
+    text = RunDisplay._text
+    monkeypatch.setattr(RunDisplay, "_text", lambda self: looks.append(text(self)) or looks[-1])
+    with RunDisplay(1000) as display:
+        for second in range(6):
+            for rank in range(1000):
+                now[0] += 0.002
+                wait = 0.01 if rank == 417 else 0.5 if rank == 3 else 0.25
+                display.state(rank, beat(0) | {"epoch": 0, "rows": 100 * second, "sync_seconds": wait * 2 * second})
+    assert len(looks) < 40
+    assert looks[-1] == (
+        "epoch 1/4, 50,000 rows/s, per node, with time in exchanges: "
+        "least 417: 50 rows/s, 1%; median 501: 50 rows/s, 25%; most 3: 50 rows/s, 50%"
+    )
