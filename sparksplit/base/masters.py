@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import time
+from collections.abc import Mapping
 
 from sparksplit.base.errors import ConfigError, RunError
 
@@ -38,6 +39,20 @@ def await_master(master: str, seconds: float | None = None) -> None:
         if time.monotonic() + _PAUSE > end:
             raise RunError(f"spark.master: {master} cannot be reached: {'; '.join(problems)}")
         time.sleep(_PAUSE)
+
+
+def check_known(settings: Mapping[str, str], environment: Mapping[str, str] | None) -> None:
+    """Raise ConfigError where Spark could not know its cluster: a driver's name that leads nowhere, YARN without its
+    configuration. environment: None where spark-submit has seen to that."""
+    host = settings.get("spark.driver.host", "localhost")
+    try:
+        socket.getaddrinfo(host.strip("[]"), None)
+    except (OSError, UnicodeError):
+        raise ConfigError(f"spark.driver.host: {host!r} is not known as a host's name") from None
+    if environment is None or settings.get("spark.master") != "yarn":
+        return
+    if not {"HADOOP_CONF_DIR", "YARN_CONF_DIR"} & environment.keys():
+        raise ConfigError("HADOOP_CONF_DIR: must name the folder of the cluster's configuration: spark.master is yarn")
 
 
 def addresses_of(master: str) -> list[tuple[str, int]]:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 STOPPED = "Cannot call methods on a stopped SparkContext"
 """What Spark answers once it has stopped by itself, for whatever cause."""
+
+NOT_TAKEN = (
+    "cannot be reached, or did not take the application; where spark.authenticate is on, here or there, it and"
+    " spark.authenticate.secret must be the same on both sides"
+)
+"""What is said of a standalone master then: Spark tries for a minute, and does not say why it failed."""
 
 NO_METASTORE = "Unable to instantiate org.apache.hadoop.hive.ql.metadata.SessionHiveMetaStoreClient"
 """What Spark says where Hive's metastore does not answer."""
@@ -16,6 +23,7 @@ _LACKING_HINT = (
     ": the executors' Python has no sparksplit; before the Spark session starts, set PYSPARK_PYTHON to the one that "
     "has it, or send sparksplit along with --py-files"
 )
+_NO_PYTHON = re.compile(r'Cannot run program "(?P<program>[^"]+)"[^:]*: error=\d+, (?P<why>[^\n]+)')
 _OUR_OWN = re.compile(r"^sparksplit\.base\.errors\.\w+: ")
 _CALLED = re.compile(r"^An error occurred while calling \S+\s*: ", re.DOTALL)
 _JAVA_CLASS = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
@@ -23,6 +31,24 @@ _LOST = re.compile(
     r"\((?P<host>\S+) executor \S+?\): ExecutorLostFailure \(executor (?P<id>\S+) .*?\)(?: Reason: (?P<reason>.*))?$",
     re.DOTALL,
 )
+
+
+_AT_START = (
+    ("Cannot assign requested address", "spark.driver.bindAddress", "is no address of this machine"),
+    ("A secret key must be specified", "spark.authenticate.secret", "is missing, and spark.authenticate is true"),
+    ("Failed to create any local dir", "spark.local.dir", "is no folder that can be written"),
+)
+
+
+def setting_at_fault(text: str, settings: Mapping[str, str]) -> str | None:
+    """`KEY: what is wrong with it` for an error with which Spark did not start; None if no single key is known."""
+    events = settings.get("spark.eventLog.dir", "")
+    if events and f"File {events} does not exist" in text:
+        return f"spark.eventLog.dir: {events} does not exist: make the folder, or set spark.eventLog.enabled to false"
+    for sign, key, what in _AT_START:
+        if sign in text:
+            return f"{key}: {what}{f' (is {settings[key]})' if key in settings else ''}"
+    return None
 
 
 def spark_reason(text: str) -> str:
@@ -33,6 +59,11 @@ def spark_reason(text: str) -> str:
     """
     if NO_METASTORE in text:
         return "Hive's metastore does not answer: is it running, and is it where hive.metastore.uris says?"
+    if missing := _NO_PYTHON.search(text):
+        return (
+            f"an executor cannot run {missing['program']} ({missing['why'].strip()}): set PYSPARK_PYTHON, or with"
+            " spark-submit spark.pyspark.python, to a Python that every host has"
+        )[:LONGEST]
     text = text.split("\n\tat ", maxsplit=1)[0].strip()
     _, traceback, inner = text.rpartition("Traceback (most recent call last):")
     lines = [line for line in inner.splitlines() if line and not line[0].isspace()]

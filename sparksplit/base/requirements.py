@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sparksplit.base.errors import ConfigError
+from sparksplit.base.masters import addresses_of
 
 YARN_EXECUTORS = 2
 """Spark's default of spark.executor.instances on YARN."""
@@ -14,6 +15,27 @@ TENSORFLOW_MEBIBYTES = 1024
 """What an executor's container needs in addition to its JVM: Python, TensorFlow and a small model take 0.7 to 1 GB."""
 RECOMMENDED_OVERHEAD = "1536m"
 
+LEAST_MEBIBYTES = 450
+"""What Spark asks of the JVMs of driver and executors."""
+
+_WHOLE = (
+    "spark.executor.cores",
+    "spark.task.cpus",
+    "spark.executor.instances",
+    "spark.cores.max",
+    "spark.yarn.maxAppAttempts",
+)
+_SWITCHES = (
+    "spark.dynamicAllocation.enabled",
+    "spark.speculation",
+    "spark.python.worker.reuse",
+    "spark.authenticate",
+)
+_SIZES = {
+    "spark.executor.memory": LEAST_MEBIBYTES,
+    "spark.driver.memory": LEAST_MEBIBYTES,
+    "spark.executor.memoryOverhead": 0,
+}
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*]")
 _GPU_KEYS = (
     ("spark.executor.resource.gpu.amount", "1"),
@@ -32,6 +54,52 @@ class Problem:
     def error(self) -> ConfigError:
         """The exception for it."""
         return ConfigError(f"{self.key}: {self.text}")
+
+
+def value_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
+    """Values that Spark could not read; it would end at its start, or take a minute, and often not name the key."""
+    for key in _WHOLE:
+        if key in settings and not re.fullmatch(r"0*[1-9]\d*", settings[key].strip()):
+            yield Problem(key, f"must be a whole number above 0 (is {settings[key]})")
+    for key in _SWITCHES:
+        if key in settings and settings[key].strip().lower() not in ("true", "false"):
+            yield Problem(key, f"must be true or false (is {settings[key]})")
+    for key, least in _SIZES.items():
+        if key not in settings:
+            continue
+        try:
+            if mebibytes(settings[key], key) < least:
+                yield Problem(key, f"must be at least {least}m, which Spark itself needs (is {settings[key]})")
+        except ConfigError as error:
+            yield Problem(key, str(error).partition(": ")[2])
+    master = settings.get("spark.master", "")
+    if master.startswith("spark://") and not addresses_of(master):
+        yield Problem("spark.master", f"must be spark://HOST:PORT (is {master}); a master's port is 7077, unless set")
+    elif master and not re.match(r"yarn$|spark://|local($|\[)|local-cluster\[|k8s://", master):
+        yield Problem("spark.master", f"must be yarn or spark://HOST:PORT (is {master})")
+
+
+def readable(settings: Mapping[str, str]) -> dict[str, str]:
+    """`settings` without those that value_problems names: what can be judged further."""
+    wrong = {problem.key for problem in value_problems(settings)}
+    return {key: value for key, value in settings.items() if key not in wrong}
+
+
+def is_standalone(settings: Mapping[str, str]) -> bool:
+    """Whether the master is one of Spark's own."""
+    return settings.get("spark.master", "").startswith("spark://")
+
+
+def most_executors(settings: Mapping[str, str]) -> int | None:
+    """How many executors the settings allow; None if they do not tell."""
+    if local := _LOCAL_CLUSTER.fullmatch(settings.get("spark.master", "")):
+        return int(local[1])
+    if is_standalone(settings):
+        # Spark standalone does not look at spark.executor.instances.
+        cores, most = settings.get("spark.executor.cores"), settings.get("spark.cores.max")
+        return int(most) // int(cores) if cores and most else None
+    given = settings.get("spark.executor.instances")
+    return int(given) if given else YARN_EXECUTORS if settings.get("spark.master") == "yarn" else None
 
 
 def master_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
@@ -57,7 +125,12 @@ def master_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
 
 def start_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
     """What is wrong however many nodes there are, and can be seen before Spark starts, or fails to start."""
+    yield from value_problems(settings)
+    settings = readable(settings)
     yield from master_problems(settings)
+    if is_standalone(settings) and settings.get("spark.submit.deployMode") == "cluster":
+        text = "must be client (is cluster): Spark standalone runs no Python driver on its workers"
+        yield Problem("spark.submit.deployMode", text)
     master = settings.get("spark.master", "")
     local = _LOCAL_CLUSTER.fullmatch(master)
     cores = settings.get("spark.executor.cores") or (local[2] if local else "1" if master == "yarn" else None)
@@ -72,33 +145,66 @@ def run_problems(settings: Mapping[str, str], nodes: int, spare: int = 0) -> Ite
     spare: executors needed in addition to the nodes'.
     """
     yield from start_problems(settings)
-    master = settings.get("spark.master", "")
-    local = _LOCAL_CLUSTER.fullmatch(master)
-    most = local[1] if local else settings.get("spark.executor.instances")
-    if most is None and master == "yarn":
-        most = str(YARN_EXECUTORS)
-    needed = nodes + spare
-    if most is not None and int(most) < needed:
-        key = "spark.master" if local else "spark.executor.instances"
-        wanted = f"local-cluster[{needed},{local[2]},{local[3]}]" if local else str(needed)
+    settings = readable(settings)
+    local = _LOCAL_CLUSTER.fullmatch(settings.get("spark.master", ""))
+    most, needed = most_executors(settings), nodes + spare
+    if most is not None and most < needed:
+        key, wanted = "spark.executor.instances", str(needed)
+        if local:
+            key, wanted = "spark.master", f"local-cluster[{needed},{local[2]},{local[3]}]"
+        elif is_standalone(settings):
+            key, wanted = "spark.cores.max", str(needed * int(settings["spark.executor.cores"]))
         text = f"{need(nodes, spare)} and there are {most}; set fewer nodes, or {key} to {wanted}"
         yield Problem("nodes", text)
 
 
 def slot_problems(slots: int, cores: int | None = None) -> Iterator[Problem]:
-    """One node per executor: with two task slots, two nodes could land on one executor and share its GPU."""
-    if slots != 1:
-        cores = slots if cores is None else cores
+    """One node per executor: with two task slots, two nodes could land on one executor and share its GPU.
+
+    cores: spark.executor.cores; None where it is not set, and the executors themselves have told their slots.
+    """
+    if slots == 1:
+        return
+    if cores is None:
+        yield Problem(
+            "spark.executor.cores",
+            f"is not set, so an executor takes all cores of its worker: it has {slots} task slots, and must have one;"
+            " set it and spark.task.cpus to the cores of a node",
+        )
+    elif slots == 0:
+        text = f"must not be below spark.task.cpus (is {cores}); set both to the cores of a node"
+        yield Problem("spark.executor.cores", text)
+    else:
         yield Problem(
             "spark.task.cpus",
             f"an executor must have one task slot (has {slots}); set it to {cores}, the value of spark.executor.cores",
         )
 
 
+def why_few(settings: Mapping[str, str], executors: int) -> str:
+    """What to look at where Spark has had fewer executors than were asked for, without one having been lost."""
+    cores, memory = settings.get("spark.executor.cores", "?"), settings.get("spark.executor.memory", "1g")
+    if is_standalone(settings):
+        free = f"{cores} cores and {memory} (spark.executor.cores, spark.executor.memory)"
+        if executors:
+            return f"have the other workers {free} free, or is spark.cores.max too low?"
+        host = settings.get("spark.driver.host", "the driver")
+        return (
+            f"has any worker {free} free, and does it reach {host} (spark.driver.host)? In a worker's work folder,"
+            f" {settings.get('spark.app.id', 'APPLICATION')}/*/stderr says why an executor ended"
+        )
+    if settings.get("spark.master") == "yarn":
+        return (
+            f"is the queue full, or are {cores} cores and {memory} + {overhead_mebibytes(settings)}m"
+            " (spark.executor.cores, memory and memoryOverhead) more than one container may have?"
+        )
+    return "is the cluster busy?"
+
+
 def gpu_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
     """GPU keys of which some are missing, or that do not give each node exactly one GPU of its own."""
     given = [key for key, _ in _GPU_KEYS if settings.get(key)]
-    standalone = settings.get("spark.master", "").startswith("spark://")
+    standalone = is_standalone(settings)
     for key, value in _GPU_KEYS if given else ():
         if not settings.get(key):
             # A standalone worker discovers its GPUs itself.
@@ -110,6 +216,7 @@ def gpu_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
 
 def comfort_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
     """What a run may survive, and only `check` mentions: memory that may run short, workers that start anew."""
+    settings = readable(settings)
     if not _is_on(settings, "spark.python.worker.reuse", "true"):
         why = "predict loads its model once per Python worker, and without reuse once per task"
         yield Problem("spark.python.worker.reuse", f"must be true (is false): {why}")
@@ -118,6 +225,13 @@ def comfort_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
             "spark.executor.pyspark.memory",
             f"must not be set (is {settings['spark.executor.pyspark.memory']}): it limits the address space, of which"
             " TensorFlow takes three times its memory; spark.executor.memoryOverhead counts instead",
+        )
+    if is_standalone(settings) and "spark.executor.instances" in settings and "spark.cores.max" not in settings:
+        cores = settings.get("spark.executor.cores", "the cores of a worker")
+        yield Problem(
+            "spark.executor.instances",
+            "counts for nothing on Spark standalone, where an application takes all cores that are free: set"
+            f" spark.cores.max to {settings['spark.executor.instances']} x {cores} instead",
         )
     if settings.get("spark.master", "") == "yarn":
         overhead = overhead_mebibytes(settings)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparksplit.base import left, metastore, packages
-from sparksplit.base.errors import RunError, UsageError
+from sparksplit.base.errors import ConfigError, RunError, UsageError
 from sparksplit.base.interrupts import (
     interruptible,
     interruptible_program,
@@ -29,9 +29,9 @@ from sparksplit.base.interrupts import (
     undisturbed,
 )
 from sparksplit.base.java import java_home
-from sparksplit.base.masters import await_master
+from sparksplit.base.masters import await_master, check_known
 from sparksplit.base.progress import say
-from sparksplit.base.reasons import STOPPED, spark_reason
+from sparksplit.base.reasons import NOT_TAKEN, STOPPED, setting_at_fault, spark_reason
 from sparksplit.base.requirements import mebibytes, raise_first, start_problems
 from sparksplit.base.shipped import shipped
 
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 15.0
 """How long Spark may take to stop before its processes are killed."""
+
+LOCAL = "spark.local.dir"
 
 _started: list[bool] = []  # not empty once this process has started Spark
 
@@ -76,6 +78,7 @@ def spark_session(
     if not submitted and (needed := packages.wanted(more, configured, packages.spark_jars(_pyspark_home()))):
         wanted[packages.KEY] = needed
     await_master(wanted.get("spark.master", ""))
+    check_known(wanted, None if submitted else os.environ)
     handlers = stopping_handlers()
     with ExitStack() as stack:
         stack.enter_context(py4j_quiet())
@@ -241,7 +244,7 @@ def _local_cluster(folder: Path, settings: dict[str, str]) -> dict[str, str]:
     for entry in Path(_pyspark_home()).iterdir():
         if entry.name not in ("work", "logs"):
             (home / entry.name).symlink_to(entry)
-    settings.setdefault("spark.local.dir", str(folder / "local"))
+    settings.setdefault(LOCAL, str(folder / "local"))
     # As a URI: with HADOOP_CONF_DIR set, a plain path would mean HDFS.
     settings.setdefault("spark.sql.warehouse.dir", (folder / "warehouse").as_uri())
     for key in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
@@ -291,7 +294,12 @@ def _start(settings: dict[str, str]) -> SparkSession:
             return SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
         text = str(error)
-        refused = f"its master {settings.get('spark.master')} cannot be reached, or did not take the application"
+        if at_fault := setting_at_fault(text, settings):
+            raise ConfigError(at_fault) from error
+        if isinstance(error, ConnectionError) or "JAVA_GATEWAY_EXITED" in text:
+            folder = f" (is spark.local.dir, {settings[LOCAL]}, one that can be written?)" if LOCAL in settings else ""
+            raise RunError(f"Spark did not start: its own process has ended, and has said above why{folder}") from error
+        refused = f"its master {settings.get('spark.master')} {NOT_TAKEN}"
         raise RunError(f"Spark did not start: {refused if STOPPED in text else spark_reason(text)}") from error
 
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sparksplit.base.errors import NodeFailed, RunError, SparksplitError
-from sparksplit.base.reasons import spark_reason
-from sparksplit.base.requirements import need, raise_first, run_problems, slot_problems
+from sparksplit.base.reasons import NOT_TAKEN, spark_reason
+from sparksplit.base.requirements import need, raise_first, run_problems, slot_problems, why_few
 from sparksplit.cluster import memory
 
 if TYPE_CHECKING:
@@ -30,16 +30,21 @@ def check_settings(settings: dict[str, str], nodes: int, spare: int = 0) -> None
 def await_executors(sc: SparkContext, nodes: int, timeout: float, spare: int = 0) -> None:
     """Wait until `nodes + spare` executors have registered.
 
-    Raises RunError after `timeout` seconds, with the numbers and the executors lost since Spark began.
+    Raises RunError after `timeout` seconds, with the numbers and the executors lost since Spark began, and at once
+    where Spark's master has ended the application.
     """
-    end = time.monotonic() + timeout
+    end, settings = time.monotonic() + timeout, dict(sc.getConf().getAll())
     while True:
         executors, slots = executors_of(sc), slots_of(sc)
         # The slots belong to these executors only if none came or went while they were counted.
         if executors >= nodes + spare and executors == executors_of(sc):
-            return raise_first(slot_problems(-(-slots // executors)))
+            cores = int(settings.get("spark.executor.cores", 0)) or None
+            return raise_first(slot_problems(-(-slots // executors), cores))
+        if sc._jsc.sc().isStopped():
+            raise RunError(f"spark.master: {sc.master} {NOT_TAKEN}")
         if time.monotonic() > end:
-            raise RunError(too_few(need(nodes, spare), executors, timeout, lost_executors(sc)))
+            why = why_few(settings, executors)
+            raise RunError(too_few(need(nodes, spare), executors, timeout, lost_executors(sc), why))
         time.sleep(0.1)
 
 
@@ -55,18 +60,19 @@ def await_some(sc: SparkContext, nodes: int, least: int, timeout: float, spare: 
         time.sleep(0.1)
     if found < least:
         needed = f"min_nodes: {need(least, spare)}"
-        raise RunError(too_few(needed, found + spare, timeout, lost_executors(sc)))
+        why = why_few(dict(sc.getConf().getAll()), found + spare)
+        raise RunError(too_few(needed, found + spare, timeout, lost_executors(sc), why))
     return min(found, nodes)
 
 
-def too_few(needed: str, executors: int, timeout: float, lost: Sequence[str]) -> str:
-    """What to say about too few executors. lost: as `lost_executors` returns them."""
+def too_few(needed: str, executors: int, timeout: float, lost: Sequence[str], why: str) -> str:
+    """What to say about too few executors. lost: as `lost_executors` returns them. why: what to look at otherwise."""
     if lost:
-        return f"nodes: {lost[-1]}, and no other came within {timeout:g} s; {needed}, and Spark has {executors}"
-    return (
-        f"nodes: {needed}, and Spark has {executors} after {timeout:g} s; "
-        "is the cluster busy, or spark.executor.instances or spark.cores.max too low?"
-    )
+        return (
+            f"nodes: {lost[-1]}, and no other came within {timeout:g} s; {needed}, and Spark has {executors}: bring its"
+            " host back, or add another"
+        )
+    return f"nodes: {needed}, and Spark has {executors} after {timeout:g} s; {why}"
 
 
 def explained(error: SparksplitError, spark: SparkSession, since: float) -> SparksplitError:
@@ -95,13 +101,13 @@ def why_lost(sc: SparkContext, since: float, patience: float) -> str | None:
     end = time.monotonic() + patience
     while True:
         found = lost_executors(sc, since)
-        if (found and found[-1].endswith(")")) or time.monotonic() > end:
+        if (found and " was lost (" in found[-1]) or time.monotonic() > end:
             return found[-1] if found else None
         time.sleep(0.1)
 
 
 def lost_executors(sc: SparkContext, since: float = 0.0) -> list[str]:
-    """The executors that Spark has lost, in the order in which they went: `executor 1 on HOST was lost (REASON)`.
+    """The executors that Spark has lost, in the order in which they went: `executor 1 on HOST was lost (REASON) [LOG]`.
 
     since: seconds since 1970.
     """
@@ -110,9 +116,9 @@ def lost_executors(sc: SparkContext, since: float = 0.0) -> list[str]:
         one = executors.apply(place)
         if not one.isActive() and one.removeTime().isDefined():
             reason = spark_reason(one.removeReason().get()) if one.removeReason().isDefined() else ""
-            text = (
-                f"executor {one.id()} on {one.hostPort().rpartition(':')[0]} was lost{f' ({reason})' if reason else ''}"
-            )
+            host, log = one.hostPort().rpartition(":")[0], one.executorLogs().get("stderr")
+            page = f" [{log.get()}]" if log.isDefined() else ""
+            text = f"executor {one.id()} on {host} was lost{f' ({reason})' if reason else ''}{page}"
             found.append((one.removeTime().get().getTime(), text))
     return [text for when, text in sorted(found) if when >= 1000 * since]
 

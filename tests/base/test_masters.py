@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from sparksplit.base.errors import ConfigError, RunError, SparksplitError
-from sparksplit.base.masters import addresses_of, await_master
+from sparksplit.base.masters import addresses_of, await_master, check_known
 
 
 def closed_port() -> int:
@@ -59,3 +59,11 @@ def test_a_name_that_nobody_has() -> None:
 def test_what_is_no_hosts_name_is_said(host: str) -> None:
     with pytest.raises(ConfigError, match=rf"^spark\.master: spark://{host}:7077: '{host}' is no host's name$"):
         await_master(f"spark://{host}:7077", 0)
+
+
+def test_a_cluster_that_spark_could_not_know_is_refused() -> None:
+    check_known({"spark.master": "yarn", "spark.driver.host": "127.0.0.1"}, {"HADOOP_CONF_DIR": "/etc/hadoop"})
+    with pytest.raises(ConfigError, match=r"^HADOOP_CONF_DIR: must name the folder"):
+        check_known({"spark.master": "yarn"}, {})
+    with pytest.raises(ConfigError, match=r"^spark\.driver\.host: 'no-such-host\.invalid' is not known"):
+        check_known({"spark.driver.host": "no-such-host.invalid"}, {})

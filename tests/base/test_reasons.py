@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparksplit.base.reasons import LONGEST, spark_reason
+from sparksplit.base.reasons import LONGEST, setting_at_fault, spark_reason
 
 CALLED = "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n: "
 ABORTED = "org.apache.spark.SparkException: Job aborted due to stage failure: "
@@ -75,3 +75,36 @@ def test_any_text_gives_one_line(text: str) -> None:
     for full in (text, CALLED + ABORTED + text, f"Traceback (most recent call last):\n{text}"):
         line = spark_reason(full)
         assert line and len(line.splitlines()) <= 1 and len(line) <= LONGEST + len("a task failed: ")
+
+
+def test_a_python_that_is_not_there_is_named_with_the_key() -> None:
+    text = (
+        'java.io.IOException: Cannot run program "/nowhere/python": error=2, No such file or directory\n\tat java.x(Y)'
+    )
+    assert spark_reason(f"{CALLED}{ABORTED}Could not recover. Most recent failure reason: {text}") == (
+        "an executor cannot run /nowhere/python (No such file or directory): set PYSPARK_PYTHON, or with spark-submit"
+        " spark.pyspark.python, to a Python that every host has"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (
+            "Cannot assign requested address: Service 'sparkDriver' failed after 16 retries",
+            "spark.driver.bindAddress: is no address of this machine (is 10.9.8.7)",
+        ),
+        (
+            "A secret key must be specified via the spark.authenticate.secret config.",
+            "spark.authenticate.secret: is missing, and spark.authenticate is true",
+        ),
+        (
+            "File file:/nowhere does not exist",
+            "spark.eventLog.dir: file:/nowhere does not exist: make the folder, or set spark.eventLog.enabled to false",
+        ),
+        ("File file:/other does not exist", None),
+    ],
+)
+def test_a_setting_with_which_spark_does_not_start_is_named(text: str, found: str | None) -> None:
+    settings = {"spark.driver.bindAddress": "10.9.8.7", "spark.eventLog.dir": "file:/nowhere"}
+    assert setting_at_fault(text, settings) == found

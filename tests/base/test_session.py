@@ -118,7 +118,7 @@ def test_a_session_that_a_master_ended_while_it_began_names_the_master(monkeypat
         raise RuntimeError(f"java.lang.IllegalStateException: {STOPPED}.\nThis stopped SparkContext was created at:\n")
 
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", stopped)
-    refused = r"^Spark did not start: its master spark://h:1 cannot be reached, or did not take the application$"
+    refused = r"^Spark did not start: its master spark://h:1 cannot be reached, or did not take the application; where"
     with pytest.raises(RunError, match=refused):
         session._start({"spark.master": "spark://h:1"})
 

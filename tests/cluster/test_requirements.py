@@ -34,8 +34,9 @@ from sparksplit.cluster.requirements import check_settings, too_few
         ),
         ({"spark.master": "yarn"}, r"there are 2; set fewer nodes, or spark\.executor\.instances to 3"),
         (
-            {"spark.master": "spark://host:7077", "spark.executor.instances": "1"},
-            r"there are 1; set fewer nodes, or spark\.executor\.instances to 3",
+            {"spark.master": "spark://host:7077", "spark.cores.max": "4", "spark.executor.cores": "2"}
+            | {"spark.task.cpus": "2"},
+            r"there are 2; set fewer nodes, or spark\.cores\.max to 6",
         ),
     ],
 )
@@ -51,6 +52,7 @@ def test_wrong_settings_are_named_with_what_to_set(settings: dict[str, str], mes
         {"spark.master": "local-cluster[3,4,1024]", "spark.task.cpus": "4"},
         {"spark.master": "yarn", "spark.executor.instances": "5"},
         {"spark.master": "spark://host:7077"},
+        {"spark.master": "spark://host:7077", "spark.executor.instances": "1"},  # which it does not look at
         {"spark.master": "yarn", "spark.executor.instances": "3", "spark.executor.cores": "8", "spark.task.cpus": "8"},
     ],
 )
@@ -60,12 +62,12 @@ def test_good_settings_pass(settings: dict[str, str]) -> None:
 
 def test_an_executor_that_was_lost_is_named_before_the_numbers() -> None:
     lost = ["executor 0 on 10.0.0.2 was lost", "executor 1 on 10.0.0.3 was lost (Worker shutting down)"]
-    assert too_few("2 nodes need 2 executors", 1, 120, lost) == (
+    assert too_few("2 nodes need 2 executors", 1, 120, lost, "why?") == (
         "nodes: executor 1 on 10.0.0.3 was lost (Worker shutting down), and no other came within 120 s; "
-        "2 nodes need 2 executors, and Spark has 1"
+        "2 nodes need 2 executors, and Spark has 1: bring its host back, or add another"
     )
-    assert too_few("2 nodes need 2 executors", 1, 120, []).startswith(
-        "nodes: 2 nodes need 2 executors, and Spark has 1"
+    assert too_few("2 nodes need 2 executors", 1, 120, [], "why?") == (
+        "nodes: 2 nodes need 2 executors, and Spark has 1 after 120 s; why?"
     )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from hdfs_io import filesystem
 from sparksplit.base.errors import ConfigError, RunError
 from sparksplit.base.progress import Progress
 from sparksplit.base.reasons import spark_reason
-from sparksplit.base.requirements import YARN_EXECUTORS, Problem, start_problems
+from sparksplit.base.requirements import Problem, most_executors, start_problems, value_problems
 from sparksplit.base.session import known_settings, spark_session
 from sparksplit.cluster import requirements
 from sparksplit.operations.check import judge, probe
@@ -24,12 +24,15 @@ from sparksplit.operations.check.facts import Facts
 from sparksplit.operations.config import CheckConfig
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 LOCAL_EXECUTORS = 2
 """Executors of the local cluster that is started if neither a master nor a number of nodes is given."""
 JOB_SECONDS = 120.0
 """Seconds within which the executors must answer."""
+SETTLE_SECONDS = 3.0
+"""After the last executor, where their number is not known."""
 
 _HARMLESS_HERE = ("spark.speculation", "spark.task.cpus")  # harmless to a look at the executors, unlike to a run
 
@@ -47,7 +50,8 @@ class Report:
 def check(config: CheckConfig) -> Report:
     """Look at the settings, then at the driver and every executor; never longer than the configuration's limit."""
     known = known_settings()
-    fatal = [problem for problem in start_problems(known) if problem.key not in _HARMLESS_HERE]
+    unreadable = list(value_problems(known))
+    fatal = [one for one in start_problems(known) if one.key not in _HARMLESS_HERE or one in unreadable]
     if fatal:
         # Under some of them Spark would not start, and under others no barrier stage would run.
         own = probe.own_facts(_address(known))
@@ -58,17 +62,17 @@ def check(config: CheckConfig) -> Report:
     with spark_session("sparksplit check", config.nodes or LOCAL_EXECUTORS, nodes=False) as spark:
         settings = dict(spark.sparkContext.getConf().getAll())
         report = Report(settings)
-        report.problems += judge.setting_findings(settings, config.nodes or _configured_executors(settings))
+        report.problems += judge.setting_findings(settings, config.nodes or most_executors(settings) or 1)
         _look(spark, config, report)
     return report
 
 
 def _look(spark: SparkSession, config: CheckConfig, report: Report) -> None:
     sc = spark.sparkContext
-    wanted = config.nodes or _configured_executors(report.settings)
+    wanted = config.nodes or most_executors(report.settings) or 1
     if any(problem.key == "nodes" for problem in report.problems):
         # There will never be more than Spark was asked for.
-        wanted = _configured_executors(report.settings)
+        wanted = most_executors(report.settings) or 1
     with Progress("waiting for executors", wanted, "executors") as progress:
         try:
             requirements.await_executors(sc, wanted, config.timeout)
@@ -76,6 +80,8 @@ def _look(spark: SparkSession, config: CheckConfig, report: Report) -> None:
             key, _, text = str(error).partition(": ")
             if all(problem.key != key for problem in report.problems):
                 report.problems.append(Problem(key, text))
+        if config.nodes is None and most_executors(report.settings) is None:
+            _settle(sc)
         progress.update(requirements.executors_of(sc))
     slots = requirements.slots_of(sc)
     address = _address(report.settings)
@@ -88,6 +94,15 @@ def _look(spark: SparkSession, config: CheckConfig, report: Report) -> None:
             report.executors, problem = _executors(spark, slots, ask)
             report.problems += [problem] if problem else []
     report.problems += judge.fact_findings(report.settings, report.driver, report.executors)
+
+
+def _settle(sc: SparkContext) -> None:
+    """Return when no other executor has come for a while: nothing says how many there will be."""
+    seen, since = 0, time.monotonic()
+    while time.monotonic() - since < SETTLE_SECONDS:
+        if (now := requirements.executors_of(sc)) != seen:
+            seen, since = now, time.monotonic()
+        time.sleep(0.1)
 
 
 def _executors(spark: SparkSession, slots: int, ask: probe.Probe) -> tuple[list[Facts], Problem | None]:
@@ -112,6 +127,8 @@ def _executors(spark: SparkSession, slots: int, ask: probe.Probe) -> tuple[list[
         sc.cancelJobGroup(group)
         return [], Problem("executors", f"they have not answered within {JOB_SECONDS:g} s; their logs may say why")
     if reasons:
+        if "cannot run" in reasons[0] and "PYSPARK_PYTHON" in reasons[0]:
+            return [], Problem("spark.pyspark.python", reasons[0])
         missing = "No module named" in reasons[0]
         hint = "; give executors the package by --py-files sparksplit.zip (sparksplit package)" if missing else ""
         return [], Problem("executors", f"{reasons[0]}{hint}")
@@ -120,14 +137,6 @@ def _executors(spark: SparkSession, slots: int, ask: probe.Probe) -> tuple[list[
         facts = Facts(**json.loads(text))
         found.setdefault(facts.slot_of, facts)
     return list(found.values()), None
-
-
-def _configured_executors(settings: dict[str, str]) -> int:
-    local = re.match(r"local-cluster\[\s*(\d+)", settings.get("spark.master", ""))
-    if local:
-        return int(local[1])
-    given = settings.get("spark.executor.instances")
-    return int(given) if given else YARN_EXECUTORS if settings.get("spark.master") == "yarn" else 1
 
 
 def _address(settings: dict[str, str]) -> str:

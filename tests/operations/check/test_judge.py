@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from sparksplit.base.requirements import slot_problems, why_few
 from sparksplit.operations.check.facts import Facts
 from sparksplit.operations.check.judge import fact_findings, setting_findings
 
@@ -67,6 +68,79 @@ def test_each_wrong_setting_is_found(changed, key, text):
     found = setting_findings(settings, nodes=2)
     assert key in {problem.key for problem in found}
     assert text in next(problem.text for problem in found if problem.key == key)
+
+
+STANDALONE = {
+    "spark.master": "spark://host:7077",
+    "spark.executor.cores": "2",
+    "spark.task.cpus": "2",
+    "spark.cores.max": "4",
+    "spark.executor.memory": "1g",
+}
+
+
+@pytest.mark.parametrize("settings", [GOOD, STANDALONE])
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("spark.executor.cores", "two", "must be a whole number above 0 (is two)"),
+        ("spark.task.cpus", "0", "must be a whole number above 0 (is 0)"),
+        ("spark.executor.instances", "some", "must be a whole number above 0 (is some)"),
+        ("spark.cores.max", "1.5", "must be a whole number above 0 (is 1.5)"),
+        ("spark.yarn.maxAppAttempts", "", "must be a whole number above 0 (is )"),
+        ("spark.executor.memory", "much", 'must be a size such as 1024m or 2g (is "much")'),
+        ("spark.executor.memory", "100m", "must be at least 450m, which Spark itself needs (is 100m)"),
+        ("spark.driver.memory", "0.5g", 'must be a size such as 1024m or 2g (is "0.5g")'),
+        ("spark.executor.memoryOverhead", "1,5g", "must be a size"),
+        ("spark.dynamicAllocation.enabled", "yes", "must be true or false (is yes)"),
+        ("spark.authenticate", "on", "must be true or false (is on)"),
+        ("spark.master", "spark://host", "must be spark://HOST:PORT (is spark://host)"),
+        ("spark.master", "sparks://host:7077", "must be yarn or spark://HOST:PORT (is sparks://host:7077)"),
+        ("spark.executor.cores", "1", "must not be below spark.task.cpus (is 1); set both to the cores of a node"),
+    ],
+)
+def test_a_value_that_spark_cannot_take_is_the_first_finding(settings, key, value, text):
+    found = setting_findings({**settings, key: value}, nodes=2)
+    assert found[0].key == key and found[0].text.startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("changed", "key", "text"),
+    [
+        (
+            {"spark.cores.max": "2"},
+            "nodes",
+            "2 nodes need 2 executors and there are 1; set fewer nodes, or spark.cores",
+        ),
+        ({"spark.task.cpus": "1"}, "spark.task.cpus", "an executor must have one task slot (has 2); set it to 2"),
+        ({"spark.submit.deployMode": "cluster"}, "spark.submit.deployMode", "must be client (is cluster)"),
+        (
+            {"spark.cores.max": None, "spark.executor.instances": "2"},
+            "spark.executor.instances",
+            "counts for nothing on Spark standalone, where an application takes all cores that are free: set"
+            " spark.cores.max to 2 x 2 instead",
+        ),
+    ],
+)
+def test_each_wrong_setting_of_a_standalone_cluster_is_found_alone(changed, key, text):
+    assert setting_findings(STANDALONE, nodes=2) == []
+    given = {name: value for name, value in {**STANDALONE, **changed}.items() if value is not None}
+    (found,) = setting_findings(given, nodes=2)
+    assert found.key == key and found.text.startswith(text)
+
+
+def test_what_to_look_at_where_no_executor_comes():
+    none = why_few({**STANDALONE, "spark.driver.host": "gateway"}, 0)
+    assert "2 cores and 1g (spark.executor.cores, spark.executor.memory) free" in none
+    assert "does it reach gateway (spark.driver.host)?" in none
+    assert "spark.cores.max too low" in why_few(STANDALONE, 1)
+    assert "2 cores and 1g + 1536m (spark.executor.cores, memory and memoryOverhead)" in why_few(GOOD, 0)
+    assert why_few({"spark.master": "local-cluster[2,1,1024]"}, 0) == "is the cluster busy?"
+
+
+def test_several_task_slots_are_blamed_on_the_cores_where_those_are_not_set():
+    assert [problem.key for problem in slot_problems(4)] == ["spark.executor.cores"]
+    assert [problem.key for problem in slot_problems(4, cores=4)] == ["spark.task.cpus"]
 
 
 def test_attempts_count_only_where_yarn_starts_the_driver():
