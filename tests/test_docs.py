@@ -31,6 +31,7 @@ PAGES = {
     "compare": "compare",
     "predict": "predict",
     "check": "operations",
+    "devices": "devices",
     "package": "operations",
 }
 

@@ -1,0 +1,35 @@
+"""`sparksplit devices`, and `spark-submit jobs/devices.py`: what the driver's and the executors' devices can do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparksplit.base.command import Command, Options
+from sparksplit.base.errors import RunError
+from sparksplit.operations.config import DevicesConfig
+from sparksplit.operations.devices.run import devices, leave
+from sparksplit.operations.devices.table import show
+
+
+def run(config: DevicesConfig, options: Options) -> None:
+    """Print and keep what was found; raises RunError if some of it could not be measured."""
+    record = devices(config)
+    show(record)
+    print(f"devices    {leave(record, config.output)}")
+    failed = [f"{one.who} on {one.host}: {one.problems[0]}" for one in record.processes if one.problems]
+    if failed:
+        raise RunError(f"{failed[0]}{f' (and {len(failed) - 1} more)' if len(failed) > 1 else ''}")
+
+
+COMMAND = Command(
+    name="devices",
+    summary="What devices driver and executors have; what copies, matrix products and a training step cost on them.",
+    config=DevicesConfig,
+    run=run,
+    flags=("output", "train", "data", "nodes", "timeout", "limit"),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    return COMMAND.main(argv)

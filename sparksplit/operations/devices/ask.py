@@ -1,0 +1,216 @@
+"""Asks a fresh interpreter to measure, within a time limit, and cleans up after it; on the driver and in executors.
+
+Spark's Python worker must not import TensorFlow, and a fork of it would hold Arrow's and gRPC's threads.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any
+
+from sparksplit.base.records import JsonObject
+from sparksplit.operations.devices import host
+
+MODULE = "sparksplit.operations.devices.node.process"
+"""What the interpreter runs."""
+
+_NO_GPU = re.compile(
+    r"(Could not find cuda drivers[^.]*|Cannot dlopen some GPU libraries[^.]*|failed call to cuInit.*)"
+)
+"""What TensorFlow writes where it sees no GPU."""
+_LOG_LINES = 200
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the interpreter is to do. parent: the process that asks. gpu_mebibytes: what is free on each GPU. cores,
+    cpu: how many processors compute at once, and what they are. training: what `node.step.look` takes; None: measure
+    the devices.
+    """
+
+    parent: int
+    threads: int
+    gpu_mebibytes: float
+    cores: int
+    cpu: JsonObject
+    training: JsonObject | None = None
+
+
+@dataclass
+class Answer:
+    """parts: what was found, by name. problem: why the rest was not. usage: whether that is the user's mistake.
+    log: the last lines that the interpreter wrote."""
+
+    parts: dict[str, Any] = field(default_factory=dict)
+    problem: str | None = None
+    usage: bool = False
+    log: list[str] = field(default_factory=list)
+
+
+def look(
+    who: str,
+    threads: int,
+    given: Sequence[str],
+    seconds: float,
+    training: JsonObject | None,
+    skip: str | None = None,
+) -> JsonObject:
+    """One process's ProcessRecord as JSON, and `usage` beside it: a mistake of the user's, or None.
+
+    given: the GPUs that Spark has assigned. seconds: the limit of each interpreter. training: also look at a step of
+    this model. skip: why nothing is to be measured here.
+    """
+    cpu = host.cpu()
+    total, free = host.memory()
+    cores = max(1, min(threads, cpu.cores, int(cpu.quota or cpu.cores)))
+    smi = host.nvidia_smi()
+    left = [gpu.mebibytes - (gpu.used_mebibytes or 0) for gpu in smi.gpus if gpu.mebibytes is not None]
+    order = Order(os.getpid(), threads, min(left, default=1024), cores, asdict(cpu))
+    visible = ",".join(given) if given else None
+    answers = [] if skip else [_ask(order, visible, seconds)]
+    if training is not None and not skip:
+        answers.append(_ask(replace(order, training=training), visible, seconds))
+    parts = {name: value for answer in answers for name, value in answer.parts.items()}
+    tensorflow = parts.get("tensorflow")
+    if tensorflow is not None and not tensorflow["gpus"]:
+        tensorflow["no_gpu"] = _why_no_gpu(answers[0].log)
+    notes = [*([skip] if skip else []), *parts.get("notes", [])]
+    usage = next((answer.problem for answer in answers if answer.usage), None)
+    return {
+        "who": who,
+        "host": socket.gethostname(),
+        "threads": threads,
+        "cpu": asdict(cpu),
+        "memory_mebibytes": total,
+        "free_mebibytes": free,
+        "given": list(given),
+        "nvidia_smi": asdict(smi),
+        "tensorflow": tensorflow,
+        "products": parts.get("products", []),
+        "copies": parts.get("copies", []),
+        "small_products": parts.get("small_products"),
+        "powers": parts.get("powers"),
+        "step": parts.get("step"),
+        "notes": notes,
+        "problems": [answer.problem for answer in answers if answer.problem],
+        "usage": usage,
+    }
+
+
+def _ask(order: Order, visible: str | None, seconds: float) -> Answer:
+    """Start the interpreter, and take what it finds until its end or the limit. visible: the GPUs that it sees."""
+    answer = Answer()
+    lines: collections.deque[str] = collections.deque(maxlen=_LOG_LINES)
+    scratch = tempfile.mkdtemp(prefix="sparksplit-devices-", dir=_local_folder())
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0", "PYTHONPATH": _python_path(), "TMPDIR": scratch}
+    if visible is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = visible
+    try:
+        process = subprocess.Popen(
+            # -P: the working directory holds what users ship with their application, not our modules.
+            [sys.executable, "-P", "-u", "-m", MODULE],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            _listen(process, order, seconds, answer, lines)
+        finally:
+            process.kill()
+            process.wait()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    answer.log = list(lines)
+    return answer
+
+
+def _listen(
+    process: subprocess.Popen[bytes], order: Order, seconds: float, answer: Answer, lines: collections.deque[str]
+) -> None:
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    readers = [
+        threading.Thread(target=_take_parts, args=(process.stdout, answer.parts), daemon=True),
+        threading.Thread(target=_take_lines, args=(process.stderr, lines), daemon=True),
+    ]
+    for reader in readers:
+        reader.start()
+    with suppress(BrokenPipeError), process.stdin as stdin:
+        stdin.write(json.dumps(asdict(order)).encode() + b"\n")
+    late = False
+    try:
+        status = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        late = True
+        process.kill()
+        status = process.wait()
+    for reader in readers:
+        reader.join(1)  # a process that the model started may hold the pipe open
+    doing = answer.parts.pop("doing", "starting TensorFlow")
+    usage, failed = answer.parts.pop("usage", None), answer.parts.pop("failed", None)
+    if late:
+        answer.problem = f"{doing}: not done within {seconds:g} s, and ended"
+    elif usage is not None:
+        answer.problem, answer.usage = usage, True
+    elif failed is not None:
+        answer.problem = f"{doing}: {failed}"
+    elif status < 0:
+        answer.problem = f"{doing}: ended by {signal.Signals(-status).name}{_memory_hint(status)}"
+    elif status:
+        last = lines[-1] if lines else "without a word"
+        answer.problem = f"{doing}: ended with status {status}: {last}"
+
+
+def _memory_hint(status: int) -> str:
+    return " (is its container's memory too small?)" if status == -signal.SIGKILL else ""
+
+
+def _take_parts(source: IO[bytes], parts: dict[str, Any]) -> None:
+    with source:
+        for line in source:
+            with suppress(ValueError):
+                name, value = json.loads(line)
+                if name in ("products", "notes"):
+                    parts.setdefault(name, []).append(value)
+                else:
+                    parts[name] = value
+
+
+def _take_lines(source: IO[bytes], lines: collections.deque[str]) -> None:
+    with source:
+        for line in source:
+            lines.append(line.decode(errors="replace").rstrip()[:500])
+
+
+def _why_no_gpu(log: Sequence[str]) -> str:
+    found = [match[1] for line in log if (match := _NO_GPU.search(line))]
+    return found[-1].strip() if found else "TensorFlow lists none"
+
+
+def _local_folder() -> str | None:
+    """A folder of Spark's local disks, which Spark removes with the application; None on the driver: the system's."""
+    folders = os.environ.get("SPARK_LOCAL_DIRS")
+    if not folders:
+        return None
+    folder = folders.split(",")[0]
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _python_path() -> str:
+    """This process's import path, so that --py-files archives and a source checkout work there as here."""
+    return os.pathsep.join(dict.fromkeys(str(Path(entry).absolute()) for entry in sys.path))

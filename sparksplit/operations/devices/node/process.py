@@ -1,0 +1,67 @@
+"""The fresh interpreter: `python -m sparksplit.operations.devices.node.process`, with an Order as JSON on stdin.
+
+It writes a line of JSON for each part that it has found, as soon as it has, so that nothing is lost if it is ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from sparksplit.base.errors import UsageError
+from sparksplit.cluster.faults import kind_and_text
+from sparksplit.cluster.wire import ORPHANED, die_with_parent
+from sparksplit.operations.devices.ask import Order
+
+
+def main() -> int:
+    """Measure what the order asks for; the exit status is 0 if all of it was found."""
+    die_with_parent()
+    # Ctrl-C reaches the whole foreground group, but ending this process is its parent's decision.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    order = Order(**json.loads(sys.stdin.readline()))
+    if os.getppid() != order.parent:
+        return ORPHANED
+    # What libraries and the user's model print goes to stderr; only parts go to the parent.
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as parent:
+        os.dup2(2, 1)
+
+        def tell(name: str, value: Any) -> None:
+            parent.write(json.dumps([name, value]) + "\n")
+            parent.flush()
+
+        try:
+            for name, value in _parts(order, lambda what: tell("doing", what)):
+                tell(name, value)
+        except BaseException as error:
+            if not isinstance(error, UsageError):
+                traceback.print_exc()
+            kind, text = kind_and_text(error)
+            tell("usage" if kind == "usage" else "failed", text)
+            return 1
+    return 0
+
+
+def _parts(order: Order, doing: Any) -> Iterator[tuple[str, Any]]:
+    if order.training is not None:
+        from sparksplit.operations.devices.node.step import look
+
+        yield "step", asdict(look(order.training, order.threads, doing))
+        return
+    from sparksplit.operations.devices.node.measure import measure
+
+    yield from measure(order.threads, order.gpu_mebibytes * 2.0**20, order.cores, order.cpu, doing)
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Threads that TensorFlow or the user's model left behind must not keep the process alive.
+    os._exit(status)

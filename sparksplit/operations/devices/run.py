@@ -1,0 +1,186 @@
+"""Gathers what the driver's and the executors' processes find out about their devices, and leaves devices.json."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from hdfs_io import filesystem
+from sparksplit import __version__
+from sparksplit.base.config import load
+from sparksplit.base.errors import InputError, RunError, UsageError
+from sparksplit.base.progress import Progress, say
+from sparksplit.base.reasons import spark_reason
+from sparksplit.base.records import Json, JsonObject
+from sparksplit.base.requirements import TENSORFLOW_MEBIBYTES, mebibytes, most_executors
+from sparksplit.base.session import spark_session
+from sparksplit.cluster import requirements
+from sparksplit.operations.config import DevicesConfig
+from sparksplit.operations.devices.ask import look
+from sparksplit.operations.devices.host import cpu
+from sparksplit.operations.devices.record import COMMAND, DEVICES, DevicesRecord
+from sparksplit.training.config import TrainConfig
+from sparksplit.training.inputs import RunInputs, open_data
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL_EXECUTORS = 2
+"""Executors of the local cluster that is started if neither a master nor a number of nodes is given."""
+SPARK_SECONDS = 60.0
+"""How much longer than its interpreters an executor may take to answer."""
+
+
+@dataclass(frozen=True)
+class _Ask:
+    """What every executor is asked; the arguments of `ask.look`."""
+
+    threads: int
+    seconds: float
+    training: JsonObject | None
+
+    def __call__(self, _: Iterable[Any]) -> Iterator[str]:
+        """One task of a barrier stage: a ProcessRecord as JSON."""
+        from pyspark import BarrierTaskContext
+
+        context = BarrierTaskContext.get()
+        gpu = context.resources().get("gpu")
+        # At the same time, as the nodes of a run compute.
+        context.barrier()
+        given = list(gpu.addresses) if gpu is not None else []
+        yield json.dumps(look(f"executor {context.partitionId()}", self.threads, given, self.seconds, self.training))
+
+
+def devices(config: DevicesConfig) -> DevicesRecord:
+    """Measure, within the configuration's limits. Raises UsageError for mistakes, before Spark starts if they can be
+    known by then; RunError where executors do not come or do not answer."""
+    _check_output(config)
+    training = None if config.train is None else _training(config, config.train)
+    with spark_session("sparksplit devices", config.nodes or LOCAL_EXECUTORS) as spark:
+        settings = dict(spark.sparkContext.getConf().getAll())
+        count = _await_executors(spark, config, settings)
+        began = time.monotonic()
+        say("measuring the driver's devices")
+        answers = [look("driver", cpu().usable, [], config.limit, None, _too_small(settings))]
+        say(f"measuring the devices of {count} executor{'' if count == 1 else 's'}")
+        answers += _executors(spark, count, _Ask(_threads(settings), config.limit, training))
+        seconds = round(time.monotonic() - began, 1)
+        master, application = spark.sparkContext.master, spark.sparkContext.applicationId
+    for answer in answers:
+        if (mistake := answer.pop("usage")) is not None:
+            raise UsageError(str(mistake))
+    found: JsonObject = {
+        "command": COMMAND,
+        "format": 1,
+        "version": __version__,
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "master": master,
+        "application_id": application,
+        "train": config.train,
+        "seconds": seconds,
+        "processes": [*answers],
+    }
+    return DevicesRecord.from_json(found, "what the processes answered")
+
+
+def leave(record: DevicesRecord, output: str) -> str:
+    """Write devices.json, by rename; returns its path."""
+    path = filesystem.absolute(output)
+    filesystem.write_json(path, record.to_json())
+    return path
+
+
+def _check_output(config: DevicesConfig) -> None:
+    """Raise ConfigError if the output is a folder, or a file that is not this command's."""
+    path = filesystem.absolute(config.output)
+    if filesystem.is_folder(path):
+        raise config.error("output", f"{path} is a folder; name a file in it, such as {filesystem.join(path, DEVICES)}")
+    if filesystem.is_file(path):
+        try:
+            DevicesRecord.parse(filesystem.read_bytes(path), path)
+        except InputError as error:
+            raise config.error("output", f"{error}; it is not replaced") from None
+
+
+def _training(config: DevicesConfig, file: str) -> JsonObject:
+    """What `node.step.look` takes. Raises UsageError for mistakes in the file, and in what it names."""
+    overrides = [] if config.data is None else [f"data={json.dumps(config.data)}"]
+    wanted = load(TrainConfig, file, overrides)
+    data = open_data(wanted)
+    inputs = RunInputs.of(wanted, data)
+    paths: list[Json] = [*data.paths]
+    return {
+        "config": {**wanted.model_dump(mode="json"), "data": paths if len(paths) > 1 else data.path},
+        "places": wanted.origin.to_json(),
+        "sources": {**inputs.sources},
+    }
+
+
+def _await_executors(spark: SparkSession, config: DevicesConfig, settings: dict[str, str]) -> int:
+    """Wait for the executors; returns how many are to be measured."""
+    sc = spark.sparkContext
+    wanted = config.nodes or most_executors(settings) or 1
+    requirements.check_settings(settings, wanted)
+    with Progress("waiting for executors", wanted, "executors") as progress:
+        requirements.await_executors(sc, wanted, config.timeout)
+        progress.update(requirements.executors_of(sc))
+    return config.nodes or requirements.slots_of(sc)
+
+
+def _executors(spark: SparkSession, count: int, ask: _Ask) -> list[JsonObject]:
+    """The answers of `count` executors."""
+    sc = spark.sparkContext
+    group = f"sparksplit-devices-{uuid.uuid4().hex[:8]}"
+    texts: list[str] = []
+    reasons: list[str] = []
+
+    def collect() -> None:
+        try:
+            sc.setJobGroup(group, "sparksplit devices", interruptOnCancel=True)
+            texts.extend(sc.parallelize(range(count), count).barrier().mapPartitions(ask).collect())
+        except Exception as error:
+            reasons.append(spark_reason(str(error)))
+
+    # In a thread, because of the time limit, and because the job's group stays with the thread.
+    seconds = ask.seconds * (1 if ask.training is None else 2) + SPARK_SECONDS
+    collecting = threading.Thread(target=collect, name="devices", daemon=True)
+    collecting.start()
+    try:
+        collecting.join(seconds)
+    finally:
+        if late := collecting.is_alive():
+            sc.cancelJobGroup(group)
+    if late:
+        raise RunError(f"the executors have not answered within {seconds:g} s; their logs may say why")
+    if reasons:
+        missing = "No module named" in reasons[0]
+        hint = "; give executors the package by --py-files sparksplit.zip (sparksplit package)" if missing else ""
+        raise RunError(f"executors: {reasons[0]}{hint}")
+    return [json.loads(text) for text in texts]
+
+
+def _threads(settings: dict[str, str]) -> int:
+    """How many threads TensorFlow uses per operation in an executor: its cores, as in a run."""
+    local = re.match(r"local-cluster\[\s*\d+\s*,\s*(\d+)", settings.get("spark.master", ""))
+    return int(local[1]) if local else int(settings.get("spark.executor.cores", "1"))
+
+
+def _too_small(settings: dict[str, str]) -> str | None:
+    """Why the driver's devices are not measured: its container would be killed; None where there is no such limit."""
+    if settings.get("spark.master") != "yarn" or settings.get("spark.submit.deployMode") != "cluster":
+        return None
+    given = settings.get("spark.driver.memoryOverhead")
+    overhead = 384 if given is None else mebibytes(given, "spark.driver.memoryOverhead")
+    if overhead >= TENSORFLOW_MEBIBYTES:
+        return None
+    return (
+        f"not measured: TensorFlow needs a spark.driver.memoryOverhead of {TENSORFLOW_MEBIBYTES}m or more in the"
+        f" driver's container (is {overhead}m)"
+    )
