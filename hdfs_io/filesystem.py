@@ -22,7 +22,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import fs
 
-from hdfs_io import hadoop_conf, hdfs
+from hdfs_io import disk, hadoop_conf, hdfs
 from sparksplit.base.errors import InputError, RunError, using
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", re.DOTALL)
@@ -260,7 +260,16 @@ def remove_empty(paths: Sequence[str]) -> None:
 
 
 def write_bytes(path: str, content: bytes, parents: bool = True) -> None:
-    """Write a small file under another name, then rename it: readers see the old content or the new one.
+    """Write a small file, as `writing` does."""
+    with writing(path, parents) as file:
+        file.write(content)
+
+
+@contextmanager
+def writing(path: str, parents: bool = True) -> Iterator[disk.Writable]:
+    """A file to be written in pieces. It appears at `path` whole, when the block has ended without an error: readers
+    see the old content or the new one. Locally that is on the disk by then, by its name too; HDFS has it in the memory
+    of each DataNode that it was sent to.
 
     parents: whether to make missing folders; InputError where they are missing and not wanted.
     """
@@ -269,20 +278,33 @@ def write_bytes(path: str, content: bytes, parents: bool = True) -> None:
     filesystem, inner = resolve(path)
     with _named(path, "cannot be written"):
         if not isinstance(filesystem, fs.LocalFileSystem):  # on HDFS files appear whole anyway
-            with filesystem.open_output_stream(inner, compression=None) as stream:
-                stream.write(content)
+            file = filesystem.handler.new_file(inner)
+            try:
+                yield file
+            except BaseException:
+                file.drop()
+                raise
+            file.close()
             return
         folder, _, last = inner.rpartition("/")
         temporary = f"{folder}/.{last}.{uuid.uuid4().hex[:8]}"
         try:
-            with filesystem.open_output_stream(temporary, compression=None) as stream:
-                stream.write(content)
+            with disk.new_file(temporary) as local:
+                yield local
             filesystem.move(temporary, inner)
+            disk.sync(folder)
         except BaseException:
             with suppress(OSError):  # a failed device may be read-only by now: the first error is the one to report
-                if filesystem.get_file_info(temporary).type == fs.FileType.File:
-                    filesystem.delete_file(temporary)
+                os.unlink(temporary)  # noqa: PTH108
             raise
+
+
+def flush(folder: str) -> None:
+    """Have all that `folder` holds on the disk, whoever wrote it. On HDFS it does nothing: hdfs-native has no hsync."""
+    filesystem, inner = resolve(folder)
+    if isinstance(filesystem, fs.LocalFileSystem):
+        with _named(folder, "cannot be written"):
+            disk.sync_tree(inner)
 
 
 def create_bytes(path: str, content: bytes) -> bool:
@@ -354,10 +376,14 @@ def remove(path: str) -> None:
 
 
 def rename(old: str, new: str) -> None:
-    """Rename a file or a folder within one file system: the step that makes an output appear."""
+    """Rename a file or a folder within one file system: the step that makes an output appear. Locally, its new name is
+    on the disk by then; of what it holds, `flush` makes sure."""
     filesystem, inner = resolve(old)
     with _named(new, "cannot be written"):
-        filesystem.move(inner, resolve(new)[1])
+        target = resolve(new)[1]
+        filesystem.move(inner, target)
+        if isinstance(filesystem, fs.LocalFileSystem):
+            disk.sync(posixpath.dirname(target))
 
 
 @contextmanager

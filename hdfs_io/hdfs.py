@@ -169,8 +169,12 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
         return pa.PythonFile(_Reader(place, lambda: client(self.authority).read(path)), mode="r")
 
     def open_output_stream(self, path: str, metadata: Any) -> Any:
+        return pa.PythonFile(self.new_file(path), mode="w")
+
+    def new_file(self, path: str) -> _Writer:
+        """A file that is sent, whole, when it is closed."""
         self._expect_folder(path.rpartition("/")[0] or "/")
-        return pa.PythonFile(_Writer(partial(self._send, path)), mode="w")
+        return _Writer(partial(self._send, path))
 
     def open_append_stream(self, path: str, metadata: Any) -> Any:
         raise NotImplementedError("files on HDFS are written whole")
@@ -287,9 +291,7 @@ class _Writer:
         try:
             written = self._spool.write(memoryview(data))
         except BaseException as error:  # a full disk, say: closing must not send the part that fitted
-            self.closed = True
-            with suppress(OSError):  # what it still held does not fit either
-                self._spool.close()
+            self.drop()
             if isinstance(error, OSError):
                 where = f"{error.strerror} in {tempfile.gettempdir()} of this host, where it is collected"
                 raise OSError(error.errno, where) from None
@@ -308,6 +310,12 @@ class _Writer:
             self.closed = True
             with self._spool:
                 self._send(self._spool)
+
+    def drop(self) -> None:
+        """Close it without sending anything."""
+        self.closed = True
+        with suppress(OSError):  # what it still held may not fit
+            self._spool.close()
 
     def __del__(self) -> None:
         self._spool.close()

@@ -200,6 +200,7 @@ class Output:
             check_owner(self.path, self.owner)
             if not filesystem.exists(filesystem.join(folder, CONFIG)):
                 raise RunError(f"{self.path}: what was to become it was removed while it was filled")
+            filesystem.flush(folder)
             filesystem.write_bytes(filesystem.join(folder, SUCCESS), b"")
             publish_folder(folder, self.path)
         except BaseException:
@@ -254,6 +255,7 @@ class Output:
 
         Raises RunError where a successor has taken it over.
         """
+        filesystem.flush(self.folder)
         self.fence.write_bytes(filesystem.join(self.folder, SUCCESS), b"")
         self.fence.open()
         if self.folder != self.path:
@@ -347,6 +349,7 @@ def publish_folder(temporary: str, final: str) -> None:
     never a mixture.
     """
     filesystem.make_folder(filesystem.parent(final))
+    filesystem.flush(temporary)
     if not filesystem.exists(final):
         filesystem.rename(temporary, final)
         return
