@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sparksplit.base import descriptors
-from sparksplit.base.errors import ConfigError, NotStarted
+from sparksplit.base.errors import ConfigError, Interrupted, NotStarted
 from sparksplit.base.network import ANY, Network
 from sparksplit.cluster import requirements
 from sparksplit.cluster.channel import Channel
@@ -36,7 +36,9 @@ CONNECTIONS = 4
 OWN_DESCRIPTORS = 512
 """The driver's own: files, Spark's, other runs'."""
 ORDERLY = 3.0
-"""Seconds that nodes have for an orderly end when the driver is interrupted."""
+"""Seconds that nodes have for an orderly end when the driver is interrupted, with a checkpoint if they can."""
+TERMINATED = 15.0
+"""The same after SIGTERM: nobody sits there waiting, and schedulers kill after 30 s or so."""
 ENDING = 20.0
 """Seconds within which everything must have ended when the cluster is closed."""
 EXPLAIN = 1.0
@@ -129,8 +131,8 @@ class NodeCluster:
                 channel.changed.clear()
             self._report_states()
             return [record.result or {} for record in channel.records]
-        except KeyboardInterrupt:
-            self._stop_orderly()
+        except KeyboardInterrupt as error:
+            self._stop_orderly(TERMINATED if isinstance(error, Interrupted) else ORDERLY)
             raise
         finally:
             self.close()
@@ -214,7 +216,9 @@ class NodeCluster:
         self._looked = now
         with channel.lock:
             fault = culprit(channel.records, now, self.limits)
-        if fault is None and self._job is not None and self._job.failure is not None:
+        # Spark has given up an executor's tasks, and its node is still busy with its last checkpoint.
+        leaving = any(record.state.get("leaving") and not record.ended for record in channel.records)
+        if fault is None and self._job is not None and self._job.failure is not None and not leaving:
             fault = self._job_fault(channel, self._job.failure)
         if fault is not None:
             self._fault = fault
@@ -252,13 +256,18 @@ class NodeCluster:
         for line in channel.records[fault.rank].output:
             log.log(logging.DEBUG if fault.usage else logging.ERROR, "node %d| %s", fault.rank, line)
 
-    def _stop_orderly(self) -> None:
+    def _stop_orderly(self, seconds: float) -> None:
+        """Ask the nodes to end, and wait. seconds: for those that first write a checkpoint."""
         channel = self._channel
         if channel is None:
             return
         channel.tell("node", stop=True)
-        end = time.monotonic() + ORDERLY
-        while time.monotonic() < end and any(name.startswith("node") for name in channel.alive()):
+        begin = time.monotonic()
+        while any(name.startswith("node") for name in channel.alive()):
+            with channel.lock:
+                saves = any(record.state.get("saves") for record in channel.records)
+            if time.monotonic() - begin > (seconds if saves else ORDERLY):
+                return
             time.sleep(0.02)
 
     def _end(self, channel: Channel, job: Job, gently: bool) -> None:

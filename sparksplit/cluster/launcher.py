@@ -19,10 +19,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
 from sparksplit.base.own_folders import own_folder
 from sparksplit.cluster import memory
+from sparksplit.cluster.leaving import GRACE
 from sparksplit.cluster.line import Line, Post
 from sparksplit.cluster.member import Start
 from sparksplit.cluster.wire import ORPHAN, ORPHANED
@@ -68,7 +69,7 @@ def map_fun(arguments: dict[str, Any], context: Any) -> None:
     try:
         with ExitStack() as stack:
             folder = stack.enter_context(_scratch_folder(post.rank))
-            stack.enter_context(_hang_up_raises())
+            ending = stack.enter_context(_signals(node))
             stack.callback(node.end)
             start = Start(
                 post=replace(post, kind="node"),
@@ -82,6 +83,8 @@ def map_fun(arguments: dict[str, Any], context: Any) -> None:
             before = memory.kills()
             status, output = node.run(start)
             after = memory.kills()
+            if signal.SIGHUP in ending:
+                raise ExecutorEnded
         for_memory = None if before is None or after is None else after > before
         # A driver that was only suspended may read this: it must not take our SIGKILL for the node's own end.
         line.deliver(ended=ORPHANED if orphaned.is_set() else status, output=output, killed_for_memory=for_memory)
@@ -139,6 +142,15 @@ class _Node:
             if self._process is not None and self._process.poll() is None:
                 self._process.kill()
 
+    def ask_to_end(self, signum: int) -> None:
+        """Ask the node to end; kill it if it has not after its grace."""
+        with self._lock:
+            self._killed = self._killed or self._process is None
+            if self._process is not None and self._process.poll() is None:
+                self._process.send_signal(signum)
+        time.sleep(GRACE + 1)
+        self.kill()
+
     def write_stack(self) -> None:
         """Have the node write where its main thread is, among the last lines of its output."""
         with self._lock:
@@ -167,20 +179,25 @@ def _python_path() -> str:
 
 
 @contextmanager
-def _hang_up_raises() -> Iterator[None]:
-    """Turn the SIGHUP of Spark's Python daemon into an exception, so that the node's folder goes with the executor."""
+def _signals(node: _Node) -> Iterator[set[int]]:
+    """Let `node` end in its own time where this process is asked to end, and where Spark's Python daemon hangs up: its
+    folder goes with it either way. Gives the signals that have come."""
+    came: set[int] = set()
 
-    def hang_up(signum: int, frame: object) -> NoReturn:
-        raise ExecutorEnded
+    def end(signum: int, frame: object) -> None:
+        came.add(signum)
+        # Not here: this may have interrupted whoever holds the node's lock.
+        threading.Thread(target=node.ask_to_end, args=(signum,), daemon=True).start()
 
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield came
         return
-    before = signal.signal(signal.SIGHUP, hang_up)
+    before = {signum: signal.signal(signum, end) for signum in (signal.SIGHUP, signal.SIGTERM)}
     try:
-        yield
+        yield came
     finally:
-        signal.signal(signal.SIGHUP, before)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
 
 
 @contextmanager

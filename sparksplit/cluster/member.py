@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from sparksplit.base import activity
 from sparksplit.base.network import Network
+from sparksplit.cluster.leaving import Leaving
 from sparksplit.cluster.line import Line, Post
 from sparksplit.cluster.wire import ORPHANED
 
@@ -43,6 +44,7 @@ class Member(Protocol):
     tf_config: TF_CONFIG as TensorFlowOnSpark made it, with a `chief` and N - 1 `worker` entries.
     local_dir: an empty folder on Spark's local disks, removed when the node ends.
     stopping: set when the driver asks for an orderly end; return from the work function soon after.
+    leaving: set when this node alone is asked to end; likewise.
     """
 
     rank: int
@@ -54,6 +56,7 @@ class Member(Protocol):
     tf_config: dict[str, Any]
     local_dir: str
     stopping: threading.Event
+    leaving: Leaving
 
     def state(self, **fields: Any) -> None:
         """Set fields of the state that the next beat carries; JSON-able or NumPy scalars.
@@ -69,10 +72,11 @@ class Member(Protocol):
         """Declare that no update is expected: start, compiling, feeding, validation, checkpoint, export, measuring.
         Phases may be nested; how long they may take is decided by the driver."""
 
-    def gather(self, name: str, value: Any) -> list[Any]:
+    def gather(self, name: str, value: Any, *, beside: bool = False) -> list[Any]:
         """The JSON-able `value` of every node, by rank: a rendezvous, and so a barrier too.
 
-        Every node must call it with the same `name`. It waits for as long as the driver lets the run go on.
+        Every node must call it with the same `name`. It waits for as long as the driver lets the run go on. beside: in
+        a thread of its own, beside the work, so that the node does not count as waiting.
         """
 
     def heard(self, name: str) -> Any:
@@ -94,7 +98,7 @@ class NodeMember(Member):
         servers = [server for job in self.tf_config.get("cluster", {}).values() for server in job]
         kept = {int(server.rpartition(":")[2]) for server in servers}
         self.network = replace(start.post.network, kept=tuple(sorted(kept)))
-        self.stopping = threading.Event()
+        self.stopping, self.leaving = threading.Event(), Leaving()
         self._launcher = start.launcher
         self._state: dict[str, Any] = {}
         self._gathered: dict[str, list[Any]] = {}
@@ -120,15 +124,17 @@ class NodeMember(Member):
         finally:
             self._state.update(phase=before, phases=self._state["phases"] + 1)
 
-    def gather(self, name: str, value: Any) -> list[Any]:
+    def gather(self, name: str, value: Any, *, beside: bool = False) -> list[Any]:
         """Like Member.gather, through the driver."""
         waiting = self._state.get("waiting")
-        self.state(waiting=True)
+        if not beside:
+            self.state(waiting=True)
         self._line.send(gather=name, value=value)
         with self._arrived:
             self._arrived.wait_for(lambda: name in self._gathered)
             values = self._gathered.pop(name)
-        self.state(waiting=waiting)
+        if not beside:
+            self.state(waiting=waiting)
         return values
 
     def heard(self, name: str) -> Any:

@@ -12,12 +12,15 @@ import logging
 import os
 import signal
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any
 
 from sparksplit.base.errors import UsageError
 from sparksplit.cluster.faults import kind_and_text
+from sparksplit.cluster.leaving import GRACE, reason_of, signals
 from sparksplit.cluster.line import Post
 from sparksplit.cluster.member import Member, NodeMember, Start
 from sparksplit.cluster.wire import ORPHANED, die_with_parent
@@ -38,6 +41,8 @@ def main() -> int:
         return ORPHANED
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     member = NodeMember(start)
+    asked = signals(signal.SIGTERM, signal.SIGHUP)
+    threading.Thread(target=_leave, args=(member, asked), name="signals", daemon=True).start()
     try:
         with member.phase("start"):
             function = _function(start.work)
@@ -52,6 +57,19 @@ def main() -> int:
         member.report_error(*kind_and_text(error))
         return 1
     return 0 if member.report_result(result) else 1
+
+
+def _leave(member: NodeMember, descriptor: int) -> None:
+    """End this process once a signal has asked it to, at the latest when its grace is over."""
+    (number,) = os.read(descriptor, 1)
+    reason = reason_of(number)
+    if member.leaving.ask(reason):
+        member.announce(leaving=True)
+        time.sleep(GRACE)
+    member.report_error("passing", reason)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
 
 
 def _function(work: str) -> Callable[[Member], dict[str, Any]]:

@@ -34,7 +34,8 @@ class RunMember(Member):
     def __init__(self, member: Member, key: str) -> None:
         self.rank, self.size, self.payload = member.rank, member.size, member.payload
         self.host, self.secret, self.local_dir = member.host, member.secret, member.local_dir
-        self.network, self.tf_config, self.stopping = member.network, member.tf_config, member.stopping
+        self.network, self.tf_config = member.network, member.tf_config
+        self.stopping, self.leaving = member.stopping, member.leaving
         self._member, self._prefix = member, key
 
     def state(self, **fields: Any) -> None:
@@ -55,9 +56,9 @@ class RunMember(Member):
         with self._member.phase(name):
             yield
 
-    def gather(self, name: str, value: Any) -> list[Any]:
+    def gather(self, name: str, value: Any, *, beside: bool = False) -> list[Any]:
         """Like Member.gather."""
-        return self._member.gather(f"{self._prefix} {name}", value)
+        return self._member.gather(f"{self._prefix} {name}", value, beside=beside)
 
 
 def work(member: Member) -> JsonObject:

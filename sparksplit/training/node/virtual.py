@@ -24,7 +24,8 @@ class VirtualMember(Member):
     def __init__(self, member: Member, rank: int, stage: Stage, counts: list[dict[str, int]]) -> None:
         self.rank, self.size = rank, stage.size
         self.payload, self.host, self.local_dir = member.payload, member.host, member.local_dir
-        self.secret, self.tf_config, self.stopping = member.secret, member.tf_config, member.stopping
+        self.secret, self.tf_config = member.secret, member.tf_config
+        self.stopping, self.leaving = member.stopping, member.leaving
         self.network = member.network
         self._member, self._stage, self._counts = member, stage, counts
 
@@ -52,8 +53,8 @@ class VirtualMember(Member):
         with self._member.phase(name) if self.rank == 0 else nullcontext():
             yield
 
-    def gather(self, name: str, value: Any) -> list[Any]:
-        """Like Member.gather."""
+    def gather(self, name: str, value: Any, *, beside: bool = False) -> list[Any]:
+        """Like Member.gather, in this node's turn."""
         return self._stage.exchange(self.rank, lambda values: [*(values or []), value])
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from hdfs_io.prepared import Block
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
+from sparksplit.cluster.leaving import Leaving
 from sparksplit.collectives import Collective
 from sparksplit.training.messages import Payload
 
@@ -71,9 +72,12 @@ class Member:
 
     def __init__(self, rank=0, size=1, gather=None):
         self.rank, self.size = rank, size
-        self.gather = gather or (lambda name, value: [value])
-        self.stopping = threading.Event()
+        self._gather = gather or (lambda name, value: [value])
+        self.stopping, self.leaving = threading.Event(), Leaving()
         self.states, self.phases = [], []
+
+    def gather(self, name, value, *, beside=False):
+        return self._gather(name, value)
 
     def state(self, **fields):
         self.states.append(fields)
