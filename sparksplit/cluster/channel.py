@@ -216,7 +216,8 @@ class Channel:
                 return
             for message in wire.lines():
                 complete = self._take(record, hello.kind, link, peer, message)
-                wire.send({"received": message.get("id")})
+                with suppress(OSError):  # what it said before it went is still there to be read
+                    wire.send({"received": message.get("id")})
                 if complete:
                     self.tell(hello.kind, **complete)
         finally:

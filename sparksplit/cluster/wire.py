@@ -92,11 +92,12 @@ class Wire:
         """Send what `text_of` has made; raises OSError if the other end is gone, and from then on."""
         with self._lock:
             if self._sends is None:
-                raise ConnectionError("nothing is sent before the other end has begun")
+                raise ConnectionError("nothing can be sent: it has not begun, or has failed")
             try:
                 self._socket.sendall(self._sends.mark(text) + text.line)
             except OSError:
-                self.end()  # part of the line may have gone out
+                # Part of the line may have gone out. What the other end has sent before can still be read.
+                self._sends = None
                 raise
 
     def line(self, longest: int = LONGEST_LINE, within: float | None = None) -> dict[str, Any] | None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -487,6 +490,37 @@ def test_a_connection_that_is_dropped_without_a_word_is_dialled_anew(channel: Ch
         assert client.deliver(ended=0, output=[])
         assert relay.calls == 2
     assert channel.records[0].ended is not None
+
+
+DRIVER = """
+import json, time
+from sparksplit.cluster.channel import Channel
+channel = Channel("127.0.0.1", 1)
+print(json.dumps([channel.address, channel.secret]), flush=True)
+while channel.records[0].ended is None:
+    time.sleep(0.01)
+print(channel.records[0].ended[1], flush=True)
+"""
+
+
+def test_a_driver_that_was_stopped_reads_the_last_words_of_who_ended_meanwhile(monkeypatch: Any) -> None:
+    """They go over the connection that there was, though another was dialled when the driver fell silent."""
+    for name, seconds in (("BEAT", 0.05), ("QUIET", 0.3), ("ORPHAN", 1.2), ("DELIVERY", 0.2)):
+        monkeypatch.setattr(line, name, seconds)
+    silent = threading.Event()
+    with subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE) as driver:
+        try:
+            assert driver.stdout is not None
+            address, secret = json.loads(driver.stdout.readline())
+            launcher = Line(Post(tuple(address), secret, 0, "launcher"), on_silence=lambda reason: silent.set())
+            driver.send_signal(signal.SIGSTOP)
+            assert silent.wait(20)
+            assert not launcher.deliver(ended=113, output=[])
+            launcher.close()
+            driver.send_signal(signal.SIGCONT)
+            assert driver.stdout.readline() == b"113\n"
+        finally:
+            driver.kill()
 
 
 @pytest.mark.parametrize("tls", [False, True])
