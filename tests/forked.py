@@ -103,7 +103,10 @@ class _Job:
 
     failure: str | None = None
 
-    def __init__(self, sc: Any, name: str, nodes: int, arguments: dict[str, Any]) -> None:
+    def host_of(self, rank: int) -> str | None:
+        return None
+
+    def __init__(self, sc: Any, name: str, nodes: int, arguments: dict[str, Any], executors: Any = None) -> None:
         self._threads = [
             threading.Thread(target=self._launch, args=(arguments, rank), daemon=True) for rank in range(nodes)
         ]

@@ -70,6 +70,8 @@ class NodeFailed(RunError):
         super().__init__(message)
         self.rank, self.host, self.may_pass = rank, host, may_pass
         self.memory, self.executor_lost = memory, executor_lost
+        self.executor_host: str | None = None
+        """The host as Spark names it, where it is known."""
 
 
 class NotStarted(NodeFailed):

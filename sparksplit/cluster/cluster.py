@@ -6,15 +6,15 @@ import logging
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sparksplit.base import descriptors
-from sparksplit.base.errors import ConfigError, Interrupted, NotStarted
+from sparksplit.base.errors import ConfigError, Interrupted, NodeFailed, NotStarted
 from sparksplit.base.network import ANY, Network
-from sparksplit.cluster import requirements
+from sparksplit.cluster import placing, requirements
 from sparksplit.cluster.channel import Channel
 from sparksplit.cluster.deadlines import Limits
 from sparksplit.cluster.faults import Cause, Fault, culprit
@@ -55,6 +55,7 @@ class NodeCluster:
     on_state: called in the driver's main thread with rank and state whenever a node's beat has arrived.
     spare: executors that the run needs beyond the nodes', for tasks alongside them.
     network: where the run's processes listen.
+    avoid: hosts, as Spark names them, that are to hold no node if there are enough executors elsewhere.
 
     Raises ConfigError at once for settings that nodes cannot run under, such as fewer executors than nodes.
     """
@@ -70,11 +71,12 @@ class NodeCluster:
         on_state: Callable[[int, dict[str, Any]], None] | None = None,
         spare: int = 0,
         network: Network = ANY,
+        avoid: Collection[str] = (),
     ) -> None:
         self._sc = spark.sparkContext
         requirements.check_settings(dict(self._sc.getConf().getAll()), nodes, spare)
         _check_descriptors(nodes)
-        self._spare, self._network = spare, network
+        self._spare, self._network, self._avoid = spare, network, avoid
         self._nodes, self._work, self._payload = nodes, work, payload
         self.limits, self._on_state = limits, on_state
         self._channel: Channel | None = None
@@ -155,7 +157,7 @@ class NodeCluster:
         self._channel = channel = Channel(bind, self._nodes, self._network, known_as)
         post = Post(channel.address, channel.secret, -1, "task", channel.fingerprint, self._network)
         arguments = {"post": asdict(post), "size": self._nodes, "work": self._work, "payload": self._payload}
-        self._job = job = Job(self._sc, f"sparksplit-{secrets.token_hex(4)}", self._nodes, arguments)
+        self._job = job = Job(self._sc, f"sparksplit-{secrets.token_hex(4)}", self._nodes, arguments, self._elsewhere())
 
         def watch(registered: int) -> None:
             self._look()
@@ -176,6 +178,18 @@ class NodeCluster:
             raise
         ready = time.monotonic()
         self.seconds = {"executors": executors - begin, "reserve": reserved - executors, "nodes": ready - reserved}
+
+    def _elsewhere(self) -> Sequence[placing.Executor] | None:
+        """One executor for each node, if some are to be avoided and enough others are there."""
+        if not self._avoid:
+            return None
+        there = placing.executors_there(self._sc)
+        found, hosts = placing.elsewhere(there, self._nodes, self._avoid), ", ".join(self._avoid)
+        if found is not None:
+            log.warning("%s: left out, since nodes have failed there repeatedly", hosts)
+        elif len({one.host for one in there}) > 1:
+            log.warning("%s: nodes have failed there repeatedly, and elsewhere are too few executors", hosts)
+        return found
 
     def close(self) -> None:
         """End the nodes, their launchers, the job and the ports; idempotent, and quick if all have ended already."""
@@ -222,7 +236,10 @@ class NodeCluster:
             fault = self._job_fault(channel, self._job.failure)
         if fault is not None:
             self._fault = fault
-            raise fault.error()
+            error = fault.error()
+            if isinstance(error, NodeFailed) and fault.rank is not None and self._job is not None:
+                error.executor_host = self._job.host_of(fault.rank)
+            raise error
         self._report_states()
         self._looked = time.monotonic()
 

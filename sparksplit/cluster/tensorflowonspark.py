@@ -17,12 +17,13 @@ import threading
 import time
 import types
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sparksplit.base.reasons import spark_reason
+from sparksplit.cluster import placing
 from sparksplit.cluster.channel import Channel
 from sparksplit.cluster.faults import kind_and_text
 from sparksplit.cluster.launcher import NodeEnded, map_fun
@@ -46,11 +47,20 @@ _one_start = threading.Lock()
 class Job:
     """The Spark job whose tasks hold the nodes, one task per node.
 
-    arguments: as map_fun wants them, JSON-able except for the tuple in `post`.
+    arguments: as map_fun wants them, JSON-able except for the tuple in `post`. executors: one for each node; None:
+    whichever Spark takes.
     """
 
-    def __init__(self, sc: SparkContext, name: str, nodes: int, arguments: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        sc: SparkContext,
+        name: str,
+        nodes: int,
+        arguments: dict[str, Any],
+        executors: Sequence[placing.Executor] | None = None,
+    ) -> None:
         self._sc, self._group, self._nodes, self._arguments = sc, name, nodes, arguments
+        self._executors = executors
         self._status: dict[str, str] = {}
         self._cancelled = False
 
@@ -63,7 +73,7 @@ class Job:
         modules = import_tensorflowonspark()
         with _one_start, _replaced(modules.cluster, tf_status=self._status, reservation=_Server(channel, watch)):
             modules.cluster.run(
-                _SparkContext(self._sc, self._group, self._arguments),
+                _SparkContext(self._sc, self._group, self._arguments, self._executors),
                 map_fun,
                 self._arguments,
                 num_executors=self._nodes,
@@ -72,6 +82,14 @@ class Job:
                 master_node="chief",
                 release_port=True,
             )
+
+    def host_of(self, rank: int) -> str | None:
+        """The host of a node's executor, as Spark names it; None where it does not tell."""
+        try:
+            return placing.host_of(self._sc, self._group, rank)
+        except Exception as error:
+            log.debug("Spark does not say where node %d is: %s", rank, error)
+            return None
 
     @property
     def failure(self) -> str | None:
@@ -205,12 +223,18 @@ class _Manager:
 class _SparkContext:
     """The part of a SparkContext that TFCluster.run uses; it cannot stop the real one."""
 
-    def __init__(self, sc: SparkContext, group: str, arguments: dict[str, Any]) -> None:
+    def __init__(
+        self, sc: SparkContext, group: str, arguments: dict[str, Any], executors: Sequence[placing.Executor] | None
+    ) -> None:
         self._jsc = sc._jsc
-        self._sc, self._group, self._arguments = sc, group, arguments
+        self._sc, self._group, self._arguments, self._executors = sc, group, arguments, executors
 
     def parallelize(self, values: Iterable[int], slices: int) -> _Rdd:
-        return _Rdd(self._sc, self._sc.parallelize(values, slices), self._group, self._arguments)
+        if self._executors is None:
+            rdd = self._sc.parallelize(values, slices)
+        else:
+            rdd = placing.parallelize(self._sc, list(values), self._executors)
+        return _Rdd(self._sc, rdd, self._group, self._arguments)
 
 
 class _Rdd:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from sparksplit.base.command import Options
 from sparksplit.base.errors import NodeFailed, NotStarted, Passing, RunError, SparksplitError, UsageError
 from sparksplit.base.progress import say
 from sparksplit.base.session import spark_session
+from sparksplit.cluster.placing import failing
 from sparksplit.cluster.requirements import explained
 from sparksplit.rows.ledger import Entry
 from sparksplit.strategies.splits import BatchSplit, owned_by_rank
@@ -147,6 +149,8 @@ class _Run:
     epochs_said: int = 0
     """The last epoch whose line has been printed, by this command or the one that it resumes."""
     story: attempts.Attempts = field(init=False)
+    failures: Counter[str] = field(default_factory=Counter)
+    """How often nodes have failed, by Spark's name of their hosts."""
     begun: float = field(init=False)
     """When the present attempt began (time.monotonic)."""
 
@@ -216,6 +220,8 @@ class _Run:
             except (NodeFailed, Passing) as error:
                 if isinstance(error, NotStarted) and failed is not None:
                     error.may_pass = True  # Spark may not have seen yet that a host has gone
+                if (host := getattr(error, "executor_host", None)) is not None:
+                    self.failures[host] += 1
                 failed = explained(error, self.spark, since)
                 seconds = self._end_attempt(failed)
                 checkpoint, how = self._restart(restarts, failed, seconds), "restart"
@@ -360,6 +366,7 @@ class _Run:
                 network=config.network,
                 on_state=display.state,
                 spare=_feeders(config),
+                avoid=failing(self.failures),
             ) as cluster:
                 cluster.start()
                 launched = time.monotonic() - launching

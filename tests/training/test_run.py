@@ -268,6 +268,9 @@ def test_a_run_restarts_from_its_last_checkpoint_when_it_may(forked, digits, tmp
         result = running.result(timeout=120)
     straight = run(digits, tmp_path / "straight", **{**settings, "transform": None})
     assert result["restarts"] == 1
+    first, second = result["attempts"]
+    assert (first["how"], second["how"], second["nodes"]) == ("start", "restart", 2) and "cause" not in second
+    assert first["cause"]["rank"] == 1 and "SIGKILL" in first["cause"]["what"] and second["update"] > first["update"]
     assert result["weights"] == straight["weights"]
     assert result["metrics"] == straight["metrics"]
     assert result["ledger"] == straight["ledger"]

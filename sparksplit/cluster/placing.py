@@ -1,0 +1,80 @@
+"""Which executors hold the nodes, where a host is to be left out because nodes have failed on it again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+OFTEN = 2
+"""Failures of nodes in one run after which their host is left out."""
+
+
+@dataclass(frozen=True)
+class Executor:
+    """id, host: as Spark names them."""
+
+    id: str
+    host: str
+
+
+def failing(failures: Mapping[str, int]) -> list[str]:
+    """The hosts to leave out. failures: how often nodes have failed, by host."""
+    return sorted(host for host, count in failures.items() if count >= OFTEN)
+
+
+def elsewhere(executors: Sequence[Executor], nodes: int, avoided: Collection[str]) -> list[Executor] | None:
+    """One executor for each node, none of them on the `avoided` hosts; None where there are too few.
+
+    They are spread over the hosts as evenly as these have executors.
+    """
+    turns: dict[str, int] = {}
+    found = []
+    for one in executors:
+        if one.host not in avoided:
+            turns[one.host] = turns.get(one.host, 0) + 1
+            found.append((turns[one.host], one))
+    return [one for _, one in sorted(found, key=lambda each: each[0])[:nodes]] if len(found) >= nodes else None
+
+
+def executors_there(sc: SparkContext) -> list[Executor]:
+    """The executors that Spark has."""
+    known = sc._jsc.sc().statusStore().executorList(True)
+    every = (known.apply(place) for place in range(known.size()))
+    return [Executor(one.id(), one.hostPort().rpartition(":")[0]) for one in every if one.id() != "driver"]
+
+
+def host_of(sc: SparkContext, group: str, partition: int) -> str | None:
+    """The host on which Spark runs, or has run, a partition's task of the job group; None where it does not know."""
+    tracker, store = sc.statusTracker(), sc._jsc.sc().statusStore()
+    for job in tracker.getJobIdsForGroup(group):
+        info = tracker.getJobInfo(job)
+        for stage in info.stageIds if info else ():
+            tasks = store.taskList(stage, 0, 1 << 20)
+            for place in range(tasks.size()):
+                if tasks.apply(place).partitionId() == partition:
+                    return str(tasks.apply(place).host())
+    return None
+
+
+def parallelize(sc: SparkContext, values: Sequence[int], executors: Sequence[Executor]) -> Any:
+    """An RDD with one partition for each of `values`, which Spark computes on the executor in its place, where that is
+    free within `spark.locality.wait`."""
+    from pyspark import serializers
+    from pyspark.rdd import RDD
+
+    jvm, pickle = sc._jvm, serializers.CPickleSerializer()
+    assert jvm is not None
+    dumps: Any = pickle.dumps
+    batched: Any = serializers.BatchedSerializer
+    pairs = jvm.java.util.ArrayList()
+    for value, executor in zip(values, executors, strict=True):
+        places = jvm.java.util.ArrayList()
+        places.add(f"executor_{executor.host}_{executor.id}")
+        pairs.add(jvm.scala.Tuple2(dumps([value]), jvm.PythonUtils.toSeq(places)))
+    tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
+    made = sc._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(pairs), tag)
+    return RDD(made.toJavaRDD(), sc, batched(pickle))

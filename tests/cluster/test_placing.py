@@ -1,0 +1,51 @@
+"""Which executors hold the nodes where a host is left out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sparksplit.cluster import placing
+from sparksplit.cluster.placing import Executor, elsewhere, failing
+from sparksplit.cluster.requirements import await_executors
+
+ONE, TWO, THREE = (Executor(str(number), "a") for number in (1, 2, 3))
+FOUR, FIVE = Executor("4", "b"), Executor("5", "c")
+
+
+def test_a_host_is_left_out_after_the_second_failure():
+    assert failing({}) == failing({"a": 1, "b": 1}) == []
+    assert failing({"b": 2, "c": 1, "a": 3}) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "avoided", "expected"),
+    [
+        (2, ["a"], [FOUR, FIVE]),
+        (3, ["a"], None),
+        (2, ["b"], [ONE, FIVE]),
+        (4, ["b"], [ONE, FIVE, TWO, THREE]),
+        (1, ["a", "b"], [FIVE]),
+        (1, ["a", "b", "c"], None),
+        (5, ["gone"], [ONE, FOUR, FIVE, TWO, THREE]),
+    ],
+)
+def test_nodes_are_spread_over_the_other_hosts(nodes, avoided, expected):
+    assert elsewhere([ONE, TWO, THREE, FOUR, FIVE], nodes, avoided) == expected
+
+
+def test_spark_computes_each_partition_on_its_executor_and_tells_its_host(spark):
+    sc = spark.sparkContext
+    await_executors(sc, 4, timeout=90)
+    last, *_, first = placing.executors_there(sc)
+    for executors in ([first, last], [last], [last, first]):
+        group = f"placed-{'-'.join(one.id for one in executors)}"
+        sc.setJobGroup(group, "placed")
+        rows = placing.parallelize(sc, range(7, 7 + len(executors)), executors)
+        found = rows.mapPartitions(lambda own: [(*own, Path(os.getcwd()).name)]).collect()  # noqa: PTH109
+        assert found == [(7 + place, one.id) for place, one in enumerate(executors)]
+        assert placing.host_of(sc, group, len(executors) - 1) == executors[-1].host
+    sc.setLocalProperty("spark.jobGroup.id", None)
+    assert placing.host_of(sc, "none", 0) is None
