@@ -235,6 +235,11 @@ class Output:
         self._fence = Fence.enclose(self.folder, self.path, self.owner)
         return self._fence
 
+    def check(self) -> None:
+        """Raise RunError if the lease was seen to be another's; costs nothing while it was not."""
+        if self.lease.lost.is_set():
+            self.fence.check()
+
     @property
     def fence(self) -> Fence:
         """The way to write into `folder`, once it has begun."""

@@ -203,7 +203,7 @@ class _Comparison:
             network=first.network,
             on_state=lambda rank, state: self._heard(rank, state, display),
         ) as cluster:
-            cluster.run()
+            cluster.run(self.output.check)
 
     def _heard(self, rank: int, state: dict[str, Any], display: ComparisonDisplay) -> None:
         if rank == 0 and state.get("measured"):

@@ -337,8 +337,7 @@ class _Run:
 
     def _meanwhile(self, go_on: Callable[[], None] = lambda: None) -> None:
         """What is looked at while nodes run. go_on: what else is to be done."""
-        if self.output.lease.lost.is_set():
-            self.output.fence.check()
+        self.output.check()
         if self.missing is not None:
             self.missing.look()
         go_on()

@@ -3,9 +3,10 @@
 import pytest
 
 from hdfs_io import filesystem
+from sparksplit.base.errors import NodeFailed
 from sparksplit.training import attempts
 from sparksplit.training.attempts import Attempts
-from sparksplit.training.record import Progress
+from sparksplit.training.record import Cause, Progress
 from tests.hdfs_io.outputs import fenced
 from tests.training.records import epoch
 
@@ -56,3 +57,25 @@ def test_a_damaged_checkpoint_is_left_to_who_reads_it(tmp_path, checkpoint):
     note(tmp_path, Attempts(1, 0.5))
     filesystem.write_bytes(f"{checkpoint}/checkpoint.json", b"{")
     assert attempts.before(str(tmp_path), checkpoint) == (Attempts(1, 0.5), 0)
+
+
+def test_the_story_goes_on_over_a_killed_driver(tmp_path, checkpoint):
+    first = Attempts().begun("start", 2, None)
+    lost = first.ended(12.34567, NodeFailed("node 1 on h: was killed", 1, host="h")).begun("restart", 2, checkpoint)
+    note(tmp_path, lost)
+    known, _ = attempts.before(str(tmp_path), checkpoint)
+    assert known.story == lost.story
+    resumed = known.begun("resume", 3, checkpoint).ended(1.0, None)
+    assert [(each.how, each.nodes, each.update, each.seconds) for each in resumed.story] == [
+        ("start", 2, 0, 12.346),
+        ("restart", 2, 9, None),
+        ("resume", 3, 9, 1.0),
+    ]
+    assert [each.cause for each in resumed.story] == [Cause("node 1 on h: was killed", 1, "h"), None, None]
+    assert resumed.story[1].ended is None and resumed.ended(2.0, None) == resumed
+    assert Attempts().ended(1.0, None) == Attempts()
+
+
+@pytest.mark.parametrize(("error", "text"), [(KeyboardInterrupt(), "interrupted"), (ValueError("a\nb"), "a b")])
+def test_what_ended_an_attempt_is_one_line(error, text):
+    assert Attempts().begun("start", 1, None).ended(1.0, error).story[0].cause == Cause(text)
