@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +85,8 @@ class Run:
                 if time.monotonic() > self._deadline:
                     outcome.problem = f"still running after {TIME_LIMIT:.0f} s"
                     break
-                if self._waiting and self._has_come(self._waiting[0]):
-                    self._inject(self._waiting.pop(0))
+                if self._waiting and self._has_come(self._waiting[0]) and self._befalls(self._waiting[0]):
+                    self._waiting.pop(0)
                 time.sleep(POLL)
             self._follow()
             ended = time.time()
@@ -114,7 +114,7 @@ class Run:
         settings = {**self._place.settings, "data": self._place.data, "output": self.output}
         settings |= {"strategy": self._plan.strategy, "nodes": str(self._plan.nodes), "input_mode": self._plan.mode}
         if self._plan.strategy not in ("batch", "epoch", "single"):
-            del settings["checkpoint.every"]  # an epoch is the least that nodes which differ can go on from
+            settings["checkpoint.every"] = "epoch"  # the least that nodes which differ can go on from
         command = [str(Path(sys.executable).with_name("sparksplit")), "train"]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
@@ -182,46 +182,51 @@ class Run:
 
     # To whom.
 
-    def _inject(self, fault: Fault) -> None:
+    def _befalls(self, fault: Fault) -> bool:
+        """Let it happen; whether there was somebody."""
         if fault.target == "datanode":
             self._place.kill_datanode(fault.rank)
             self._faults.append((time.time(), fault))
             self.say(str(fault))
-            return
-        found = None
+            return True
         with suppress(psutil.Error):
-            found = self._target(fault)
-        if found is None:
-            self.say(f"finds nobody: {fault}")
-            return
-        with suppress(psutil.Error):
-            found.send_signal(_SIGNALS[fault.action])
-            self._faults.append((time.time(), fault))
+            found, meant = self._target(fault)
+            # Spark has no executor to put in the place of one that it does not know yet: the start would time out.
+            action = fault.action if meant else "kill"
+            found.send_signal(_SIGNALS[action])
+            self._faults.append((time.time(), fault if meant else replace(fault, action=action)))
             self._follow()
-            self.say(f"{fault}: process {found.pid}, {found.name()}, after step {self._far:.0f}")
+            self.say(f"{fault}: {action}, process {found.pid}, {found.name()}, after step {self._far:.0f}")
+            return True
+        time.sleep(0.1)
+        return False
 
-    def _target(self, fault: Fault) -> psutil.Process | None:
-        """The process that is meant, or where there is none yet the one that will start it."""
+    def _target(self, fault: Fault) -> tuple[psutil.Process, bool]:
+        """(the process that is meant, True), or where there is none yet (one that may start it, False). Raises
+        psutil.Error where there is neither."""
         driver, tree = psutil.Process(self._command.pid), []
         for process in driver.children(recursive=True):
             with suppress(psutil.Error):  # it has ended meanwhile
                 tree.append((process, process.cmdline()))
-        if fault.target == "driver":
-            return driver
-        jvms = [process for process, line in tree if "SparkSubmit" in " ".join(line)]
         nodes = {line[-1]: process for process, line in tree if "sparksplit.cluster.node_main" in line}
         executors = [process for process, line in tree if any("ExecutorBackend" in word for word in line)]
-        node = nodes.get(f"rank={fault.rank}")
-        busy = [parent for each in nodes.values() for parent in _parents(each)]
-        if fault.target == "feeder":
-            found = [each for each in executors if each not in busy]
-        elif fault.target == "executor":
-            found = [each for each in executors if node is not None and each in _parents(node)] or executors
-        elif fault.target == "jvm" or node is None:
-            found = []
-        else:
-            found = [node] if fault.target == "node" else _parents(node)[:1]
-        return ([*found, *(jvms if fault.target == "jvm" else executors)] or [None])[0]  # type: ignore[list-item]
+        holding = {rank: _parents(process) for rank, process in nodes.items()}
+        rank = f"rank={fault.rank}"
+        found: list[psutil.Process] = []
+        if fault.target == "driver":
+            found = [driver]
+        elif fault.target == "jvm":
+            found = [process for process, line in tree if "SparkSubmit" in " ".join(line)]
+        elif fault.target == "feeder":
+            found = [each for each in executors if not any(each in parents for parents in holding.values())]
+        elif rank in nodes:
+            above = holding[rank]
+            found = {"node": [nodes[rank]], "worker": above[:1]}.get(fault.target) or [
+                each for each in executors if each in above
+            ]
+        if not (found or executors):
+            raise psutil.NoSuchProcess(self._command.pid)
+        return (found or executors)[0], bool(found)
 
     # What came of it.
 

@@ -125,6 +125,9 @@ class _Job:
     def cancel(self) -> None:
         return
 
+    def free(self) -> list[str]:
+        return []
+
 
 class _Context:
     """What is asked of a SparkContext where nodes are not Spark's."""

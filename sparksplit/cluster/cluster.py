@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
@@ -41,6 +42,8 @@ TERMINATED = 15.0
 """The same after SIGTERM: nobody sits there waiting, and schedulers kill after 30 s or so."""
 ENDING = 20.0
 """Seconds within which everything must have ended when the cluster is closed."""
+FREEING = 10.0
+"""How long Spark may take to say which executors keep the tasks of a job that was cancelled."""
 EXPLAIN = 1.0
 """Seconds between the end of the nodes' Spark job and the verdict: time for a node that knows why to say so."""
 
@@ -291,21 +294,28 @@ class NodeCluster:
         """Wait for processes and job to end; cancel and kill, at once or once they take too long."""
         begin = time.monotonic()
         patience = ORDERLY if gently else 0.0
-        forced = False
+        replaced: list[str] = []
+        freeing: threading.Thread | None = None
         while channel.alive() or job.active():
             elapsed = time.monotonic() - begin
             if elapsed > ENDING:
                 log.error("still there after %g s: %s", ENDING, ", ".join(channel.alive()) or "the nodes' Spark job")
-                return
-            if elapsed >= patience and not forced:
-                forced = True
+                break
+            if elapsed >= patience and freeing is None:
                 # In this order: once its job is cancelled, Spark does not retry tasks, however they fail.
                 job.cancel()
                 hung = self._fault.rank if self._fault and self._fault.cause is Cause.STALLED else None
                 channel.tell("launcher", kill=True, hung=hung)
                 # A stopped launcher does not hear this; its node does, and can end both.
                 channel.tell("node", ranks=channel.silent_launchers(), end_launcher=True)
+                freeing = threading.Thread(target=lambda: replaced.extend(job.free()), name="freeing", daemon=True)
+                freeing.start()
+            if replaced:
+                log.warning("left to Spark: %s", ", ".join(channel.alive()) or "the nodes' Spark job")
+                break
             time.sleep(0.02)
+        if freeing is not None:
+            freeing.join(FREEING)
 
 
 def _check_descriptors(nodes: int) -> None:

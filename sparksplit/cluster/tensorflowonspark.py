@@ -29,6 +29,7 @@ from sparksplit.cluster.faults import kind_and_text
 from sparksplit.cluster.launcher import NodeEnded, map_fun
 from sparksplit.cluster.line import Line, Post
 from sparksplit.cluster.requirements import lost_executors
+from sparksplit.cluster.stuck import replace_stuck
 from sparksplit.cluster.wire import own_address_towards
 
 if TYPE_CHECKING:
@@ -128,6 +129,10 @@ class Job:
                 self._sc.cancelJobGroup(self._group)
             except Exception as error:
                 log.debug("Spark does not answer, so it has nothing to cancel: %s", error)
+
+    def free(self) -> list[str]:
+        """Return when the cancelled tasks have ended; otherwise the executors that Spark has been asked to replace."""
+        return replace_stuck(self._sc, self._group)
 
 
 def import_tensorflowonspark() -> types.SimpleNamespace:

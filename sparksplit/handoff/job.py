@@ -19,6 +19,7 @@ from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 from sparksplit.base.errors import InputError, NodeFailed, RunError, SparksplitError
 from sparksplit.base.reasons import spark_reason
 from sparksplit.base.task_facts import facts_of
+from sparksplit.cluster.stuck import replace_stuck
 from sparksplit.handoff.sender import Address, Partition, Sender
 from sparksplit.rows.ledger import Entry
 
@@ -141,12 +142,15 @@ class FeedJob:
         """End the Spark job if it is still running."""
         if self._thread is None:
             return
-        if self._thread.is_alive():
+        sc, cancelled = self._frame.sparkSession.sparkContext, self._thread.is_alive()
+        if cancelled:
             try:
-                self._frame.sparkSession.sparkContext.cancelJobGroup(self._group)
+                sc.cancelJobGroup(self._group)
             except Exception as error:
                 log.debug("Spark does not answer, so it has nothing to cancel: %s", error)
         self._thread.join(20)
+        if cancelled:
+            replace_stuck(sc, self._group)
 
     def _run(self, addresses: list[Address]) -> None:
         spark = self._frame.sparkSession

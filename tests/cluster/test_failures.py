@@ -177,6 +177,28 @@ def test_a_killed_executor_is_named_at_once_and_replaced(spark: SparkSession, su
     assert seconds < AT_ONCE
 
 
+@pytest.mark.slow
+def test_an_executor_that_stands_still_is_replaced(spark: SparkSession, sufferers: Sufferers) -> None:
+    """As its host may: Spark would notice it after two minutes, and wait for it to take the next run's task."""
+    still: list[psutil.Process] = []
+
+    def stop(facts: dict[str, Any]) -> None:
+        launcher = psutil.Process(facts["launcher"])
+        java = next(p for p in launcher.parents() if "java" in p.name())
+        still.extend((java, launcher, psutil.Process(facts["pid"])))
+        for process in still:
+            process.suspend()
+
+    sufferers.act(stop)
+    error, seconds = fail(spark, sufferers, {})
+    assert "has been silent for" in str(error)
+    assert seconds < 29  # wire.DEAD and stuck.PATIENCE; not cluster.ENDING beside
+    java, *others = still
+    assert not psutil.wait_procs([java], timeout=30)[1]
+    for process in others:  # the host is back
+        process.resume()
+
+
 @pytest.mark.parametrize("who", ["pid", pytest.param("launcher", marks=pytest.mark.slow)])
 def test_a_stopped_process_is_named_within_fifteen_seconds(spark: SparkSession, sufferers: Sufferers, who: str) -> None:
     sufferers.act(lambda facts: os.kill(facts[who], signal.SIGSTOP))
