@@ -17,6 +17,7 @@ from sparksplit.base.own_folders import own_folder, sweep
 MARK = "SPARKSPLIT_SESSION"
 """In the environment of every process of a local cluster: its folder, by which they are found again."""
 _PREFIX = "sparksplit-session-"
+_KILL_SECONDS = 10.0  # a process that waits for a disk that is away does not end before that answers
 
 
 def session_folder() -> AbstractContextManager[Path]:
@@ -30,10 +31,11 @@ def remove_left() -> None:
 
 
 def kill_all(folder: Path) -> None:
-    """Kill the processes of the cluster in `folder`; returns when there are none."""
-    while pids := processes(str(folder)):
+    """Kill the processes of the cluster in `folder`; returns when there are none, or none that can be killed."""
+    end = time.monotonic() + _KILL_SECONDS
+    while (pids := processes(str(folder))) and time.monotonic() < end:
         for pid in pids:
-            with suppress(ProcessLookupError):
+            with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.05)
 
