@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 LINE_SECONDS = 10.0
 """Seconds between two lines where there is no terminal."""
 
+STAMP = "%Y-%m-%d %H:%M:%S"
+"""The time of a line in a log, as in the log's other lines."""
+
 _POLL_SECONDS = 0.5
 _LOOK_AHEAD = 16  # job numbers that are asked for at once: more than Spark starts between two polls
 
@@ -66,7 +69,16 @@ _terminal = _Terminal()
 
 
 def say(text: str) -> None:
-    """Print one line on stderr, above the bar where there is one. Safe from any thread."""
+    """Print one line on stderr: above the bar where there is one, with the time where it goes into a log.
+
+    Safe from any thread.
+    """
+    line = text.lstrip("\n")
+    blank = text[: len(text) - len(line)]
+    _print(text if sys.stderr.isatty() else f"{blank}{time.strftime(STAMP)} {line}")
+
+
+def _print(text: str) -> None:
     with _terminal.lock:
         if _terminal.bars is not None:
             _terminal.bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -75,10 +87,10 @@ def say(text: str) -> None:
 
 
 class LogHandler(logging.Handler):
-    """Writes log records with `say`, so that they do not tear the bar apart."""
+    """Writes log records, which bring their time, like `say`, so that they do not tear the bar apart."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        say(self.format(record))
+        _print(self.format(record))
 
 
 class Progress:

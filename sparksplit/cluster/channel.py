@@ -269,6 +269,7 @@ class Channel:
             peer.taken = number
             if kind == "node" and ("beat" in message or "state" in message):
                 record.observe(dict(message.get("beat") or message.get("state") or {}), now)
+            record.place = str(message.get("place", record.place))
             if "error" in message and record.error is None:
                 record.error = (now, str(message.get("kind")), str(message["error"]))
             if "ended" in message:

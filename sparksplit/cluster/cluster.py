@@ -18,7 +18,7 @@ from sparksplit.base.network import ANY, Network
 from sparksplit.cluster import placing, requirements
 from sparksplit.cluster.channel import Channel
 from sparksplit.cluster.deadlines import Limits
-from sparksplit.cluster.faults import Cause, Fault, culprit
+from sparksplit.cluster.faults import Cause, Fault, bracketed, culprit
 from sparksplit.cluster.line import Post
 from sparksplit.cluster.wire import BEAT
 
@@ -220,7 +220,7 @@ class NodeCluster:
             if time.monotonic() > deadline:
                 first = missing[0]
                 what = f"node {first.rank} on {first.host} did not start within {self.limits.start_timeout:g} s"
-                raise NotStarted(what, first.rank)
+                raise NotStarted(what + bracketed(first.place), first.rank)
             channel.changed.wait(POLL)
             channel.changed.clear()
 

@@ -52,7 +52,8 @@ class Cause(IntEnum):
 @dataclass(frozen=True)
 class Fault:
     """A piece of evidence; what `culprit` returns is the verdict. at: monotonic seconds. usage: a user's mistake.
-    may_pass: whether another attempt may get further. memory: whether it ran out of memory.
+    may_pass: whether another attempt may get further. memory: whether it ran out of memory. place: its executor, and
+    where the log is.
     """
 
     cause: Cause
@@ -63,6 +64,7 @@ class Fault:
     usage: bool = False
     may_pass: bool = True
     memory: bool = False
+    place: str = ""
 
     def error(self) -> SparksplitError:
         """The exception that the driver raises."""
@@ -70,13 +72,18 @@ class Fault:
             return UsageError(self.text)
         where = f"node {self.rank} on {self.host}: " if self.rank is not None else ""
         return NodeFailed(
-            where + self.text,
+            where + self.text + bracketed(self.place),
             rank=self.rank,
             host=self.host or None,
             may_pass=self.may_pass,
             memory=self.memory,
             executor_lost=self.cause in (Cause.LAUNCHER_LOST, Cause.JOB),
         )
+
+
+def bracketed(place: str) -> str:
+    """What ends a line about a node: the executor that it was in, and where its log is, if that is known."""
+    return f" [{place}]" if place else ""
 
 
 @dataclass
@@ -97,6 +104,8 @@ class NodeRecord:
 
     rank: int
     host: str = "unknown host"
+    place: str = ""
+    """Its executor, and where the log is (place.py)."""
     launcher: Link | None = None
     node: Link | None = None
     state: dict[str, Any] = field(default_factory=dict)
@@ -202,7 +211,7 @@ def _order(fault: Fault) -> tuple[int, bool, float]:
 def _evidence(node: NodeRecord, now: float) -> Iterator[Fault]:
     def fault(cause: Cause, at: float, text: str, kind: str = "") -> Fault:
         usage, may_pass = kind == "usage", kind not in ("usage", "own", "pipe")
-        return Fault(cause, at, node.rank, node.host, text, usage, may_pass, kind == "memory")
+        return Fault(cause, at, node.rank, node.host, text, usage, may_pass, kind == "memory", node.place)
 
     if node.error:
         at, kind, text = node.error
@@ -249,11 +258,11 @@ def _silence(node: NodeRecord, now: float) -> Iterator[Fault]:
     for what, link in (("", node.node), ("the Python worker that holds it ", node.launcher)):
         if link and link.gone is None:
             text = f"{what}has been silent for {now - link.heard:.0f} s (stopped, hanging, or its host is unreachable)"
-            yield Fault(Cause.SILENT, link.heard, node.rank, node.host, text)
+            yield Fault(Cause.SILENT, link.heard, node.rank, node.host, text, place=node.place)
 
 
 def _stalled(nodes: Sequence[NodeRecord], now: float, limits: Limits) -> Fault | None:
     found = hanging(nodes, now, limits)
     if found is None:
         return None
-    return Fault(Cause.STALLED, now, found.node.rank, found.node.host, found.text)
+    return Fault(Cause.STALLED, now, found.node.rank, found.node.host, found.text, place=found.node.place)

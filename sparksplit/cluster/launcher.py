@@ -26,6 +26,7 @@ from sparksplit.cluster import memory
 from sparksplit.cluster.leaving import GRACE
 from sparksplit.cluster.line import Line, Post
 from sparksplit.cluster.member import Start
+from sparksplit.cluster.place import own_place
 from sparksplit.cluster.wire import ORPHAN, ORPHANED
 
 OUTPUT_LINES = 30
@@ -67,6 +68,7 @@ def map_fun(arguments: dict[str, Any], context: Any) -> None:
 
     line = Line(post, on_message=message, on_silence=silence)
     try:
+        line.send(place=own_place())
         with ExitStack() as stack:
             folder = stack.enter_context(_scratch_folder(post.rank))
             ending = stack.enter_context(_signals(node))

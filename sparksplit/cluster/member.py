@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -18,6 +18,8 @@ from sparksplit.base.network import Network
 from sparksplit.cluster.leaving import Leaving
 from sparksplit.cluster.line import Line, Post
 from sparksplit.cluster.wire import ORPHANED
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -175,6 +177,6 @@ class NodeMember(Member):
 
 
 def _end_as_orphan(reason: str) -> None:
-    print(f"sparksplit node ends: {reason}", file=sys.stderr, flush=True)
+    log.error("this node ends: %s", reason)
     # The work function may be anywhere, even in one of TensorFlow's collectives: no exception would reach it.
     os._exit(ORPHANED)

@@ -28,6 +28,7 @@ from sparksplit.cluster.channel import Channel
 from sparksplit.cluster.faults import kind_and_text
 from sparksplit.cluster.launcher import NodeEnded, map_fun
 from sparksplit.cluster.line import Line, Post
+from sparksplit.cluster.place import own_place
 from sparksplit.cluster.requirements import lost_executors
 from sparksplit.cluster.stuck import replace_stuck
 from sparksplit.cluster.wire import own_address_towards
@@ -200,9 +201,9 @@ class NodeTask:
             kind, text = kind_and_text(error)
             with suppress(OSError, ValueError):  # the driver is gone
                 if kind == "usage":
-                    reservations.say(error=text, kind=kind)
+                    reservations.say(place=own_place(), error=text, kind=kind)
                 else:
-                    reservations.say(error=f"before its start: {text}", kind="own")
+                    reservations.say(place=own_place(), error=f"before its start: {text}", kind="own")
             raise
         finally:
             reservations.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparksplit.base import packages
+from tests.logs import without_times
 from tests.packages import avro_jar, in_session
 
 AVRO = "org.apache.spark:spark-avro_2.12:3.5.9"
@@ -34,7 +35,7 @@ def test_a_session_brings_its_packages_and_says_nothing_of_it():
     avro_jar()
     ended = in_session("print(spark.read.format('avro').load([], schema='a int').count())", AVRO)
     assert (ended.returncode, ended.stdout) == (0, "0\n")
-    assert ended.stderr == "Starting Spark on this machine: local-cluster[1,1,1024]\n"
+    assert without_times(ended.stderr) == "Starting Spark on this machine: local-cluster[1,1,1024]\n"
 
 
 @pytest.mark.slow

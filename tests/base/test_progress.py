@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from sparksplit.base import progress
 from sparksplit.base.progress import Progress, say, spark_progress
+from tests.logs import without_times
 
 
 def test_without_a_terminal_there_are_plain_lines(
@@ -27,24 +28,25 @@ def test_without_a_terminal_there_are_plain_lines(
         say("by the way")
         counting.update(2000)
     printed = capsys.readouterr()
-    lines = printed.err.splitlines()
+    lines = without_times(printed.err).splitlines()
     assert printed.out == ""
     assert "counting: 25 %, 500 of 2,000 rows, 0 s, loss 0.5" in lines
     assert "by the way" in lines
     assert lines[-1] == "counting: 100 %, 2,000 of 2,000 rows, 0 s, done"
+    assert all(re.match(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d \S", line) for line in printed.err.splitlines())
 
 
 def test_short_work_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress("counting", None, "rows") as counting:
         counting.update(3)
-    assert capsys.readouterr().err == "counting: 3 rows, 0 s, done\n"
+    assert without_times(capsys.readouterr().err) == "counting: 3 rows, 0 s, done\n"
 
 
 def test_work_that_fails_is_not_done(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(KeyError), Progress("counting", 4, "rows") as counting:
         counting.update(1)
         raise KeyError
-    assert capsys.readouterr().err == "counting: 25 %, 1 of 4 rows, 0 s, stopped\n"
+    assert without_times(capsys.readouterr().err) == "counting: 25 %, 1 of 4 rows, 0 s, stopped\n"
     assert "progress of counting" not in [thread.name for thread in threading.enumerate()]
 
 
@@ -52,16 +54,16 @@ def test_all_that_is_known_so_far_is_not_all(capsys: pytest.CaptureFixture[str])
     with pytest.raises(KeyError), Progress("counting", None, "tasks", grows=True) as counting:
         counting.update(5, total=5)
         raise KeyError
-    assert capsys.readouterr().err == "counting: 5 of 5 tasks so far, 0 s, stopped\n"
+    assert without_times(capsys.readouterr().err) == "counting: 5 of 5 tasks so far, 0 s, stopped\n"
     with Progress("counting", None, "tasks", grows=True) as counting:
         counting.update(5, total=5)
-    assert capsys.readouterr().err == "counting: 100 %, 5 of 5 tasks, 0 s, done\n"
+    assert without_times(capsys.readouterr().err) == "counting: 100 %, 5 of 5 tasks, 0 s, done\n"
 
 
 def test_nothing_to_do_is_no_division(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress("counting", 0, "rows"):
         pass
-    assert capsys.readouterr().err == "counting: 0 of 0 rows, 0 s, done\n"
+    assert without_times(capsys.readouterr().err) == "counting: 0 of 0 rows, 0 s, done\n"
 
 
 def test_updates_from_many_threads(capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,7 +76,7 @@ def test_updates_from_many_threads(capsys: pytest.CaptureFixture[str]) -> None:
         for thread in threads:
             thread.join()
         counting.update(800)
-    assert capsys.readouterr().err.splitlines()[-1].startswith("counting: 100 %")
+    assert without_times(capsys.readouterr().err).splitlines()[-1].startswith("counting: 100 %")
 
 
 def on_a_terminal(code: str, tmp_path: Path) -> tuple[str, str]:
@@ -128,7 +130,7 @@ def test_tasks_of_sparks_jobs_are_counted(spark: SparkSession, capsys: pytest.Ca
     with spark_progress(spark, "two jobs"):
         assert spark.sparkContext.parallelize(range(6), 6).map(lambda row: row + 1).sum() == 21
         assert spark.sparkContext.parallelize(range(4), 4).count() == 4
-    said = capsys.readouterr().err.splitlines()  # a line every ten seconds before the last one
+    said = without_times(capsys.readouterr().err).splitlines()  # a line every ten seconds before the last one
     assert re.fullmatch(r"two jobs: 100 %, 10 of 10 tasks, \d+ s, done", said[-1])
 
 

@@ -26,6 +26,7 @@ from sparksplit.base.errors import ConfigError, InputError, RunError
 from sparksplit.base.interrupts import py4j_quiet
 from sparksplit.base.reasons import STOPPED
 from sparksplit.base.session import spark_session
+from tests.logs import without_times
 
 
 def helper(row: int) -> int:
@@ -179,6 +180,7 @@ from sparksplit.base.command import Command
 from sparksplit.base.config import Config
 from sparksplit.base.progress import spark_progress
 from sparksplit.base.session import spark_session
+from tests.logs import without_times
 
 class Keys(Config):
     seconds: float = 0.0
@@ -230,7 +232,7 @@ class Driver:
         err = re.sub(
             r"^java\.util\.concurrent\.RejectedExecutionException: Task scala\..*\n(\tat .*\n)+", "", err, flags=re.M
         )
-        return self.process.returncode, out.splitlines(), err.splitlines()
+        return self.process.returncode, out.splitlines(), without_times(err).splitlines()
 
     def wait_for_tasks(self) -> None:
         """Until Spark's tasks run."""

@@ -106,7 +106,9 @@ def test_an_exception_is_named_with_rank_host_and_type(
 ) -> None:
     sufferers.act(lambda facts: None)
     error, seconds = fail(spark, sufferers, {"how": "raise", "echo": echo})
-    assert str(error) == f"node 1 on {socket.gethostname()}: ValueError: a text of two lines"
+    text, log = re.fullmatch(r"(.*) \[executor \d, (.*)]", str(error)).groups()  # type: ignore[union-attr]
+    assert text == f"node 1 on {socket.gethostname()}: ValueError: a text of two lines"
+    assert "these are my last words" in Path(log).read_text()
     assert isinstance(error, NodeFailed)
     assert error.rank == 1
     assert seconds < AT_ONCE
@@ -133,7 +135,9 @@ def test_a_usage_error_keeps_its_text(
 def test_an_exit_is_named_with_its_status(spark: SparkSession, sufferers: Sufferers) -> None:
     sufferers.act(lambda facts: None)
     error, seconds = fail(spark, sufferers, {"how": "exit"})
-    assert re.fullmatch(r"node 1 on \S+: ended with exit status 7 and without a result", str(error))
+    assert re.fullmatch(
+        r"node 1 on \S+: ended with exit status 7 and without a result \[executor \d, \S+/stderr]", str(error)
+    )
     assert seconds < AT_ONCE
 
 

@@ -90,13 +90,18 @@ def test_a_lost_worker_without_a_spare_ends_the_run_which_goes_on_later(
 ) -> None:
     output = tmp_path / "run"
     standalone.kill_worker(0)
-    run = start(standalone, digits, output, "--set=start_timeout=10", held=True)
+    run = start(standalone, digits, output, "--set=start_timeout=30", held=True)
     await_checkpoint(run, output)
     standalone.kill_worker(2)
     status, errors = end(run)
     assert status == 1
     last = errors.splitlines()[-1]
-    assert re.search(rf"executor \d on {standalone.address(2)} was lost \(.*\), and no other came within 10 s; ", last)
+    where = standalone.address(2)
+    assert re.search(
+        rf"executor \d on {where} was lost \(.*\) \[http://{where}:\S+], and no other came within 30 s; ", last
+    )
+    logs = standalone.work(2).glob("app-*/*/stderr")
+    assert any(f"[executor {log.parent.name}, {log}]" in last for log in logs)
     assert "with --resume" in errors
     standalone.restore()  # the worker has come back
     status, errors = end(start(standalone, digits, output, "--resume"))

@@ -116,7 +116,7 @@ def test_a_full_spool_disk_ends_in_one_line_with_the_folder_and_the_host(spark, 
     with small_disk(tmp_path / "disk") as disk:
         payload = {"data": str(digits), "disk": str(disk)}
         work = "tests.handoff.works:spool_to_a_full_disk"
-        full = rf"^node \d on {socket.gethostname()}: {disk}/\d: cannot take more rows: No space left on device$"
+        full = rf"^node \d on {socket.gethostname()}: {disk}/\d: cannot take more rows: No space left on device \["
         with (
             pytest.raises(NodeFailed, match=full),
             NodeCluster(spark, 2, work, payload, on_state=states.__setitem__, spare=1) as cluster,

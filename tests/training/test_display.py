@@ -3,6 +3,7 @@
 import pytest
 
 from sparksplit.training.display import RunDisplay
+from tests.logs import without_times
 from tests.training.records import EPOCH
 
 
@@ -25,7 +26,7 @@ def beat(epochs, **more):
 
 
 def lines(capsys):
-    return capsys.readouterr().err.splitlines()
+    return without_times(capsys.readouterr().err).splitlines()
 
 
 def test_each_epoch_has_one_line_over_all_attempts(capsys):

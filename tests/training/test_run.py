@@ -21,6 +21,7 @@ from sparksplit.training import attempts, checkpoints
 from sparksplit.training.attempts import Attempts
 from tests.forked import nodes_of
 from tests.hdfs_io.outputs import fenced
+from tests.logs import without_times
 from tests.nodes import pid_of
 from tests.training.records import RUN_JSON, keys_of
 from tests.training.runs import MODELS, MOMENTUM, largest_difference, run, weights, without_end
@@ -274,5 +275,6 @@ def test_a_run_restarts_from_its_last_checkpoint_when_it_may(forked, digits, tmp
     assert result["weights"] == straight["weights"]
     assert result["metrics"] == straight["metrics"]
     assert result["ledger"] == straight["ledger"]
-    lines = [line.split(":")[0] for line in capsys.readouterr().err.splitlines() if line.startswith("epoch ")]
+    said = without_times(capsys.readouterr().err).splitlines()
+    lines = [line.split(":")[0] for line in said if line.startswith("epoch ")]
     assert lines == [f"epoch {number}/12" for number in range(1, 13)] * 2, "the straight run's are the second half"

@@ -1,0 +1,47 @@
+"""Where a node is within Spark, for whoever has to look after it: its executor, and where that executor's log is."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+_CONTAINER = re.compile(r"container_(?:e\d+_)?(\d+_\d+)_\d+_\d+")
+_EXECUTOR = re.compile(r"(?:^|\0)--executor-id\0([^\0]+)")
+
+
+def own_place() -> str:
+    """`executor 3, /opt/spark/work/app-1/3/stderr`, for a process below one of Spark's executors; "" for any other."""
+    return place(_executor(), Path.cwd(), os.environ)
+
+
+def place(executor: str | None, folder: Path, environment: Mapping[str, str]) -> str:
+    """The same. executor: its id. folder: where its processes work. environment: their variables.
+
+    On YARN the log is gone from the host before anybody looks, so there it is the command that shows it.
+    """
+    if executor is None:
+        return ""
+    container = environment.get("CONTAINER_ID", "")
+    if known := _CONTAINER.fullmatch(container):
+        return f"executor {executor}, yarn logs -applicationId application_{known[1]} -containerId {container}"
+    if (folder / "stderr").is_file():  # a standalone worker's, or a local cluster's
+        return f"executor {executor}, {folder / 'stderr'}"
+    page = environment.get("SPARK_LOG_URL_STDERR")
+    return f"executor {executor}, {page}" if page else f"executor {executor}"
+
+
+def _executor() -> str | None:
+    """The id that Spark gave the JVM which has started this process, at any depth."""
+    number = os.getppid()
+    try:
+        while number > 1:
+            process = Path("/proc", str(number))
+            if found := _EXECUTOR.search((process / "cmdline").read_bytes().decode(errors="replace")):
+                return found[1]
+            # After the name, which may hold anything: the state, and the parent.
+            number = int((process / "stat").read_bytes().rpartition(b")")[2].split()[1])
+    except (OSError, ValueError):
+        return None  # not a Linux, or another user's process
+    return None

@@ -1,0 +1,12 @@
+"""What commands write on stderr where there is no terminal."""
+
+from __future__ import annotations
+
+import re
+
+_TIME = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?=\S)", re.MULTILINE)
+
+
+def without_times(text: str) -> str:
+    """`text` without the time at the beginning of its lines."""
+    return _TIME.sub("", text)
