@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from sparksplit.base.command import Command, Options
+from sparksplit.base.config import load
 from sparksplit.base.errors import UsageError
-from sparksplit.operations.check.run import check
+from sparksplit.operations.check.run import Planned, check
 from sparksplit.operations.check.table import show
 from sparksplit.operations.config import CheckConfig
+from sparksplit.training.config import TrainConfig
+from sparksplit.training.disks import feeders, spooled
 
 
 def run(config: CheckConfig, options: Options) -> None:
     """Print what was found; raises UsageError, which is exit status 2, if something must be put right."""
-    report = check(config)
+    report = check(config, _planned(config))
     show(report, config.path)
     if report.problems:
         count = len(report.problems)
         raise UsageError(f"{count} thing{'' if count == 1 else 's'} to put right, listed above")
+
+
+def _planned(config: CheckConfig) -> Planned:
+    """The run that the configuration names. Raises UsageError where what that needs does not exist."""
+    if config.train is None:
+        if config.data is not None:
+            raise config.error("data", "needs train: a data set alone does not say how many nodes spool it")
+        return Planned(config.nodes)
+    values = {"data": config.data, "nodes": config.nodes}
+    overrides = [f"{key}={json.dumps(value)}" for key, value in values.items() if value is not None]
+    training = load(TrainConfig, config.train, overrides)
+    return Planned(training.processes, feeders(training), spooled(training))
 
 
 COMMAND = Command(
@@ -25,7 +41,7 @@ COMMAND = Command(
     summary="Is this cluster ready: settings, versions, a folder, memory, GPUs, ports, clocks; from every executor.",
     config=CheckConfig,
     run=run,
-    flags=("path", "nodes", "timeout"),
+    flags=("path", "nodes", "timeout", "train", "data"),
 )
 
 

@@ -24,7 +24,12 @@ class CheckConfig(Config):
     path: str | None = None
     """A folder, such as hdfs:///tmp: a small file is written there and read back, by the driver and every executor."""
     nodes: pydantic.PositiveInt | None = None
-    """How many nodes a run is to have; null: as many as there are executors."""
+    """How many nodes a run is to have; null: as many as `train` says, or else as there are executors."""
+    train: str | None = None
+    """A configuration of `train`: its nodes are asked for, and what they spool with input_mode: spark is compared with
+    what is free on the executors' local disks."""
+    data: str | None = None
+    """The data set of that run, if not the configuration's own."""
     timeout: pydantic.PositiveFloat = 120
     """Seconds to wait for executors to be granted."""
 

@@ -23,6 +23,23 @@ def test_too_few_executors_and_a_bad_folder_are_found_within_the_limit(spark, ca
     assert captured.err.rstrip().endswith("sparksplit check: 2 things to put right, listed above")
 
 
+def test_a_run_is_checked_with_its_nodes_feeder_and_spool(spark, tmp_path, digits, monkeypatch, capsys):
+    file = tmp_path / "train.yaml"
+    file.write_text("data: /nowhere\noutput: /nowhere/run\nstrategy: epoch\nnodes: 3\ninput_mode: spark\n")
+    arguments = ["--train", str(file), "--data", str(digits)]
+    assert COMMAND.main(arguments) == 0
+    with monkeypatch.context() as patched:
+        patched.setattr("sparksplit.commands.check.spooled", lambda training: [2**60])
+        assert COMMAND.main([*arguments, "--nodes", "4"]) == 2
+    out = capsys.readouterr().out
+    assert "nodes: 4 nodes need 5 executors (1 to feed them) and there are 4" in out
+    assert "\nspark.local.dir: " in out and "spool 1099511627776 MiB each there" in out
+    assert COMMAND.main(arguments[:2]) == 2
+    assert "/nowhere: is no prepared data set" in capsys.readouterr().err
+    assert COMMAND.main(arguments[2:]) == 2
+    assert "data: needs train" in capsys.readouterr().err
+
+
 def test_the_jobs_group_does_not_stay(spark):
     assert COMMAND.main(["--nodes", "2"]) == 0
     assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None

@@ -28,5 +28,7 @@ class Facts:
     """Which other processes' ports could not be reached, and why"""
     gpus: list[str] = field(default_factory=list)
     """Addresses of the GPUs that Spark has assigned to its task"""
+    disks: dict[str, list[int]] = field(default_factory=dict)
+    """Its local disks by folder: the device's number, and how many MiB are free"""
     slot_of: str = ""
     """Equal for all task slots of one executor"""

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from sparksplit.base.requirements import TENSORFLOW_MEBIBYTES, Problem, comfort_problems, run_problems
+from sparksplit.base.requirements import (
+    TENSORFLOW_MEBIBYTES,
+    Problem,
+    comfort_problems,
+    is_standalone,
+    run_problems,
+)
 from sparksplit.operations.check.facts import Facts
 
 CLOCK_SECONDS = 5.0
@@ -13,18 +19,21 @@ CLOCK_SECONDS = 5.0
 expire early or late. No result of a run depends on a clock."""
 
 
-def setting_findings(settings: Mapping[str, str], nodes: int) -> list[Problem]:
-    """What Spark's settings alone tell. settings: including `spark.master`."""
-    return [*run_problems(settings, nodes), *comfort_problems(settings)]
+def setting_findings(settings: Mapping[str, str], nodes: int, spare: int = 0) -> list[Problem]:
+    """What Spark's settings alone tell. settings: including `spark.master`. spare: executors that feed the nodes."""
+    return [*run_problems(settings, nodes, spare), *comfort_problems(settings)]
 
 
-def fact_findings(settings: Mapping[str, str], driver: Facts, executors: Sequence[Facts]) -> list[Problem]:
-    """What the driver and the executors tell."""
+def fact_findings(
+    settings: Mapping[str, str], driver: Facts, executors: Sequence[Facts], spooled: Sequence[int] = ()
+) -> list[Problem]:
+    """What the driver and the executors tell. spooled: the bytes that each node will spool, by rank."""
     everyone = [driver, *executors]
     return [
         *_versions(driver, executors),
         *(Problem("path", f"{facts.who} on {facts.host}: {facts.folder}") for facts in everyone if facts.folder),
         *_memory(settings, executors),
+        *_disks(settings, executors, spooled),
         *_gpus(settings, executors),
         *_ports(everyone),
         *_clocks(executors),
@@ -62,6 +71,32 @@ def _memory(settings: Mapping[str, str], executors: Sequence[Facts]) -> Iterator
         if available < needed:
             text = f"{host} has {available} MiB left, and its {len(on_host)} nodes take about {needed}: use fewer there"
             yield Problem("memory", text)
+
+
+def _disks(settings: Mapping[str, str], executors: Sequence[Facts], spooled: Sequence[int]) -> Iterator[Problem]:
+    """Which nodes a host will get is not known: as many as it has executors, or as there are, each with the most."""
+    if not spooled:
+        return
+    each = -(-max(spooled) // 2**20)
+    for host, on_host in _by_host(executors).items():
+        folders = {folder: found for facts in on_host for folder, found in facts.disks.items()}
+        devices = {device: (free, folder) for folder, (device, free) in folders.items()}
+        nodes = min(len(on_host), len(spooled))
+        on_each = -(-nodes // max(1, len(devices)))
+        for free, folder in devices.values():
+            if free < on_each * each:
+                yield Problem(
+                    _disk_key(settings),
+                    f"{host}: {folder} is on a disk with {free} MiB free, and {on_each} of the nodes spool {each} MiB"
+                    " each there (input_mode: spark); name larger disks, more of them, or use more hosts",
+                )
+
+
+def _disk_key(settings: Mapping[str, str]) -> str:
+    """What says where an executor's local disks are."""
+    if settings.get("spark.master") == "yarn":
+        return "yarn.nodemanager.local-dirs"
+    return "SPARK_LOCAL_DIRS" if is_standalone(settings) else "spark.local.dir"
 
 
 def _gpus(settings: Mapping[str, str], executors: Sequence[Facts]) -> Iterator[Problem]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import socket
+import tempfile
 import threading
 import time
 import uuid
@@ -76,6 +78,7 @@ class Probe:
                     clock=None if clock is None else round(-clock, 3),
                     gpus=list(gpu.addresses) if gpu is not None else [],
                     # Spark's Python daemon: there is one in each executor.
+                    disks=local_disks(),
                     slot_of=f"{address} {os.getppid()}",
                     **own_facts(address),
                 )
@@ -100,6 +103,15 @@ def own_facts(address: str) -> dict[str, Any]:
         "versions": versions,
         "available_mebibytes": _available_mebibytes(),
     }
+
+
+def local_disks() -> dict[str, list[int]]:
+    """Facts.disks, of an executor's Python; where nodes put what they spool (cluster/launcher.py)."""
+    found = {}
+    for folder in os.environ.get("SPARK_LOCAL_DIRS", tempfile.gettempdir()).split(","):
+        there = next(path for path in (Path(folder), *Path(folder).parents) if path.exists())
+        found[folder] = [there.stat().st_dev, shutil.disk_usage(there).free // 2**20]
+    return found
 
 
 def try_folder(folder: str, file: str | None = None) -> str | None:

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -47,7 +47,16 @@ class Report:
     problems: list[Problem] = field(default_factory=list)
 
 
-def check(config: CheckConfig) -> Report:
+@dataclass(frozen=True)
+class Planned:
+    """A run that is to be: its nodes, the executors that feed them, and the bytes that each node spools, by rank."""
+
+    nodes: int | None
+    spare: int = 0
+    spooled: Sequence[int] = ()
+
+
+def check(config: CheckConfig, planned: Planned) -> Report:
     """Look at the settings, then at the driver and every executor; never longer than the configuration's limit."""
     known = known_settings()
     unreadable = list(value_problems(known))
@@ -57,32 +66,35 @@ def check(config: CheckConfig) -> Report:
         own = probe.own_facts(_address(known))
         folder = None if config.path is None else probe.try_folder(config.path)
         driver = Facts("driver", folder=folder, clock=0.0, **own)
-        more = [one for one in judge.setting_findings(known, config.nodes or 1) if one not in fatal]
+        more = [one for one in judge.setting_findings(known, planned.nodes or 1, planned.spare) if one not in fatal]
         return Report(known, driver, [], [*fatal, *more, *judge.fact_findings(known, driver, [])])
-    with spark_session("sparksplit check", config.nodes or LOCAL_EXECUTORS, nodes=False) as spark:
+    executors = planned.nodes + planned.spare if planned.nodes else LOCAL_EXECUTORS
+    with spark_session("sparksplit check", executors, nodes=False) as spark:
         settings = dict(spark.sparkContext.getConf().getAll())
         report = Report(settings)
-        report.problems += judge.setting_findings(settings, config.nodes or most_executors(settings) or 1)
-        _look(spark, config, report)
+        nodes = planned.nodes or most_executors(settings) or 1
+        report.problems += judge.setting_findings(settings, nodes, planned.spare)
+        _look(spark, config, planned, report)
     return report
 
 
-def _look(spark: SparkSession, config: CheckConfig, report: Report) -> None:
+def _look(spark: SparkSession, config: CheckConfig, planned: Planned, report: Report) -> None:
     sc = spark.sparkContext
-    wanted = config.nodes or most_executors(report.settings) or 1
+    wanted, spare = planned.nodes or most_executors(report.settings) or 1, planned.spare
     if any(problem.key == "nodes" for problem in report.problems):
         # There will never be more than Spark was asked for.
-        wanted = most_executors(report.settings) or 1
-    with Progress("waiting for executors", wanted, "executors") as progress:
+        wanted, spare = most_executors(report.settings) or 1, 0
+    with Progress("waiting for executors", wanted + spare, "executors") as progress:
         try:
-            requirements.await_executors(sc, wanted, config.timeout)
+            requirements.await_executors(sc, wanted, config.timeout, spare)
         except (ConfigError, RunError) as error:
             key, _, text = str(error).partition(": ")
             if all(problem.key != key for problem in report.problems):
                 report.problems.append(Problem(key, text))
-        if config.nodes is None and most_executors(report.settings) is None:
+        if planned.nodes is None and most_executors(report.settings) is None:
             _settle(sc)
-        progress.update(requirements.executors_of(sc))
+        found = requirements.executors_of(sc)
+        progress.update(found, total=max(found, wanted + spare))
     slots = requirements.slots_of(sc)
     address = _address(report.settings)
     folder = None if config.path is None else filesystem.absolute(config.path)
@@ -93,7 +105,7 @@ def _look(spark: SparkSession, config: CheckConfig, report: Report) -> None:
             ask = probe.Probe(own, folder if wrong is None else None, file)
             report.executors, problem = _executors(spark, slots, ask)
             report.problems += [problem] if problem else []
-    report.problems += judge.fact_findings(report.settings, report.driver, report.executors)
+    report.problems += judge.fact_findings(report.settings, report.driver, report.executors, planned.spooled)
 
 
 def _settle(sc: SparkContext) -> None:

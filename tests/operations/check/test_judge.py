@@ -143,6 +143,34 @@ def test_several_task_slots_are_blamed_on_the_cores_where_those_are_not_set():
     assert [problem.key for problem in slot_problems(4, cores=4)] == ["spark.task.cpus"]
 
 
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("master", "key"),
+    [
+        ("yarn", "yarn.nodemanager.local-dirs"),
+        ("spark://host:7077", "SPARK_LOCAL_DIRS"),
+        ("local-cluster[2,1,1024]", "spark.local.dir"),
+    ],
+)
+def test_local_disks_that_are_too_small_for_the_spool_are_found(master, key):
+    """Two executors of one host share its disk; the host with two disks has one for each."""
+    one, two = {"/a/blockmgr-1": [7, 150]}, {"/a/x": [7, 150], "/b/x": [8, 150]}
+    there = {"available_mebibytes": 9000}
+    first = [replace(FIRST, disks=one, **there), replace(FIRST, who="executor 1", disks=one, **there)]
+    second = [replace(SECOND, who=f"executor {number}", disks=two, **there) for number in (2, 3)]
+    settings = {"spark.master": master}
+    assert fact_findings(settings, DRIVER, [*first, *second], spooled=[75 * MIB] * 4) == []
+    (found,) = fact_findings(settings, DRIVER, [*first, *second], spooled=[100 * MIB] * 4)
+    assert found.key == key
+    assert found.text.startswith(
+        "host-a: /a/blockmgr-1 is on a disk with 150 MiB free, and 2 of the nodes spool 100 MiB each there"
+    )
+    assert len(fact_findings(settings, DRIVER, [*first, *second], spooled=[200 * MIB] * 4)) == 3
+    assert fact_findings(settings, DRIVER, [*first, *second]) == []
+
+
 def test_attempts_count_only_where_yarn_starts_the_driver():
     settings = {**GOOD, "spark.submit.deployMode": "client"}
     del settings["spark.yarn.maxAppAttempts"]

@@ -1,0 +1,38 @@
+"""How much of a local disk a run's nodes need: what Spark hands over to them lies there while the run lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hdfs_io.preprocessing import Description
+from sparksplit.strategies.splits import BatchSplit, Split, owned_by_rank
+from sparksplit.training.config import TrainConfig
+from sparksplit.training.inputs import RunInputs, open_data
+
+_OFFSET = 4  # of each value of a binary column, in Arrow's files
+
+
+def spooled(config: TrainConfig) -> list[int]:
+    """Bytes that each node spools, by rank; none with input_mode: tensorflow.
+
+    Raises UsageError where the configuration names what does not exist.
+    """
+    if config.input_mode != "spark":
+        return []
+    inputs = RunInputs.of(config, open_data(config))
+    split = BatchSplit() if config.virtual else inputs.way.split
+    lane_rows = inputs.data.manifest.splits["train"].lane_rows
+    return spool_bytes(inputs.data.description, lane_rows, split, config.processes)
+
+
+def spool_bytes(description: Description, lane_rows: Sequence[int], split: Split, nodes: int) -> list[int]:
+    """The same. lane_rows: rows of each lane."""
+    row = 8 + sum(_OFFSET + tensor.row_bytes for tensor in description.tensors)
+    if description.label is not None:
+        row += description.label.row_bytes + (_OFFSET if description.label.shape else 0)
+    return [row * sum(lane_rows[lane] for lane in own) for own in owned_by_rank(split, len(lane_rows), nodes)]
+
+
+def feeders(config: TrainConfig) -> int:
+    """How many executors are needed in addition to the nodes': those that feed them."""
+    return 1 if config.input_mode == "spark" else 0
