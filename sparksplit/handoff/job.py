@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from hdfs_io.preprocessing import TensorSpec
@@ -20,7 +21,7 @@ from sparksplit.base.errors import InputError, NodeFailed, RunError, SparksplitE
 from sparksplit.base.reasons import spark_reason
 from sparksplit.base.task_facts import facts_of
 from sparksplit.cluster.stuck import replace_stuck
-from sparksplit.handoff.sender import Address, Partition, Sender
+from sparksplit.handoff.sender import Address, PackedPartition, Sender
 from sparksplit.rows.ledger import Entry
 
 if TYPE_CHECKING:
@@ -42,39 +43,46 @@ EXPLAIN = 3.0
 class Fed:
     """What has been handed over.
 
-    partitions: by node, (partition, rows, checksum). rows, checksum: the ledger's entry for all rows that were read.
+    numbers: the partitions'. sent: rows and checksum that each node has acknowledged of each, uint64 [partitions,
+    nodes, 2]. rows, checksum: the ledger's entry for all rows that were read.
     """
 
-    partitions: list[list[tuple[int, int, int]]]
+    numbers: list[int]
+    sent: npt.NDArray[np.uint64]
     lane_rows: list[int]
     rows: int
     checksum: int
 
     @classmethod
-    def of(cls, partitions: Sequence[Partition], owned: Sequence[Sequence[int]], lanes: int) -> Fed:
+    def of(cls, partitions: Sequence[PackedPartition], owned: Sequence[Sequence[int]], lanes: int) -> Fed:
         """All partitions together. owned: by rank, the lanes whose rows the node was to get.
 
         Raises RunError where a node has not acknowledged as many rows as were read for its lanes.
         """
         lane_rows = np.zeros(lanes, np.int64)
-        for partition in partitions:
-            lane_rows += np.array(partition.lane_rows, np.int64)
-        by_node = [
-            [(part.number, part.sent[rank].rows, part.sent[rank].checksum) for part in partitions]
-            for rank in range(len(owned))
-        ]
-        for rank, (own, parts) in enumerate(zip(owned, by_node, strict=True)):
-            read, acknowledged = int(lane_rows[list(own)].sum()), sum(part[1] for part in parts)
-            if acknowledged != read:
+        sent = np.zeros((len(partitions), len(owned), 2), np.uint64)
+        for place, partition in enumerate(partitions):
+            sent[place], rows = partition.numbers()
+            lane_rows += rows
+        acknowledged = sent[:, :, 0].sum(axis=0).tolist()
+        for rank, own in enumerate(owned):
+            read = int(lane_rows[list(own)].sum())
+            if acknowledged[rank] != read:
                 raise RunError(
-                    f"the hand-off lost rows: {read} were read for node {rank}, which has acknowledged {acknowledged}"
+                    f"the hand-off lost rows: {read} were read for node {rank}, which has acknowledged "
+                    f"{acknowledged[rank]}"
                 )
         checksum = sum(partition.checksum for partition in partitions) % 2**64
-        return cls(by_node, lane_rows.tolist(), int(lane_rows.sum()), checksum)
+        numbers = [partition.number for partition in partitions]
+        return cls(numbers, sent, lane_rows.tolist(), int(lane_rows.sum()), checksum)
+
+    def partitions(self, rank: int) -> list[tuple[int, int, int]]:
+        """(partition, rows, checksum) of all that node `rank` was sent."""
+        return [(number, *found) for number, found in zip(self.numbers, self.sent[:, rank].tolist(), strict=True)]
 
     def to_node(self, rank: int, prepared: bool = False) -> dict[str, Any]:
         """What node `rank` is told, JSON-able. prepared: whether the rows are those of the prepared data set."""
-        return {"partitions": self.partitions[rank], "lane_rows": self.lane_rows, "prepared": prepared}
+        return {"partitions": self.partitions(rank), "lane_rows": self.lane_rows, "prepared": prepared}
 
 
 class FeedJob:
@@ -159,7 +167,7 @@ class FeedJob:
             sender = Sender(addresses, self._token, self._schema, self._lanes, self._owned, self._weight)
             rows = self._frame.select(*(f"`{name}`" for name in self._schema.names))
             with bounded_batches(spark, rows_per_batch(self._row_bytes, BATCH_BYTES)):
-                fed = Fed.of(facts_of(rows, sender, Partition), self._owned, self._lanes)
+                fed = Fed.of(facts_of(rows, sender, PackedPartition), self._owned, self._lanes)
             if self._whole not in (None, Entry(fed.rows, fed.checksum)):
                 raise InputError(f"Spark has read {fed.rows} rows that are not the {self._whole.rows} of the manifest")
             self._fed = fed

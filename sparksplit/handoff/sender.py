@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import flight
 
@@ -56,9 +59,38 @@ class Partition:
     lane_rows: list[int]
     checksum: int
 
+    def packed(self) -> PackedPartition:
+        """The same in a third of the bytes, and in two objects: of 1,000 partitions for 1,000 nodes and 12,000 lanes
+        the driver would otherwise hold 13 million numbers."""
+        sent = np.array([(part.rows, part.checksum) for part in self.sent], np.uint64)
+        return PackedPartition(self.number, _packed(sent), _packed(np.array(self.lane_rows, np.int64)), self.checksum)
+
+
+@dataclass(frozen=True)
+class PackedPartition:
+    """A `Partition` as it travels. sent, lane_rows: as `_packed` makes them."""
+
+    number: int
+    sent: str
+    lane_rows: str
+    checksum: int
+
+    def numbers(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+        """(rows and checksum that each node has acknowledged [nodes, 2], rows of each lane [lanes])."""
+        return _unpacked(self.sent, np.uint64).reshape(-1, 2), _unpacked(self.lane_rows, np.int64)
+
+
+def _packed(array: npt.NDArray[Any]) -> str:
+    """Numbers as compressed bytes, as JSON can hold them."""
+    return base64.b64encode(zlib.compress(array.tobytes(), 1)).decode()
+
+
+def _unpacked(text: str, dtype: Any) -> npt.NDArray[Any]:
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype)
+
 
 class Sender:
-    """A task for `facts_of`: sends the rows of its partition and yields one `Partition`.
+    """A task for `facts_of`: sends the rows of its partition and yields one `PackedPartition`.
 
     addresses: of the nodes' receivers, by rank. token: what they ask for. schema: of what is sent, row_id first. owned:
     by rank, the lanes whose rows the node gets, as the run's split gives them; several nodes may own a lane. lanes: how
@@ -79,12 +111,12 @@ class Sender:
         # Plain lists: what goes to the tasks must be data, not a user's own class, which they could not import.
         self._owned = [list(map(int, own)) for own in owned]
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Partition]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[PackedPartition]:
         from pyspark import TaskContext
 
         task = TaskContext.get()
         assert task is not None
-        yield self.send(batches, task.partitionId(), task.taskAttemptId())
+        yield self.send(batches, task.partitionId(), task.taskAttemptId()).packed()
 
     def send(self, batches: Iterable[pa.RecordBatch], number: int, attempt: int) -> Partition:
         """Send all of `batches`; returns what the nodes have acknowledged.

@@ -81,7 +81,7 @@ def sender_to(receivers, schema, token="token", split=BatchSplit()):  # noqa: B0
 
 def spool_of(data, receiver, fed, rank, own):
     manifest = data.manifest
-    return Spool(receiver.finish(fed.partitions[rank]), manifest.description, fed.lane_rows, own, manifest.block_rows)
+    return Spool(receiver.finish(fed.partitions(rank)), manifest.description, fed.lane_rows, own, manifest.block_rows)
 
 
 def assert_the_blocks_are_those_of(data, ends, fed, owned):
@@ -122,7 +122,7 @@ def test_uneven_and_empty_partitions_become_the_blocks_of_the_prepared_data_set(
 
     with pytest.raises(OSError, match="the task was ended"):
         sender.send(cut(), 0, 100)
-    fed = Fed.of(partitions, owned, LANES)
+    fed = Fed.of([part.packed() for part in partitions], owned, LANES)
     rows = data.manifest.splits["train"]
     assert (fed.rows, fed.checksum, fed.lane_rows) == (ROWS, rows.checksum, rows.lane_rows)
     assert_the_blocks_are_those_of(data, ends, fed, owned)
@@ -136,7 +136,7 @@ def test_each_nodes_shares_of_mini_batches_are_those_of_reading_the_files(
     """Where its rows fit into the cache, and where they do not; it has none of the last mini-batch of one row."""
     ends = receivers(3)
     owned = owned_by_rank(BatchSplit(), LANES, 3)
-    fed = Fed.of([sender_to(ends, schema).send(batches, 0, 0)], owned, LANES)
+    fed = Fed.of([sender_to(ends, schema).send(batches, 0, 0).packed()], owned, LANES)
     for rank, own in enumerate(owned):
         spool, chunks = spool_of(data, ends[rank], fed, rank, own), []
         for source in (spool, data.split("train")):
@@ -169,7 +169,7 @@ def test_any_partitions_in_any_order_become_the_blocks_of_the_prepared_data_set(
                 if drawn.draw(st.booleans()):
                     assert sender.send(parts[number], number, 100 + number) == partitions[number]
             owned = owned_by_rank(BatchSplit(), LANES, nodes)
-            fed = Fed.of([partitions[number] for number in range(len(parts))], owned, LANES)
+            fed = Fed.of([partitions[number].packed() for number in range(len(parts))], owned, LANES)
             assert fed.rows == ROWS
             assert_the_blocks_are_those_of(data, ends, fed, owned)
         finally:
@@ -334,7 +334,7 @@ def test_rows_that_are_missing_at_the_end_are_noticed(data, schema, batches, rec
 def test_a_row_id_that_occurs_twice_is_named(data, schema, batches, receivers):
     (receiver,) = receivers(1)
     partition = sender_to([receiver], schema).send([*batches, batches[0].slice(0, 1)], 0, 1)
-    fed = Fed.of([partition], [range(LANES)], LANES)
+    fed = Fed.of([partition.packed()], [range(LANES)], LANES)
     with pytest.raises(InputError, match=f"row_id {batches[0].column('row_id')[0].as_py()} twice"):
         spool_of(data, receiver, fed, 0, range(LANES))
 
@@ -378,11 +378,11 @@ def row_ids_of(batch):
 def test_rows_that_a_node_has_not_acknowledged_are_noticed():
     """Three lanes, of which node 0 owns the first two."""
     partition = Partition(0, [Sent(5, 1), Sent(4, 2)], [3, 2, 4], 3)
-    fed = Fed.of([partition, replace(partition, number=1)], [[0, 1], [2]], 3)
-    assert (fed.rows, fed.checksum, fed.partitions[1]) == (18, 6, [(0, 4, 2), (1, 4, 2)])
+    fed = Fed.of([partition.packed(), replace(partition, number=1).packed()], [[0, 1], [2]], 3)
+    assert (fed.rows, fed.checksum, fed.partitions(1)) == (18, 6, [(0, 4, 2), (1, 4, 2)])
     # Together there are as many rows as were read, and yet both nodes would train on the wrong ones.
     with pytest.raises(RunError, match=r"3 were read for node 0, which has acknowledged 5"):
-        Fed.of([partition], [[0], [1, 2]], 3)
+        Fed.of([partition.packed()], [[0], [1, 2]], 3)
 
 
 @pytest.mark.parametrize(
