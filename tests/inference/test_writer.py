@@ -4,8 +4,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from hdfs_io.preprocessing import LabelSpec
+from sparksplit.base.errors import Passing
 from sparksplit.inference import writer
 from sparksplit.inference.writer import Columns, PartFile, Predictions
+from tests.disks import small_disk
 
 IDS = np.array([3, -1], np.int64)
 CLASSES = Predictions(np.array([1, 0]), np.array([[0.25, 0.75], [0.5, 0.5]]))
@@ -120,3 +122,16 @@ def test_a_file_without_rows_is_none(tmp_path):
     file.close()
     file.abort()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_does_not_fit_is_removed(tmp_path):
+    rows = pa.table({"x": np.random.default_rng(1).random(20_000)})
+    with small_disk(tmp_path / "disk", 64) as disk:
+        for begin in (False, True):
+            file = PartFile(str(disk), ".part.0")
+            with pytest.raises(Passing, match=rf"^{disk}/\.part\.0: cannot be written: No space left on device$"):
+                for _ in range(200 if begin else 1):  # as a row group, and at the end
+                    file.write(rows)
+                file.close()
+            file.abort()
+            assert list(disk.iterdir()) == []
