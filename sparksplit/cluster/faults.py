@@ -6,6 +6,7 @@ one arrives. Blaming whoever is heard of first blames the wrong one, so evidence
 
 from __future__ import annotations
 
+import errno
 import signal
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from sparksplit.base.errors import NodeFailed, PeerLost, SparksplitError, UsageError, may_pass
+from sparksplit.base.errors import NodeFailed, PeerLost, SparksplitError, UsageError, errno_of, may_pass
 from sparksplit.cluster import memory
 from sparksplit.cluster.deadlines import Limits, hanging
 from sparksplit.cluster.wire import BEAT, DEAD, ORPHANED, SILENT
@@ -170,7 +171,8 @@ def kind_and_text(error: BaseException) -> tuple[str, str]:
             # A peer's failure would have other evidence too: a pipe that breaks without it is its own code's.
             kind = "pipe" if isinstance(link, BrokenPipeError) else "echo"
         elif names & memory.ERRORS:
-            kind = "memory"
+            # TensorFlow calls a full disk so, too.
+            kind = "passing" if errno_of(link) == errno.ENOSPC else "memory"
         elif may_pass(link):
             kind = "passing"
         link = link.__cause__

@@ -247,3 +247,18 @@ def test_a_users_mistake_is_one_in_the_end() -> None:
     usage = Fault(Cause.OWN_ERROR, NOW, 1, "host1", "model: wrong", usage=True).error()
     assert type(usage) is UsageError
     assert str(usage) == "model: wrong"
+
+
+def test_a_full_disk_in_tensorflows_words_is_not_memory():
+    """Its error for both has one name; the one may pass."""
+    error = type("ResourceExhaustedError", (Exception,), {})
+    assert kind_and_text(error("/x/part; No space left on device"))[0] == "passing"
+    assert kind_and_text(error("OOM when allocating tensor"))[0] == "memory"
+
+
+def test_what_was_given_comes_before_what_others_made_of_it():
+    """A NaN in a row of one node is a loss of NaN on all; a node that has none may say so first."""
+    first, second = NodeRecord(0, "a"), NodeRecord(1, "b")
+    first.error, second.error = (1.0, "own", "the loss is nan"), (1.2, "usage", "file: row 3 holds nan")
+    fault = culprit([first, second], 2.0)
+    assert fault is not None and fault.error().args[0] == "file: row 3 holds nan"

@@ -114,7 +114,7 @@ class Loop:
         self._round: list[int] = []
         """The epochs of the round, by rank."""
         self._suspect: str | None = None
-        """The first value that was no finite number, and its row."""
+        """A value of the chunk that is trained on that is no finite number, and its row."""
 
     def run(self) -> Progress:
         """Train to the end, or to where the watch ends it. Raises RunError if the loss is no longer finite."""
@@ -194,7 +194,7 @@ class Loop:
             tally.step = base + self._steps
 
     def _train(self, chunk: Chunk) -> Any:
-        self._suspect = self._suspect or chunk.suspect
+        self._suspect = chunk.suspect
         try:
             return self._step.train(chunk)
         except Exception as error:
@@ -237,6 +237,10 @@ class Loop:
             raise self._lost(epoch + 1, base + chunk.first + bad + 1, losses[bad])
         self._tally.add(chunk, losses)
         self._tally.step = base + chunk.first + chunk.updates
+        if self._suspect:
+            # `relu` of NaN is 0, and so the loss a number; where the weights are, too, the model knows what to do.
+            self._refuse_lost(epoch + 1)
+            self._suspect = None
         if self._shares_steps:
             self._tally.shared(chunk.updates)
         self._member.state(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sparksplit.base.errors import RunError
+from sparksplit.base.errors import InputError, PeerLost, RunError
 from sparksplit.collectives import Alone
 from sparksplit.rows.feed import Feed
 from sparksplit.training import report
@@ -313,3 +313,59 @@ def test_without_a_watch_nothing_is_exchanged_for_it():
         return in_threads(2, work)[0]
 
     assert sums(WATCH) - sums(None) == 2, "one at each validation"
+
+
+def with_suspect(node):
+    """Let the second chunk hold a value that is no number."""
+    epoch = node.feed.epoch
+
+    def chunks(*given, **more):
+        for number, chunk in enumerate(epoch(*given, **more)):
+            yield replace(chunk, suspect="file 7: x holds nan") if number == 1 else chunk
+
+    node.feed.epoch = chunks
+    return node
+
+
+def broken(chunk):
+    """A sum whose peer has ended, in the second chunk."""
+    if chunk.suspect:
+        raise PeerLost("node 1 has ended")
+    return np.ones(chunk.updates)
+
+
+def lost(chunk):
+    return np.full(chunk.updates, np.nan if chunk.suspect else 1.0)
+
+
+@pytest.mark.parametrize(
+    ("losses", "says"),
+    [
+        (lost, r"^file 7: x holds nan, and so epoch 1, step 2: the loss is nan; a smaller "),
+        (
+            lambda chunk: np.ones(chunk.updates),
+            r"^file 7: x holds nan, and so epoch 1, step 2: the loss is no number from",
+        ),
+        (broken, r"^file 7: x holds nan$"),
+    ],
+)
+def test_a_row_that_spoils_the_weights_is_named(losses, says):
+    """Where the loss says so, where it does not, and where another node has seen it first."""
+    node = with_suspect(Node(step=Counting(losses, finite=False), every=3))
+    with pytest.raises(InputError, match=says):
+        node.run()
+    assert node.saved == []
+
+
+def test_a_model_that_knows_what_to_do_with_nan_trains_on():
+    node = with_suspect(Node(step=Counting()))
+    assert node.run().update == 2 * PER_EPOCH
+    with pytest.raises(PeerLost):
+        with_suspect(Node(step=Counting(broken))).run()
+
+
+def test_weights_that_are_no_numbers_are_not_saved_within_an_epoch():
+    node = Node(step=Counting(finite=False), every=3)
+    with pytest.raises(RunError, match=r"epoch 1, step 3: the loss is no number from here on, since weights are not"):
+        node.run()
+    assert node.saved == []
