@@ -15,6 +15,7 @@ from sparksplit.commands.predict import COMMAND as PREDICT
 from sparksplit.commands.preprocess import COMMAND as PREPROCESS
 from sparksplit.commands.train import COMMAND as TRAIN
 from sparksplit.operations.config import PackageConfig
+from sparksplit.operations.devices.record import DevicesRecord
 from sparksplit.operations.package import package
 from sparksplit.training import checkpoints
 from tests.hadoop.submit import explain
@@ -150,10 +151,17 @@ def test_the_jobs_on_yarn_and_hdfs_give_the_bits_of_a_local_folder(shipped, plac
     assert found == expected | {"model": found["model"], "input": f"{place}/prepared"}
 
 
-def test_check_finds_a_ready_cluster_and_a_wrong_setting(place, run):
+def test_check_and_devices_look_at_a_cluster(place, run):
     assert "ready: nothing was found" in ok(
         run("check", "--path", place, settings={"spark.executor.memoryOverhead": "1100m"})
     )
+    # The driver's container is too small for TensorFlow: its devices are left out, and it is not killed.
+    devices = ("--output", f"{place}/devices.json", "--limit", "250")
+    ok(run("devices", *devices, settings={"spark.driver.memoryOverhead": "600m"}))
+    found = DevicesRecord.parse(filesystem.read_bytes(f"{place}/devices.json"), "devices.json")
+    assert (found.master, [one.who for one in found.processes]) == ("yarn", ["driver", "executor 0", "executor 1"])
+    assert "spark.driver.memoryOverhead" in found.processes[0].notes[0] and found.processes[0].products == []
+    assert all(one.problems == [] and one.products and one.powers for one in found.processes[1:])
     application = run("check", mode="client", settings={"spark.executor.memoryOverhead": "400m"})
     assert application.status == 2
     assert "spark.executor.memoryOverhead: must be at least 1024m" in application.output
