@@ -45,7 +45,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.helpers import busy, mnist, own_output, told_busy  # noqa: E402
+from benchmarks.helpers import busy, end_orderly, mnist, own_output, told_busy  # noqa: E402
 
 H2O = "h2o==3.46.0.12"
 L1, BATCH, LEARNING_RATE = 1e-5, 128, 0.004
@@ -76,6 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     os.sched_setaffinity(0, set(available[: arguments.threads]))
     python = h2o_python(arguments.h2o_venv)
+    end_orderly()
     with tempfile.TemporaryDirectory(prefix="h2o-") as work, own_output():
         result = measure(Path(work), train, test, python, arguments)
     told_busy(result["busy"])
