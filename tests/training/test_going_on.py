@@ -9,7 +9,7 @@ import pytest
 from hdfs_io import filesystem
 from hdfs_io.publish import Output
 from sparksplit.base.config import parse
-from sparksplit.base.errors import InputError, NodeFailed, Passing, RunError
+from sparksplit.base.errors import InputError, NodeFailed, NotStarted, Passing, RunError
 from sparksplit.training import attempts, run
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.inputs import RunInputs
@@ -138,6 +138,15 @@ def test_a_restart_that_fails_still_tells_what_it_was_for(tmp_path, monkeypatch)
     assert str(ended) == f"{LOST}; the restart failed: {too_few}"
     _, _, ended = attempts_of(tmp_path / "first", monkeypatch, [(120, too_few)])
     assert ended is too_few
+
+
+def test_nodes_that_do_not_start_may_do_so_later_once_others_have_been_lost(tmp_path, monkeypatch):
+    late = NotStarted("0 of 2 nodes have registered within 120 s")
+    started, _, ended = attempts_of(tmp_path, monkeypatch, [(1, LOST), (120, late)])
+    assert len(started) == 3 and ended == "results"
+    late = NotStarted("0 of 2 nodes have registered within 120 s")
+    started, _, ended = attempts_of(tmp_path / "first", monkeypatch, [(120, late)])
+    assert len(started) == 1 and ended is late
 
 
 def test_what_would_fail_again_is_not_tried_again(tmp_path, monkeypatch):
