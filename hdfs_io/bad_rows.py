@@ -6,6 +6,7 @@ All of them stay in executors: the driver gets one count for each reason, and th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from hdfs_io import filesystem
 from hdfs_io.config import InputConfig
 from hdfs_io.sources.base import BadRow
 from hdfs_io.sources.line_numbers import Lines, assigned, find_lines
-from sparksplit.base.errors import InputError, using
+from sparksplit.base.errors import InputError, SparksplitError, using
 from sparksplit.base.task_facts import facts_of
 
 if TYPE_CHECKING:
@@ -215,6 +216,7 @@ def write_part(batches: Iterable[pa.RecordBatch], place: str, name: str, attempt
                 writer.close()
     except BaseException:
         if begun:
-            filesystem.remove(whole)
+            with suppress(OSError, SparksplitError):  # the first error is the one to report
+                filesystem.remove(whole)
         raise
     return path if begun else None

@@ -22,7 +22,7 @@ from hdfs_io.features.spec import Feature
 from hdfs_io.manifest import Manifest, SplitFacts
 from hdfs_io.preprocessing import WEIGHT, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
 from hdfs_io.statistics import Moments, numbers, offset_and_scale
-from sparksplit.base.errors import InputError, RunError, using
+from sparksplit.base.errors import InputError, RunError, SparksplitError, using
 
 ROW_ID = "row_id"
 LABEL = "label"
@@ -210,9 +210,11 @@ class LaneFile:
     def abort(self) -> None:
         """Drop the file."""
         self._pending = []
-        with suppress(OSError):  # a full disk may not have room for its end either
+        # The first error is the one to report; a full disk may not have room for the file's end either.
+        with suppress(OSError, SparksplitError):
             self._writer.close()
-        filesystem.remove(self._path)
+        with suppress(OSError, SparksplitError):
+            filesystem.remove(self._path)
 
     def _flush(self, whole_blocks: bool = False) -> None:
         if not self._pending:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from hdfs_io import bad_rows, filesystem
 from hdfs_io.lane_files import LABEL, ROW_ID
 from hdfs_io.preprocessing import LabelSpec
-from sparksplit.base.errors import using
+from sparksplit.base.errors import SparksplitError, using
 from sparksplit.inference.trained import Array
 
 SPLIT, PREDICTION, NAME, PROBABILITIES = "split", "prediction", "prediction_name", "probabilities"
@@ -173,11 +173,13 @@ class PartFile:
     def abort(self) -> None:
         """Drop the file."""
         self._pending = []
+        # The first error is the one to report; a full disk may not have room for the file's end either.
         if self._writer is not None:
-            with suppress(OSError):  # a full disk may not have room for its end either
+            with suppress(OSError, SparksplitError):
                 self._writer.close()
         if self.rows:
-            filesystem.remove(self._path)
+            with suppress(OSError, SparksplitError):
+                filesystem.remove(self._path)
 
     def _flush(self) -> None:
         if not self._pending:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
+_FEW = 8
 _BEST = "best"
 """What the names of the best weights begin with in a checkpoint."""
 
@@ -85,7 +86,7 @@ class State:
             digest.update(variable.numpy().tobytes())
         all_digests = self._member.gather(f"weights {when}", digest.hexdigest()[:16])
         if len(set(all_digests)) > 1:
-            raise RunError(f"the nodes' weights differ {when}: {', '.join(all_digests)} by rank")
+            raise RunError(f"the nodes' weights differ {when}: {_by_rank(all_digests)}")
         return own
 
     def _shared(self) -> list[Any]:
@@ -119,6 +120,18 @@ class State:
         afresh = not self._sync.every_step and progress.nodes != member.size
         resumed = Resumed(progress.update, progress.nodes, member.size, "reset" if afresh else None)
         return replace(progress, nodes=member.size, resumed=[*progress.resumed, resumed])
+
+
+def _by_rank(digests: Sequence[str]) -> str:
+    """Which ranks have which digest, the rarest first: a few of each, of a few."""
+    found: dict[str, list[str]] = {}
+    for rank, digest in enumerate(digests):
+        found.setdefault(digest, []).append(str(rank))
+    parts = [
+        f"{digest} on {', '.join(ranks[:_FEW])}{f' and {len(ranks) - _FEW} more' if len(ranks) > _FEW else ''}"
+        for digest, ranks in sorted(found.items(), key=lambda item: len(item[1]))
+    ]
+    return "; ".join(parts[:_FEW]) + (f" and {len(parts) - _FEW} others" if len(parts) > _FEW else "")
 
 
 def named(prefix: str, variables: Sequence[Any]) -> dict[str, npt.NDArray[Any]]:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from sparksplit.base.errors import InputError, RunError
 from sparksplit.strategies.state import observe
-from sparksplit.training.node.state import State, assign, named
+from sparksplit.training.node.state import State, _by_rank, assign, named
 from tests.nodes import in_threads
 
 
@@ -75,8 +75,14 @@ def test_all_nodes_must_hold_the_same_weights_frozen_ones_too(trainable, last):
         return State(process, SimpleNamespace(gather=gather), None, None).agreed_digest("now")
 
     if last != 3.0:
-        with pytest.raises(RunError, match=r"the nodes' weights differ now: \w{16}, \w{16} by rank"):
+        with pytest.raises(RunError, match=r"the nodes' weights differ now: \w{16} on 0; \w{16} on 1"):
             in_threads(2, work)
         return
     trained = b"".join(variable.numpy().tobytes() for variable in models[0].trainable_variables)
     assert in_threads(2, work) == [hashlib.sha256(trained).hexdigest()[:16]] * 2
+
+
+def test_the_nodes_that_differ_come_first_and_few_of_the_others():
+    """A thousand digests would be 18 kB."""
+    assert _by_rank(["a"] * 417 + ["b"] + ["a"] * 582) == "b on 417; a on 0, 1, 2, 3, 4, 5, 6, 7 and 991 more"
+    assert _by_rank([f"{rank:03d}" for rank in range(1000)]).endswith("; 007 on 7 and 992 others")

@@ -296,5 +296,5 @@ def test_weights_that_differ_end_the_run():
         process.model.trainable_variables = [SimpleNamespace(numpy=lambda: np.full(3, rank))]
         Worker(process, member, Together(rank, 2, gather)).begin()
 
-    with pytest.raises(RunError, match=r"the nodes' weights differ before training: \w{16}, \w{16} by rank"):
+    with pytest.raises(RunError, match=r"the nodes' weights differ before training: \w{16} on 0; \w{16} on 1"):
         in_threads(2, work)
