@@ -170,7 +170,7 @@ def _sparksplit(bench: Bench, workload: Workload, keys: dict[str, Any], cores: S
             "batch_size": workload.batch,
             "epochs": workload.epochs,
             # None before the end: no peer writes any.
-            "checkpoint": {"every": 10**9},
+            "checkpoint": {"seconds": None},
             **keys,
         }
         file = Path(folder) / "train.yaml"

@@ -11,6 +11,7 @@ import io
 import json
 import re
 import secrets
+import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,8 +21,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hdfs_io import filesystem
+from hdfs_io import disk, filesystem
 from hdfs_io.fence import Fence
+from sparksplit.base import activity
 from sparksplit.base.errors import InputError, using
 from sparksplit.training.record import Progress
 
@@ -71,9 +73,7 @@ def write(
     temporary = run.temporary(f"update-{number:09d}.{staging}")
     written: dict[str, list[int]] = {}
     for name, arrays in {**({_shard(rank): own} if own else {}), **({_STATE: state} if rank == 0 else {})}.items():
-        content = _pack(arrays)
-        filesystem.write_bytes(filesystem.join(temporary, name), content, parents=False)
-        written[name] = [len(content), zlib.crc32(content)]
+        written[name] = _pack(filesystem.join(temporary, name), arrays)
     everyone = gather(f"checkpoint-{number}-written", written)
     if rank == 0:
         files = {name: facts for each in everyone for name, facts in each.items()}
@@ -105,24 +105,34 @@ def fits(path: str, nodes: int) -> bool:
 def newest_whole(run: str, nodes: int, whole_rounds: bool = False) -> tuple[str | None, list[str]]:
     """(the newest checkpoint in the folder of `run` that `nodes` nodes can go on from, what is wrong with newer ones).
 
-    whole_rounds: leave out those that do not fit (`fits`).
+    whole_rounds: leave out those that do not fit (`fits`). Where all belong to another number of nodes, the newest of
+    those.
 
     Reads all that they would read. Raises InputError for what cannot be read, or is of another version: that says
     nothing about the content.
     """
     problems: list[str] = []
+    bound: str | None = None
     for path in reversed(_all(run)):
         try:
             if whole_rounds and not fits(path, nodes):
                 continue
             check(path, nodes)
-            return path, problems
+            if not _is_bound(path, nodes):
+                return path, problems
+            bound = bound or path
         except Damaged as error:
             problems.append(str(error))
         except InputError:
             if filesystem.exists(path):  # else it was just removed, by a node that has not noticed its end yet
                 raise
-    return None, problems
+    return bound, problems
+
+
+def _is_bound(path: str, nodes: int) -> bool:
+    """Whether the checkpoint `path` belongs to another number of nodes than `nodes`."""
+    progress = progress_of(path)
+    return progress.within_round and progress.nodes != nodes
 
 
 def check(path: str, nodes: int) -> None:
@@ -217,10 +227,39 @@ def _compare(file: str, found: Sequence[int], expected: Sequence[int]) -> None:
         raise Damaged(f"{file}: is damaged: its checksum differs from what was written")
 
 
-def _pack(arrays: Arrays) -> bytes:
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **dict(arrays))
-    return buffer.getvalue()
+def _pack(file: str, arrays: Arrays) -> list[int]:
+    """Write `arrays` into `file`, as np.savez does; returns its size and its CRC-32.
+
+    In small pieces, straight from the arrays: np.savez copies each of them while it keeps other threads from running.
+    """
+    with filesystem.writing(file, parents=False) as stream:
+        counted = _Counted(stream)
+        with zipfile.ZipFile(counted, "w") as archive:  # type: ignore[call-overload]
+            for name, array in arrays.items():
+                content = np.asarray(array, order="C")
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                    np.lib.format.write_array_header_1_0(entry, np.lib.format.header_data_from_array_1_0(content))
+                    raw = content.reshape(-1).view(np.uint8)
+                    for start in range(0, raw.nbytes, _PIECE_BYTES):
+                        entry.write(raw[start : start + _PIECE_BYTES].data)
+                        activity.note()
+        return [counted.size, counted.checksum]
+
+
+class _Counted:
+    """A file that counts what is written into it. size, checksum: of that."""
+
+    def __init__(self, stream: disk.Writable) -> None:
+        self._stream = stream
+        self.size = self.checksum = 0
+
+    def write(self, data: bytes | memoryview) -> int:
+        self._stream.write(data)
+        self.size, self.checksum = self.size + len(data), zlib.crc32(data, self.checksum)
+        return len(data)
+
+    def flush(self) -> None:
+        """Does nothing: the stream is flushed at its end."""
 
 
 def _unpack(file: str, facts: Sequence[int]) -> dict[str, Array]:
@@ -236,8 +275,20 @@ def _prune(run: Fence, newest: int, keep: int) -> None:
     # A run that goes on with another number of nodes may count fewer updates than its older checkpoints.
     later = [name for name in names if _NAME.match(name) and _number(name) > newest]
     finished = sorted((name for name in names if _NAME.match(name) and name not in later), key=_number)
-    for name in [*later, *finished[:-keep], *(name for name in names if name.startswith(".update-"))]:
+    old, kept = finished[:-keep], finished[-keep:]
+    if old and all(_within_round(filesystem.join(folder, name)) for name in kept):
+        # The last one that another number of nodes can go on from stays, too.
+        last = next((name for name in reversed(old) if not _within_round(filesystem.join(folder, name))), None)
+        old = [name for name in old if name != last]
+    for name in [*later, *old, *(name for name in names if name.startswith(".update-"))]:
         run.remove(filesystem.join(folder, name))
+
+
+def _within_round(path: str) -> bool:
+    try:
+        return progress_of(path).within_round
+    except InputError:
+        return True  # damaged
 
 
 def _number(name: str) -> int:

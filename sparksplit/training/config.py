@@ -73,12 +73,16 @@ class OptimizerConfig(Config):
 
 
 class CheckpointConfig(Config):
-    """When to write checkpoints."""
+    """When to write checkpoints. There is always one at the run's end."""
 
-    every: Literal["epoch"] | pydantic.PositiveInt = "epoch"
-    """`epoch`, or a number of updates (an epoch's end is then a checkpoint only if the number falls on it)."""
+    seconds: pydantic.PositiveFloat | None = 60
+    """Seconds after which the next checkpoint is due. It is written, while training goes on, as soon as all nodes agree
+    and the last one has been written. null: by `every` alone."""
+    every: Literal["epoch"] | pydantic.PositiveInt | None = None
+    """Checkpoints besides: `epoch`, at each epoch's end; or a number of updates (training waits where the last one is
+    still being written). null: none."""
     keep: pydantic.PositiveInt = 3
-    """How many of the last checkpoints are kept."""
+    """How many of the last checkpoints are kept; and the last one that another number of nodes can go on from."""
 
 
 class EarlyStopConfig(Config):
@@ -283,9 +287,9 @@ def misfit(config: TrainConfig, way: Strategy) -> str | None:
     """What in `config` does not go with its strategy; None if everything does."""
     if way.alone and config.nodes != 1:
         return f"nodes must be 1 with strategy: {config.strategy} (is {config.node_count}); batch shares the work"
-    if not way.sync.every_step and config.checkpoint.every != "epoch":
+    if not way.sync.every_step and isinstance(config.checkpoint.every, int):
         return (
-            f"checkpoint.every must be epoch with strategy: {config.strategy} (is {config.checkpoint.every}): "
+            f"checkpoint.every must be epoch or null with strategy: {config.strategy} (is {config.checkpoint.every}): "
             "within an epoch the nodes differ"
         )
     if not way.settings and config.sync != SyncConfig():

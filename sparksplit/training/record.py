@@ -130,8 +130,9 @@ class Progress(Record):
     update: updates since the run began: changes of the weights that all nodes share. step: mini-batches that the node
     with the most has trained on, which says where in the rows the run is. syncs: exchanges between nodes. ledger:
     Ledger.to_json. history: the finished rounds. loss_sum, loss_rows: the unfinished round's training loss so far.
-    round_train, round_total: its seconds so far, in training and in all. seconds: the run's so far, over all attempts.
-    watched: None if no metric is watched.
+    losses: (sum, rows) of that by rank, where each node has its own. within_round: whether only as many nodes can go
+    on. round_train, round_total: its seconds so far, in training and in all. seconds: the run's so far, over all
+    attempts. watched: None if no metric is watched.
     """
 
     WHAT: ClassVar[str] = "a checkpoint's description"
@@ -145,6 +146,8 @@ class Progress(Record):
     history: list[EpochRecord] = field(default_factory=list)
     loss_sum: float = 0.0
     loss_rows: int = 0
+    losses: list[tuple[float, int]] = field(default_factory=list)
+    within_round: bool = False
     round_train: float = 0.0
     round_total: float = 0.0
     seconds: float = 0.0

@@ -120,7 +120,8 @@ class Site:
     def train_for(self, epochs: int, **keys: str) -> None:
         """Make the model train so long, with a checkpoint at each epoch's end."""
         file = self.folder / "train.yaml"
-        file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"epochs": epochs, **keys}))
+        given = {"epochs": epochs, "checkpoint": {"every": "epoch"}, **keys}
+        file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | given))
 
     def train_slowly(self, epochs: int) -> Path:
         """As `train_for`, a second and more for each epoch while the file that is returned exists."""

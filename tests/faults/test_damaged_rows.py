@@ -74,6 +74,7 @@ def test_a_value_that_is_no_number(forked, tmp_path):
             seed=1,
             transform=f"{tmp_path}/mine.py:transform",
             model={"build": f"{MODELS}:with_state"},
+            checkpoint={"every": "epoch"},
         )
     assert "\n" not in str(raised.value)
     assert checkpoints.number_of(checkpoints.latest(str(tmp_path / "run"))) == 10

@@ -13,7 +13,10 @@ from tests.training.runs import MOMENTUM, largest_difference, run, weights
 
 
 def test_a_run_goes_on_when_its_disk_has_room_again(forked, digits, tmp_path, capsys):
-    keys = {"nodes": 2, "batch_size": 130, "epochs": 3, "optimizer": MOMENTUM, "model": {"params": {"hidden": [256]}}}
+    keys = {
+        "nodes": 2, "batch_size": 130, "epochs": 3, "optimizer": MOMENTUM, "model": {"params": {"hidden": [256]}},
+        "checkpoint": {"every": "epoch"},
+    }  # fmt: skip
     straight = run(digits, tmp_path / "straight", **keys)
     # One checkpoint of 160 kB fits.
     with small_disk(tmp_path / "disk", 300) as disk:

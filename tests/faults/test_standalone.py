@@ -26,6 +26,7 @@ def start(
 ) -> subprocess.Popen[str]:
     """A run on two nodes that asks for no more than two cores. held: it stays where its first checkpoint is written."""
     values = {"data": data, "output": output, "strategy": "batch", "nodes": 2, "epochs": 4, "transform": HELD}
+    values["checkpoint.every"] = "epoch"
     keys = [f"--set={key}={value}" for key, value in values.items()]
     settings = {"spark.cores.max": "2", **({"spark.executorEnv.TEST_HELD": str(output)} if held else {})}
     return cluster.command("train", *keys, *more, settings=settings)

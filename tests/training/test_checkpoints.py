@@ -71,7 +71,7 @@ def test_none_without_a_run_or_a_checkpoint(tmp_path):
     assert checkpoints.latest(str(tmp_path)) is None
 
 
-@pytest.mark.parametrize("step", ["write_bytes", "write_json", "rename"])
+@pytest.mark.parametrize("step", ["writing", "write_bytes", "write_json", "rename"])
 def test_a_crash_at_any_step_leaves_the_previous_one_loadable(tmp_path, monkeypatch, step):
     before = write(tmp_path, 1)
 

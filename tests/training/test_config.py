@@ -11,7 +11,7 @@ LEAST = {"data": "d", "output": "o"}
 def test_the_defaults_are_one_node_and_an_mlp():
     config = parse(TrainConfig, LEAST)
     assert (config.strategy, config.nodes, config.model.build) == ("single", 1, "mlp")
-    assert config.checkpoint.every == "epoch"
+    assert (config.checkpoint.seconds, config.checkpoint.every, config.checkpoint.keep) == (60, None, 3)
 
 
 def test_what_cannot_change_the_result_is_a_key():

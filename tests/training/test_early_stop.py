@@ -34,7 +34,8 @@ def misleading(tmp_path_factory):
 
 SETTINGS = {
     "nodes": 2, "epochs": 20, "batch_size": 32, "optimizer": {"name": "sgd", "learning_rate": 0.005, "momentum": 0.9},
-    "model": {"build": f"{MODELS}:with_state"}, "checkpoint": {"keep": 99}, "early_stop": {"patience": 2},
+    "model": {"build": f"{MODELS}:with_state"}, "checkpoint": {"every": "epoch", "keep": 99},
+    "early_stop": {"patience": 2},
 }  # fmt: skip
 LOCAL = {
     "strategy": "local", "sync": {"every": 8, "outer": "momentum"},

@@ -16,7 +16,7 @@ OWN = str(Path(__file__).with_name("strategies_of_ones_own.py"))
 EVERY, AFTER = 3, 5
 APART = {"strategy": f"{OWN}:neighbours_apart", "sync": {"every": EVERY, "outer": "momentum", "after": AFTER}}
 """After one epoch in which the nodes share every mini-batch."""
-KEPT = {"checkpoint": {"keep": 99}}
+KEPT = {"checkpoint": {"every": "epoch", "keep": 99}}
 SAME = ("weights", "metrics", "ledger", "updates", "steps", "syncs")
 
 

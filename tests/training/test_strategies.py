@@ -51,7 +51,7 @@ def test_local_goes_on_from_batch(forked, data, tmp_path):
     """Post-local SGD: ten updates fall into two epochs of seven."""
     settings = {
         "strategy": "local", "nodes": 2, "sync": {"every": 4, "outer": "nesterov", "after": 10},
-        "checkpoint": {"keep": 99}, **LINEAR,
+        "checkpoint": {"every": "epoch", "keep": 99}, **LINEAR,
     }  # fmt: skip
     result = run(data.path, tmp_path / "run", **settings)
     check(tmp_path / "run", result, rows_split(data, 2, 4, "nesterov", epochs_before=2))
@@ -138,7 +138,7 @@ def test_resuming_nodes_that_differ_gives_the_same_bits(forked, digits, tmp_path
     """The momentum of each node is its own, the outer one that of all."""
     settings = {
         "strategy": strategy, "nodes": 2, "epochs": epochs, "optimizer": MOMENTUM,
-        "model": {"build": f"{MODELS}:with_state"}, "checkpoint": {"keep": 99}, **more,
+        "model": {"build": f"{MODELS}:with_state"}, "checkpoint": {"every": "epoch", "keep": 99}, **more,
     }  # fmt: skip
     straight = run(digits, tmp_path / "straight", **settings)
     without_end(tmp_path / "straight", tmp_path / "resumed", keep=2)
@@ -171,7 +171,7 @@ def test_other_nodes_go_on_with_epoch_where_a_round_has_ended_only(forked, digit
 def test_local_goes_on_with_other_nodes_whose_rounds_have_another_length(forked, data, tmp_path):
     """Two nodes have eight updates a round, one has seven."""
     settings = {
-        "strategy": "local", "epochs": 4, "batch_size": 15, "checkpoint": {"keep": 99},
+        "strategy": "local", "epochs": 4, "batch_size": 15, "checkpoint": {"every": "epoch", "keep": 99},
         "model": {"build": f"{MODELS}:linear"},
     }  # fmt: skip
     run(data.path, tmp_path / "straight", nodes=2, **settings)
@@ -238,8 +238,9 @@ def test_virtual_nodes_that_spark_feeds(spark, zygote, digits, tmp_path, strateg
 @pytest.mark.slow
 def test_virtual_nodes_go_on_from_a_checkpoint(forked, digits, tmp_path):
     settings = {
-        "strategy": "local", "nodes": {"virtual": 5}, "epochs": 4, "optimizer": MOMENTUM, "checkpoint": {"keep": 99},
-        "model": {"build": f"{MODELS}:with_state"}, "sync": {"every": 4, "outer": "nesterov"},
+        "strategy": "local", "nodes": {"virtual": 5}, "epochs": 4, "optimizer": MOMENTUM,
+        "checkpoint": {"every": "epoch", "keep": 99}, "model": {"build": f"{MODELS}:with_state"},
+        "sync": {"every": 4, "outer": "nesterov"},
     }  # fmt: skip
     straight = run(digits, tmp_path / "straight", **settings)
     without_end(tmp_path / "straight", tmp_path / "resumed", keep=2)

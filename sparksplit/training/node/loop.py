@@ -7,14 +7,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from sparksplit.base.errors import InputError, RunError, SparksplitError
+from sparksplit.base.errors import InputError, Passing, RunError, SparksplitError
 from sparksplit.collectives import Collective
 from sparksplit.rows.chunks import Chunk
 from sparksplit.strategies.syncs import Sync
+from sparksplit.training.node.looks import Looks
 from sparksplit.training.node.schedule import Rounds, next_stop, syncs_left
 from sparksplit.training.node.tally import Clock, Tally
 from sparksplit.training.record import EpochRecord, EpochSeconds, Progress, Values
@@ -73,12 +74,14 @@ class RowFeed(Protocol):
 
 @dataclass(frozen=True)
 class Hooks:
-    """What happens around updates. save: writes a checkpoint. epoch_done: publishes the history (rank 0). best: takes
-    the present weights, which all nodes share, for the best so far."""
+    """What happens around updates. save: begins to write a checkpoint. epoch_done: publishes the history (rank 0).
+    best: takes the present weights, which all nodes share, for the best so far. written: returns when the last
+    checkpoint is there; every node must call it."""
 
     save: Callable[[Progress], None]
     epoch_done: Callable[[list[EpochRecord]], None]
     best: Callable[[], None]
+    written: Callable[[], None] = lambda: None
 
 
 class Loop:
@@ -87,8 +90,9 @@ class Loop:
     A step is one mini-batch of a node; an update is one change of the weights that all nodes share: each step if they
     agree at every step (and on a single node), otherwise each sync.
 
-    sync: these rounds'. every: steps between checkpoints; None: one at the end of each round. validation: None without
-    validation rows. watch: what of them decides when the run ends and which weights are the best; None: nothing does.
+    sync: these rounds'. every: steps between checkpoints, or one at the end of each round. looks: when others are due;
+    None: none are. validation: None without validation rows. watch: what of them decides when the run ends and which
+    weights are the best; None: nothing does.
     """
 
     def __init__(
@@ -102,7 +106,8 @@ class Loop:
         *,
         rounds: Rounds,
         sync: Sync,
-        every: int | None,
+        every: int | Literal["epoch"] | None,
+        looks: Looks | None = None,
         watch: Watch | None,
         tally: Tally,
         clock: Clock,
@@ -110,7 +115,7 @@ class Loop:
         self._step, self._feed, self._validation = step, feed, validation
         self._collective, self._member, self._hooks = collective, member, hooks
         self._rounds, self._sync, self._every, self._watch = rounds, sync, every, watch
-        self._tally, self._clock = tally, clock
+        self._tally, self._clock, self._looks = tally, clock, looks
         self._round: list[int] = []
         """The epochs of the round, by rank."""
         self._suspect: str | None = None
@@ -166,25 +171,24 @@ class Loop:
 
     def _train_epoch(self, epoch: int, base: int) -> None:
         """Train the rest of one epoch."""
-        tally, every, sync_every = self._tally, self._every, self._sync.every
+        tally, sync_every = self._tally, self._sync.every
         tally.begin_epoch()
         waited = time.perf_counter()
-        stops = partial(next_stop, base=base, every=every, sync_every=sync_every)
-        for chunk in self._feed.epoch(epoch, tally.step - base, stops=stops):
+        for chunk in self._feed.epoch(epoch, tally.step - base, stops=partial(self._stop, base)):
             self._clock.add_feed(waited)
             with self._clock.training(self._step, self._collective):
                 losses = self._train(chunk)
             self._account(epoch, base, chunk, losses)
-            if self._member.stopping.is_set():
-                raise RunError("stopped by the driver")
+            if self._looks is not None:
+                self._looks.check()
+            if self._looks is None or not self._feed.exact or not (self._sync.every_step or sync_every):
+                self._end_if_asked()  # else with a checkpoint, soon
             # With the time that its rows took: they may be what is slow.
             self._feed.max_updates = self._length(chunk.updates, time.perf_counter() - waited)
             if sync_every and (tally.step - base) % sync_every == 0:
                 self._synchronise_within(base, tally.step - base)
-            # At the end of a round, its record belongs in the checkpoint too.
-            if self._feed.exact and self._within_round and every and tally.step % every == 0:
-                self._refuse_lost(epoch + 1)
-                self._save()
+            elif self._sync.every_step:
+                self._save_within()
             waited = time.perf_counter()
         # Nodes whose rows have ended weigh nothing, and still join in.
         if sync_every:
@@ -208,6 +212,14 @@ class Loop:
         problem = diverged(epoch, step, loss)
         return InputError(f"{self._suspect}, and so {problem}") if self._suspect else RunError(problem)
 
+    def _stop(self, base: int, step: int) -> int:
+        """The step that a chunk which begins at `step` may not go beyond, both counted within the round."""
+        every = self._every if isinstance(self._every, int) else None
+        end = next_stop(step, base=base, every=every, sync_every=self._sync.every)
+        if self._looks is not None and self._sync.every_step:
+            end = self._looks.until(base + step, base + end, self._feed.max_updates) - base
+        return end
+
     def _length(self, steps: int, seconds: float) -> int:
         """Steps for the next chunks, after a chunk of `steps` took this many seconds."""
         length = max(1, min(4 * steps, int(_CHUNK_SECONDS * steps / max(seconds, 1e-9))))
@@ -224,6 +236,7 @@ class Loop:
             self._tally.step = base + done
             self._synchronise()
             self._member.state(update=self._tally.step)
+            self._save_within()
 
     def _synchronise(self) -> None:
         with self._clock.training(self._step, self._collective):
@@ -273,8 +286,7 @@ class Loop:
         self._look_at(tally.history[-1])
         clock.end_round()
         self._hooks.epoch_done(tally.history)
-        if self._every is None or tally.step % self._every == 0:
-            self._save()
+        self._save_if_due()
 
     def _refuse_lost(self, epoch: int) -> None:
         """Raise what `_lost` gives where the weights are no longer finite: the last loss was computed before the update
@@ -303,12 +315,46 @@ class Loop:
         if tally.watched.epoch == record.epoch:
             self._hooks.best()
 
+    def _save_within(self) -> None:
+        # At the end of a round, its record belongs in the checkpoint too.
+        if self._feed.exact and self._within_round:
+            self._save_if_due()
+
+    def _save_if_due(self) -> None:
+        """Write a checkpoint if one is due, where all nodes agree; every node must call it."""
+        step, every, ends_round, ending = self._tally.step, self._every, not self._within_round, False
+        due = ends_round if every == "epoch" else every is not None and step % every == 0
+        if self._looks is not None and self._looks.is_next(step, ends_round):
+            with self._clock.spent_on("checkpoint"):
+                seen = self._looks.look(step, ends_round)
+            due, ending = due or seen.due, seen.ending
+        if due or ending:
+            self._save()
+        if ending:
+            with self._member.phase("checkpoint"):
+                self._hooks.written()
+            self._end_if_asked()
+
     def _save(self) -> None:
+        if self._within_round:
+            self._refuse_lost(self._round[self._collective.rank] + 1)
+        sent = self._collective.bytes_sent
         with self._clock.spent_on("checkpoint"), self._member.phase("checkpoint"):
             self._hooks.save(self._progress())
+        self._collective.bytes_sent = sent
+        if self._looks is not None:
+            self._looks.saved(not self._within_round)
+
+    def _end_if_asked(self) -> None:
+        """Raise what ends this node, if it was asked to end."""
+        if self._member.stopping.is_set():
+            raise RunError("stopped by the driver")
+        if self._member.leaving.is_set():
+            raise Passing(self._member.leaving.reason)
 
     def _progress(self) -> Progress:
-        return self._tally.progress(self._clock, self._round if self._within_round else ())
+        within = self._round if self._within_round else ()
+        return self._tally.progress(self._clock, within, apart=not self._sync.every_step)
 
 
 def evaluate_once(step: Trained, feed: Feed | None) -> Evaluation | None:

@@ -49,7 +49,8 @@ def train_once(
             worker = Worker(process, member, collective)
             worker.begin()
         in_order = config.order == "exact" or worker.goes_on
-        return worker.train(process.await_rows() if in_order else None, {}, began)
+        with worker.saver.finishing():
+            return worker.train(process.await_rows() if in_order else None, {}, began)
     finally:
         process.close()
 

@@ -15,6 +15,7 @@ from sparksplit.strategies.state import constants
 from sparksplit.strategies.syncs import Sync
 from sparksplit.training import checkpoints
 from sparksplit.training.node.process import Process
+from sparksplit.training.node.saver import Saver
 from sparksplit.training.record import Progress, Resumed
 
 if TYPE_CHECKING:
@@ -29,12 +30,15 @@ _BEST = "best"
 
 
 class State:
-    """Weights, optimizer, metrics and random state of `member`, a node of `process`; `sync` is the strategy's own."""
+    """Weights, optimizer, metrics and random state of `member`, a node of `process`; `sync` is the strategy's own.
+    saver: what writes the checkpoints."""
 
-    def __init__(self, process: Process, member: Member, sync: Sync, step: Step) -> None:
+    def __init__(self, process: Process, member: Member, sync: Sync, step: Step, saver: Saver) -> None:
         self._process, self._member, self._sync, self._step = process, member, sync, step
         self._model, self._optimizer = process.model, process.optimizer
         self._best: Arrays = {}
+        self._copies: dict[str, npt.NDArray[Any]] = {}
+        self._saver = saver
 
     def begin(self) -> Progress:
         """Take the state that the run begins or goes on with; returns how far the run is."""
@@ -49,19 +53,21 @@ class State:
             return self._restore(payload.checkpoint)
 
     def save(self, progress: Progress) -> None:
-        """Write a checkpoint, if the run keeps any. Every node must call it."""
-        payload, member = self._process.payload, self._member
+        """Begin to write a checkpoint of the present state, if the run keeps any; waits for the last one to be written.
+        Every node must call it.
+
+        Raises what writing the last one failed with.
+        """
+        payload, member, keep = self._process.payload, self._member, self._process.config.checkpoint.keep
         if payload.record_only:
             return
         metrics = self._step.metric_sums()
-        checkpoints.write(
-            payload.fence,
-            progress,
-            {**named("v", self._common()), **metrics, **self._sync.state(), **self._best},
-            named("r", self._own()),
-            member.rank,
-            member.gather,
-            self._process.config.checkpoint.keep,
+        self._saver.wait()
+        own, state = self._copied(named("r", self._own())), dict(metrics)
+        if member.rank == 0:
+            state |= {**self._copied({**named("v", self._common()), **self._sync.state()}), **self._best}
+        self._saver.begin(
+            lambda gather: checkpoints.write(payload.fence, progress, state, own, member.rank, gather, keep)
         )
 
     def keep_best(self) -> None:
@@ -88,6 +94,16 @@ class State:
         if len(set(all_digests)) > 1:
             raise RunError(f"the nodes' weights differ {when}: {_by_rank(all_digests)}")
         return own
+
+    def _copied(self, arrays: Arrays) -> Arrays:
+        """Copies, since training goes on with what they may share memory with. Each is made where the last one was:
+        touching new memory for the first time costs more than the copy."""
+        for name, array in arrays.items():
+            kept = self._copies.get(name)
+            if kept is None or (kept.shape, kept.dtype) != (array.shape, array.dtype):
+                kept = self._copies[name] = np.empty_like(array, order="C")
+            np.copyto(kept, array)
+        return {name: self._copies[name] for name in arrays}
 
     def _shared(self) -> list[Any]:
         """The model's weights and statistics, which are the same on all nodes once they have agreed."""

@@ -95,6 +95,8 @@ class Tally:
         self.step, self.updates, self.syncs = progress.step, progress.update, progress.syncs
         self.watched = progress.watched
         self._loss_sum, self._loss_rows = progress.loss_sum, progress.loss_rows
+        if len(progress.losses) == collective.size:
+            self._loss_sum, self._loss_rows = progress.losses[collective.rank]
         self._own = Entry()
         self._since = 0
         self.own_rows = 0
@@ -137,11 +139,15 @@ class Tally:
         self._loss_sum, self._loss_rows, self._own = 0.0, 0, Entry()
         return loss, rows
 
-    def progress(self, clock: Clock, within: Sequence[int] = ()) -> Progress:
-        """How far the run is. within: the unfinished round's epochs, by rank; if given, every node must call it."""
+    def progress(self, clock: Clock, within: Sequence[int] = (), apart: bool = False) -> Progress:
+        """How far the run is. within: the unfinished round's epochs, by rank; if given, every node must call it. apart:
+        as for `finish_round`."""
+        sent = self._collective.bytes_sent  # how many checkpoints there are may depend on the clock
         ledger = Ledger(self._ledger.entries)
+        losses: list[tuple[float, int]] = []
         if within:
             ledger.entries.update(self._entries_of_all(within))
+            losses = self._losses_of_all() if apart else []
         return replace(
             self._begun_with,
             update=self.updates,
@@ -152,11 +158,20 @@ class Tally:
             watched=self.watched,
             loss_sum=self._loss_sum,
             loss_rows=self._loss_rows,
+            losses=losses,
             round_train=clock.round_train,
             round_total=clock.round_total if within else 0.0,
             seconds=clock.run_total,
-            sync_bytes=self._begun_with.sync_bytes + self._collective.bytes_sent - self._sent_before,
+            sync_bytes=self._begun_with.sync_bytes + sent - self._sent_before,
         )
+
+    def _losses_of_all(self) -> list[tuple[float, int]]:
+        """Each node's own (loss sum, rows) of the round so far."""
+        size, rank = self._collective.size, self._collective.rank
+        sums, rows = np.zeros(size), np.zeros(size, np.int64)
+        sums[rank], rows[rank] = self._loss_sum, self._loss_rows
+        sums, rows = self._collective.sum([sums, rows])
+        return list(zip(sums.tolist(), rows.tolist(), strict=True))
 
     def _entries_of_all(self, epochs: Sequence[int]) -> dict[int, Entry]:
         """The ledger's entries for `epochs` over all nodes, including what was seen before the run was resumed."""

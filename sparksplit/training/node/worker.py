@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparksplit.collectives import Collective
@@ -11,17 +13,22 @@ from sparksplit.strategies import STRATEGIES
 from sparksplit.strategies.syncs import Sync
 from sparksplit.training.messages import NodeResult
 from sparksplit.training.node.feeds import Feeds
+from sparksplit.training.node.looks import Looks
 from sparksplit.training.node.process import Process
+from sparksplit.training.node.saver import Saver
 from sparksplit.training.node.schedule import Schedule, Stretch, is_within_round, step_at
 from sparksplit.training.node.state import State
 from sparksplit.training.node.tally import Clock, Tally
-from sparksplit.training.record import EpochRecord
+from sparksplit.training.record import EpochRecord, Progress
 from sparksplit.training.report import finite
 from sparksplit.training.stopping import watch_of
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
     from sparksplit.training.node.step import Step
+
+_PUBLISHING = 10
+"""How many times as long as publishing the history takes is the shortest time to the next: an epoch may take less."""
 
 
 class Worker:
@@ -36,10 +43,12 @@ class Worker:
         collective.reset()
         self._sync = process.way.sync(collective, self._config.sync)
         self.step = like.with_sync(self._sync, collective) if like else process.step(self._sync, collective)
-        self._state = State(process, member, self._sync, self.step)
+        self.saver = Saver(member, beside=not self._config.virtual)
+        self._state = State(process, member, self._sync, self.step, self.saver)
         self._feeds = Feeds(process, member, collective)
         self._watch = watch_of(self._config, process.data.manifest)
         self._publishes = member.rank == 0 and not process.payload.record_only
+        self._published, self._publish_after = 0, 0.0
 
     @property
     def goes_on(self) -> bool:
@@ -49,6 +58,7 @@ class Worker:
     def begin(self) -> None:
         """Take the state that the run begins or goes on with."""
         self._progress = self._state.begin()
+        self._saved = self._progress.step
         self._state.agreed_digest("before training")
 
     def train(self, rows: RowSource | None, held: dict[str, RowSource], began: float) -> NodeResult:
@@ -61,13 +71,15 @@ class Worker:
         """
         from sparksplit.training.node.loop import Hooks, Loop, evaluate_once
 
-        member, every = self._member, self._config.checkpoint.every
+        member, checkpoint = self._member, self._config.checkpoint
         # From here on it is measured by its updates.
         member.state(update=self._progress.step)
         validation, test = (self._feeds.held_out(name, held) for name in ("validation", "test"))
         clock = Clock(self._progress, began, self._process.payload.seconds_before)
         tally = Tally(self._progress, self._collective)
         schedule = self._schedule(rows)
+        looks = self._looks()
+        self._heed(looks is not None)
         started = time.perf_counter() - began
         # A run that has stopped, but was killed before it had told so, is over in the stretch of its last epoch.
         for stretch in schedule.stretches(self._progress.epochs - self._has_stopped):
@@ -83,10 +95,11 @@ class Worker:
                 validation,
                 self._collective,
                 member,
-                Hooks(self._state.save, self._epoch_done, self._best_seen),
+                Hooks(self._saving(stretch), self._epoch_done, self._best_seen, self._written),
                 rounds=rounds,
                 sync=sync,
-                every=None if every == "epoch" else every,
+                every=checkpoint.every,
+                looks=looks,
                 watch=self._watch,
                 tally=tally,
                 clock=clock,
@@ -96,6 +109,11 @@ class Worker:
             self._feeds.end(feed)
             if self._has_stopped:
                 break
+        self._heed(False)
+        self._publish(self._progress.history)
+        with clock.spent_on("checkpoint"), member.phase("checkpoint"):
+            if self._saved != self._progress.step:
+                self._saving(stretch)(self._progress)
         self._state.take_best()
         with member.phase("validation"):
             tested = evaluate_once(step, test)
@@ -105,6 +123,8 @@ class Worker:
                 from sparksplit.training.node import publishing
 
                 publishing.publish_model(self._process, member.local_dir)
+        with clock.spent_on("checkpoint"), member.phase("checkpoint"):
+            self.saver.wait()
         self.close()
         return NodeResult(
             progress=self._progress,
@@ -121,6 +141,40 @@ class Worker:
     def close(self) -> None:
         """End reading."""
         self._feeds.close()
+
+    def _heed(self, heeds: bool) -> None:
+        """Say whether this node writes a checkpoint before it ends, where it is asked to end."""
+        self._member.leaving.heeded = heeds
+        self._member.state(saves=heeds)
+
+    def _looks(self) -> Looks | None:
+        """When checkpoints are due by time or because a node is asked to end; None for a run that keeps none."""
+        member, config = self._member, self._config
+        if self._process.payload.record_only:
+            return None
+        return Looks(
+            self._collective,
+            self.saver,
+            config.checkpoint.seconds,
+            lambda: member.stopping.is_set() or member.leaving.is_set(),
+            self._progress.step,
+            config.phase_timeout,
+            rounds=not self._process.way.split.shared,
+        )
+
+    def _saving(self, stretch: Stretch) -> Callable[[Progress], None]:
+        """What begins to write a checkpoint within `stretch`."""
+
+        def save(progress: Progress) -> None:
+            self._state.save(replace(progress, within_round=is_within_round(stretch, progress.step)))
+            self._saved = progress.step
+
+        return save
+
+    def _written(self) -> None:
+        self.saver.wait()
+        # Rank 0 publishes it once all others have done their part.
+        self._member.gather(f"published {self._saved}", None)
 
     def _schedule(self, rows: RowSource | None) -> Schedule:
         config = self._config
@@ -145,8 +199,10 @@ class Worker:
         """Begin where the run is in `stretch`; raises ConfigError if this number of nodes cannot."""
         resumed, size = self._progress.resumed, self._member.size
         before = resumed[-1].nodes_before if resumed else size
+        if before == size:
+            return
         tally.step = step_at(stretch, len(tally.history), tally.step)
-        if before != size and is_within_round(stretch, tally.step):
+        if self._progress.within_round or is_within_round(stretch, tally.step):
             raise self._config.error(
                 "nodes", f"must be {before} (is {size}): the checkpoint lies within a round of {before} epochs"
             )
@@ -162,8 +218,17 @@ class Worker:
     def _epoch_done(self, history: list[EpochRecord]) -> None:
         # Several epochs may end between two heartbeats.
         self._member.state(history=[record.to_json() for record in history[-20:]])
-        if self._publishes:
-            with self._member.phase("checkpoint"):
-                from sparksplit.training.node import publishing
+        if time.monotonic() >= self._publish_after:
+            self._publish(history)
 
-                publishing.publish_history(self._process.payload.fence, history, self._member.local_dir)
+    def _publish(self, history: list[EpochRecord]) -> None:
+        """Publish the rounds, if they have not been published."""
+        if not self._publishes or len(history) == self._published:
+            return
+        began = time.monotonic()
+        with self._member.phase("checkpoint"):
+            from sparksplit.training.node import publishing
+
+            publishing.publish_history(self._process.payload.fence, history, self._member.local_dir)
+        now, self._published = time.monotonic(), len(history)
+        self._publish_after = now + _PUBLISHING * (now - began)

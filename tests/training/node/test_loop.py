@@ -10,11 +10,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sparksplit.base.errors import InputError, PeerLost, RunError
+from sparksplit.base.errors import InputError, Passing, PeerLost, RunError
 from sparksplit.collectives import Alone
 from sparksplit.rows.feed import Feed
 from sparksplit.training import report
 from sparksplit.training.node import loop as loops
+from sparksplit.training.node.looks import Looks
 from sparksplit.training.node.loop import Hooks, Loop
 from sparksplit.training.node.schedule import Rounds
 from sparksplit.training.node.tally import Clock, Tally
@@ -32,7 +33,16 @@ class Node:
     """One node that owns every `size`-th lane and shares mini-batches; `run` gives what it has made of them."""
 
     def __init__(
-        self, collective=None, step=None, epochs=2, every=None, sync_every=None, progress=None, watch=None, **feed
+        self,
+        collective=None,
+        step=None,
+        epochs=2,
+        every="epoch",
+        sync_every=None,
+        progress=None,
+        watch=None,
+        seconds=None,
+        **feed,
     ):
         self.collective, self.step = collective or Alone(), step or Counting()
         rank, size = self.collective.rank, self.collective.size
@@ -41,6 +51,9 @@ class Node:
         self.feed = Feed(Rows(LANES), np.arange(rank, len(LANES), size), batch_size=BATCH, **feed)
         progress = progress or Progress("", size)
         done = len(progress.history)
+        self.saver = SimpleNamespace(seconds=0.0, check=lambda: None)
+        ending = lambda: self.member.stopping.is_set() or self.member.leaving.is_set()  # noqa: E731
+        looks = Looks(self.collective, self.saver, seconds, ending, progress.step, 60.0, rounds=sync_every is not None)
         self.loop = Loop(
             self.step,
             self.feed,
@@ -55,6 +68,7 @@ class Node:
             rounds=Rounds([range(done, epochs)] * size, first=0, steps=PER_EPOCH),
             sync=SimpleNamespace(every_step=sync_every is None, every=sync_every),
             every=every,
+            looks=looks if seconds else None,
             watch=watch,
             tally=Tally(progress, self.collective),
             clock=Clock(progress, began=time.perf_counter(), before=100.0),
@@ -113,6 +127,40 @@ def test_from_each_of_its_checkpoints_a_run_ends_alike(every):
         assert [progress.step for progress in again.saved] == [
             progress.step for progress in straight.saved if progress.step > saved.step
         ]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("sync_every", [None, 3])
+def test_from_each_checkpoint_that_the_clock_wanted_a_run_ends_alike(size, sync_every):
+    """Whatever the nodes' chunks are. Apart, each has losses of its own, whose sum has the same bits."""
+
+    def nodes(every, seconds, progress=None, leave=False):
+        def work(rank, gather):
+            collective = Together(rank, size, gather) if size > 1 else Alone()
+            own = 3 * rank if sync_every else 0
+            step = Counting(lambda chunk: 1 / (chunk.first + np.arange(chunk.updates) + own + 1.1))
+            node = Node(collective, step, 3, every, sync_every, progress, seconds=seconds)
+            if leave:
+                node.member.leaving.set()
+            try:
+                return without_times(node.run()), node
+            except Passing:
+                return None, node
+
+        return in_threads(size, work)
+
+    straight = [end for end, _ in nodes(None, None)]
+    often = nodes(None, 1e-9)
+    assert [end for end, _ in often] == straight
+    saved = [[progress.step for progress in node.saved] for _, node in often]
+    assert len(saved[0]) > 2 and all(steps == saved[0] for steps in saved)
+    assert any(step % PER_EPOCH for step in saved[0])
+    for progress in often[0][1].saved:
+        again = Progress.from_json(progress.to_json(), "a test")
+        assert [end for end, _ in nodes(None, None, again)] == straight
+    # Asked to end, they leave a checkpoint, at once.
+    for end, node in nodes(None, 1e9, leave=True):
+        assert end is None and [progress.step for progress in node.saved] == [sync_every or 1]
 
 
 def test_an_epoch_within_which_a_run_has_gone_on_has_the_seconds_of_both_parts():

@@ -48,7 +48,7 @@ def test_the_best_weights_are_the_models_own_without_its_random_states():
     weight, mean, seed = Variable([1.0, 2.0]), Variable([3.0]), Variable([7, 0])
     model = SimpleNamespace(variables=[weight, seed, mean])
     process = SimpleNamespace(model=model, optimizer=None, random_states=lambda: [seed])
-    state = State(process, None, None, None)
+    state = State(process, None, None, None, None)
     state.take_best()
     assert weight.value.tolist() == [1.0, 2.0], "nothing has been kept"
     state.keep_best()
@@ -72,7 +72,7 @@ def test_all_nodes_must_hold_the_same_weights_frozen_ones_too(trainable, last):
 
     def work(rank, gather):
         process = SimpleNamespace(model=models[rank], optimizer=None)
-        return State(process, SimpleNamespace(gather=gather), None, None).agreed_digest("now")
+        return State(process, SimpleNamespace(gather=gather), None, None, None).agreed_digest("now")
 
     if last != 3.0:
         with pytest.raises(RunError, match=r"the nodes' weights differ now: \w{16} on 0; \w{16} on 1"):
