@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 
 from benchmarks.chaos_plan import DRIVERS, SHARES, Event, Fault, Outcome, Plan, Timeline, event
-from hdfs_io import filesystem
+from hdfs_io import fence, filesystem
 
 ROOT = Path(__file__).resolve().parent.parent
 TIME_LIMIT = 400.0
@@ -170,9 +170,7 @@ class Run:
 
     def _is_at(self, what: str) -> bool:
         if what == "checkpoint" and self._place.is_local:
-            with suppress(OSError):
-                return any(each.name.startswith(".update-") for each in Path(self.output, "checkpoints").iterdir())
-            return False
+            return any(Path(self.output).glob(f"{fence.PREFIX}*/update-*"))
         return what in ("update", self._phase)
 
     @property

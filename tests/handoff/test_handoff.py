@@ -258,7 +258,9 @@ def test_a_node_takes_more_partitions_than_it_may_have_files_open_at_first(data,
         pieces = [rows.slice(number, 1) for number in range(150)] + [rows.slice(150)]
         partitions = [sender.send([piece], number, number) for number, piece in enumerate(pieces)]
         owned = owned_by_rank(BatchSplit(), LANES, 1)
-        assert_the_blocks_are_those_of(data, [receiver], Fed.of(partitions, owned, LANES), owned)
+        assert_the_blocks_are_those_of(
+            data, [receiver], Fed.of([part.packed() for part in partitions], owned, LANES), owned
+        )
     finally:
         receiver.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -15,16 +15,24 @@ def output(path: object, config_hash: str = "a", command: str = "train", **input
 
 
 @contextmanager
-def fenced(folder: object) -> Iterator[Fence]:
-    """The fence around `folder`, made where it is missing, of a command that fills it for the moment."""
+def begun(folder: object) -> Iterator[Output]:
+    """The output `folder`, made where it is missing, of a command that fills it for the moment."""
     one = output(folder)
     Path(one.folder).mkdir(parents=True, exist_ok=True)
     one.lease.acquire()
     try:
-        yield one.enclose()
+        one.enclose()
+        yield one
         one.fence.open()
     finally:
         one.lease.release()
+
+
+@contextmanager
+def fenced(folder: object) -> Iterator[Fence]:
+    """The fence around it."""
+    with begun(folder) as one:
+        yield one.fence
 
 
 def stage(one: Output, content: str = "x", overwrite: bool = True) -> None:

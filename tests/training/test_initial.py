@@ -13,7 +13,7 @@ from sparksplit.training.config import TrainConfig
 from sparksplit.training.initial import Initial
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import Payload
-from tests.hdfs_io.outputs import output
+from tests.hdfs_io.outputs import begun
 
 
 @pytest.fixture
@@ -51,11 +51,13 @@ def test_the_weights_count_as_another_configuration_and_their_place_does_not(dat
 
 def test_nodes_get_the_file_and_its_digest(data, tmp_path):
     inputs = inputs_of(data, init=f"{make_run(tmp_path / 'run', data)}")
-    payload = Payload.of(inputs.config, inputs.data, output(tmp_path / "o"), {}, "a", 1, inputs.initial)
+    plain = inputs_of(data)
+    with begun(tmp_path / "o") as run:
+        payload = Payload.of(inputs.config, inputs.data, run, {}, "a", 1, inputs.initial)
+        without = Payload.of(plain.config, plain.data, run, {}, "a", 1)
     assert payload.train_config().init == f"{tmp_path}/run/model.keras"
     assert payload.init == inputs.initial.digest
-    plain = inputs_of(data)
-    assert Payload.of(plain.config, plain.data, output(tmp_path / "o"), {}, "a", 1).init is None
+    assert without.init is None
 
 
 @pytest.mark.parametrize("name", ["_SUCCESS", "run.json"])

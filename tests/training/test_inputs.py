@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from hdfs_io.arrays import from_arrays
-from hdfs_io.publish import Output
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, InputError, UsageError
 from sparksplit.training.config import TrainConfig
@@ -49,13 +48,13 @@ def test_training_rows_that_all_weigh_nothing_are_refused(tmp_path):
         inputs_of(f"{tmp_path}/none")
 
 
-def test_nodes_get_the_folders_that_the_driver_has_found(days):
+def test_nodes_get_the_folders_that_the_driver_has_found(days, tmp_path):
     inputs = inputs_of(f"{days}/ds=*")
-    output = Output(f"{days}/run", "a", "train")
-    payload = Payload.of(inputs.config, inputs.data, output, {}, "a", 1)
-    assert payload.train_config().data == inputs.data.paths
     alone = inputs_of(f"{days}/ds=[1]")
-    assert Payload.of(alone.config, alone.data, output, {}, "a", 1).train_config().data == f"{days}/ds=1"
+    with begun(tmp_path / "run") as run:
+        payload, of_one = (Payload.of(each.config, each.data, run, {}, "a", 1) for each in (inputs, alone))
+    assert payload.train_config().data == inputs.data.paths
+    assert of_one.train_config().data == f"{days}/ds=1"
 
 
 def test_the_output_may_not_lie_in_one_of_them(days):

@@ -276,7 +276,7 @@ def test_a_run_restarts_from_its_last_checkpoint_when_it_may(forked, digits, tmp
     assert result["restarts"] == 1
     first, second = result["attempts"]
     assert (first["how"], second["how"], second["nodes"]) == ("start", "restart", 2) and "cause" not in second
-    assert first["cause"]["rank"] == 1 and "SIGKILL" in first["cause"]["what"] and second["update"] > first["update"]
+    assert first["cause"]["rank"] == 0 and "SIGKILL" in first["cause"]["what"] and second["update"] > first["update"]
     assert result["weights"] == straight["weights"]
     assert result["metrics"] == straight["metrics"]
     assert result["ledger"] == straight["ledger"]
