@@ -16,14 +16,15 @@ PACKAGES = ("sparksplit", "hdfs_io")
 
 MAY_IMPORT = {
     "base": set(),
+    "network": {"base"},
     "hdfs_io": {"base"},
     "rows": {"base", "hdfs_io"},
     "model": {"base", "hdfs_io"},
-    "collectives": {"base", "hdfs_io"},
-    "cluster": {"base"},
+    "collectives": {"base", "hdfs_io", "network"},
+    "cluster": {"base", "network"},
     "strategies": {"collectives", "hdfs_io", "rows"},
-    "handoff": {"base", "hdfs_io", "rows", "collectives", "cluster"},
-    "training": {"base", "hdfs_io", "rows", "collectives", "cluster", "model", "strategies", "handoff"},
+    "handoff": {"base", "network", "hdfs_io", "rows", "collectives", "cluster"},
+    "training": {"base", "network", "hdfs_io", "rows", "collectives", "cluster", "model", "strategies", "handoff"},
     "comparison": {"base", "hdfs_io", "rows", "collectives", "cluster", "strategies", "training"},
     "inference": {"base", "hdfs_io", "training"},
     "operations": {"base", "hdfs_io", "rows", "collectives", "cluster", "model", "strategies", "training"},
@@ -35,6 +36,7 @@ imported for the type checker alone does not count."""
 
 WITHOUT = {
     "base": {"tensorflow", "keras", "tensorflowonspark"},
+    "network": {"tensorflow", "keras", "pyspark", "tensorflowonspark"},
     "hdfs_io": {"tensorflow", "keras", "tensorflowonspark"},
     "rows": {"tensorflow", "keras", "pyspark", "tensorflowonspark"},
     "collectives": {"pyspark", "tensorflowonspark"},

@@ -19,7 +19,7 @@ import sys
 from typing import Any
 
 from sparksplit.cluster import node_main
-from sparksplit.cluster.wire import die_with_parent
+from sparksplit.cluster.channel.wire import die_with_parent
 
 _LATER = (
     "collectives.ring",

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from sparksplit.base import descriptors
 from sparksplit.base.errors import ConfigError, Interrupted, NodeFailed, NotStarted
-from sparksplit.base.network import ANY, Network
 from sparksplit.cluster import placing, requirements
-from sparksplit.cluster.channel import Channel
+from sparksplit.cluster.channel.line import Post
+from sparksplit.cluster.channel.server import Channel
+from sparksplit.cluster.channel.wire import BEAT
 from sparksplit.cluster.deadlines import Limits
 from sparksplit.cluster.faults import Cause, Fault, bracketed, culprit
-from sparksplit.cluster.line import Post
-from sparksplit.cluster.wire import BEAT
+from sparksplit.network.listening import ANY, Network
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from sparksplit.cluster.wire import BEAT
+from sparksplit.cluster.channel.wire import BEAT
 
 if TYPE_CHECKING:
     from sparksplit.cluster.faults import NodeRecord

@@ -16,8 +16,8 @@ from typing import Any
 
 from sparksplit.base.errors import NodeFailed, PeerLost, SparksplitError, UsageError, errno_of, may_pass
 from sparksplit.cluster import memory
+from sparksplit.cluster.channel.wire import BEAT, DEAD, ORPHANED, SILENT
 from sparksplit.cluster.deadlines import Limits, hanging
-from sparksplit.cluster.wire import BEAT, DEAD, ORPHANED, SILENT
 
 SETTLE = 0.5
 """Seconds between the first evidence and the verdict: the time for better evidence to arrive."""

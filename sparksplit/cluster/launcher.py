@@ -23,11 +23,11 @@ from typing import IO, Any
 
 from sparksplit.base.own_folders import own_folder
 from sparksplit.cluster import memory
+from sparksplit.cluster.channel.line import Line, Post
+from sparksplit.cluster.channel.wire import ORPHAN, ORPHANED
 from sparksplit.cluster.leaving import GRACE
-from sparksplit.cluster.line import Line, Post
 from sparksplit.cluster.member import Start
 from sparksplit.cluster.place import own_place
-from sparksplit.cluster.wire import ORPHAN, ORPHANED
 
 OUTPUT_LINES = 30
 STACK_SECONDS = 0.2

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sparksplit.base import activity
-from sparksplit.base.network import Network
+from sparksplit.cluster.channel.line import Line, Post
+from sparksplit.cluster.channel.wire import ORPHANED
 from sparksplit.cluster.leaving import Leaving
-from sparksplit.cluster.line import Line, Post
-from sparksplit.cluster.wire import ORPHANED
+from sparksplit.network.listening import Network
 
 log = logging.getLogger(__name__)
 

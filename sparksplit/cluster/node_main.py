@@ -19,11 +19,11 @@ from collections.abc import Callable
 from typing import Any
 
 from sparksplit.base.errors import UsageError
+from sparksplit.cluster.channel.line import Post
+from sparksplit.cluster.channel.wire import ORPHANED, die_with_parent
 from sparksplit.cluster.faults import kind_and_text
 from sparksplit.cluster.leaving import GRACE, reason_of, signals
-from sparksplit.cluster.line import Post
 from sparksplit.cluster.member import Member, NodeMember, Start
-from sparksplit.cluster.wire import ORPHANED, die_with_parent
 
 
 def main() -> int:

@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING, Any
 
 from sparksplit.base.reasons import spark_reason
 from sparksplit.cluster import placing
-from sparksplit.cluster.channel import Channel
+from sparksplit.cluster.channel.line import Line, Post
+from sparksplit.cluster.channel.server import Channel
+from sparksplit.cluster.channel.wire import own_address_towards
 from sparksplit.cluster.faults import kind_and_text
 from sparksplit.cluster.launcher import NodeEnded, map_fun
-from sparksplit.cluster.line import Line, Post
 from sparksplit.cluster.place import own_place
 from sparksplit.cluster.requirements import lost_executors
 from sparksplit.cluster.stuck import replace_stuck
-from sparksplit.cluster.wire import own_address_towards
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

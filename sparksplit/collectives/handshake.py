@@ -23,8 +23,8 @@ from functools import partial
 from typing import Any
 
 from sparksplit.base.errors import PeerLost
-from sparksplit.base.tls import Connection, Encrypted, Served, wrap_call
 from sparksplit.collectives.base import PeerTimeout
+from sparksplit.network.tls import Connection, Encrypted, Served, wrap_call
 
 log = logging.getLogger(__name__)
 

@@ -18,12 +18,12 @@ import numpy as np
 
 from sparksplit.base import activity
 from sparksplit.base.errors import PeerLost
-from sparksplit.base.keys import derived
 from sparksplit.base.memory import ALIGNMENT, aligned
-from sparksplit.base.network import ANY, Network
-from sparksplit.base.tls import Connection, Served
 from sparksplit.collectives.base import Array, Collective
 from sparksplit.collectives.handshake import neighbours
+from sparksplit.network.keys import derived
+from sparksplit.network.listening import ANY, Network
+from sparksplit.network.tls import Connection, Served
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member

@@ -18,11 +18,11 @@ from pyarrow import flight
 from hdfs_io import row_ids
 from hdfs_io.lane_files import ROW_ID
 from sparksplit.base import activity, descriptors
-from sparksplit.base.certificate import for_host
 from sparksplit.base.errors import RunError, SparksplitError, using
-from sparksplit.base.keys import derived
-from sparksplit.base.network import ANY, Network
 from sparksplit.handoff.sender import Address, Sent
+from sparksplit.network.certificate import for_host
+from sparksplit.network.keys import derived
+from sparksplit.network.listening import ANY, Network
 
 SPOOL_BATCH = 4 * 1024 * 1024
 """Bytes of a record batch in a spool file: a few large ones are read faster than the many small ones that arrive."""

@@ -11,10 +11,10 @@ from hdfs_io.config import Paths
 from hdfs_io.functions import FunctionError, is_own
 from sparksplit.base.config import Config
 from sparksplit.base.errors import did_you_mean
-from sparksplit.base.network import Network, check_bind, parse_ports
 from sparksplit.cluster.deadlines import Limits
 from sparksplit.collectives import COLLECTIVES
 from sparksplit.model.builders import check_short_name
+from sparksplit.network.listening import Network, check_bind, parse_ports
 from sparksplit.strategies import STRATEGIES, Strategy
 
 

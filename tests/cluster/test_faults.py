@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sparksplit.base.errors import ConfigError, NodeFailed, Passing, PeerLost, RunError, UsageError
+from sparksplit.cluster.channel.wire import ORPHANED
 from sparksplit.cluster.faults import Cause, Fault, Link, NodeRecord, culprit, kind_and_text
-from sparksplit.cluster.wire import ORPHANED
 
 NOW = 100.0
 

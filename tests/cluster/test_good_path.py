@@ -11,9 +11,9 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from sparksplit.base.network import Network
 from sparksplit.cluster import NodeCluster
-from sparksplit.cluster.channel import Channel
+from sparksplit.cluster.channel.server import Channel
+from sparksplit.network.listening import Network
 from tests.relay import Relay, at_random
 
 WORKS = "tests.cluster.works"

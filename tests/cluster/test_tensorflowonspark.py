@@ -18,11 +18,11 @@ import pytest
 from pyspark import TaskContext, cloudpickle
 
 from sparksplit.base.errors import ConfigError
-from sparksplit.base.network import Network
 from sparksplit.cluster import tensorflowonspark
-from sparksplit.cluster.channel import Channel
-from sparksplit.cluster.line import Post
+from sparksplit.cluster.channel.line import Post
+from sparksplit.cluster.channel.server import Channel
 from sparksplit.cluster.tensorflowonspark import NodeTask
+from sparksplit.network.listening import Network
 
 
 @pytest.fixture

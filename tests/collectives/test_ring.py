@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from sparksplit.base import activity
 from sparksplit.base.errors import PeerLost
-from sparksplit.base.network import ANY, Network
 from sparksplit.collectives import PeerTimeout, handshake
 from sparksplit.collectives.handshake import neighbours
 from sparksplit.collectives.ring import _MOST_LAYOUTS, Ring
+from sparksplit.network.listening import ANY, Network
 from tests.descriptors import no_descriptors
 from tests.nodes import in_threads
 from tests.relay import Relay

@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 from hdfs_io.arrays import from_arrays
 from hdfs_io.lane_files import Layout, binary_column, tensor_of
 from sparksplit.base.errors import InputError, NodeFailed, Passing, RunError
-from sparksplit.base.network import Network
 from sparksplit.handoff.job import EXPLAIN, Fed, FeedJob
 from sparksplit.handoff.receiver import Receiver
 from sparksplit.handoff.sender import Partition, Sender, Sent
 from sparksplit.handoff.spool import Spool
+from sparksplit.network.listening import Network
 from sparksplit.rows.feed import Feed
 from sparksplit.strategies.splits import BatchSplit, EpochSplit, owned_by_rank
 from tests.disks import small_disk

@@ -20,7 +20,7 @@ from typing import Any
 
 from hdfs_io import filesystem
 from sparksplit import __version__
-from sparksplit.cluster.wire import own_address_towards
+from sparksplit.cluster.channel.wire import own_address_towards
 from sparksplit.operations.check.facts import Facts
 
 PACKAGES = (

@@ -15,8 +15,8 @@ from dataclasses import asdict
 from typing import Any
 
 from sparksplit.base.errors import UsageError
+from sparksplit.cluster.channel.wire import ORPHANED, die_with_parent
 from sparksplit.cluster.faults import kind_and_text
-from sparksplit.cluster.wire import ORPHANED, die_with_parent
 from sparksplit.operations.devices.ask import Order
 
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sparksplit.base.tls import Encrypted, Served, wrap_call
+from sparksplit.network.tls import Encrypted, Served, wrap_call
 
 Pair = tuple[Encrypted, Encrypted]
 

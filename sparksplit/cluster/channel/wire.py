@@ -19,8 +19,8 @@ from contextlib import suppress
 from typing import Any
 
 from sparksplit.base.reading import read_exactly
-from sparksplit.base.tls import Connection
-from sparksplit.cluster.seal import NONCE, Seal, Text, seals
+from sparksplit.cluster.channel.seal import NONCE, Seal, Text, seals
+from sparksplit.network.tls import Connection
 
 log = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparksplit.base.errors import ConfigError
-from sparksplit.base.network import ANY, Network
-from sparksplit.base.tls import Connection, Served
+from sparksplit.cluster.channel.peer import Peer
+from sparksplit.cluster.channel.wire import BACKLOG, DEAD, ORPHAN, SILENT, Wire, accept, limit_until, text_of
 from sparksplit.cluster.faults import Link, NodeRecord
-from sparksplit.cluster.peer import Peer
-from sparksplit.cluster.wire import BACKLOG, DEAD, ORPHAN, SILENT, Wire, accept, limit_until, text_of
+from sparksplit.network.listening import ANY, Network
+from sparksplit.network.tls import Connection, Served
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparksplit.base.keys import derived
+from sparksplit.network.keys import derived
 
 uses = st.tuples(st.sampled_from(["channel", "ring", "hand-off", "driver", "caller"]), st.binary(max_size=64))
 

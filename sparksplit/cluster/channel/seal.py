@@ -13,7 +13,7 @@ import hashlib
 import hmac
 from typing import NamedTuple
 
-from sparksplit.base.keys import derived
+from sparksplit.network.keys import derived
 
 NONCE = 32
 """Bytes of a challenge, and of what answers it."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparksplit.base.errors import ConfigError
-from sparksplit.base.network import ANY, Network, check_bind, own_addresses, parse_ports
+from sparksplit.network.listening import ANY, Network, check_bind, own_addresses, parse_ports
 
 
 @given(st.integers(1024, 65535), st.integers(0, 1000), st.sampled_from(["-", " - ", "- "]))

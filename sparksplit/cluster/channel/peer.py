@@ -10,8 +10,8 @@ import logging
 import threading
 from collections import deque
 
-from sparksplit.cluster.seal import Text
-from sparksplit.cluster.wire import Wire
+from sparksplit.cluster.channel.seal import Text
+from sparksplit.cluster.channel.wire import Wire
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from sparksplit.base.certificate import for_host
+from sparksplit.network.certificate import for_host
 
 _RECORD = 16 << 10
 _DONE = TypeVar("_DONE")

@@ -12,10 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from sparksplit.base.network import ANY, Network
-from sparksplit.base.tls import Connection, wrap_call
-from sparksplit.cluster.seal import Text
-from sparksplit.cluster.wire import BEAT, ORPHAN, Wire, text_of
+from sparksplit.cluster.channel.seal import Text
+from sparksplit.cluster.channel.wire import BEAT, ORPHAN, Wire, text_of
+from sparksplit.network.listening import ANY, Network
+from sparksplit.network.tls import Connection, wrap_call
 
 DELIVERY = 5.0
 """Seconds within which the driver must acknowledge a report before the process that sent it ends."""

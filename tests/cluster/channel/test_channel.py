@@ -1,0 +1,235 @@
+"""The driver's channel and its clients over loopback, without Spark."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparksplit.base import activity
+from sparksplit.base.errors import ConfigError
+from sparksplit.cluster.channel import line, wire
+from sparksplit.cluster.channel.line import Line, Post
+from sparksplit.cluster.channel.server import Channel
+from sparksplit.cluster.faults import Link
+from tests.cluster.channel.ends import as_node, join, post, until
+from tests.descriptors import no_descriptors
+from tests.relay import Relay
+
+
+def test_it_listens_on_the_given_address_only(channel: Channel) -> None:
+    assert channel.address[0] == "127.0.0.1"
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", channel.address[1]), 1)
+
+
+def test_it_listens_on_one_address_and_is_known_by_another() -> None:
+    channel = Channel("0.0.0.0", 1, known_as="127.0.0.2")
+    try:
+        assert channel.address[0] == "127.0.0.2"
+        Line(post(channel)).close()
+    finally:
+        channel.close()
+
+
+def test_an_address_of_another_machine_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigError, match=r"spark\.driver\.host: .* 192\.0\.2\.1 "):
+        Channel("192.0.2.1", nodes=1)
+
+
+def test_a_lack_of_descriptors_passes_and_is_said(channel: Channel, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket() as late:
+        late.settimeout(10)
+        with no_descriptors():
+            late.connect(channel.address)
+            until(lambda: "nodes cannot connect for the moment, trying on: Too many open files" in caplog.text)
+        assert wire.Wire(late).introduce(channel.secret, as_node(), time.monotonic() + 10) == {"received": -1}
+    assert caplog.text.count("trying on") == 1
+
+
+def test_a_driver_that_speaks_nonsense_is_as_good_as_gone(channel: Channel) -> None:
+    reasons: list[str] = []
+    Line(post(channel), on_message=lambda message: message["values"], on_silence=reasons.append)
+    until(channel.alive)
+    channel.tell("node", gathered="x")
+    until(lambda: reasons)
+    assert reasons == ["lost the driver (KeyError: 'values')"]
+
+
+def test_beats_carry_the_state_and_are_answered(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line, "BEAT", 0.02)
+    node = join(channel, 1)
+    node.state(update=7, loss=0.5)
+    until(lambda: channel.records[1].state.items() >= {"update": 7, "loss": 0.5}.items())
+    node.state(update=8)
+    activity.note()
+    until(lambda: channel.records[1].state == {"update": 8, "loss": 0.5, "done": activity.count()})
+    assert channel.records[1].node is not None
+    assert channel.records[1].node.pid == os.getpid()
+    assert channel.records[1].host == socket.gethostname()
+
+
+def test_scalars_of_libraries_travel(channel: Channel) -> None:
+    numpy = pytest.importorskip("numpy")
+    node = join(channel, 0)
+    node.state(loss=numpy.float32(0.5), rows=numpy.arange(2))
+    assert node.report_result({})
+    assert channel.records[0].state == {"loss": 0.5, "rows": [0, 1], "done": activity.count()}
+
+
+def test_state_is_cheap_and_safe_in_threads(channel: Channel) -> None:
+    node = join(channel, 0)
+    begin = time.thread_time()  # whatever else the machine computes
+    for update in range(100_000):
+        node.state(update=update)
+    seconds = (time.thread_time() - begin) / 100_000
+    assert seconds < 5e-6
+    threads = [threading.Thread(target=lambda k=k: [node.state(**{f"f{k}": i}) for i in range(2000)]) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    node.report_result({})
+    assert {channel.records[0].state[f"f{k}"] for k in range(4)} == {1999}
+
+
+def test_phases_nest_and_are_counted(channel: Channel) -> None:
+    node = join(channel, 0)
+    with node.phase("validation"):
+        with node.phase("checkpoint"):
+            assert node._state["phase"] == "checkpoint"
+        assert node._state["phase"] == "validation"
+    assert node._state["phase"] is None
+    assert node._state["phases"] == 4
+
+
+def test_gather_gives_all_values_by_rank(channel: Channel) -> None:
+    nodes = [join(channel, rank) for rank in range(2)]
+    values: dict[int, list[Any]] = {}
+    threads = [
+        threading.Thread(target=lambda node=node: values.update({node.rank: node.gather("x", {"r": node.rank})}))
+        for node in nodes
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(5)
+    assert values == {0: [{"r": 0}, {"r": 1}], 1: [{"r": 0}, {"r": 1}]}
+
+
+def test_a_rendezvous_waits_and_says_so_until_the_last_one_comes(channel: Channel) -> None:
+    nodes = [join(channel, rank) for rank in range(2)]
+    first = threading.Thread(target=lambda: nodes[0].gather("x", 1))
+    first.start()
+    until(lambda: nodes[0]._state.get("waiting"))
+    first.join(0.1)
+    assert first.is_alive()
+    nodes[1].gather("x", 2)
+    first.join(10)
+    assert not first.is_alive()
+    assert not nodes[0]._state["waiting"]
+
+
+def test_a_process_hears_that_it_shall_stop(channel: Channel) -> None:
+    node = join(channel, 0)
+    until(channel.alive)
+    channel.tell("node", stop=True)
+    assert node.stopping.wait(60)
+
+
+def test_last_words_arrive_before_the_end(channel: Channel) -> None:
+    launcher = Line(post(channel, 0, "launcher"))
+    assert launcher.deliver(ended=-9, output=["a", "b"])
+    launcher.close()
+    until(lambda: not channel.alive())
+    record = channel.records[0]
+    assert record.ended is not None and record.ended[1] == -9
+    assert record.output == ["a", "b"]
+    assert record.launcher is not None and record.launcher.gone is not None
+
+
+def test_only_the_first_error_of_a_rank_counts(channel: Channel) -> None:
+    node = join(channel, 0)
+    node.report_error("own", "first")
+    node.report_error("own", "second")
+    assert channel.records[0].error is not None
+    assert channel.records[0].error[1:] == ("own", "first")
+
+
+def test_a_closed_channel_is_noticed_at_once_and_leaves_nothing(channel: Channel) -> None:
+    reasons: list[str] = []
+    clients = [Line(post(channel, 0, kind), on_silence=reasons.append) for kind in ("node", "launcher")]
+    until(lambda: len(channel.alive()) == 2)
+    channel.close()
+    channel.close()
+    until(lambda: len(reasons) == 2)
+    assert channel.alive() == []
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(channel.address, 1)
+    for client in clients:
+        client.close()
+
+
+def test_a_driver_that_says_nothing_is_noticed(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line, "ORPHAN", 0.5)
+    monkeypatch.setattr(line, "BEAT", 0.05)
+    monkeypatch.setattr(line, "QUIET", 0.2)
+    reasons: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TimeoutError):
+        Line(Post(silent.getsockname(), "", 0, "node"))
+    with Relay(channel.address) as relay:
+        Line(replace(post(channel), driver=relay.address), on_silence=reasons.append)
+        relay.stall()
+        until(lambda: reasons)
+    assert reasons == ["no sign of the driver for 0.5 s"]
+
+
+def test_an_own_end_is_not_taken_for_the_drivers(channel: Channel) -> None:
+    reasons: list[str] = []
+    client = Line(post(channel, 0), on_silence=reasons.append)
+    client.close()
+    until(lambda: not channel.alive())
+    time.sleep(0.05)
+    assert reasons == []
+
+
+def test_descriptors_do_not_pile_up(channel: Channel) -> None:
+    def descriptors() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before = descriptors()
+    for rank in (0, 1):
+        client = Line(post(channel, rank, "launcher"))
+        client.deliver(ended=0, output=[])
+        client.close()
+    until(lambda: not channel.alive())
+    until(lambda: descriptors() <= before)
+
+
+def test_the_limits_are_those_of_the_design() -> None:
+    assert (wire.BEAT, wire.SILENT, wire.DEAD, wire.ORPHAN) == (2.0, 5.0, 10.0, 20.0)
+
+
+def test_a_driver_that_stands_still_again_and_again_still_sees_who_hangs(channel: Channel) -> None:
+    """It stands still for 3 s in every 13 s; 10 s of them count."""
+    now, record = time.monotonic(), channel.records[0]
+    record.node = Link("host0", 1, heard=now - 13)
+    record.progressed = now - 130
+    for _ in range(10):
+        channel.forgive(3)
+    assert record.node.heard == pytest.approx(now, abs=1), "never later than now"
+    assert record.progressed == pytest.approx(now - 100, abs=1)
+
+
+def test_a_result_is_progress_that_others_may_have_waited_for(channel: Channel) -> None:
+    node, record = join(channel, 0), channel.records[0]
+    until(lambda: record.node)
+    record.progressed = 0.0
+    assert node.report_result({})
+    assert record.progressed > 0
