@@ -51,10 +51,11 @@ class Fence:
     @classmethod
     def enclose(cls, folder: str, path: str, owner: str) -> Fence:
         """The only fence around `folder` from now on."""
+        others = [name for name in filesystem.listing(folder) if name.startswith(PREFIX)]
+        # In this order: what was there while the lease was this one's is not a successor's.
         check_owner(path, owner)
-        for name in filesystem.listing(folder):
-            if name.startswith(PREFIX):
-                _clear(filesystem.join(folder, name))
+        for name in others:
+            _clear(filesystem.join(folder, name))
         fence = cls(folder, path, owner, f"{PREFIX}{secrets.token_hex(4)}")
         filesystem.make_folder(fence._own, parents=False)
         return fence

@@ -93,6 +93,27 @@ def test_one_that_stands_still_between_its_look_and_its_rename_is_refused_too(tm
     first.lease.release()
 
 
+def test_one_that_stands_still_before_its_next_attempt_leaves_the_fence_of_its_successor(tmp_path, monkeypatch):
+    first, second = output(tmp_path / "out"), output(tmp_path / "out")
+    first.lease.acquire()
+    first.begin()
+    looked = fences.check_owner
+
+    def late(path: str, owner: str) -> None:
+        looked(path, owner)
+        if owner == first.owner and second._fence is None:
+            second.lease._write()
+            second.go_on()
+
+    monkeypatch.setattr(fences, "check_owner", late)
+    first.enclose()
+    with pytest.raises(RunError, match="another run has taken over this output"):
+        first.fence.check()
+    fill(second.fence, tmp_path / "new")
+    second.lease.release()
+    first.lease.release()
+
+
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_a_node_of_an_attempt_that_another_has_followed_is_refused(tmp_path, write):
     one = output(tmp_path / "out")
