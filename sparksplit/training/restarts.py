@@ -1,10 +1,16 @@
-"""Whether a run goes on after a failure, and when: pure, for `train` and for each run of `compare`."""
+"""Whether a run goes on after a failure, and when: for `train` and for each run of `compare`."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from sparksplit.base.errors import NodeFailed, Passing, SparksplitError
+from sparksplit.base.progress import say
+
+_T = TypeVar("_T")
 
 QUIET_SECONDS = 600.0
 """An attempt that has lasted this long, and has taken the run further, begins the count of restarts anew."""
@@ -46,3 +52,22 @@ class Restarts:
             return None
         self.tries += 1
         return PAUSES[min(self.tries, len(PAUSES)) - 1]
+
+
+def in_seconds(pause: float) -> str:
+    """When, for people, what follows a pause is; empty where there is none."""
+    return f" in {pause:g} s" if pause else ""
+
+
+def waited_out(act: Callable[[], _T], most: int, what: str = "") -> _T:
+    """What `act` returns, called again after a while if it cannot be done just now, at most so often. what: is said
+    before the reason."""
+    restarts = Restarts(most)
+    while True:
+        try:
+            return act()
+        except Passing as error:
+            if (pause := restarts.after(error, 0.0, -1)) is None:
+                raise
+            say(f"{what}{error}; trying again{in_seconds(pause)}")
+            time.sleep(pause)

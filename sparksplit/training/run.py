@@ -27,7 +27,7 @@ from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import NodeResult, Payload
 from sparksplit.training.missing import AllBack, Missing
 from sparksplit.training.record import RUN, RunRecord
-from sparksplit.training.restarts import Restarts, may_pass
+from sparksplit.training.restarts import Restarts, in_seconds, may_pass, waited_out
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -260,32 +260,24 @@ class _Run:
         failure where the run is to end."""
         if not (may_pass(failed) and restarts.most):
             raise failed
-        output, rank = self.output, getattr(failed, "rank", None)
-        while True:
-            away: Passing | None = None
-            checkpoint, reached = None, restarts.furthest
-            try:
-                output.enclose()
-                checkpoint = checkpoint_of(output.folder, self.inputs.config.node_count, self.whole_rounds)
-                reached = checkpoints.number_of(checkpoint)
-            except Passing as error:
-                away = error
-            except SparksplitError as error:
-                raise NodeFailed(f"{failed}; it cannot be restarted: {error}", rank) from error
-            pause = restarts.after(away or failed, seconds, reached)
-            count = f"{restarts.tries} of {restarts.most}"
-            if pause is None and away:
-                raise NodeFailed(f"{failed}; it cannot be restarted: {away}", rank) from away
-            if pause is None:
-                raise failed
-            later = f" in {pause:g} s" if pause else ""
-            what = f"restart {count} from {checkpoint or 'the beginning'}"
-            say(f"{failed}; {f'{away}; try {count} to restart it' if away else what}{later}")
-            time.sleep(pause)
-            if away is None:
-                self.restarts += 1
-                return checkpoint
-            seconds = 0.0
+
+        def enclosed() -> str | None:
+            self.output.enclose()
+            return checkpoint_of(self.output.folder, self.inputs.config.node_count, self.whole_rounds)
+
+        try:
+            checkpoint = waited_out(enclosed, restarts.most, f"{failed}; ")
+        except SparksplitError as error:
+            rank = getattr(failed, "rank", None)
+            raise NodeFailed(f"{failed}; it cannot be restarted: {error}", rank) from error
+        pause = restarts.after(failed, seconds, checkpoints.number_of(checkpoint))
+        if pause is None:
+            raise failed
+        what = f"restart {restarts.tries} of {restarts.most} from {checkpoint or 'the beginning'}"
+        say(f"{failed}; {what}{in_seconds(pause)}")
+        time.sleep(pause)
+        self.restarts += 1
+        return checkpoint
 
     def _end_attempt(self, error: BaseException | None) -> float:
         """Note the end of the present attempt; returns how many seconds it has lasted."""
@@ -308,7 +300,7 @@ class _Run:
             attempts=cost.story,
         )
         record = report.record(inputs.config, inputs.way, inputs.data, trained.results, trained.trained_on, around)
-        self._waited_out(lambda: record.write(output.fence))
+        waited_out(lambda: record.write(output.fence), inputs.config.max_restarts)
         if not record.ledger.exact:
             raise RunError(f"the ledger is not exact: {record.to_json()['ledger']}; this is a defect of sparksplit")
         attempts.forget(output.fence)
@@ -322,18 +314,6 @@ class _Run:
             attempts.note(self.output.fence, self.so_far())
         except Exception as other:
             log.debug("what this attempt has cost is not kept: %s", other)
-
-    def _waited_out(self, write: Callable[[], None]) -> None:
-        """Write, again after a while if it cannot be done just now."""
-        restarts = Restarts(self.inputs.config.max_restarts)
-        while True:
-            try:
-                return write()
-            except Passing as error:
-                if (pause := restarts.after(error, 0.0, -1)) is None:
-                    raise
-                say(f"{error}; trying again{f' in {pause:g} s' if pause else ''}")
-                time.sleep(pause)
 
     def _meanwhile(self, go_on: Callable[[], None] = lambda: None) -> None:
         """What is looked at while nodes run. go_on: what else is to be done."""

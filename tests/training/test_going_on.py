@@ -10,7 +10,7 @@ from hdfs_io import filesystem
 from hdfs_io.publish import Output
 from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError, NodeFailed, NotStarted, Passing, RunError
-from sparksplit.training import attempts, run
+from sparksplit.training import attempts, restarts, run
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.run import _going_on, _Run
@@ -79,9 +79,10 @@ def attempts_of(tmp_path, monkeypatch, failures, reached=lambda attempt: 7, told
     clock, started, pauses = [0.0], [], []
     monkeypatch.setattr(run, "threads", lambda *_: 1)
     monkeypatch.setattr(run, "checkpoint_of", lambda *_: f"checkpoints/update-{reached(len(started)):09d}")
-    monkeypatch.setattr(
-        run, "time", SimpleNamespace(monotonic=lambda: clock[0], time=lambda: clock[0], sleep=pauses.append)
-    )
+    for module in (run, restarts):
+        monkeypatch.setattr(
+            module, "time", SimpleNamespace(monotonic=lambda: clock[0], time=lambda: clock[0], sleep=pauses.append)
+        )
 
     def attempt(_, payload):
         started.append(payload.checkpoint)
@@ -169,7 +170,7 @@ def test_an_hdfs_that_is_away_for_the_driver_is_waited_out_too(tmp_path, monkeyp
         return 7
 
     started, pauses, ended = attempts_of(tmp_path, monkeypatch, [(1, LOST)], reached=checkpoint)
-    assert len(started) == 2 and pauses == [0, 5] and ended == "results"
+    assert len(started) == 2 and pauses == [0, 0] and ended == "results"
     started, pauses, ended = attempts_of(tmp_path / "nodes", monkeypatch, [(1, away)])
     assert len(started) == 2 and ended == "results"
     _, _, ended = attempts_of(tmp_path / "more", monkeypatch, [(1, away)] * 4)
@@ -180,6 +181,22 @@ def test_an_hdfs_that_is_away_for_the_driver_is_waited_out_too(tmp_path, monkeyp
 
     _, pauses, ended = attempts_of(tmp_path / "never", monkeypatch, [(1, LOST)], reached=never)
     assert pauses == [0, 5, 20] and str(ended) == f"{LOST}; it cannot be restarted: {away}"
+
+
+def test_an_hdfs_that_is_away_after_ten_quiet_minutes_does_not_end_the_run(tmp_path, monkeypatch):
+    """It takes both the nodes and the driver, after three failures that were long ago."""
+    away, looks = Passing("hdfs://n/run: HDFS could not be used for 120 s"), []
+
+    def checkpoint(attempt):
+        looks.append(attempt)
+        if attempt == 4 and looks.count(4) <= 3:
+            raise away
+        return attempt
+
+    failures = [(1, LOST)] * 3 + [(3600, away)]
+    started, pauses, ended = attempts_of(tmp_path, monkeypatch, failures, reached=checkpoint)
+    assert len(started) == 5 and ended == "results"
+    assert pauses == [0, 5, 20, *(0, 5, 20), 0]
 
 
 def test_the_attempts_are_told_with_what_ended_them(tmp_path, monkeypatch):
@@ -203,13 +220,14 @@ def test_the_attempts_are_told_with_what_ended_them(tmp_path, monkeypatch):
 
 def test_what_can_be_written_only_later_is_written_then(tmp_path, monkeypatch):
     pauses, left = [], [Passing("away")] * 2
-    monkeypatch.setattr(run.time, "sleep", pauses.append)
-    config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 2, "strategy": "batch"})
-    one = _Run(None, RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, None), None, None, 0.0)
+    monkeypatch.setattr(restarts.time, "sleep", pauses.append)
 
     def write():
         if left:
             raise left.pop()
+        return "written"
 
-    one._waited_out(write)
-    assert pauses == [0, 5]
+    assert restarts.waited_out(write, 3) == "written" and pauses == [0, 5]
+    left += [Passing("away")] * 2
+    with pytest.raises(Passing, match="away"):
+        restarts.waited_out(write, 1)
