@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sparksplit.base.errors import InputError, RunError, SparksplitError
+from sparksplit.base.errors import InputError, Passing, RunError, SparksplitError
 from sparksplit.training import checkpoints
 from sparksplit.training.config import TrainConfig
 
@@ -65,12 +65,12 @@ class Missing:
 
         if requirements.executors_of(self.sc) < self.config.processes + self.spare:
             return
-        latest = checkpoints.latest(self.folder)
-        if latest is None or checkpoints.number_of(latest) <= checkpoints.number_of(self._went_from):
-            return
         try:
+            latest = checkpoints.latest(self.folder)
+            if latest is None or checkpoints.number_of(latest) <= checkpoints.number_of(self._went_from):
+                return
             if self.whole_rounds and not checkpoints.fits(latest, self.config.processes):
                 return
-        except InputError:  # just pruned, or damaged: there will be another
+        except (InputError, Passing):  # just pruned, or damaged: there will be another; or its file system is away
             return
         raise AllBack(f"there are executors for all {self.config.processes} nodes again")

@@ -151,6 +151,8 @@ class _Run:
     story: attempts.Attempts = field(init=False)
     failures: Counter[str] = field(default_factory=Counter)
     """How often nodes have failed, by Spark's name of their hosts."""
+    failed: SparksplitError | None = None
+    """What ended the attempt before, until the present one's nodes have started."""
     begun: float = field(init=False)
     """When the present attempt began (time.monotonic)."""
 
@@ -197,7 +199,6 @@ class _Run:
             self.missing = Missing(config, sc, output.folder, _feeders(config), not shared)
         restarts = Restarts(config.max_restarts, checkpoints.number_of(checkpoint))
         how = "start" if checkpoint is None and not self.story.story else "resume"
-        failed: SparksplitError | None = None
         while True:
             self.begun, since = time.monotonic(), time.time()
             self.story = self.story.begun(how, config.node_count, checkpoint)
@@ -218,18 +219,18 @@ class _Run:
                 how = "rejoin"
                 say(f"{back}; the run goes on with them from its last checkpoint")
             except (NodeFailed, Passing) as error:
-                if isinstance(error, NotStarted) and failed is not None:
-                    error.may_pass = True  # Spark may not have seen yet that a host has gone
+                if isinstance(error, NotStarted) and how in ("restart", "rejoin"):
+                    error.may_pass = True  # Spark may not have seen yet that a host has gone, or gone again
                 if (host := getattr(error, "executor_host", None)) is not None:
                     self.failures[host] += 1
-                failed = explained(error, self.spark, since)
-                seconds = self._end_attempt(failed)
-                checkpoint, how = self._restart(restarts, failed, seconds), "restart"
+                self.failed = explained(error, self.spark, since)
+                seconds = self._end_attempt(self.failed)
+                checkpoint, how = self._restart(restarts, self.failed, seconds), "restart"
             except RunError as error:
-                if failed is None:
+                if self.failed is None:
                     raise
                 # Executors that did not come back, say: what they were lost by comes first.
-                raise RunError(f"{failed}; the restart failed: {error}") from error
+                raise RunError(f"{self.failed}; the restart failed: {error}") from error
 
     @property
     def present(self) -> int:
@@ -348,7 +349,7 @@ class _Run:
                 avoid=failing(self.failures),
             ) as cluster:
                 cluster.start()
-                launched = time.monotonic() - launching
+                launched, self.failed = time.monotonic() - launching, None
                 rows = data.manifest.splits["train"]
                 trained_on = Entry(rows.rows, rows.checksum)
                 if config.input_mode == "spark":

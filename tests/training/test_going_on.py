@@ -8,6 +8,7 @@ import pytest
 
 from hdfs_io import filesystem
 from hdfs_io.publish import Output
+from sparksplit import cluster
 from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError, NodeFailed, NotStarted, Passing, RunError
 from sparksplit.training import attempts, restarts, run
@@ -139,6 +140,31 @@ def test_a_restart_that_fails_still_tells_what_it_was_for(tmp_path, monkeypatch)
     assert str(ended) == f"{LOST}; the restart failed: {too_few}"
     _, _, ended = attempts_of(tmp_path / "first", monkeypatch, [(120, too_few)])
     assert ended is too_few
+
+
+def test_what_ends_a_run_that_had_been_restarted_well_is_not_the_restart(tmp_path, monkeypatch):
+    """Another run takes its output over, say."""
+
+    class Started:
+        def __init__(self, *_, **keys):
+            pass
+
+        __enter__ = start = lambda self: self
+        __exit__ = lambda self, *_: None  # noqa: E731
+
+        def run(self, meanwhile):
+            raise taken
+
+    taken = RunError("run: another run has taken over this output; this one ends")
+    monkeypatch.setattr(cluster, "NodeCluster", Started)
+    rows = SimpleNamespace(rows=1, checksum=1)
+    data = SimpleNamespace(paths=["d"], path="d", manifest=SimpleNamespace(splits={"train": rows}))
+    config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 2, "strategy": "batch"})
+    way = SimpleNamespace(split=SimpleNamespace(every_row=False))
+    one = _Run(None, RunInputs(config, data, {}, way), None, None, 0.0, failed=LOST)
+    with pytest.raises(RunError) as caught:
+        one._nodes(SimpleNamespace(to_json=dict))
+    assert caught.value is taken and one.failed is None
 
 
 def test_nodes_that_do_not_start_may_do_so_later_once_others_have_been_lost(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 
 from hdfs_io import filesystem
 from sparksplit.base.config import parse
-from sparksplit.base.errors import ConfigError, NodeFailed, RunError
+from sparksplit.base.errors import ConfigError, NodeFailed, NotStarted, Passing, RunError
 from sparksplit.cluster import requirements
 from sparksplit.training import missing
 from sparksplit.training.config import TrainConfig
@@ -69,6 +69,21 @@ def test_it_goes_on_with_all_once_they_are_back_and_there_is_a_new_checkpoint(tm
     one.look()
 
 
+def test_a_file_system_that_is_away_ends_no_nodes_that_are_well(tmp_path, there, monkeypatch):
+    one = Missing(config(min_nodes=1), None, str(tmp_path), 0, whole_rounds=False)
+    there[0] = 2
+    one.await_nodes()
+    one.goes_from(None)
+    there[0] = 3
+
+    def away(*_):
+        raise Passing("hdfs://n/run: HDFS could not be used for 120 s")
+
+    monkeypatch.setattr(missing.checkpoints, "latest", away)
+    one.look()
+    monkeypatch.undo()
+
+
 def test_nodes_that_split_epochs_change_between_rounds_only(tmp_path, there):
     one = Missing(config(min_nodes=1, strategy="epoch"), None, str(tmp_path), 0, whole_rounds=True)
     there[0] = 2
@@ -87,6 +102,38 @@ def test_nodes_that_split_epochs_change_between_rounds_only(tmp_path, there):
 def test_without_the_key_it_never_goes_on_with_fewer(tmp_path, there):
     there[0] = 2
     assert Missing(config(min_nodes=3), None, str(tmp_path), 0, whole_rounds=False).await_nodes() == 3
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_nodes_that_are_back_and_do_not_start_end_no_run(tmp_path, there, monkeypatch, lost):
+    """Whether the run has had fewer nodes since a failure, or from its beginning."""
+    from hdfs_io.publish import Output
+    from sparksplit.training import run
+    from sparksplit.training.inputs import RunInputs
+    from sparksplit.training.run import _Run
+
+    errors = [
+        *([NodeFailed("node 2 on h2: its executor was lost", 2)] if lost else []),
+        AllBack("there are executors for all 3 nodes again"),
+        NotStarted("node 2 on h2 did not start within 120 s", 2),
+    ]
+
+    def nodes(self, payload):
+        if errors:
+            raise errors.pop(0)
+        return "results"
+
+    monkeypatch.setattr(run, "threads", lambda *_: 1)
+    monkeypatch.setattr(run, "checkpoint_of", lambda *_: "checkpoints/update-000000007")
+    monkeypatch.setattr(run.time, "sleep", lambda _: None)
+    monkeypatch.setattr(_Run, "_nodes", nodes)
+    output = Output(str(tmp_path / "run"), "hash", "train")
+    way = SimpleNamespace(split=SimpleNamespace(shared=True))
+    inputs = RunInputs(config(min_nodes=2), SimpleNamespace(paths=["d"], path="d"), {}, way)
+    with output.claimed():
+        output.begin()
+        one = _Run(SimpleNamespace(sparkContext=None), inputs, output, None, 0.0)
+        assert one._train(None) == "results" and one.restarts == 1 + lost
 
 
 def test_an_attempt_with_fewer_and_one_with_all_again(tmp_path, there, monkeypatch, capsys):
