@@ -170,11 +170,11 @@ class _Run:
             self.story = self.before
         try:
             trained = self._train(checkpoint)
+            self._end_attempt(None)
+            return self._publish(trained, preparing)
         except BaseException as error:
             self._note_end(error)
             raise
-        self._end_attempt(None)
-        return self._publish(trained, preparing)
 
     def so_far(self) -> attempts.Attempts:
         """What the run has cost, over all commands."""

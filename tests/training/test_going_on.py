@@ -244,6 +244,34 @@ def test_the_attempts_are_told_with_what_ended_them(tmp_path, monkeypatch):
     assert all(each.begun <= each.ended and each.ended.endswith("Z") for each in told)
 
 
+def test_the_attempts_are_kept_where_the_end_cannot_be_published(tmp_path, monkeypatch):
+    """A command with --resume tells them."""
+
+    def away():
+        raise Passing("hdfs://n/run/_SUCCESS: HDFS could not be used for 120 s")
+
+    output = Output(str(tmp_path / "run"), "hash", "train")
+    record = SimpleNamespace(write=lambda fence: None, ledger=SimpleNamespace(exact=True))
+    monkeypatch.setattr(run.report, "record", lambda *_: record)
+    monkeypatch.setattr(run, "threads", lambda *_: 1)
+    monkeypatch.setattr(
+        _Run,
+        "_nodes",
+        lambda *_: SimpleNamespace(
+            results=[SimpleNamespace(test=None, start_seconds=0.0)], trained_on=None, launched=0.0
+        ),
+    )
+    monkeypatch.setattr(output, "complete", away)
+    config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 2, "strategy": "batch"})
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(applicationId="app-1"))
+    with output.claimed():
+        output.begin()
+        one = _Run(spark, RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, None), output, None, 0.0)
+        with pytest.raises(Passing, match="_SUCCESS"):
+            one.to_end(None)
+    assert [each.how for each in attempts.noted(output.folder).story] == ["start"]
+
+
 def test_what_can_be_written_only_later_is_written_then(tmp_path, monkeypatch):
     pauses, left = [], [Passing("away")] * 2
     monkeypatch.setattr(restarts.time, "sleep", pauses.append)
