@@ -15,7 +15,7 @@ from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.publish import Output
 from sparksplit.base.command import Options
 from sparksplit.base.config import digest
-from sparksplit.base.errors import NodeFailed, Passing, RunError
+from sparksplit.base.errors import NodeFailed, NotStarted, Passing, RunError
 from sparksplit.base.progress import say
 from sparksplit.base.session import spark_session
 from sparksplit.comparison import results as analysis
@@ -37,7 +37,7 @@ from sparksplit.training import metrics
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import Payload
 from sparksplit.training.report import DIVERGED
-from sparksplit.training.restarts import Restarts
+from sparksplit.training.restarts import Restarts, in_seconds, waited_out
 from sparksplit.training.run import threads
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class _Comparison:
     def run(self, spark: SparkSession) -> None:
         """Do what is pending: a cluster for all runs that can share one, and another after a failure."""
         with ComparisonDisplay([one.run for one in self.pending()], self.data.manifest.splits["train"].rows) as display:
-            while pending := self.pending():
+            while pending := self._pending_now():
                 _, first = next(itertools.groupby(pending, lambda one: one.run.cluster))
                 together = list(first)
                 display.begin([one.run for one in together])
@@ -176,11 +176,14 @@ class _Comparison:
                     self._cluster(spark, together, display)
                 except (NodeFailed, Passing) as error:
                     # The first run without a record: the last heartbeat may be older than the failure.
-                    self.pending()
-                    for one in together:
-                        if one.run.key not in self.records:
-                            self._failed(one, error)
-                            break
+                    left = {one.run.key for one in self._pending_now()}
+                    one = next((one for one in together if one.run.key in left), None)
+                    if one is not None:
+                        self._failed(one, error)
+
+    def _pending_now(self) -> list[_Work]:
+        """The same, waiting for a file system that is away."""
+        return waited_out(self.pending, self.work[0].run.config.max_restarts)
 
     def _cluster(self, spark: SparkSession, work: list[_Work], display: ComparisonDisplay) -> None:
         from sparksplit.cluster import NodeCluster
@@ -230,6 +233,8 @@ class _Comparison:
 
     def _failed(self, one: _Work, error: NodeFailed | Passing) -> None:
         """Record a loss that is not a number; try again after anything else, as often as the configuration allows."""
+        if isinstance(error, NotStarted) and any(each.restarts.tries for each in self.work):
+            error.may_pass = True  # Spark may not have seen yet that a host has gone
         if DIVERGED.search(str(error)):
             say(f"{one.run.key}: {error}; it counts as diverged")
             record = DivergedRun(
@@ -247,8 +252,8 @@ class _Comparison:
                 say("finished runs are kept; the same command, without --overwrite, goes on from there")
             raise error
         else:
-            later = f" in {pause:g} s" if pause else ""
-            say(f"{one.run.key}: {error}; restart {one.restarts.tries} of {one.restarts.most}{later}")
+            what = f"restart {one.restarts.tries} of {one.restarts.most}"
+            say(f"{one.run.key}: {error}; {what}{in_seconds(pause)}")
             time.sleep(pause)
 
     def _path(self, one: _Work) -> str:

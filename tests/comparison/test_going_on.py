@@ -1,0 +1,61 @@
+"""When a comparison tries a run again, without Spark."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+
+from sparksplit.base.errors import NodeFailed, NotStarted, Passing
+from sparksplit.comparison import run
+from sparksplit.comparison.run import _Comparison, _Work
+from sparksplit.training import restarts
+from sparksplit.training.restarts import Restarts
+
+LOST = NodeFailed("node 1 on host7 was killed (SIGKILL)", 1)
+LATE = "0 of 2 nodes have registered within 120 s"
+AWAY = Passing("hdfs://n/runs: HDFS could not be used for 120 s")
+
+
+def tried(tmp_path, monkeypatch, failures, looks=()):
+    """(how often one run's nodes were started, the pauses), where the starts fail with `failures` and then do not, and
+    looks for its record with `looks`."""
+    pauses, started, failures, looks = [], [], list(failures), list(looks)
+    config = SimpleNamespace(max_restarts=3)
+    one = SimpleNamespace(key="a", cluster=2, config=config, processes=2)
+
+    def cluster(self, spark, work, display):
+        started.append(work)
+        if failures:
+            raise failures.pop(0)
+        self.records["a"] = "record"
+
+    def exists(path):
+        if looks and (error := looks.pop(0)) is not None:
+            raise error
+        return False
+
+    for module in (run, restarts):
+        monkeypatch.setattr(module.time, "sleep", pauses.append)
+    monkeypatch.setattr(run.filesystem, "exists", exists)
+    monkeypatch.setattr(run.Measured, "read", lambda _: None)
+    monkeypatch.setattr(run, "ComparisonDisplay", lambda *_: nullcontext(SimpleNamespace(begin=lambda _: None)))
+    monkeypatch.setattr(_Comparison, "_cluster", cluster)
+    data = SimpleNamespace(manifest=SimpleNamespace(splits={"train": SimpleNamespace(rows=1)}))
+    output = SimpleNamespace(folder=str(tmp_path), path=str(tmp_path))
+    comparison = _Comparison(None, data, output, [_Work(one, None, "hash", Restarts(3))])
+    comparison.run(None)
+    return len(started), pauses
+
+
+def test_a_file_system_that_is_away_for_the_driver_too_is_waited_for(tmp_path, monkeypatch):
+    assert tried(tmp_path, monkeypatch, [AWAY], [None, None, AWAY, AWAY]) == (2, [0, 5, 0])
+    with pytest.raises(Passing, match="HDFS could not be used"):
+        tried(tmp_path, monkeypatch, [AWAY], [None, None, *[AWAY] * 4])
+
+
+def test_nodes_that_do_not_start_may_do_so_later_once_others_have_been_lost(tmp_path, monkeypatch):
+    assert tried(tmp_path, monkeypatch, [LOST, NotStarted(LATE)]) == (3, [0, 5])
+    with pytest.raises(NotStarted):
+        tried(tmp_path, monkeypatch, [NotStarted(LATE)])
