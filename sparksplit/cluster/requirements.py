@@ -20,6 +20,9 @@ log = logging.getLogger(__name__)
 
 REASON_SECONDS = {"yarn": 4.0, "other": 0.5}
 """How long Spark may take to learn why it has lost an executor, by its master."""
+LATELY_SECONDS = 120.0
+"""What Spark had lost longer ago than this, when a failure is explained, was not its cause. It is more than ending all
+nodes takes."""
 
 
 def check_settings(settings: dict[str, str], nodes: int, spare: int = 0) -> None:
@@ -84,6 +87,7 @@ def explained(error: SparksplitError, spark: SparkSession, since: float) -> Spar
         return error
     try:
         sc = spark.sparkContext
+        since = max(since, time.time() - LATELY_SECONDS)
         reason = why_lost(sc, since, REASON_SECONDS["yarn" if sc.master == "yarn" else "other"])
     except Exception as other:  # Spark itself may be ending
         log.debug("Spark does not say why: %s", other)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -39,6 +40,17 @@ def test_why_an_executor_was_lost_is_told(monkeypatch, reason, expected, memory)
     assert explained(other, YARN, 0.0) is other
     known.clear()
     assert explained(LOST, YARN, 0.0) is LOST
+
+
+def test_an_executor_that_was_lost_hours_before_is_not_the_cause(monkeypatch):
+    """It had fed rows, say, and nothing else, and was ended for its memory."""
+    text = "executor 4 on h4 was lost (exceeding physical memory limits)"
+    gone = time.time() - 3600
+    monkeypatch.setattr(requirements, "lost_executors", lambda sc, since: [text] if gone >= since else [])
+    monkeypatch.setattr(requirements, "REASON_SECONDS", {"yarn": 0.0, "other": 0.0})
+    assert explained(LOST, YARN, gone - 3600) is LOST
+    gone = time.time() - 60
+    assert explained(LOST, YARN, gone - 3600).memory
 
 
 def test_a_spark_that_does_not_answer_explains_nothing(monkeypatch):
