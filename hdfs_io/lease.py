@@ -37,6 +37,9 @@ _SHORT, _NO_OWNER = 8, "unknown"
 
 log = logging.getLogger(__name__)
 
+_given_back: set[str] = set()
+"""Owners of this process's leases that it has given back: a file that could not be removed then is nobody's."""
+
 
 @dataclass(frozen=True)
 class Holder:
@@ -65,7 +68,10 @@ class Holder:
 
     @property
     def gone(self) -> bool:
-        """Whether its process is known to have ended; that is known only on the machine that it ran on."""
+        """Whether its process is known to have ended, or to have given it back; that is known only on the machine that
+        it ran on, or in it."""
+        if self.owner in _given_back:
+            return True
         return bool(self.machine) and self.machine == _machine() and _started(self.pid) != self.started
 
     @property
@@ -213,6 +219,8 @@ class Lease:
                 filesystem.remove(self.file)
         except (SparksplitError, OSError) as error:
             log.debug("%s: the lease could not be given back: %s", self.path, error)
+        finally:
+            _given_back.add(self.holder.owner)
 
     def _renew(self) -> None:
         while not self._stop.wait(RENEW_SECONDS):

@@ -14,7 +14,7 @@ import pytest
 
 from hdfs_io import filesystem, lease
 from hdfs_io.lease import EXPIRE_SECONDS, Holder, Lease
-from sparksplit.base.errors import OutputInUse, RunError
+from sparksplit.base.errors import OutputInUse, Passing, RunError
 from tests.disks import small_disk
 from tests.hdfs_io.leases import ELSEWHERE, Time, mine, write
 
@@ -34,6 +34,24 @@ def test_taken_held_and_given_back(tmp_path: Path) -> None:
     assert found == one.holder and found.here and not found.gone
     assert f"(process {os.getpid()}, application_1), since 20" in str(found)
     one.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_that_could_not_be_given_back_is_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process lives on, as a notebook's does."""
+    first, second = mine(tmp_path), mine(tmp_path)
+    first.acquire()
+
+    def away(path: str) -> None:
+        raise Passing(f"{path}: HDFS could not be used for 120 s")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(filesystem, "remove", away)
+        first.release()
+    assert lease.read(first.file) == first.holder
+    second.acquire()
+    second.keep()
+    second.release()
     assert list(tmp_path.iterdir()) == []
 
 
