@@ -117,12 +117,17 @@ class Output:
             filesystem.remove_empty(made)
 
     def _tidy(self) -> None:
-        """Give back the lease of a command that completed the output and was killed before it could."""
+        """Give back the lease of a command that completed the output and was killed before it could, and take its fence
+        away."""
         try:
             found = lease.read(self.lease.file)
             if found is not None and found.gone:
                 self.lease.acquire()
-                self.lease.release()
+                try:
+                    if any(name.startswith(PREFIX) for name in filesystem.listing(self.path)):
+                        self.enclose().open()
+                finally:
+                    self.lease.release()
         except (SparksplitError, OSError) as error:  # the output is complete all the same
             log.debug("%s: %s", self.path, error)
 

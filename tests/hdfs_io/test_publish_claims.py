@@ -95,9 +95,12 @@ def test_the_lease_of_one_that_was_killed_when_it_had_completed_goes_with_the_ne
     fill(made)
     made.lease.holder = replace(made.lease.holder, started=1)  # as if its process had ended
     made.lease._write()
+    (tmp_path / "out" / ".writing-0123abcd").mkdir()
+    before = [name for name in names(tmp_path / "out") if not name.startswith(".")]
     with output(tmp_path / "out").claimed() as decision:
         assert decision == "done"
         assert [each.name for each in tmp_path.iterdir()] == ["out"]
+        assert names(tmp_path / "out") == before
 
 
 @pytest.mark.parametrize("end", ["complete", "begin", "staging"])
