@@ -18,7 +18,14 @@ LOOK_SECONDS = 5.0
 
 
 class AllBack(SparksplitError):
-    """Executors for all nodes are there again, and so is a checkpoint that the present nodes have written."""
+    """Executors for all nodes are there again, and so is a checkpoint that the present nodes have written.
+
+    reached: its number.
+    """
+
+    def __init__(self, nodes: int, reached: int) -> None:
+        super().__init__(f"there are executors for all {nodes} nodes again")
+        self.reached = reached
 
 
 @dataclass
@@ -73,4 +80,4 @@ class Missing:
                 return
         except (InputError, Passing):  # just pruned, or damaged: there will be another; or its file system is away
             return
-        raise AllBack(f"there are executors for all {self.config.processes} nodes again")
+        raise AllBack(self.config.processes, checkpoints.number_of(latest))

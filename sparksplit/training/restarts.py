@@ -41,10 +41,7 @@ class Restarts:
         """
         if not may_pass(failed):
             return None
-        # A hang that comes again may take longer than that to be noticed each time.
-        if seconds > QUIET_SECONDS and reached > self.furthest:
-            self.tries = 0
-        self.furthest = max(self.furthest, reached)
+        self.has_reached(reached, seconds)
         memory = isinstance(failed, NodeFailed) and failed.memory
         again = memory and self._without_memory == reached
         self._without_memory = reached if memory else None
@@ -52,6 +49,13 @@ class Restarts:
             return None
         self.tries += 1
         return PAUSES[min(self.tries, len(PAUSES)) - 1]
+
+    def has_reached(self, reached: int, seconds: float) -> None:
+        """Note how far an attempt of so many seconds has come: the number of the last checkpoint."""
+        # A hang that comes again may take longer than that to be noticed each time.
+        if seconds > QUIET_SECONDS and reached > self.furthest:
+            self.tries = 0
+        self.furthest = max(self.furthest, reached)
 
 
 def in_seconds(pause: float) -> str:

@@ -215,7 +215,7 @@ class _Run:
                     payload = replace(payload, config={**given.config, "nodes": self.present, "min_nodes": None})
                 return self._nodes(payload)
             except AllBack as back:
-                self._end_attempt(back)
+                restarts.has_reached(back.reached, self._end_attempt(back))
                 how = "rejoin"
                 say(f"{back}; the run goes on with them from its last checkpoint")
             except (NodeFailed, Passing) as error:

@@ -104,6 +104,38 @@ def test_without_the_key_it_never_goes_on_with_fewer(tmp_path, there):
     assert Missing(config(min_nodes=3), None, str(tmp_path), 0, whole_rounds=False).await_nodes() == 3
 
 
+def test_a_node_that_is_back_and_is_lost_again_finds_the_count_begun_anew(tmp_path, there, monkeypatch):
+    """After hours without it, with checkpoints."""
+    from hdfs_io.publish import Output
+    from sparksplit.training import run
+    from sparksplit.training.inputs import RunInputs
+    from sparksplit.training.run import _Run
+
+    lost = NodeFailed("node 2 on h2: its executor was lost", 2)
+    clock, ends = [0.0], [(1, lost), (1, lost), (1, lost), (7200, AllBack(3, 99)), (1, lost)]
+
+    def nodes(self, payload):
+        if not ends:
+            return "results"
+        seconds, error = ends.pop(0)
+        clock[0] += seconds
+        raise error
+
+    monkeypatch.setattr(run, "threads", lambda *_: 1)
+    monkeypatch.setattr(run, "checkpoint_of", lambda *_: f"checkpoints/update-{99 if len(ends) < 2 else 7:09d}")
+    monkeypatch.setattr(
+        run, "time", SimpleNamespace(monotonic=lambda: clock[0], time=lambda: clock[0], sleep=lambda _: None)
+    )
+    monkeypatch.setattr(_Run, "_nodes", nodes)
+    output = Output(str(tmp_path / "run"), "hash", "train")
+    way = SimpleNamespace(split=SimpleNamespace(shared=True))
+    inputs = RunInputs(config(min_nodes=2), SimpleNamespace(paths=["d"], path="d"), {}, way)
+    with output.claimed():
+        output.begin()
+        one = _Run(SimpleNamespace(sparkContext=None), inputs, output, None, 0.0)
+        assert one._train(None) == "results" and one.restarts == 4
+
+
 @pytest.mark.parametrize("lost", [True, False])
 def test_nodes_that_are_back_and_do_not_start_end_no_run(tmp_path, there, monkeypatch, lost):
     """Whether the run has had fewer nodes since a failure, or from its beginning."""
@@ -114,7 +146,7 @@ def test_nodes_that_are_back_and_do_not_start_end_no_run(tmp_path, there, monkey
 
     errors = [
         *([NodeFailed("node 2 on h2: its executor was lost", 2)] if lost else []),
-        AllBack("there are executors for all 3 nodes again"),
+        AllBack(3, 8),
         NotStarted("node 2 on h2 did not start within 120 s", 2),
     ]
 
@@ -151,7 +183,7 @@ def test_an_attempt_with_fewer_and_one_with_all_again(tmp_path, there, monkeypat
             there[0] = 2
             raise NodeFailed("node 2 on h2: its executor was lost", 2, host="h2")
         if len(given) == 2:
-            raise AllBack("there are executors for all 3 nodes again")
+            raise AllBack(3, 8)
         return "results"
 
     def back(self):
