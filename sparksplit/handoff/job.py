@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.spark_batches import bounded_batches, rows_per_batch
-from sparksplit.base.errors import InputError, NodeFailed, RunError, SparksplitError
+from sparksplit.base.errors import InputError, NodeFailed, Passing, RunError, SparksplitError
 from sparksplit.base.reasons import spark_reason
 from sparksplit.base.task_facts import facts_of
 from sparksplit.cluster.stuck import replace_stuck
@@ -34,6 +34,12 @@ BATCH_BYTES = 512 * 1024
 
 _LOST = re.compile(r"ExecutorLostFailure|hand-off to node \d+ at ")
 """What Spark says where its executor, or the way to a node, was lost; anything else comes from the rows, and again."""
+
+_PASSING = re.compile(
+    r"No space left on device|Disk quota exceeded|Input/output error|Stale file handle"
+    r"|java\.net\.(Connect|NoRouteToHost|SocketTimeout)Exception|SafeModeException|BlockMissingException"
+)
+"""What Java says where a disk is full, or HDFS is away."""
 
 EXPLAIN = 3.0
 """Seconds between the failure of a feeding task and the verdict: time to hear of a node that failed before it."""
@@ -127,16 +133,17 @@ class FeedJob:
 
     def result(self) -> Fed | None:
         """What has been fed; None while feeding goes on. Raises RunError, with the first cause, if it has failed:
-        NodeFailed where an executor or a node was lost, which another attempt may not meet, and InputError where what
-        Spark reads is damaged."""
+        NodeFailed where an executor or a node was lost, which another attempt may not meet, Passing where a disk is
+        full, or HDFS away, and InputError where what Spark reads is damaged."""
         if self._failure is not None:
             since, error = self._failure
             if time.monotonic() - since < EXPLAIN:
                 return None
             if isinstance(error, SparksplitError):
                 raise error
-            text = f"feeding failed: {spark_reason(str(error))}"
-            raise (NodeFailed if _LOST.search(str(error)) else RunError)(text) from error
+            found = str(error)
+            kind = NodeFailed if _LOST.search(found) else Passing if _PASSING.search(found) else RunError
+            raise kind(f"feeding failed: {spark_reason(found)}") from error
         return self._fed
 
     def running_tasks(self) -> int:

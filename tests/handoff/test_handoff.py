@@ -401,6 +401,19 @@ def test_rows_that_a_node_has_not_acknowledged_are_noticed():
             "10.0.0.2:4100: failed to connect to all addresses\n",
             NodeFailed,
         ),
+        (
+            "An error occurred while calling o99.collectToPython.\n: org.apache.spark.SparkException: Job aborted: "
+            "Task 0 in stage 1.0 failed 4 times, most recent failure: Lost task 0.3 in stage 1.0 (TID 4) "
+            "(host2 executor 3): java.net.ConnectException: Call From host2/10.0.0.2 to nn:8020 failed on connection "
+            "exception: java.net.ConnectException: Connection refused\n\tat sun.misc",
+            Passing,
+        ),
+        (
+            "An error occurred while calling o99.collectToPython.\n: org.apache.spark.SparkException: Job aborted: "
+            "org.apache.spark.memory.SparkOutOfMemoryError: error while calling spill()\n\tat x\n"
+            "Caused by: java.io.IOException: No space left on device\n",
+            Passing,
+        ),
         ("Traceback (most recent call last):\n  File x\nValueError: no label 3 today\n", RunError),
     ],
 )
