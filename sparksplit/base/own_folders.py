@@ -36,6 +36,8 @@ def own_folder(parent: Path, prefix: str, end: Callable[[Path], None] = lambda f
 def sweep(parent: Path, prefix: str, end: Callable[[Path], None] = lambda folder: None) -> None:
     """Remove the folders `parent`/`prefix`... of dead owners. end: called with each before: ends who still uses it."""
     for left in parent.glob(f"{prefix}*"):
+        if left.is_symlink():  # anybody may have made that here, to anywhere
+            continue
         with suppress(OSError), (left / _LOCK).open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             end(left)

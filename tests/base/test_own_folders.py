@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sparksplit.base.left import MARK, remove_left, session_folder
-from sparksplit.base.own_folders import own_folder
+from sparksplit.base.own_folders import own_folder, sweep
 
 OWNER = """
 import os, signal, sys
@@ -60,3 +60,13 @@ def test_a_stopped_process_of_a_killed_commands_cluster_is_ended(
         assert not dead.exists()
         both[1].kill()
         both[1].wait()
+
+
+def test_a_link_that_somebody_has_put_there_is_not_followed(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for name in (".lock", "precious"):
+        (elsewhere / name).touch()
+    (tmp_path / "mine-link").symlink_to(elsewhere)
+    sweep(tmp_path, "mine-")
+    assert sorted(path.name for path in elsewhere.iterdir()) == [".lock", "precious"]
