@@ -285,16 +285,20 @@ class _Writer:
 
     def __init__(self, send: Callable[[Any], None]) -> None:
         self._send, self._count = send, 0
+        self._failure: OSError | None = None
         self._spool = tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES)  # noqa: SIM115
 
     def write(self, data: Any) -> int:
+        if self._failure is not None:  # whoever ends a file of parts still writes its end
+            raise self._failure
         try:
             written = self._spool.write(memoryview(data))
         except BaseException as error:  # a full disk, say: closing must not send the part that fitted
             self.drop()
             if isinstance(error, OSError):
                 where = f"{error.strerror} in {tempfile.gettempdir()} of this host, where it is collected"
-                raise OSError(error.errno, where) from None
+                self._failure = OSError(error.errno, where)
+                raise self._failure from None
             raise
         self._count += written
         return written

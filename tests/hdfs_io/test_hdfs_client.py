@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -148,4 +149,8 @@ def test_a_full_disk_of_this_host_is_not_taken_for_hdfs(tmp_path: Path, monkeypa
             pa.PythonFile(hdfs._Writer(sent.append), mode="w") as file,
         ):
             file.write(bytes(200_000))
+        writer = hdfs._Writer(sent.append)
+        # An archive writes its directory all the same, and what that fails with is what is told.
+        with pytest.raises(OSError, match="No space left on device"), zipfile.ZipFile(writer, "w") as archive:
+            archive.writestr("a", bytes(200_000))
     assert sent == []
