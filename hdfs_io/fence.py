@@ -73,7 +73,7 @@ class Fence:
     def write_bytes(self, path: str, content: bytes) -> None:
         """Write the small file `path`, which readers see as it was or as it is now."""
         temporary = filesystem.join(self._own, secrets.token_hex(4))
-        with self._explained():
+        with self.explained():
             filesystem.write_bytes(temporary, content, parents=False)
             self._publish(temporary, path)
 
@@ -84,14 +84,14 @@ class Fence:
     def temporary(self, name: str) -> str:
         """The path of a new folder, to be filled (without making missing parents) and given to `publish_folder`."""
         folder = filesystem.join(self._own, name)
-        with self._explained():
+        with self.explained():
             filesystem.make_folder(folder, parents=False)
         return folder
 
     def upload(self, local: Path, path: str) -> None:
         """Copy the local folder to `path`, replacing what is there; it appears by rename."""
         folder = self.temporary(secrets.token_hex(4))
-        with self._explained():
+        with self.explained():
             for one in sorted(local.rglob("*")):
                 target = filesystem.join(folder, str(one.relative_to(local)))
                 if one.is_dir():
@@ -102,14 +102,14 @@ class Fence:
 
     def publish_folder(self, temporary: str, path: str) -> None:
         """Rename the folder `temporary`, from `temporary()`, to `path`, replacing what is there."""
-        with self._explained():
+        with self.explained():
             old = self._set_aside(path)
             self._publish(temporary, path)
             filesystem.remove(old)
 
     def remove(self, path: str) -> None:
         """Remove the file or folder `path`, which disappears at once; does nothing where there is none."""
-        with self._explained():
+        with self.explained():
             filesystem.remove(self._set_aside(path))
 
     def open(self) -> None:
@@ -134,8 +134,8 @@ class Fence:
         filesystem.rename(temporary, path)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Say why what is missing is missing."""
+    def explained(self) -> Iterator[None]:
+        """Say why what is missing is missing, in a block that writes what `temporary` has begun."""
         try:
             yield
         except InputError:

@@ -72,14 +72,16 @@ def write(
     staging = gather(f"checkpoint-{number}", secrets.token_hex(4))[0]
     temporary = run.temporary(f"update-{number:09d}.{staging}")
     written: dict[str, list[int]] = {}
-    for name, arrays in {**({_shard(rank): own} if own else {}), **({_STATE: state} if rank == 0 else {})}.items():
-        written[name] = _pack(filesystem.join(temporary, name), arrays)
+    with run.explained():
+        for name, arrays in {**({_shard(rank): own} if own else {}), **({_STATE: state} if rank == 0 else {})}.items():
+            written[name] = _pack(filesystem.join(temporary, name), arrays)
     everyone = gather(f"checkpoint-{number}-written", written)
     if rank == 0:
         files = {name: facts for each in everyone for name, facts in each.items()}
         description = {"format_version": _FORMAT, "files": files, **progress.to_json()}
         whole = {**description, _CHECKSUM: _checksum(description)}
-        filesystem.write_json(filesystem.join(temporary, _DESCRIPTION), whole, parents=False)
+        with run.explained():
+            filesystem.write_json(filesystem.join(temporary, _DESCRIPTION), whole, parents=False)
         run.publish_folder(temporary, filesystem.join(run.folder, FOLDER, f"update-{number:09d}"))
         _prune(run, number, keep)
 

@@ -13,7 +13,7 @@ from sparksplit.base.errors import InputError, RunError
 from sparksplit.training import checkpoints
 from sparksplit.training.checkpoints import Damaged
 from sparksplit.training.record import Progress
-from tests.hdfs_io.outputs import fenced
+from tests.hdfs_io.outputs import fenced, output
 from tests.nodes import in_threads
 from tests.training.records import epoch
 
@@ -87,6 +87,27 @@ def test_a_crash_at_any_step_leaves_the_previous_one_loadable(tmp_path, monkeypa
     # The next one takes its place, and what the crash left is gone.
     write(tmp_path, 2)
     assert names(tmp_path) == ["update-000000001", "update-000000002"]
+
+
+@pytest.mark.parametrize("moment", ["_pack", "_checksum"])
+def test_one_whose_output_is_taken_over_while_it_is_written_says_so(tmp_path, monkeypatch, moment):
+    """The folder that it is written into goes at any moment: that is no mistake in what was given."""
+    first, second = output(tmp_path / "out"), output(tmp_path / "out")
+    first.lease.acquire()
+    first.begin()
+    done = getattr(checkpoints, moment)
+
+    def late(*arguments):
+        second.lease._write()
+        second.go_on()
+        return done(*arguments)
+
+    monkeypatch.setattr(checkpoints, moment, late)
+    with pytest.raises(RunError, match="another run has taken over this output; this one ends: train on"):
+        checkpoints.write(first.fence, Progress("hash", 1), STATE, {}, 0, lambda name, value: [value], 3)
+    assert checkpoints.latest(str(tmp_path / "out")) is None
+    second.lease.release()
+    first.lease.release()
 
 
 def test_the_same_update_again_replaces_it(tmp_path):
