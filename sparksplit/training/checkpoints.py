@@ -98,10 +98,10 @@ def number_of(path: str | None) -> int:
 
 
 def fits(path: str, nodes: int) -> bool:
-    """Whether `nodes` nodes can go on from the checkpoint `path` where a round is begun and ended by the same ones.
-    Raises Damaged."""
+    """Whether `nodes` nodes can go on from the checkpoint `path`: within a round, only as many as have begun it, unless
+    they share mini-batches there. Raises Damaged."""
     progress = progress_of(path)
-    return progress.nodes == nodes or not progress.loss_rows
+    return progress.nodes == nodes or not progress.within_round
 
 
 def newest_whole(run: str, nodes: int, whole_rounds: bool = False) -> tuple[str | None, list[str]]:
@@ -117,10 +117,11 @@ def newest_whole(run: str, nodes: int, whole_rounds: bool = False) -> tuple[str 
     bound: str | None = None
     for path in reversed(_all(run)):
         try:
-            if whole_rounds and not fits(path, nodes):
+            suits = fits(path, nodes)
+            if whole_rounds and not suits:
                 continue
             check(path, nodes)
-            if not _is_bound(path, nodes):
+            if suits:
                 return path, problems
             bound = bound or path
         except Damaged as error:
@@ -129,12 +130,6 @@ def newest_whole(run: str, nodes: int, whole_rounds: bool = False) -> tuple[str 
             if filesystem.exists(path):  # else it was just removed, by a node that has not noticed its end yet
                 raise
     return bound, problems
-
-
-def _is_bound(path: str, nodes: int) -> bool:
-    """Whether the checkpoint `path` belongs to another number of nodes than `nodes`."""
-    progress = progress_of(path)
-    return progress.within_round and progress.nodes != nodes
 
 
 def check(path: str, nodes: int) -> None:
