@@ -78,14 +78,15 @@ class Worker:
         clock = Clock(self._progress, began, self._process.payload.seconds_before)
         tally = Tally(self._progress, self._collective)
         schedule = self._schedule(rows)
-        looks = self._looks()
+        # A run that has stopped, but was killed before it had told so, is over in the stretch of its last epoch.
+        stretches = schedule.stretches(self._progress.epochs - self._has_stopped)
+        self._go_on(stretches[0], tally)
+        looks = self._looks(tally.step)
         self._heed(looks is not None)
         started = time.perf_counter() - began
-        # A run that has stopped, but was killed before it had told so, is over in the stretch of its last epoch.
-        for stretch in schedule.stretches(self._progress.epochs - self._has_stopped):
+        for stretch in stretches:
             sync, step = self._way_of(stretch)
             feed = self._feeds.training(rows, stretch.split, sync, schedule.rows_of_batch(stretch.split))
-            self._go_on(stretch, tally)
             if self._process.warmed_up is not None:
                 self._process.warmed_up.updates.assign(feed.updates)
             rounds = schedule.rounds(stretch, self._progress.epochs)
@@ -147,8 +148,9 @@ class Worker:
         self._member.leaving.heeded = heeds
         self._member.state(saves=heeds)
 
-    def _looks(self) -> Looks | None:
-        """When checkpoints are due by time or because a node is asked to end; None for a run that keeps none."""
+    def _looks(self, begun: int) -> Looks | None:
+        """When checkpoints are due by time or because a node is asked to end; None for a run that keeps none. begun:
+        the run's steps so far, as this number of nodes counts them."""
         member, config = self._member, self._config
         if self._process.payload.record_only:
             return None
@@ -157,7 +159,7 @@ class Worker:
             self.saver,
             config.checkpoint.seconds,
             lambda: member.stopping.is_set() or member.leaving.is_set(),
-            self._progress.step,
+            begun,
             config.phase_timeout,
             rounds=not self._process.way.split.shared,
         )
@@ -201,7 +203,7 @@ class Worker:
         before = resumed[-1].nodes_before if resumed else size
         if before == size:
             return
-        tally.step = step_at(stretch, len(tally.history), tally.step)
+        tally.step = self._saved = step_at(stretch, len(tally.history), tally.step)
         if self._progress.within_round or is_within_round(stretch, tally.step):
             raise self._config.error(
                 "nodes", f"must be {before} (is {size}): the checkpoint lies within a round of {before} epochs"

@@ -18,6 +18,7 @@ from sparksplit.training import checkpoints
 from sparksplit.training.checkpoints import Checkpoint
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.node import state
+from sparksplit.training.node import worker as node_worker
 from sparksplit.training.node.worker import Worker
 from sparksplit.training.record import Progress, Resumed
 from tests.nodes import in_threads
@@ -249,6 +250,33 @@ def test_another_number_of_nodes_counts_its_updates_on():
     end, own = result.progress, -(-ROWS // BATCH)
     assert (end.update, end.syncs, end.step) == (first.update + 2 * own, first.syncs, 4 * own)
     assert Ledger.from_json(result.progress.ledger).exact(range(EPOCHS), entry_of_all())
+
+
+def test_another_number_of_nodes_looks_from_the_steps_that_it_counts_itself(monkeypatch):
+    """Or more nodes, whose mini-batches are fewer, would not look for a checkpoint until they had as many steps."""
+    first = trained("local", 1, epochs=2, sync={"every": 4}, local_batch_size=2)[0][0].progress
+
+    class Begun(Exception):
+        pass
+
+    def looks(*arguments, rounds):
+        raise Begun(arguments[4])
+
+    monkeypatch.setattr(node_worker, "Looks", looks)
+
+    def work(rank, gather):
+        member = Member(rank, 3, gather)
+        process = process_of(member, "local", LANES, sync={"every": 4}, local_batch_size=2)
+        process.payload = payload(record_only=False)
+        worker = Worker(process, member, Together(rank, 3, gather))
+        worker.begin()
+        worker._progress = replace(first, nodes=3, resumed=[Resumed(first.update, 1, 3)])
+        with pytest.raises(Begun) as begun:
+            worker.train(Rows(LANES), {}, time.perf_counter())
+        return begun.value.args[0]
+
+    longest = max(-(-sum(LANES[rank::3]) // 2) for rank in range(3))
+    assert first.step == 2 * -(-ROWS // 2) > in_threads(3, work)[0] == 2 * longest
 
 
 def test_with_another_number_of_nodes_a_learning_rates_schedule_goes_on_after_the_steps_that_were_made(monkeypatch):
