@@ -11,6 +11,8 @@ import numpy.typing as npt
 from sparksplit.collectives import Collective
 
 Array = npt.NDArray[Any]
+_MOST_BYTES = 16 << 20
+"""Of all nodes' states, in a checkpoint."""
 
 
 class Metrics:
@@ -44,13 +46,31 @@ class Metrics:
         return results
 
     def sums(self, collective: Collective) -> dict[str, Array]:
-        """The state, summed over all nodes, for a checkpoint. Every node must call it."""
-        return {f"m{place:04d}": np.array(value) for place, value in enumerate(self._summed(collective))}
+        """The state of each node, [nodes, ...], for a checkpoint; or its sum over all nodes, where that would be large.
+        Every node must call it.
 
-    def restore(self, sums: Mapping[str, Array]) -> None:
-        """Go on from what `sums` returned."""
+        From the sum, which goes on in one node, the same run's last digits would be others.
+        """
+        own = [np.asarray(variable.numpy()) for variable in self.variables()]
+        if collective.size * sum(array.nbytes for array in own) > _MOST_BYTES:
+            found = self._summed(collective)
+        else:
+            by_rank = [np.zeros((collective.size, *array.shape), array.dtype) for array in own]
+            for each, array in zip(by_rank, own, strict=True):
+                each[collective.rank] = array
+            found = collective.sum(by_rank)
+        return {f"m{place:04d}": np.array(value) for place, value in enumerate(found)}
+
+    def restore(self, sums: Mapping[str, Array], collective: Collective) -> None:
+        """Go on from what `sums` returned, perhaps to another number of nodes: then what all nodes had counted goes on
+        in one of them."""
+        rank, size = collective.rank, collective.size
         for place, variable in enumerate(self.variables()):
-            variable.assign(sums[f"m{place:04d}"])
+            found = sums[f"m{place:04d}"]
+            if found.ndim > len(variable.shape) and len(found) == size:
+                variable.assign(found[rank])
+            elif rank == 0:
+                variable.assign(found.sum(axis=0, dtype=found.dtype) if found.ndim > len(variable.shape) else found)
 
     def _summed(self, collective: Collective) -> list[Array]:
         return collective.sum([np.asarray(variable.numpy()) for variable in self.variables()])

@@ -129,9 +129,7 @@ class State:
         elif not self._sync.every_step:
             # Another number of nodes: the optimizer begins afresh, except for its schedule.
             self._optimizer.iterations.assign(checkpoint.progress.step)
-        # What all nodes had counted together goes on in one of them.
-        if member.rank == 0:
-            self._step.restore_metrics(checkpoint.state)
+        self._step.restore_metrics(checkpoint.state)
         progress = checkpoint.progress
         afresh = not self._sync.every_step and progress.nodes != member.size
         resumed = Resumed(progress.update, progress.nodes, member.size, "reset" if afresh else None)

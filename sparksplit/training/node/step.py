@@ -145,12 +145,12 @@ class Step:
         return self._metrics.results(self._collective)
 
     def metric_sums(self) -> dict[str, Array]:
-        """The state of the metrics, summed over all nodes, for a checkpoint. Every node must call it."""
+        """The state of the metrics of all nodes, for a checkpoint. Every node must call it."""
         return self._metrics.sums(self._collective)
 
     def restore_metrics(self, sums: Mapping[str, Array]) -> None:
         """Go on from what `metric_sums` returned."""
-        self._metrics.restore(sums)
+        self._metrics.restore(sums, self._collective)
 
     def evaluate(self, chunks: Iterable[Chunk]) -> Evaluation:
         """Loss and metrics over `chunks`, summed over all nodes. Every node must call it."""
