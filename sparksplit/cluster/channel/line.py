@@ -56,10 +56,10 @@ class Post:
 
 
 class _Call(NamedTuple):
-    """A connection, and how many messages this process said that it had heard."""
+    """A connection, and behind how many of its messages the driver goes on there."""
 
     wire: Wire
-    heard: int
+    behind: int
 
 
 class Refused(ConnectionError):
@@ -151,7 +151,7 @@ class Line:
                 # Beside this thread: the driver, too, has something to say again, and may hear nothing until it has.
                 again = threading.Thread(target=self._send_again, name="driver-again", daemon=True)
                 self._sending.acquire()  # until all of it is sent
-                self._wire, self._known = called.wire, self._heard - called.heard
+                self._wire, self._known = called.wire, self._heard - called.behind
                 try:
                     again.start()
                 except RuntimeError:  # no room for another thread
@@ -195,7 +195,9 @@ class Line:
     def _acknowledged(self, number: int) -> None:
         """The driver has taken every message up to this one."""
         for each in [each for each in list(self._open) if each <= number]:
-            self._open.pop(each)[1].set()
+            # Over two connections at once, one of which is being dialled, it may hear of the same one.
+            if (acknowledged := self._open.pop(each, None)) is not None:
+                acknowledged[1].set()
 
     def _dialled(self, until: float) -> _Call:
         """A new connection on which each end has proven itself; tried until then (monotonic seconds).
@@ -216,7 +218,7 @@ class Line:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _called(self, until: float) -> _Call:
-        post, heard = self._post, self._heard
+        post = self._post
         plain = socket.create_connection(post.driver, timeout=max(0.1, until - time.monotonic()))
         opened: Connection = plain
         try:
@@ -224,7 +226,7 @@ class Line:
                 opened = encrypted = wrap_call(plain, post.fingerprint)
                 encrypted.greet()
             wire, named = Wire(opened), {"rank": post.rank, "kind": post.kind, "life": self._life}
-            hello = {**named, "pid": os.getpid(), "host": socket.gethostname(), "heard": heard}
+            hello = {**named, "pid": os.getpid(), "host": socket.gethostname(), "heard": self._heard}
             answer = wire.introduce(post.secret, hello, until)
             if answer is None:
                 raise ConnectionResetError("the driver closed its connection")
@@ -232,7 +234,7 @@ class Line:
                 raise Refused(f"the driver closed its connection: {answer['refused']}")
             self._acknowledged(int(answer["received"]))
             wire.limit(ORPHAN)
-            return _Call(wire, heard)
+            return _Call(wire, int(answer["behind"]))
         except BaseException:
             opened.close()
             raise

@@ -11,7 +11,7 @@ import threading
 from collections import deque
 
 from sparksplit.cluster.channel.seal import Text
-from sparksplit.cluster.channel.wire import Wire
+from sparksplit.cluster.channel.wire import Wire, text_of
 
 log = logging.getLogger(__name__)
 
@@ -32,11 +32,13 @@ class Peer:
     def connected(self) -> bool:
         return self._wire is not None
 
-    def resume(self, wire: Wire, heard: int) -> None:
-        """Go on over `wire`, behind the first `heard` messages."""
+    def resume(self, wire: Wire, heard: int, taken: int) -> None:
+        """Answer a hello, and go on over `wire` behind the first `heard` messages, or more: the process may have said
+        over its other connection that it has had more since."""
         with self._lock:
             before, self._wire = self._wire, wire
             self._drop(heard)
+            _send(wire, text_of({"received": taken, "behind": self._before}))
             for text in self._told:
                 _send(wire, text)
         if before is not None:

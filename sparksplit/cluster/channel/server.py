@@ -206,8 +206,7 @@ class Channel:
             return
         with self.lock:
             taken = peer.taken
-        wire.send({"received": taken})
-        peer.resume(wire, hello.heard)
+        peer.resume(wire, hello.heard, taken)
         with self.lock:
             link = self._link(record, hello)
         self.changed.set()

@@ -49,7 +49,10 @@ def test_a_lack_of_descriptors_passes_and_is_said(channel: Channel, caplog: pyte
         with no_descriptors():
             late.connect(channel.address)
             until(lambda: "nodes cannot connect for the moment, trying on: Too many open files" in caplog.text)
-        assert wire.Wire(late).introduce(channel.secret, as_node(), time.monotonic() + 10) == {"received": -1}
+        assert wire.Wire(late).introduce(channel.secret, as_node(), time.monotonic() + 10) == {
+            "received": -1,
+            "behind": 0,
+        }
     assert caplog.text.count("trying on") == 1
 
 

@@ -9,12 +9,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from sparksplit.cluster.channel import line
 from sparksplit.cluster.channel.line import Line, Post
 from sparksplit.cluster.channel.server import Channel
+from sparksplit.cluster.channel.wire import Wire
 from sparksplit.cluster.member import NodeMember, Start
 from tests.cluster.channel.ends import post, until
 from tests.relay import Relay, at_random
@@ -81,6 +83,59 @@ def test_a_connection_that_is_dropped_without_a_word_is_dialled_anew(channel: Ch
         assert client.deliver(ended=0, output=[])
         assert relay.calls == 2
     assert channel.records[0].ended is not None
+
+
+def test_what_was_heard_while_another_connection_was_dialled_is_not_counted_twice(
+    channel: Channel, monkeypatch: Any
+) -> None:
+    """The hello was made before that; a beat over the first connection has told the driver of it meanwhile."""
+    monkeypatch.setattr(line, "BEAT", 0.02)
+    heard: list[int] = []
+    client = Line(post(channel), on_message=lambda message: heard.append(message["value"]))
+    until(channel.alive)
+    peer, go_on, introduce = channel._peers["node", 0], threading.Event(), Wire.introduce
+    begun = threading.Event()
+
+    def slow(*arguments: Any) -> Any:
+        begun.set()
+        assert go_on.wait(60)
+        return introduce(*arguments)
+
+    monkeypatch.setattr(Wire, "introduce", slow)
+    calling = threading.Thread(target=client._call_anew)
+
+    def dialled(until: float) -> Any:  # whoever notices the first one's end first, this one is taken
+        calling.join(60)
+        return client._next
+
+    monkeypatch.setattr(client, "_dialled", dialled)
+    calling.start()
+    assert begun.wait(60)
+    channel.tell("node", value=1)
+    until(lambda: not peer._told)
+    first = peer._wire
+    go_on.set()
+    calling.join(60)
+    until(lambda: peer._wire is not first)
+    channel.tell("node", value=2)
+    channel.tell("node", value=3)
+    until(lambda: 3 in heard)
+    assert heard == [1, 2, 3]
+
+
+def test_what_two_connections_acknowledge_at_once_is_acknowledged(channel: Channel) -> None:
+    class Raced(dict[int, Any]):
+        """Of which another thread takes everything between a look and a pop."""
+
+        def __iter__(self) -> Iterator[int]:
+            found = list(super().__iter__())
+            self.clear()
+            return iter(found)
+
+    client = Line(post(channel))
+    client._open = Raced({1: None})
+    client._acknowledged(1)
+    assert not client._open
 
 
 def test_a_driver_that_was_stopped_reads_the_last_words_of_who_ended_meanwhile(monkeypatch: Any) -> None:
