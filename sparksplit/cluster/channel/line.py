@@ -19,6 +19,9 @@ from sparksplit.network.tls import Connection, wrap_call
 
 DELIVERY = 5.0
 """Seconds within which the driver must acknowledge a report before the process that sent it ends."""
+REDELIVERY = 10.0
+"""Seconds more, as long as the driver is not known to have gone: a connection that was dropped without a word is
+noticed, and dialled anew, after QUIET."""
 QUIET = 6.0
 """Seconds without a byte from the driver, three of whose answers are missing then, after which it is called anew."""
 PAUSE, LONGEST_PAUSE = 0.05, 0.5
@@ -88,7 +91,7 @@ class Line:
     ) -> None:
         self._post, self._state, self._on_message, self._on_silence = post, state, on_message, on_silence
         self._life = secrets.token_hex(8)
-        self._closing = threading.Event()
+        self._closing, self._given_up = threading.Event(), threading.Event()
         self._sending = threading.Lock()
         """Held while a message gets its number and is sent, so that numbers go out in order."""
         self._number = 0
@@ -112,7 +115,8 @@ class Line:
 
         Closing a socket that holds unread answers would throw away what the driver has not read yet.
         """
-        return self._post_message(message).wait(DELIVERY)
+        received = self._post_message(message)
+        return received.wait(DELIVERY) or (not self._given_up.is_set() and received.wait(REDELIVERY))
 
     def close(self) -> None:
         """End the connection on purpose: `on_silence` is not called for it."""
@@ -162,6 +166,7 @@ class Line:
         except Exception as error:  # whatever it is, nobody is listening to the driver any more
             reason = f"lost the driver ({type(error).__name__}: {error})"
         # The wire stays: a driver that was only stopped may read this process's last words.
+        self._given_up.set()
         if not self._closing.is_set():
             self._on_silence(reason)
 

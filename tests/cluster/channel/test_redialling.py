@@ -76,6 +76,7 @@ def test_connections_that_are_cut_in_the_middle_of_messages_lose_and_double_noth
 def test_a_connection_that_is_dropped_without_a_word_is_dialled_anew(channel: Channel, monkeypatch: Any) -> None:
     monkeypatch.setattr(line, "BEAT", 0.05)
     monkeypatch.setattr(line, "QUIET", 0.3)
+    monkeypatch.setattr(line, "DELIVERY", 0.2)  # shorter, as it really is
     with Relay(channel.address) as relay:
         client = Line(replace(post(channel, 0, "launcher"), driver=relay.address))
         until(channel.alive)
