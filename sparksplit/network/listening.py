@@ -52,18 +52,12 @@ class Network:
         return self.opened(lambda port: socket.create_server((host, port), backlog=backlog))
 
     def hold(self) -> socket.socket:
-        """A socket that keeps a port of all interfaces until it is closed, for a server that will be started then."""
+        """A socket that keeps a port of all interfaces until it is closed, for a server that will be started then.
 
-        def bound(port: int) -> socket.socket:
-            held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            try:
-                held.bind(("", port))
-            except OSError:
-                held.close()
-                raise
-            return held
-
-        return self.opened(bound)
+        It listens: only so is it alone at a port where connections of nodes that have just ended are still remembered,
+        as those of the attempt before may be.
+        """
+        return self.listen("")
 
     def opened(self, opening: Callable[[int], _OPENED]) -> _OPENED:
         """What `opening` returns for the first port that is free; 0 is any. It raises OSError for one that is not.

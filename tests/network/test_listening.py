@@ -53,6 +53,21 @@ def test_the_address_in_a_subnet_or_of_an_interface() -> None:
         Network(bind="203.0.113.0/24").address("")
 
 
+def test_a_port_can_be_held_whose_last_connections_are_still_remembered() -> None:
+    """As in the attempt after one whose nodes were killed, in a range that has as many ports as nodes need."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as caller:
+            server.accept()[0].close()
+            assert not caller.recv(1)
+    network = Network((port, port))
+    with network.hold() as held:
+        assert held.getsockname()[1] == port
+        for opening in (network.hold, lambda: network.listen("127.0.0.1")):
+            with pytest.raises(ConfigError, match="is free"):
+                opening()
+
+
 def test_a_port_that_is_busy_is_passed_over_until_none_is_left() -> None:
     with socket.create_server(("127.0.0.1", 0)) as first:
         low = first.getsockname()[1]
