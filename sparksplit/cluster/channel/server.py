@@ -128,6 +128,8 @@ class Channel:
                 for link in (record.node, record.launcher):
                     if link and link.gone is None:
                         link.heard = min(now, link.heard + seconds)
+                    elif link and link.gone is not None:  # it may have called again, unheard
+                        link.gone = min(now, link.gone + seconds)
                 if record.progressed is not None:
                     record.progressed = min(now, record.progressed + seconds)
                 record.excused = min(now, record.excused + seconds)
