@@ -203,7 +203,8 @@ class NodeTask:
                 if kind == "usage":
                     reservations.say(place=own_place(), error=text, kind=kind)
                 else:
-                    reservations.say(place=own_place(), error=f"before its start: {text}", kind="own")
+                    kind = kind if kind in ("passing", "memory") else "own"
+                    reservations.say(place=own_place(), error=f"before its start: {text}", kind=kind)
             raise
         finally:
             reservations.close()

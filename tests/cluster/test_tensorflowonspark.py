@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import subprocess
@@ -114,6 +115,22 @@ def test_an_executor_without_a_package_says_so(monkeypatch: pytest.MonkeyPatch) 
             time.sleep(0.01)
         wanted = "before its start: ModuleNotFoundError: No module named 'tensorflowonspark'"
         assert channel.records[0].error[1:] == ("own", wanted)
+    finally:
+        channel.close()
+
+
+def test_a_disk_that_is_full_before_a_nodes_start_may_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(TaskContext, "get", _Task)
+    monkeypatch.setattr(tensorflowonspark, "import_tensorflowonspark", full)
+    channel = Channel("127.0.0.1", 1)
+    try:
+        with pytest.raises(OSError, match="No space left"):
+            NodeTask(b"", Post(channel.address, channel.secret, -1, "task"))([0])
+        error = channel.records[0].error
+        assert error is not None and error[1] == "passing"
     finally:
         channel.close()
 

@@ -273,6 +273,8 @@ class Channel:
             record.place = str(message.get("place", record.place))
             if "error" in message and record.error is None:
                 record.error = (now, str(message.get("kind")), str(message["error"]))
+                # A task's launcher, if it had come so far, has not been lost: it has nothing more to say.
+                record.ended = record.ended or ((now, 1) if kind == "task" else None)
             if "ended" in message:
                 record.ended = (now, int(message["ended"]))
                 record.output = [str(line) for line in message.get("output", [])]

@@ -17,7 +17,7 @@ from sparksplit.base.errors import ConfigError
 from sparksplit.cluster.channel import line, wire
 from sparksplit.cluster.channel.line import Line, Post
 from sparksplit.cluster.channel.server import Channel
-from sparksplit.cluster.faults import Link
+from sparksplit.cluster.faults import Link, culprit
 from tests.cluster.channel.ends import as_node, join, post, until
 from tests.descriptors import no_descriptors
 from tests.relay import Relay
@@ -228,6 +228,26 @@ def test_a_driver_that_stands_still_again_and_again_still_sees_who_hangs(channel
         channel.forgive(3)
     assert record.node.heard == pytest.approx(now, abs=1), "never later than now"
     assert record.progressed == pytest.approx(now - 100, abs=1)
+
+
+def test_who_may_have_called_again_while_the_driver_stood_still_is_not_lost(channel: Channel) -> None:
+    now, record = time.monotonic(), channel.records[0]
+    record.node, record.launcher = (Link("host0", 1, heard=now - 9, gone=now - 8.5) for _ in range(2))
+    channel.forgive(8)
+    assert culprit(channel.records, time.monotonic()) is None
+    assert culprit(channel.records, time.monotonic() + 1) is not None
+
+
+def test_a_task_that_fails_beside_its_launcher_is_not_lost(channel: Channel) -> None:
+    """As where the node's folder cannot be made."""
+    launcher = Line(post(channel, 0, "launcher"))
+    launcher.close()
+    until(lambda: not channel.alive())
+    assert Line(post(channel, 0, "task")).deliver(error="before its start: OSError: no room", kind="passing")
+    fault = culprit(channel.records, time.monotonic() + 1)
+    assert fault is not None
+    assert (fault.text, fault.may_pass) == ("before its start: OSError: no room", True)
+    assert culprit(channel.records, time.monotonic() + 10) == fault
 
 
 def test_a_result_is_progress_that_others_may_have_waited_for(channel: Channel) -> None:
