@@ -27,7 +27,8 @@ REDIALLED = 3.0
 """Seconds within which a process must have called again whose connection ended; more than a beat, with which it notices
 at the latest. A node that has really ended is reported by its launcher at once."""
 REDIALLED_BOTH = 1.0
-"""The same where a node and its launcher have gone: an executor's end takes both."""
+"""The same where a node and its launcher have gone: an executor's end takes both. Where many were cut off at once, the
+driver answers one after the other: each call grants the others this time again, up to DEAD more."""
 
 _ECHOES = {"UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError"}
 """TensorFlow's errors for a collective whose other end has gone; by name, since nothing here imports TensorFlow."""
@@ -90,13 +91,14 @@ def bracketed(place: str) -> str:
 @dataclass
 class Link:
     """A process that has called the driver. heard: monotonic seconds of its last message. gone: of its connection's
-    end; None while it has one.
+    end; None while it has one. again: of its last call after such an end.
     """
 
     host: str
     pid: int
     heard: float
     gone: float | None = None
+    again: float = float("-inf")
 
 
 @dataclass
@@ -187,13 +189,14 @@ def kind_and_text(error: BaseException) -> tuple[str, str]:
 
 def culprit(nodes: Sequence[NodeRecord], now: float, limits: Limits = Limits()) -> Fault | None:  # noqa: B008
     """The fault to name; None while there is no failure, or the evidence is too fresh to judge."""
-    evidence = [fault for node in nodes if node.result is None for fault in _evidence(node, now)]
+    called = max((link.again for node in nodes for link in (node.node, node.launcher) if link), default=float("-inf"))
+    evidence = [fault for node in nodes if node.result is None for fault in _evidence(node, now, called)]
     quiet = [fault for node in nodes if node.result is None for fault in _silence(node, now)]
     if not evidence:
         dead = [fault for fault in quiet if now - fault.at > DEAD]
         return min(dead, key=_order) if dead else _stalled(nodes, now, limits)
     # A connection that has just ended may be the death of an executor, which is the cause of the rest.
-    if min(evidence, key=_order).cause > Cause.LAUNCHER_LOST and any(_may_be_lost(node, now) for node in nodes):
+    if min(evidence, key=_order).cause > Cause.LAUNCHER_LOST and any(_may_be_lost(node, now, called) for node in nodes):
         return None
     first = min(fault.at for fault in evidence)
     best = min([*evidence, *(fault for fault in quiet if now - fault.at > SILENT)], key=_order)
@@ -210,7 +213,7 @@ def _order(fault: Fault) -> tuple[int, bool, float]:
     return fault.cause, not fault.usage, fault.at
 
 
-def _evidence(node: NodeRecord, now: float) -> Iterator[Fault]:
+def _evidence(node: NodeRecord, now: float, called: float) -> Iterator[Fault]:
     def fault(cause: Cause, at: float, text: str, kind: str = "") -> Fault:
         usage, may_pass = kind == "usage", kind not in ("usage", "own", "pipe")
         return Fault(cause, at, node.rank, node.host, text, usage, may_pass, kind == "memory", node.place)
@@ -232,11 +235,13 @@ def _evidence(node: NodeRecord, now: float) -> Iterator[Fault]:
             yield fault(Cause.ECHO, at, "ended itself because it had lost the driver")
         elif not node.error:
             yield fault(Cause.OWN_ERROR, at, f"ended with exit status {status} and without a result")
-    elif (since := _lost_since(node)) is not None and now - since > _grace(node):
+    elif (since := _lost_since(node)) is not None and now - _counted(since, called) > _grace(node):
         text = "lost with the Python worker that held it (its executor was lost, or the worker was killed)"
         yield fault(Cause.LAUNCHER_LOST, since, text)
-    elif node.node and node.node.gone is not None and not node.error and now - node.node.gone > REDIALLED:
-        yield fault(Cause.DISCONNECTED, node.node.gone, "closed its connection to the driver")
+    elif node.error or node.node is None or (cut := node.node.gone) is None:
+        return
+    elif now - _counted(cut, called) > REDIALLED:
+        yield fault(Cause.DISCONNECTED, cut, "closed its connection to the driver")
 
 
 def _lost_since(node: NodeRecord) -> float | None:
@@ -244,10 +249,15 @@ def _lost_since(node: NodeRecord) -> float | None:
     return node.launcher.gone if node.launcher and not node.ended else None
 
 
-def _may_be_lost(node: NodeRecord, now: float) -> bool:
+def _counted(since: float, called: float) -> float:
+    """From when on it is waited for a process whose connection ended at `since`. called: when one has called again."""
+    return min(max(since, called), since + DEAD)
+
+
+def _may_be_lost(node: NodeRecord, now: float, called: float) -> bool:
     """Whether its launcher's connection has ended so lately that it may call again, or not."""
     since = _lost_since(node) if node.result is None else None
-    return since is not None and now - since <= _grace(node)
+    return since is not None and now - _counted(since, called) <= _grace(node)
 
 
 def _grace(node: NodeRecord) -> float:

@@ -85,6 +85,20 @@ def test_who_has_called_again_is_not_at_fault() -> None:
     assert culprit(records, NOW + 5) is None
 
 
+def test_while_others_call_again_there_is_longer_to_do_so() -> None:
+    """The driver takes seconds to answer a thousand nodes that were cut off at once."""
+    records = healthy()
+    for link in (records[1].node, records[1].launcher):
+        gone(link, NOW)
+    for second in range(1, 9):
+        assert records[0].node is not None
+        records[0].node.again = NOW + second
+        assert culprit(records, NOW + second + 0.9) is None
+    assert (named(records, NOW + 9.1) or (None,))[0] == 1
+    records[0].node.again = NOW + 11
+    assert (named(records, NOW + 11.1) or (None,))[0] == 1, "but no longer than silence is waited for"
+
+
 def test_a_launcher_that_is_gone_after_its_result_holds_up_no_verdict() -> None:
     records = healthy()
     records[1].result = {}

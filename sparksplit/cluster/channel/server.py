@@ -245,7 +245,7 @@ class Channel:
         now = time.monotonic()
         link: Link | None = getattr(record, hello.kind) if hello.kind != "task" else None
         if link is not None:
-            link.heard, link.gone = now, None
+            link.heard, link.gone, link.again = now, None, now
             return link
         link = Link(host=hello.host, pid=hello.pid, heard=now)
         record.host = link.host
