@@ -143,6 +143,7 @@ class Encrypted:
                 with self._lock:
                     if self._closed:
                         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+                    number = self._tls.fileno()  # where it is closed meanwhile, `poll` says so
                     return step()
             except ssl.SSLWantReadError:
                 event = select.POLLIN
@@ -151,7 +152,7 @@ class Encrypted:
             if self._timeout == 0.0:
                 raise BlockingIOError
             poll = select.poll()
-            poll.register(self._tls, event)
+            poll.register(number, event)
             left = None if deadline is None else deadline - time.monotonic()
             if (left is not None and left <= 0) or not poll.poll(None if left is None else 1000 * left):
                 raise TimeoutError("timed out")

@@ -67,6 +67,18 @@ def test_both_ends_send_and_receive_at_once_from_several_threads(pair: Pair) -> 
         assert reading[0].result(20) == b"b" * most
 
 
+def test_a_connection_that_another_thread_closes_meanwhile_is_an_oserror(pair: Pair) -> None:
+    caller = pair[0]
+
+    def step() -> None:
+        caller._closed = True  # as `close` does once this step has left the lock
+        caller._tls.close()
+        raise ssl.SSLWantWriteError
+
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        caller._waiting(step)
+
+
 def test_nothing_to_read_is_said_at_once_or_after_the_time_given(pair: Pair) -> None:
     caller, taken = pair
     caller.setblocking(False)
