@@ -20,7 +20,7 @@ from pyspark import TaskContext, cloudpickle
 
 from sparksplit.base.errors import ConfigError
 from sparksplit.cluster import tensorflowonspark
-from sparksplit.cluster.channel.line import Post
+from sparksplit.cluster.channel.line import Line, Post
 from sparksplit.cluster.channel.server import Channel
 from sparksplit.cluster.tensorflowonspark import NodeTask
 from sparksplit.network.listening import Network
@@ -75,6 +75,17 @@ def _enough(seen: list[int]) -> Callable[[int], None]:
         raise _Enough
 
     return look
+
+
+def test_a_task_that_fails_at_once_is_heard_though_its_first_line_may_still_be_read(channel: Channel) -> None:
+    post = Post(channel.address, channel.secret, 0, "task")
+    first = Line(post)
+    while not channel.alive():
+        time.sleep(0.005)
+    tensorflowonspark._Client(post).say(error="no GPU is free", kind="own")
+    error = channel.records[0].error
+    assert error is not None and error[2] == "no GPU is free"
+    first.close()
 
 
 def test_a_task_whose_driver_has_gone_does_not_wait_for_reservations(channel: Channel) -> None:

@@ -233,7 +233,8 @@ class Channel:
         with self.lock:
             place = (hello.kind, record.rank)
             known = self._peers.get(place)
-            if known is not None and known.life != hello.life and (hello.kind != "task" or known.connected):
+            # A task that fails calls anew to say why, and the end of its first call may not have been read yet.
+            if known is not None and known.life != hello.life and hello.kind != "task":
                 return None
             if self._closing:
                 return None
