@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 
 import pytest
@@ -55,7 +56,8 @@ def test_the_address_in_a_subnet_or_of_an_interface() -> None:
 
 def test_a_port_can_be_held_whose_last_connections_are_still_remembered() -> None:
     """As in the attempt after one whose nodes were killed, in a range that has as many ports as nodes need."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    low = random.randrange(10_000, 30_000)  # the system gives these to nobody who asks for any
+    with Network((low, low + 2000)).listen("127.0.0.1") as server:
         port = server.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)) as caller:
             server.accept()[0].close()
