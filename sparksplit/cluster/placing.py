@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,12 @@ def executors_there(sc: SparkContext) -> list[Executor]:
     """The executors that Spark has."""
     known = sc._jsc.sc().statusStore().executorList(True)
     every = (known.apply(place) for place in range(known.size()))
-    return [Executor(one.id(), one.hostPort().rpartition(":")[0]) for one in every if one.id() != "driver"]
+    return [Executor(one.id(), host_in(one.hostPort())) for one in every if one.id() != "driver"]
+
+
+def host_in(place: str) -> str:
+    """The host in `host:port`; of an executor that has just come, Spark does not know the port yet, and gives none."""
+    return re.sub(r":\d+$", "", place)
 
 
 def host_of(sc: SparkContext, group: str, partition: int) -> str | None:

@@ -11,6 +11,7 @@ from sparksplit.base.errors import NodeFailed, RunError, SparksplitError
 from sparksplit.base.reasons import NOT_TAKEN, spark_reason
 from sparksplit.base.requirements import need, raise_first, run_problems, slot_problems, why_few
 from sparksplit.cluster import memory
+from sparksplit.cluster.placing import host_in
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -120,7 +121,7 @@ def lost_executors(sc: SparkContext, since: float = 0.0) -> list[str]:
         one = executors.apply(place)
         if not one.isActive() and one.removeTime().isDefined():
             reason = spark_reason(one.removeReason().get()) if one.removeReason().isDefined() else ""
-            host, log = one.hostPort().rpartition(":")[0], one.executorLogs().get("stderr")
+            host, log = host_in(one.hostPort()), one.executorLogs().get("stderr")
             page = f" [{log.get()}]" if log.isDefined() else ""
             text = f"executor {one.id()} on {host} was lost{f' ({reason})' if reason else ''}{page}"
             found.append((one.removeTime().get().getTime(), text))

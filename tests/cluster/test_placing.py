@@ -36,6 +36,11 @@ def test_nodes_are_spread_over_the_other_hosts(nodes, avoided, expected):
     assert elsewhere([ONE, TWO, THREE, FOUR, FIVE], nodes, avoided) == expected
 
 
+@pytest.mark.parametrize("place", ["h5:40001", "h5", "10.0.0.5:7", "10.0.0.5", "[::1]:7", "[::1]"])
+def test_an_executors_host_is_known_before_its_port(place):
+    assert placing.host_in(place) in ("h5", "10.0.0.5", "[::1]")
+
+
 def test_spark_computes_each_partition_on_its_executor_and_tells_its_host(spark):
     sc = spark.sparkContext
     await_executors(sc, 4, timeout=90)
