@@ -32,10 +32,9 @@ def known(result):
         ("batch", {}),
         ("local", {"sync": {"every": 4, "outer": "nesterov"}}),
         pytest.param("epoch", {}, marks=pytest.mark.slow),
-        pytest.param("epoch-delayed", {}, marks=pytest.mark.slow),
+        pytest.param("epoch-delayed", {"epochs": 6}, marks=pytest.mark.slow),
         pytest.param("local", {"sync": {"every": 4, "after": 30}}, marks=pytest.mark.slow),
         pytest.param("local", {"nodes": {"virtual": 3}, "sync": {"every": 4}}, marks=pytest.mark.slow),
-        pytest.param("batch", {"collective": "tensorflow"}, marks=pytest.mark.slow),
     ],
 )
 def test_whenever_they_are_written_a_run_and_what_goes_on_from_them_has_the_same_bits(
@@ -54,7 +53,8 @@ def test_whenever_they_are_written_a_run_and_what_goes_on_from_them_has_the_same
     assert len(written) > 2 and progresses[-1].update == straight["updates"]
     nodes = progresses[-1].nodes
     within = [place for place, each in enumerate(progresses) if each.within_round]
-    assert bool(within) == (strategy in ("local", "epoch"))
+    if "after" not in more.get("sync", {}):  # so short a run has no look after those of the shared epochs
+        assert bool(within) == (strategy in ("local", "epoch"))
     place = within[-1] if within else len(written) // 2
     without_end(tmp_path / "often", tmp_path / "resumed", keep=place + 1)
     resumed = run(digits, tmp_path / "resumed", Options(resume=True), **settings, checkpoint=OFTEN)

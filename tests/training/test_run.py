@@ -91,7 +91,8 @@ def test_the_tensorflow_collective_gives_the_same_result(spark, zygote, digits, 
     settings = {"nodes": 2, "epochs": 2, "batch_size": 100, "optimizer": MOMENTUM}
     with nodes_of(zygote):
         ring = run(digits, tmp_path / "ring", **settings)
-    other = run(digits, tmp_path / "tensorflow", **settings, collective="tensorflow")
+    often = {"checkpoint": {"seconds": 0.001}}
+    other = run(digits, tmp_path / "tensorflow", **settings, **often, collective="tensorflow")
     np.testing.assert_allclose(other["metrics"]["train"]["loss"], ring["metrics"]["train"]["loss"], atol=1e-4)
     assert largest_difference(weights(tmp_path / "ring"), weights(tmp_path / "tensorflow")) < 1e-4
     assert other["ledger"]["exact"] is True
