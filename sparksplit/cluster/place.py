@@ -12,7 +12,7 @@ _EXECUTOR = re.compile(r"(?:^|\0)--executor-id\0([^\0]+)")
 
 
 def own_place() -> str:
-    """`executor 3, /opt/spark/work/app-1/3/stderr`, for a process below one of Spark's executors; "" for any other."""
+    """`executor 3, /var/spark/app-1/3/stderr`, for a process below one of Spark's executors; "" for any other."""
     return place(_executor(), Path.cwd(), os.environ)
 
 
