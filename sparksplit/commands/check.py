@@ -12,7 +12,7 @@ from sparksplit.operations.check.run import Planned, check
 from sparksplit.operations.check.table import show
 from sparksplit.operations.config import CheckConfig
 from sparksplit.training.config import TrainConfig
-from sparksplit.training.disks import feeders, spooled
+from sparksplit.training.disks import spooled
 
 
 def run(config: CheckConfig, options: Options) -> None:
@@ -33,7 +33,7 @@ def _planned(config: CheckConfig) -> Planned:
     values = {"data": config.data, "nodes": config.nodes}
     overrides = [f"{key}={json.dumps(value)}" for key, value in values.items() if value is not None]
     training = load(TrainConfig, config.train, overrides)
-    return Planned(training.processes, feeders(training), spooled(training))
+    return Planned(training.processes, training.feeders, spooled(training))
 
 
 COMMAND = Command(

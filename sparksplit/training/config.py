@@ -260,6 +260,11 @@ class TrainConfig(Training):
         return self.nodes.virtual if isinstance(self.nodes, VirtualNodes) else self.nodes
 
     @property
+    def feeders(self) -> int:
+        """How many executors are needed beyond the nodes', to feed them."""
+        return 1 if self.input_mode == "spark" else 0
+
+    @property
     def processes(self) -> int:
         """TensorFlow processes."""
         return 1 if isinstance(self.nodes, VirtualNodes) else self.nodes

@@ -31,8 +31,3 @@ def spool_bytes(description: Description, lane_rows: Sequence[int], split: Split
     if description.label is not None:
         row += description.label.row_bytes + (_OFFSET if description.label.shape else 0)
     return [row * sum(lane_rows[lane] for lane in own) for own in owned_by_rank(split, len(lane_rows), nodes)]
-
-
-def feeders(config: TrainConfig) -> int:
-    """How many executors are needed in addition to the nodes': those that feed them."""
-    return 1 if config.input_mode == "spark" else 0

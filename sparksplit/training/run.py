@@ -72,7 +72,7 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
             checkpoint = checkpoint_of(output.folder, config.node_count)
             if checkpoint is not None:
                 say(f"resuming from {checkpoint}")
-        with spark_session("sparksplit train", config.processes + _feeders(config)) as spark:
+        with spark_session("sparksplit train", config.processes + config.feeders) as spark:
             output.lease.tell(spark.sparkContext.applicationId)
             if checkpoint is None:
                 output.begin()
@@ -91,11 +91,6 @@ def checkpoint_of(run: str, nodes: int, whole_rounds: bool = False) -> str | Non
     if damaged:
         say(f"{found} is taken instead" if found else "no checkpoint is whole; the run begins anew")
     return found
-
-
-def _feeders(config: TrainConfig) -> int:
-    """How many executors are needed in addition to the nodes'."""
-    return 1 if config.input_mode == "spark" else 0
 
 
 @contextmanager
@@ -196,7 +191,7 @@ class _Run:
         if config.min_nodes is not None:
             shared = self.inputs.way.split.shared
             sc = self.spark.sparkContext
-            self.missing = Missing(config, sc, output.folder, _feeders(config), not shared)
+            self.missing = Missing(config, sc, output.folder, config.feeders, not shared)
         restarts = Restarts(config.max_restarts, checkpoints.number_of(checkpoint))
         how = "start" if checkpoint is None and not self.story.story else "resume"
         while True:
@@ -345,7 +340,7 @@ class _Run:
                 limits=config.limits,
                 network=config.network,
                 on_state=display.state,
-                spare=_feeders(config),
+                spare=config.feeders,
                 avoid=failing(self.failures),
             ) as cluster:
                 cluster.start()

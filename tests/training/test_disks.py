@@ -11,7 +11,7 @@ from hdfs_io.prepared import PreparedDataSet
 from sparksplit.base.config import parse
 from sparksplit.handoff.receiver import _SpoolFile
 from sparksplit.training.config import TrainConfig
-from sparksplit.training.disks import feeders, spooled
+from sparksplit.training.disks import spooled
 
 
 def config(data: Path, **keys: object) -> TrainConfig:
@@ -36,9 +36,9 @@ def test_nodes_share_the_rows_or_have_them_all(digits: Path) -> None:
     assert sum(shared) == whole and max(shared) < whole / 2
     assert spooled(config(digits, strategy="epoch", nodes=3)) == [whole] * 3
     assert spooled(config(digits, strategy="epoch", nodes={"virtual": 3})) == [whole]
-    assert feeders(config(digits)) == 1
+    assert config(digits).feeders == 1
 
 
 def test_what_nodes_read_themselves_is_not_spooled(digits: Path) -> None:
     reading = config(digits, input_mode="tensorflow", strategy="batch", nodes=2)
-    assert spooled(reading) == [] and feeders(reading) == 0
+    assert spooled(reading) == [] and reading.feeders == 0
