@@ -1,0 +1,1 @@
+"""`diagnose`: what limits a training run, or a preparation of data, and what would help; found by leaving parts out."""
