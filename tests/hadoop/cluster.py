@@ -167,6 +167,13 @@ class HadoopCluster:
         url = f"{self.resourcemanager}/ws/v1/{path}"
         return _get(url) if put is None else _put(f"{url}?user.name={getpass.getuser()}", put)
 
+    def signal(self, container: str, command: str) -> None:
+        """Have YARN send a container a signal; GRACEFUL_SHUTDOWN is SIGTERM, as where it is to be preempted."""
+        path = f"cluster/containers/{container}/signal/{command}"
+        url = f"{self.resourcemanager}/ws/v1/{path}?user.name={getpass.getuser()}"
+        with urllib.request.urlopen(urllib.request.Request(url, b"", method="POST"), timeout=5) as answer:
+            answer.read()
+
     def _launch(self, name: str) -> None:
         daemon = self._daemons.get(name)
         if daemon is not None and daemon.status is None:

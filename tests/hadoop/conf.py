@@ -145,10 +145,14 @@ def _yarn(work: Path, ports: Ports, gpus: Path) -> dict[str, str]:
         # Containers are given, and their ends noticed, at a node's next heartbeat: soon, not after a second each.
         f"{manager}.nodemanagers.heartbeat-interval-ms": "100",
         # More than a small machine has: an application master and four executors of 2 GB with their overheads, or two
-        # applications at once. They are idle most of the time, and nothing enforces it.
+        # applications at once. They are idle most of the time, and nothing enforces the sum.
         f"{node}.resource.memory-mb": "16384",
         f"{node}.resource.cpu-vcores": "16",
-        f"{node}.pmem-check-enabled": "false",
+        # What a container takes is enforced, as it is by default, and looked at more often.
+        f"{node}.pmem-check-enabled": "true",
+        f"{node}.container-monitor.interval-ms": "500",
+        # Else control groups are taken to do it, even where there are none.
+        f"{node}.resource.memory.enforced": "false",
         f"{node}.vmem-check-enabled": "false",
         # A developer's disk may be more than 90 % full.
         f"{node}.disk-health-checker.enable": "false",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -36,6 +37,18 @@ def build(data, width=8):
 
 def fail(data):
     raise RuntimeError("no such layer, for the test")
+
+def large_once(data, mark):
+    # 3 GB in the one process that makes the folder `mark`.
+    import time
+    import numpy as np
+    try:
+        os.mkdir(mark)
+    except FileExistsError:
+        return build(data)
+    held = np.ones(3 << 27)
+    time.sleep(60)
+    raise RuntimeError(f"{held.nbytes} bytes were not too many")
 """
 
 
@@ -218,6 +231,28 @@ def test_an_application_that_yarn_kills_leaves_nothing_and_goes_on_with_resume(
     ok(run("train", *config, "--set", "epochs=300", "--resume"))
     found = filesystem.read_json(f"{output}/run.json")
     assert found["ledger"]["exact"] and found["resumed"][0]["update"] > 0
+
+
+def test_containers_that_yarn_ends_for_their_memory_or_asks_to_end(shipped, place, hadoop, begin, prepared, tmp_path):
+    output = f"{place}/ended"
+    large = ["--set", "model.build=mine.py:large_once", "--set", f"model.params={{mark: {tmp_path}/large}}"]
+    submission = begin("train", "--config", "train.yaml", *large, "--set", f"output={output}", "--set", "epochs=400")
+    hadoop.wait_for("training", lambda: filesystem.exists(f"{output}/metrics.jsonl"), "resourcemanager")
+    asked = container_of(node_processes(hadoop.folder)[0])
+    hadoop.signal(asked, "GRACEFUL_SHUTDOWN")
+    application = submission.finish()
+    ok(application)
+    found = filesystem.read_json(f"{output}/run.json")
+    assert found["ledger"]["exact"] and found["restarts"] == 2
+    first, second, last = found["attempts"]
+    assert "its container needed more memory" in first["cause"]["what"], first
+    assert "SIGTERM" in second["cause"]["what"], second
+    assert "cause" not in last and last["update"] > 0 == second["update"], found["attempts"]
+
+
+def container_of(process):
+    """The id of the container that a process runs in."""
+    return next(part for part in Path(process.cwd()).parts if part.startswith("container_"))
 
 
 def node_processes(folder):
