@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from statistics import fmean
 
+from hdfs_io.functions import is_own
+from sparksplit.base.errors import ConfigError
 from sparksplit.base.records import Json
+from sparksplit.comparison.numbers import count, percent, size
+from sparksplit.diagnosis.measured import Measured, Readers
+from sparksplit.diagnosis.settings import with_settings
+from sparksplit.diagnosis.verdict import (
+    COMPUTE,
+    HAND_OFF,
+    LEAST,
+    READING,
+    SYNCHRONISE,
+    TRANSFORM,
+    Verdict,
+    gain,
+    handoff_seconds,
+    verdict,
+)
+from sparksplit.strategies import STRATEGIES
+from sparksplit.training.config import TrainConfig
 
-if TYPE_CHECKING:
-    from sparksplit.diagnosis.measured import Measured
-    from sparksplit.training.config import TrainConfig
+_KNEE = 1.1
+"""More readers are not worth it for less than this over the fewest."""
+_ROOM = 0.5
+"""How much of the free memory kept rows may take: the model, its gradients and the page cache want some too."""
+_DEAR, _CHEAP = 0.03, 0.01
+"""Checkpoints that take more of the run than the first are written less often, so that they take the second."""
+_SYNC_SHARE = 0.05
+"""What synchronising may take of a step where nodes agree now and then."""
+_MOST_BETWEEN = 256
+"""The most steps between two syncs that are proposed."""
+_FEWEST_UPDATES = 20
+"""A pass with fewer updates than this learns little: no mini-batch is proposed that makes it so."""
+_MOST_PROPOSED = 3
 
 
 @dataclass(frozen=True)
@@ -19,12 +50,237 @@ class Candidate:
     settings: dict[str, Json]
     why: str
 
+    @property
+    def in_steps(self) -> bool:
+        """Whether steps show what they bring; a checkpoint is no part of a step."""
+        return any(not key.startswith("checkpoint.") for key in self.settings)
+
 
 def recommended(config: TrainConfig, measured: Measured) -> Candidate | None:
     """All that may help and leaves the trained weights the same, together; None if nothing of that kind may."""
-    return None
+    found = _verdict(config, measured)
+    chosen = [_readers(config, measured), _cache(config, measured, found), _input_mode(config, found)]
+    each = [candidate for candidate in (*chosen, _checkpoints(config, measured)) if candidate is not None]
+    settings = {key: value for candidate in each for key, value in candidate.settings.items()}
+    return Candidate(settings, "; ".join(candidate.why for candidate in each)) if settings else None
 
 
 def proposed(config: TrainConfig, measured: Measured) -> list[Candidate]:
     """What may help, but changes the trained weights: what it brings first; at most three."""
-    return []
+    found = _verdict(config, measured)
+    each = [
+        *_less_often(config, measured, found),
+        *_larger_batches(config, measured, found),
+        *_ordered(config, measured, found),
+        *_window(config, measured, found),
+    ]
+    valid = [(brings, candidate) for brings, candidate in each if _is_valid(config, candidate)]
+    return [candidate for _, candidate in sorted(valid, key=lambda item: -item[0])][:_MOST_PROPOSED]
+
+
+def knee(readers: Sequence[Readers]) -> Readers:
+    """Of a sweep, the fewest readers that are within 10 % of the fastest."""
+    fastest = min(fmean(row.seconds) for row in readers)
+    good = [row for row in readers if fmean(row.seconds) <= _KNEE * fastest]
+    return min(good, key=lambda row: row.readers)
+
+
+def besides(config: TrainConfig, measured: Measured) -> float:
+    """Seconds per row of each pass with `config` that are no part of a step: Spark's hand-off, the first reading of
+    rows that are kept, and checkpoints. measured: with a configuration that differs in no more than is advised here."""
+    facts = measured.facts
+    seconds = _checkpoint_seconds(config, measured) / (facts.rows * config.epochs)
+    if config.input_mode == "spark":
+        seconds += fmean(handoff_seconds(measured, config.epochs, config.order == "arrival") or [0.0])
+    if config.cache_mb >= _cache_needed(measured):
+        alone = measured.seconds.get("reading_only", measured.seconds["reading"])
+        first = fmean(alone) * facts.rows if facts.first_reading is None else facts.first_reading
+        seconds += first / (facts.rows * config.epochs)
+    return seconds
+
+
+def notes(config: TrainConfig, measured: Measured) -> list[str]:
+    """What else would help, that cannot be measured within a run."""
+    facts, found = measured.facts, _verdict(config, measured)
+    said = []
+    if facts.threads < facts.cores and _gain(found, COMPUTE) > LEAST:
+        said.append(
+            f"threads: TensorFlow uses {facts.threads} where a node has {facts.cores} cores; they are fixed once it "
+            "runs, so more were not tried (threads: 0 takes all)"
+        )
+    if found.limit == TRANSFORM:
+        said.append("what the transform makes of a row alike in every epoch is done once if preprocess does it")
+    if found.limit in (READING, TRANSFORM) and not facts.kept and _cache_needed(measured) > _ROOM * facts.free_mb:
+        said.append(
+            f"a node's rows would take {count(_cache_needed(measured))} MiB, too much to keep where it has "
+            f"{count(facts.free_mb)} MiB free; more nodes have fewer each"
+        )
+    if found.limit == SYNCHRONISE:
+        said.append(f"each node sends {size(facts.sync_bytes)} whenever nodes agree; a faster network would help too")
+    if found.limit == HAND_OFF:
+        said.append("with more executors Spark hands rows over faster")
+    return said
+
+
+def _verdict(config: TrainConfig, measured: Measured) -> Verdict:
+    return verdict(measured, config.epochs, arrival=config.order == "arrival")
+
+
+# What leaves the weights the same.
+
+
+def _readers(config: TrainConfig, measured: Measured) -> Candidate | None:
+    if not measured.readers:
+        return None
+    best = knee(measured.readers)
+    now = next((row.seconds for row in measured.readers if row.readers == config.readers), measured.seconds["full"])
+    if best.readers == config.readers or len(now) != len(best.seconds):
+        return None
+    low = gain(now, best.seconds).low
+    if low is None or low <= 1:
+        return None
+    word = "one reader" if best.readers == 1 else f"{best.readers} readers"
+    return Candidate({"readers": best.readers}, f"{word} per node, the fewest that are about as fast as any number")
+
+
+def _cache_needed(measured: Measured) -> int:
+    """MiB with which a node keeps its training rows, beside its validation and test rows."""
+    facts = measured.facts
+    return math.ceil((facts.own_rows * facts.row_bytes + facts.held_out_bytes) * 1.02 / 2**20) + 1
+
+
+def _cache(config: TrainConfig, measured: Measured, found: Verdict) -> Candidate | None:
+    needed = _cache_needed(measured)
+    if measured.facts.kept or config.epochs < 2 or needed > _ROOM * measured.facts.free_mb:
+        return None
+    if needed <= config.cache_mb or not _costs(found, READING):
+        return None
+    return Candidate({"cache_mb": needed}, "rows of the first pass are kept in memory")
+
+
+def _input_mode(config: TrainConfig, found: Verdict) -> Candidate | None:
+    if config.input_mode != "spark" or config.order != "exact" or not _costs(found, HAND_OFF, LEAST):
+        return None
+    return Candidate({"input_mode": "tensorflow"}, "nodes read the prepared rows themselves")
+
+
+def _checkpoints(config: TrainConfig, measured: Measured) -> Candidate | None:
+    """Fewer checkpoints. By time where they were at each epoch's end."""
+    stands_still, own = measured.checkpoint or 0.0, config.checkpoint
+    run = _run_seconds(config, measured)
+    if _checkpoint_seconds(config, measured) <= _DEAR * run:
+        return None
+    apart = max(60, math.ceil(stands_still / _CHEAP / 60) * 60)
+    settings: dict[str, Json] = {}
+    if own.every is not None:
+        settings["checkpoint.every"] = None
+    if own.seconds is None or own.seconds < apart:
+        settings["checkpoint.seconds"] = apart
+    if not settings:
+        return None
+    why = f"a checkpoint stops training for {stands_still:.1f} s: one every {apart} s takes {percent(_CHEAP)}"
+    return Candidate(settings, why)
+
+
+def _checkpoint_seconds(config: TrainConfig, measured: Measured) -> float:
+    """For how long a run stands still for checkpoints, before its end."""
+    run, passes = _run_seconds(config, measured), config.epochs
+    own = config.checkpoint
+    times = 0.0 if own.seconds is None else math.floor(run / own.seconds)
+    if own.every == "epoch":
+        times += passes - 1
+    elif own.every is not None:
+        times += passes * math.ceil(measured.facts.rows / config.batch_size) // own.every
+    return times * (measured.checkpoint or 0.0)
+
+
+def _run_seconds(config: TrainConfig, measured: Measured) -> float:
+    return fmean(measured.seconds["full"]) * measured.facts.rows * config.epochs
+
+
+# What changes them. Each with how many times as fast a step may be with it.
+
+_Likely = tuple[float, Candidate]
+
+
+def _less_often(config: TrainConfig, measured: Measured, found: Verdict) -> list[_Likely]:
+    """Nodes that agree now and then instead of at every step, or yet more rarely."""
+    if is_own(config.strategy) or not _costs(found, SYNCHRONISE):
+        return []
+    way, nodes = STRATEGIES[config.strategy], measured.facts.nodes
+    own_batch = config.batch_size if way.split.every_row else max(1, config.batch_size // nodes)
+    steps = measured.facts.rows // nodes // (config.local_batch_size or own_batch)
+    full, without = fmean(measured.seconds["full"]), fmean(measured.seconds["no_sync"])
+    now = config.sync.every if way.settings else 1
+    if not way.settings and not way.sync.every_step:
+        return []
+    wanted = max(4 * now, now * (full - without) / (_SYNC_SHARE * without))
+    every = min(2 ** math.ceil(math.log2(wanted)), _MOST_BETWEEN, 2 ** math.floor(math.log2(max(1, steps / 2))))
+    if every <= now:
+        return []
+    settings: dict[str, Json] = {"sync.every": every}
+    if not way.settings:
+        settings = {"strategy": "local", **settings}
+        if way.split.every_row:
+            settings["local_batch_size"] = config.batch_size
+        if isinstance(config.checkpoint.every, int):
+            settings["checkpoint.every"] = "epoch"
+    likely = full / (without + (full - without) * now / every)
+    return [(likely, Candidate(settings, f"nodes train on their own rows, and agree every {every} steps"))]
+
+
+def _larger_batches(config: TrainConfig, measured: Measured, found: Verdict) -> list[_Likely]:
+    """Fewer updates: each synchronises and applies the optimizer once."""
+    if found.limit in (READING, TRANSFORM, HAND_OFF):
+        return []
+    facts, seconds = measured.facts, {name: fmean(values) for name, values in measured.seconds.items()}
+    key, now = "batch_size", config.batch_size
+    if config.local_batch_size is not None:
+        key, now = "local_batch_size", config.local_batch_size
+    # What an update costs, whatever its rows, as far as the step shows it.
+    per_update = max(0.0, seconds["full"] - seconds.get("no_sync", seconds["full"]))
+    per_update += max(0.0, seconds["compute"] - seconds["forward_backward"])
+    each: list[_Likely] = []
+    for times in (4, 2):
+        if facts.rows < _FEWEST_UPDATES * config.batch_size * times:
+            continue
+        saved = min(0.9 * seconds["full"], per_update * (1 - 1 / times))
+        likely = seconds["full"] / (seconds["full"] - saved)
+        if found.limit is None and likely < LEAST:
+            continue
+        why = f"{times} times the rows in each update, so a {'half' if times == 2 else 'quarter'} of the updates"
+        each.append((likely, Candidate({key: now * times}, why)))
+    return each
+
+
+def _ordered(config: TrainConfig, measured: Measured, found: Verdict) -> list[_Likely]:
+    """Rows from the prepared data set where the first epoch took them as they arrived."""
+    if config.order != "arrival" or not _costs(found, HAND_OFF, LEAST):
+        return []
+    settings: dict[str, Json] = {"input_mode": "tensorflow", "order": "exact"}
+    return [(_gain(found, HAND_OFF), Candidate(settings, "nodes read the prepared rows themselves"))]
+
+
+def _window(config: TrainConfig, measured: Measured, found: Verdict) -> list[_Likely]:
+    """Fewer blocks in memory, and so fewer bytes that no processor's cache holds."""
+    if measured.facts.kept or found.limit != READING or config.input_mode == "spark" or config.window == 1:
+        return []
+    window = max(1, (config.window or 4) // 2)
+    return [(1.0, Candidate({"window": window}, "fewer blocks are read ahead and shuffled together"))]
+
+
+def _is_valid(config: TrainConfig, candidate: Candidate) -> bool:
+    try:
+        return with_settings(config, candidate.settings) != config
+    except ConfigError:
+        return False
+
+
+def _gain(found: Verdict, name: str) -> float:
+    return next((part.gain.mean for part in found.parts if part.name == name), 1.0)
+
+
+def _costs(found: Verdict, name: str, least: float = 1.0) -> bool:
+    """Whether the step would certainly be faster without it, by more than `least`."""
+    lows = [part.gain.low for part in found.parts if part.name == name]
+    return bool(lows) and lows[0] is not None and lows[0] > least

@@ -1,0 +1,159 @@
+"""diagnosis.json: what limits a training run, what would help, and what was measured to say so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import ClassVar, Self
+
+from hdfs_io import filesystem
+from hdfs_io.fence import Fence
+from sparksplit import __version__
+from sparksplit.base.records import Json, JsonObject, Record
+from sparksplit.diagnosis import advice
+from sparksplit.diagnosis.measured import Measured
+from sparksplit.diagnosis.settings import compare_command, with_settings
+from sparksplit.diagnosis.verdict import Gain, Verdict, gain, verdict
+from sparksplit.training.config import TrainConfig
+
+DIAGNOSIS = "diagnosis.json"
+COMMAND = "diagnose"
+FORMAT = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadersRow:
+    """The whole step with so many readers. gain: over the configuration's number; None where that was not measured."""
+
+    readers: int
+    rows_per_second: float
+    gain: Gain | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadersTable:
+    """By the number of readers per node. now: the configuration's. knee: the fewest that are within 10 % of the
+    fastest."""
+
+    now: int
+    knee: int
+    rows: list[ReadersRow]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """Settings (keys with dots, and their values) that may help. gain: of the run, as measured; None where it was not.
+    helps: whether all of that interval is above 1."""
+
+    settings: dict[str, Json]
+    why: str
+    gain: Gain | None
+    helps: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis(Record):
+    """The whole of diagnosis.json.
+
+    command: diagnose. made: when, ISO 8601 in UTC. seconds: what it took. config: the run's, with every key;
+    config_file: where it is from. recommended: leaves the trained weights the same; proposed: changes them. compare:
+    the command that would decide what is proposed, as a shell takes it. notes: what cannot be measured within a run.
+    """
+
+    WHAT: ClassVar[str] = "what diagnose writes"
+    REMEDY: ClassVar[str] = "diagnose again with --overwrite"
+
+    format: int
+    version: str
+    command: str
+    made: str
+    seconds: float
+    config_file: str | None
+    config: JsonObject
+    hosts: list[str]
+    versions: dict[str, str]
+    verdict: Verdict
+    readers: ReadersTable | None
+    recommended: Advice | None
+    proposed: list[Advice]
+    compare: str | None
+    notes: list[str]
+    measured: Measured
+
+    @classmethod
+    def read(cls, folder: str) -> Self:
+        """The diagnosis in `folder`. Raises InputError if it is missing, damaged or something else's."""
+        path = filesystem.join(folder, DIAGNOSIS)
+        return cls.parse(filesystem.read_bytes(path), path)
+
+    def write(self, output: Fence) -> None:
+        """Write diagnosis.json into the folder of `output`."""
+        output.write_json(filesystem.join(output.folder, DIAGNOSIS), self.to_json())
+
+
+def of(
+    config: TrainConfig,
+    measured: Measured,
+    *,
+    made: str,
+    seconds: float,
+    hosts: Sequence[str],
+    versions: Mapping[str, str],
+) -> Diagnosis:
+    """What the measurements of a run with `config` say."""
+    recommended = advice.recommended(config, measured)
+    proposed = [_advice(config, measured, candidate) for candidate in advice.proposed(config, measured)]
+    worth = [each.settings for each in proposed if each.helps or each.gain is None]
+    return Diagnosis(
+        format=FORMAT,
+        version=__version__,
+        command=COMMAND,
+        made=made,
+        seconds=round(seconds, 1),
+        config_file=next(iter(config.own_file.values()), None),
+        config=config.model_dump(mode="json"),
+        hosts=list(hosts),
+        versions=dict(versions),
+        verdict=verdict(measured, config.epochs, arrival=config.order == "arrival"),
+        readers=_readers(config, measured),
+        recommended=None if recommended is None else _advice(config, measured, recommended),
+        proposed=sorted(proposed, key=lambda each: -each.gain.mean if each.gain else 0.0),
+        compare=compare_command(config, worth) if worth else None,
+        notes=advice.notes(config, measured),
+        measured=measured,
+    )
+
+
+def _advice(config: TrainConfig, measured: Measured, candidate: advice.Candidate) -> Advice:
+    own = _gain(config, measured, candidate)
+    helps = own is not None and own.low is not None and own.low > 1
+    return Advice(settings=candidate.settings, why=candidate.why, gain=own, helps=helps)
+
+
+def _gain(config: TrainConfig, measured: Measured, candidate: advice.Candidate) -> Gain | None:
+    """Of a pass: of its steps, and of what is beside them."""
+    before = after = measured.seconds["full"]
+    if candidate.in_steps:
+        tried = next((each for each in measured.tried if each.settings == candidate.settings), None)
+        if tried is None:
+            return None
+        before, after = tried.before, tried.after
+    beside = advice.besides(config, measured)
+    beside_then = advice.besides(with_settings(config, candidate.settings), measured)
+    return gain([seconds + beside for seconds in before], [seconds + beside_then for seconds in after])
+
+
+def _readers(config: TrainConfig, measured: Measured) -> ReadersTable | None:
+    if not measured.readers:
+        return None
+    now = next((row.seconds for row in measured.readers if row.readers == config.readers), None)
+    rows = [
+        ReadersRow(
+            readers=row.readers,
+            rows_per_second=1 / fmean(row.seconds),
+            gain=gain(now, row.seconds) if now is not None and len(now) == len(row.seconds) else None,
+        )
+        for row in sorted(measured.readers, key=lambda row: row.readers)
+    ]
+    return ReadersTable(now=config.readers, knee=advice.knee(measured.readers).readers, rows=rows)

@@ -1,0 +1,65 @@
+"""Settings by keys with dots: what a configuration becomes with them, and the comparison that decides between them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sparksplit.base.config import merged, parse
+from sparksplit.base.records import Json
+from sparksplit.training.config import NOT_IN_HASH, TrainConfig, Training
+
+_OF_A_WAY = ("strategy", "batch_size", "window", "local_batch_size", "sync", "collective", "init")
+"""The keys in which the ways of a comparison may differ, and those that only a way has there."""
+
+
+def with_settings(config: TrainConfig, settings: Mapping[str, Json]) -> TrainConfig:
+    """`config` with `settings`. Raises ConfigError where they do not go together."""
+    return parse(TrainConfig, merged(config.model_dump(mode="json"), _nested(settings)), config.origin)
+
+
+def keeps_weights(settings: Mapping[str, Json]) -> bool:
+    """Whether the trained weights are the same with other values of `settings`."""
+    return all(key.partition(".")[0] in NOT_IN_HASH for key in settings)
+
+
+def compare_command(config: TrainConfig, proposals: Sequence[Mapping[str, Json]]) -> str | None:
+    """The `sparksplit compare` that decides between `config` and each of `proposals`, as a shell takes it; None where
+    none of them is something that ways differ in."""
+    others = [own for own in proposals if {key.partition(".")[0] for key in own} <= {*_OF_A_WAY, *NOT_IN_HASH}]
+    configs = [config, *(with_settings(config, own) for own in others)]
+    ways = [_way(each) for each in configs]
+    if len(ways) < 2:
+        return None
+    shared: dict[str, Any] = {
+        key: value for key, value in _said(config).items() if key in Training.model_fields and key not in _OF_A_WAY
+    }
+    given = {**shared, "output": f"{config.output}-compared", "nodes": [config.node_count], "strategies": ways}
+    words = ["sparksplit", "compare"]
+    for key, value in given.items():
+        words += ["--set", shlex.quote(f"{key}={json.dumps(value, ensure_ascii=False)}")]
+    return " ".join(words)
+
+
+def _way(config: TrainConfig) -> dict[str, Any]:
+    """What a comparison has to be told about it; a `batch_size` always, since ways may differ in it."""
+    said = {key: value for key, value in _said(config).items() if key in _OF_A_WAY}
+    return {"strategy": config.strategy, **said, "batch_size": config.batch_size}
+
+
+def _said(config: TrainConfig) -> dict[str, Any]:
+    """What is not a default, and what has none."""
+    return config.model_dump(mode="json", exclude_defaults=True)
+
+
+def _nested(settings: Mapping[str, Json]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        *above, last = key.split(".")
+        inner = found
+        for name in above:
+            inner = inner.setdefault(name, {})
+        inner[last] = value
+    return found

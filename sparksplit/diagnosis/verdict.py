@@ -1,0 +1,239 @@
+"""What limits a training step, from what its variants take. Pure functions.
+
+A part's *gain* is how many times as fast the step would be if that part alone cost nothing: it is measured, by leaving
+the part out. So it is right whether parts come one after the other or at the same time: what is read while the device
+computes costs nothing, until it takes longer than that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+import numpy.typing as npt
+
+from sparksplit.comparison.intervals import interval
+from sparksplit.comparison.numbers import percent
+from sparksplit.diagnosis.measured import Measured
+
+Array = npt.NDArray[np.float64]
+
+READING, TRANSFORM, COPY, SYNCHRONISE, COMPUTE, HAND_OFF = PARTS = (
+    "reading",
+    "transform",
+    "copy",
+    "synchronise",
+    "compute",
+    "hand-off",
+)
+"""What a step is made of. Reading includes putting mini-batches together; the hand-off is once in a run."""
+
+LEAST = 1.1
+"""A part whose gain may be below this is not called the limit: the step would hardly be faster without it."""
+AHEAD = 1.05
+"""And its gain is certainly this many times the next one's: of parts that cost alike, noise puts one first."""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How many times as fast: the mean over the rounds, and its 95 % interval, None with fewer than two rounds."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One of PARTS. gain: of the step (with the part of the hand-off that falls to it), without this part.
+    rows_per_second: over all nodes, if there were nothing but this part; reached: the step's share of that. Both are
+    None where the part costs too little to be told from nothing.
+    """
+
+    name: str
+    gain: Gain
+    rows_per_second: float | None
+    reached: float | None
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one thing takes of the step. name: rows (waiting for them), copy, synchronise, forward and backward,
+    optimizer, or hand-off (its part for one pass)."""
+
+    name: str
+    share: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """limit: one of PARTS; None where no single part is. sentence: what limits the step. parts: those that the run has,
+    in the order of PARTS. shares: they add up to 1."""
+
+    limit: str | None
+    sentence: str
+    rows_per_second: float
+    parts: list[Part]
+    shares: list[Share]
+
+
+def verdict(measured: Measured, epochs: int, *, arrival: bool = False) -> Verdict:
+    """What limits the run. epochs: how many; the hand-off is dealt to them. arrival: whether the first one trains while
+    rows are handed over."""
+    step = _Step(measured, epochs, arrival)
+    parts, shares = step.parts(), step.shares()
+    limit = limit_of(parts)
+    return Verdict(
+        limit=limit,
+        sentence=_sentence(limit, parts, {share.name: share.share for share in shares}),
+        rows_per_second=1 / _mean(step.whole),
+        parts=parts,
+        shares=shares,
+    )
+
+
+def limit_of(parts: Sequence[Part]) -> str | None:
+    """The part that certainly brings the most where it costs nothing; None where none certainly does."""
+    first, *others = sorted(parts, key=lambda part: -part.gain.mean)
+    next_best = max((part.gain.mean for part in others), default=1.0)
+    low = first.gain.low
+    return first.name if low is not None and low > max(LEAST, AHEAD * next_best) else None
+
+
+def gain(before: Sequence[float] | Array, after: Sequence[float] | Array) -> Gain:
+    """How many times as fast, from seconds in pairs: the geometric mean of their ratios, and its interval."""
+    mean, low, high = interval(np.log(np.asarray(before) / np.asarray(after)).tolist())
+    return Gain(math.exp(mean), None if low is None else math.exp(low), None if high is None else math.exp(high))
+
+
+def handoff_seconds(measured: Measured, epochs: int, arrival: bool = False) -> list[float]:
+    """Seconds per row of each pass that the hand-off costs, by stretches of the feed; empty without one."""
+    free = _mean(np.array(measured.seconds["full"])) if arrival else 0.0
+    return [max(0.0, seconds - free) / epochs for seconds in measured.handoff or []]
+
+
+class _Step:
+    """The variants' seconds per row, by round. besides: what falls to a row of each pass beside the step."""
+
+    def __init__(self, measured: Measured, epochs: int, arrival: bool) -> None:
+        self.of = {name: np.array(values) for name, values in measured.seconds.items()}
+        self.handoff = handoff_seconds(measured, epochs, arrival)
+        self.besides = fmean(self.handoff) if self.handoff else 0.0
+        self.whole = self.of["full"] + self.besides
+
+    def parts(self) -> list[Part]:
+        of = self.of
+        transforms = "no_transform" in of
+        # Without a transform, `repeated` leaves out no more than reading, and all of that.
+        without = of["no_reading" if transforms else "repeated"]
+        found = [self._part(READING, without, of["reading_only" if transforms else "reading"])]
+        if transforms:
+            found.append(self._part(TRANSFORM, of["no_transform"], of["reading"], of["reading_only"]))
+        found.append(self._part(COPY, self._without_copy(), of["repeated"], of["no_copy"]))
+        if "no_sync" in of:
+            found.append(self._part(SYNCHRONISE, of["no_sync"], of["no_copy"], of["compute"]))
+        found.append(self._part(COMPUTE, of["no_compute"], of["compute"]))
+        if self.handoff:
+            found.append(self._handed_off())
+        return found
+
+    def shares(self) -> list[Share]:
+        """What a step becomes faster by, where one thing after the other is left out. Noise may make it slower: then
+        that thing takes nothing."""
+        of = self.of
+        computing = of["compute"] if "no_sync" in of else of["no_copy"]
+        steps = [of["full"], of["repeated"], of["no_copy"], computing, of["forward_backward"]]
+        left = np.minimum.accumulate([_mean(seconds) for seconds in steps])
+        taken = np.append(left[:-1] - left[1:], left[-1])
+        names = ["rows", COPY, SYNCHRONISE, "optimizer", "forward and backward"]
+        if self.handoff:
+            names, taken = [*names, HAND_OFF], np.append(taken, self.besides)
+        return [Share(name, float(share)) for name, share in zip(names, taken / taken.sum(), strict=True)]
+
+    def _part(self, name: str, without: Array, alone: Array, less: Array | None = None) -> Part:
+        """without: the step's seconds without the part. alone: the part's own, with what `less` takes too."""
+        own = gain(self.whole, without + self.besides)
+        seconds = _mean(alone) - (0.0 if less is None else _mean(less))
+        low = None if less is None else gain(alone, less).low
+        if seconds <= 0 or (low is not None and low <= 1):
+            return Part(name=name, gain=own, rows_per_second=None, reached=None)
+        return Part(name=name, gain=own, rows_per_second=1 / seconds, reached=seconds / _mean(self.whole))
+
+    def _without_copy(self) -> Array:
+        """The step without copying, from what that saves where nothing is read, and how much of that reading hides."""
+        reading, repeated, no_copy = self.of["reading"], self.of["repeated"], self.of["no_copy"]
+        saved = _mean(reading) + _mean(repeated) - _mean(self.of["full"])
+        hidden = saved / min(_mean(reading), _mean(repeated))
+        apart = 1 - min(1.0, max(0.0, hidden))
+
+        def together(training: Array) -> Array:
+            both: Array = np.maximum(reading, training) + apart * np.minimum(reading, training)
+            return both
+
+        return self.of["full"] * together(no_copy) / together(repeated)
+
+    def _handed_off(self) -> Part:
+        """Stretches of the feed are no rounds: its interval is from the ends of both."""
+        step = self.of["full"]
+        seconds, low, high = interval(self.handoff)
+        _, step_low, step_high = interval(step.tolist())
+        ends: tuple[float | None, float | None] = None, None
+        if low is not None and high is not None and step_low is not None and step_high is not None:
+            ends = 1 + max(0.0, low) / step_high, 1 + high / max(step_low, _mean(step) / 10)
+        own = Gain(1 + seconds / _mean(step), *ends)
+        if not seconds:
+            return Part(name=HAND_OFF, gain=own, rows_per_second=None, reached=None)
+        return Part(name=HAND_OFF, gain=own, rows_per_second=1 / seconds, reached=seconds / _mean(self.whole))
+
+
+def _sentence(limit: str | None, parts: list[Part], shares: dict[str, float]) -> str:
+    if limit is None:
+        return _undecided(parts)
+    by_name = {part.name: part for part in parts}
+    if limit in (READING, TRANSFORM):
+        text = f"{limit}: nodes wait {percent(shares['rows'])} of the step for rows"
+        return text if limit == READING else f"{text}, without the transform it would be {_times(by_name[limit])}"
+    if limit == COPY:
+        return f"{limit}: {percent(shares[limit])} of the step is copying rows to the device"
+    if limit == SYNCHRONISE:
+        return f"{limit}: {percent(shares[limit])} of the step is synchronising"
+    if limit == HAND_OFF:
+        return f"{limit}: {percent(shares[limit])} of the run is Spark handing over the rows"
+    computing = percent(shares["forward and backward"] + shares["optimizer"])
+    others = [part for part in parts if part.name != COMPUTE]
+    only = "only " if all((part.gain.high or math.inf) < LEAST for part in others) else ""
+    return (
+        f"{limit}: {computing} of the step is the model's own arithmetic; {only}more nodes or a faster device would "
+        "help, or a larger mini-batch, which changes the weights"
+    )
+
+
+def _undecided(parts: list[Part]) -> str:
+    first, *others = sorted(parts, key=lambda part: -part.gain.mean)
+    low, high = first.gain.low, first.gain.high
+    if low is None or high is None:
+        return "no single part can be named from fewer than two rounds"
+    if low > LEAST:
+        second = others[0]
+        return (
+            f"no single part: {first.name} and {second.name} cost about as much (without the one the step would be "
+            f"{_times(first)}, without the other {_times(second)})"
+        )
+    text = (
+        f"no single part: {first.name} costs the most, and without it the step would be {_times(first)} "
+        f"({low:.2f} to {high:.2f})"
+    )
+    full = [part.name for part in parts if part.reached is not None and part.reached > 0.8]
+    return f"{text}; {' and '.join(full)} take about as long, at the same time" if len(full) > 1 else text
+
+
+def _times(part: Part) -> str:
+    return f"{part.gain.mean:.2f} times as fast"
+
+
+def _mean(values: Array | Sequence[float]) -> float:
+    """Of times, the geometric one, as of their ratios."""
+    return float(np.exp(np.mean(np.log(values))))

@@ -1,0 +1,175 @@
+"""What is called the limit: of made-up pipelines it is known."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparksplit.diagnosis.measured import VARIANTS, Measured
+from sparksplit.diagnosis.verdict import PARTS, Part, verdict
+from tests.diagnosis.pipelines import PARTS as COSTS
+from tests.diagnosis.pipelines import Pipeline, facts
+
+costs = st.one_of(st.just(0.0), st.floats(0.01, 10))
+pipelines = st.builds(
+    Pipeline,
+    reading=costs,
+    transform=costs,
+    copy=costs,
+    synchronise=costs,
+    compute=st.floats(0.01, 10),
+    optimizer=st.floats(0, 0.9),
+    overlap=st.floats(0, 1),
+)
+
+
+def drawn(random: np.random.Generator) -> Pipeline:
+    """Some parts cost nothing; rows are read before training, at the same time, or partly so."""
+    cost = {name: float(random.uniform(0, 1) * (random.random() < 0.7)) for name in COSTS}
+    overlap = float(random.choice([0.0, 1.0, random.uniform(0, 1)]))
+    return Pipeline(**{**cost, "compute": max(cost["compute"], 0.2)}, overlap=overlap)
+
+
+def test_a_part_that_costs_more_than_all_else_is_named() -> None:
+    """1.5 to 4 times as much, from rounds that differ by 5 to 15 %, beside which whole rounds do as much."""
+    random = np.random.default_rng(1)
+    for _ in range(300):
+        planted = str(random.choice(COSTS))
+        pipeline = replace(drawn(random), **{planted: 0.0})
+        rest = pipeline.seconds(planted) or 0.2
+        pipeline = replace(pipeline, **{planted: float(rest * random.uniform(1.5, 4))})
+        noise = float(random.uniform(0.05, 0.15))
+        found = verdict(pipeline.measured(random, rounds=10, noise=noise), epochs=3)
+        assert found.limit == planted, (pipeline, noise, found.sentence)
+        assert found.sentence.startswith(f"{planted}: ")
+
+
+def test_no_part_is_named_that_others_equal() -> None:
+    random = np.random.default_rng(2)
+    named, count = 0, 0
+    while count < 200:
+        cost = dict.fromkeys(random.permutation(COSTS)[: random.integers(2, 6)].tolist(), 1.0)
+        pipeline = Pipeline(**{"compute": 1e-6, **cost}, overlap=float(random.choice([0.0, 1.0])))
+        gains = sorted(pipeline.gains().values())
+        if gains[-1] <= 1.1 or gains[-1] <= 1.001 * gains[-2]:
+            count += 1
+            noise = float(random.uniform(0.05, 0.15))
+            named += verdict(pipeline.measured(random, rounds=10, noise=noise), epochs=3).limit is not None
+    assert named <= 4
+
+
+@given(pipelines)
+def test_without_noise_gains_and_shares_are_the_true_ones(pipeline: Pipeline) -> None:
+    found = verdict(pipeline.measured(np.random.default_rng(0)), epochs=3)
+    true, step = pipeline.gains(), max(pipeline.seconds(), 1e-3)
+    for part in found.parts:
+        if true[part.name] < 50:
+            assert part.gain.mean == pytest.approx(true[part.name], rel=0.01), part.name
+    shares = {share.name: share.share for share in found.shares}
+    training = pipeline.copy + pipeline.synchronise + pipeline.compute
+    assert shares["rows"] == pytest.approx(1 - training / step, abs=1e-6)
+    assert shares["synchronise"] == pytest.approx(pipeline.synchronise / step, abs=1e-6)
+    assert found.rows_per_second == pytest.approx(1e6 / step)
+
+
+@given(
+    st.integers(1, 8).flatmap(
+        lambda rounds: st.fixed_dictionaries(
+            {name: st.lists(st.floats(1e-9, 10), min_size=rounds, max_size=rounds) for name in VARIANTS}
+        )
+    ),
+    st.sets(st.sampled_from(["transform", "sync"])),
+    st.one_of(st.none(), st.lists(st.floats(1e-9, 10), min_size=1, max_size=5)),
+    st.booleans(),
+)
+def test_whatever_was_measured_shares_add_up_and_gains_lie_in_their_intervals(seconds, lacks, handoff, arrival) -> None:
+    absent = {"transform": ("no_transform", "reading_only"), "sync": ("no_sync",)}
+    for name in lacks:
+        for variant in absent[name]:
+            del seconds[variant]
+    found = verdict(Measured(facts=facts(), seconds=seconds, handoff=handoff), epochs=2, arrival=arrival)
+    assert sum(share.share for share in found.shares) == pytest.approx(1)
+    assert all(share.share >= 0 for share in found.shares)
+    assert [part.name for part in found.parts] == [
+        name for name in PARTS if name in {part.name for part in found.parts}
+    ]
+    for part in found.parts:
+        assert part.gain.mean > 0
+        if part.gain.low is not None and part.gain.high is not None:
+            assert part.gain.low <= part.gain.mean * 1.000001 and part.gain.mean <= part.gain.high * 1.000001
+        assert part.rows_per_second is None or part.rows_per_second > 0
+    if found.limit is not None:
+        limit = part_of(found.parts, found.limit)
+        assert limit.gain.mean == max(part.gain.mean for part in found.parts)
+        assert limit.gain.low is not None and limit.gain.low > 1.1
+    numbers_are_true(found)
+
+
+def numbers_are_true(found) -> None:
+    """Every percentage in the sentence is a share's, every `times as fast` a part's gain."""
+    shares = {share.name: share.share for share in found.shares}
+    known = [*shares.values(), shares["forward and backward"] + shares["optimizer"]]
+    for text in re.findall(r"(\d+) %", found.sentence):
+        assert int(text) in {round(100 * share) for share in known}
+    for text in re.findall(r"(\d+\.\d\d) times", found.sentence):
+        assert text in {f"{part.gain.mean:.2f}" for part in found.parts}
+    assert found.sentence.partition(":")[0] in {found.limit, "no single part"} or "two rounds" in found.sentence
+
+
+def part_of(parts: list[Part], name: str) -> Part:
+    return next(part for part in parts if part.name == name)
+
+
+def sentence(pipeline: Pipeline, **more: object) -> str:
+    return verdict(pipeline.measured(np.random.default_rng(0), noise=0.02, **more), epochs=4).sentence
+
+
+def test_what_it_says() -> None:
+    assert re.fullmatch(r"reading: nodes wait 6\d % of the step for rows", sentence(Pipeline(reading=3)))
+    assert re.fullmatch(
+        r"transform: nodes wait 6\d % of the step for rows, without the transform it would be [23]\.\d\d times as fast",
+        sentence(Pipeline(transform=3)),
+    )
+    assert re.fullmatch(r"copy: 7\d % of the step is copying rows to the device", sentence(Pipeline(copy=3)))
+    assert re.fullmatch(r"synchronise: 7\d % of the step is synchronising", sentence(Pipeline(synchronise=3)))
+    assert "the model's own arithmetic; only more nodes or a faster device would help" in sentence(Pipeline())
+    spoken = sentence(Pipeline(reading=0.5, overlap=0))
+    assert spoken.startswith("compute: 6") and "only" not in spoken
+    assert sentence(Pipeline(reading=1, overlap=0)).startswith("no single part: ")
+    assert "take about as long, at the same time" in sentence(Pipeline(reading=1))
+
+
+def test_the_hand_off_is_dealt_to_the_epochs() -> None:
+    """Four epochs of 1 us a row, and a hand-off of 12: three quarters of the run; one of 0.1 is next to nothing."""
+    random = np.random.default_rng(0)
+    feed = [11.9e-6, 12e-6, 12.1e-6, 12e-6]
+    found = verdict(Pipeline().measured(random, handoff=feed), epochs=4)
+    assert found.sentence == "hand-off: 75 % of the run is Spark handing over the rows"
+    part = part_of(found.parts, "hand-off")
+    assert part.gain.mean == pytest.approx(4) and part.reached == pytest.approx(0.75)
+    assert part.rows_per_second == pytest.approx(1e6 / 3)
+    assert part_of(found.parts, "compute").gain.mean == pytest.approx(4 / 3.001)
+    short = verdict(Pipeline().measured(random, handoff=[0.1e-6, 0.1e-6]), epochs=4)
+    assert short.limit == "compute" and "only more nodes" in short.sentence
+    # Rows that arrive no slower than they are trained on cost nothing; slower ones, what they are slower by.
+    arriving = verdict(Pipeline().measured(random, handoff=[0.8e-6, 0.9e-6]), epochs=4, arrival=True)
+    assert part_of(arriving.parts, "hand-off").gain.mean == 1
+    slow = verdict(Pipeline().measured(random, handoff=[12e-6, 12e-6]), epochs=4, arrival=True)
+    assert part_of(slow.parts, "hand-off").gain.mean == pytest.approx(1 + 11 / 4)
+
+
+def test_a_part_too_cheap_to_be_seen_has_no_rate() -> None:
+    found = verdict(Pipeline(copy=0.001).measured(np.random.default_rng(0), noise=0.05), epochs=1)
+    copy = part_of(found.parts, "copy")
+    assert copy.rows_per_second is None and copy.reached is None
+    assert [part.name for part in found.parts] == ["reading", "copy", "compute"]
+
+
+def test_one_round_names_nothing() -> None:
+    found = verdict(Pipeline(reading=9).measured(np.random.default_rng(0), rounds=1), epochs=1)
+    assert found.limit is None and found.sentence == "no single part can be named from fewer than two rounds"
