@@ -59,8 +59,13 @@ class Candidate:
 def recommended(config: TrainConfig, measured: Measured) -> Candidate | None:
     """All that may help and leaves the trained weights the same, together; None if nothing of that kind may."""
     found = _verdict(config, measured)
-    chosen = [_readers(config, measured), _cache(config, measured, found), _input_mode(config, found)]
-    each = [candidate for candidate in (*chosen, _checkpoints(config, measured)) if candidate is not None]
+    readers, cache = _readers(config, measured), _cache(config, measured, found)
+    if readers is not None and cache is not None and not _costs(found, TRANSFORM):
+        # What is read once needs no more of them; in few epochs they may bring more.
+        swept = gain(_swept(config, measured), knee(measured.readers).seconds).mean
+        readers, cache = (readers, None) if swept > _gain_of_cache(config, measured) else (None, cache)
+    chosen = (readers, cache, _input_mode(config, found), _checkpoints(config, measured))
+    each = [candidate for candidate in chosen if candidate is not None]
     settings = {key: value for candidate in each for key, value in candidate.settings.items()}
     return Candidate(settings, "; ".join(candidate.why for candidate in each)) if settings else None
 
@@ -132,8 +137,7 @@ def _verdict(config: TrainConfig, measured: Measured) -> Verdict:
 def _readers(config: TrainConfig, measured: Measured) -> Candidate | None:
     if not measured.readers:
         return None
-    best = knee(measured.readers)
-    now = next((row.seconds for row in measured.readers if row.readers == config.readers), measured.seconds["full"])
+    best, now = knee(measured.readers), _swept(config, measured)
     if best.readers == config.readers or len(now) != len(best.seconds):
         return None
     low = gain(now, best.seconds).low
@@ -141,6 +145,11 @@ def _readers(config: TrainConfig, measured: Measured) -> Candidate | None:
         return None
     word = "one reader" if best.readers == 1 else f"{best.readers} readers"
     return Candidate({"readers": best.readers}, f"{word} per node, the fewest that are about as fast as any number")
+
+
+def _swept(config: TrainConfig, measured: Measured) -> list[float]:
+    """The sweep's seconds with the configuration's readers."""
+    return next((row.seconds for row in measured.readers if row.readers == config.readers), measured.seconds["full"])
 
 
 def _cache_needed(measured: Measured) -> int:
@@ -156,6 +165,12 @@ def _cache(config: TrainConfig, measured: Measured, found: Verdict) -> Candidate
     if needed <= config.cache_mb or not _costs(found, READING):
         return None
     return Candidate({"cache_mb": needed}, "rows of the first pass are kept in memory")
+
+
+def _gain_of_cache(config: TrainConfig, measured: Measured) -> float:
+    """How many times as fast all passes will be, the first of which still reads."""
+    alone = measured.seconds.get("reading_only", measured.seconds["reading"])
+    return fmean(measured.seconds["full"]) / (fmean(measured.seconds["no_reading"]) + fmean(alone) / config.epochs)
 
 
 def _input_mode(config: TrainConfig, found: Verdict) -> Candidate | None:

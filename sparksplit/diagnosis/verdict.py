@@ -88,7 +88,7 @@ def verdict(measured: Measured, epochs: int, *, arrival: bool = False) -> Verdic
     limit = limit_of(parts)
     return Verdict(
         limit=limit,
-        sentence=_sentence(limit, parts, {share.name: share.share for share in shares}),
+        sentence=_sentence(limit, parts, {share.name: share.share for share in shares}, step),
         rows_per_second=1 / _mean(step.whole),
         parts=parts,
         shares=shares,
@@ -115,28 +115,37 @@ def handoff_seconds(measured: Measured, epochs: int, arrival: bool = False) -> l
     return [max(0.0, seconds - free) / epochs for seconds in measured.handoff or []]
 
 
+def first_reading_seconds(measured: Measured, epochs: int) -> float:
+    """Seconds per row of each pass that the first reading of rows costs which are kept then."""
+    facts = measured.facts
+    return 0.0 if facts.first_reading is None else facts.first_reading / (facts.rows * epochs)
+
+
 class _Step:
-    """The variants' seconds per row, by round. besides: what falls to a row of each pass beside the step."""
+    """The variants' seconds per row, by round. handoff, first: what falls to a row of each pass of Spark's hand-off,
+    and of the first reading of rows that are kept; whole: the step with both."""
 
     def __init__(self, measured: Measured, epochs: int, arrival: bool) -> None:
         self.of = {name: np.array(values) for name, values in measured.seconds.items()}
-        self.handoff = handoff_seconds(measured, epochs, arrival)
-        self.besides = fmean(self.handoff) if self.handoff else 0.0
-        self.whole = self.of["full"] + self.besides
+        self.stretches = handoff_seconds(measured, epochs, arrival)
+        self.handoff = fmean(self.stretches) if self.stretches else 0.0
+        self.first = first_reading_seconds(measured, epochs)
+        self.whole = self.of["full"] + self.handoff + self.first
+        reading, repeated = _mean(self.of["reading"]), _mean(self.of["repeated"])
+        hidden = (reading + repeated - _mean(self.of["full"])) / min(reading, repeated)
+        self._apart = 1 - min(1.0, max(0.0, hidden))
 
     def parts(self) -> list[Part]:
         of = self.of
-        transforms = "no_transform" in of
-        # Without a transform, `repeated` leaves out no more than reading, and all of that.
-        without = of["no_reading" if transforms else "repeated"]
-        found = [self._part(READING, without, of["reading_only" if transforms else "reading"])]
-        if transforms:
+        alone = of["reading_only"] if "reading_only" in of else of["reading"]
+        found = [self._part(READING, self._without_reading() - self.first, alone)]
+        if "no_transform" in of:
             found.append(self._part(TRANSFORM, of["no_transform"], of["reading"], of["reading_only"]))
         found.append(self._part(COPY, self._without_copy(), of["repeated"], of["no_copy"]))
         if "no_sync" in of:
             found.append(self._part(SYNCHRONISE, of["no_sync"], of["no_copy"], of["compute"]))
-        found.append(self._part(COMPUTE, of["no_compute"], of["compute"]))
-        if self.handoff:
+        found.append(self._part(COMPUTE, self._without_compute(), of["compute"]))
+        if self.stretches:
             found.append(self._handed_off())
         return found
 
@@ -148,37 +157,51 @@ class _Step:
         steps = [of["full"], of["repeated"], of["no_copy"], computing, of["forward_backward"]]
         left = np.minimum.accumulate([_mean(seconds) for seconds in steps])
         taken = np.append(left[:-1] - left[1:], left[-1])
+        taken[0] += self.first
         names = ["rows", COPY, SYNCHRONISE, "optimizer", "forward and backward"]
-        if self.handoff:
-            names, taken = [*names, HAND_OFF], np.append(taken, self.besides)
+        if self.stretches:
+            names, taken = [*names, HAND_OFF], np.append(taken, self.handoff)
         return [Share(name, float(share)) for name, share in zip(names, taken / taken.sum(), strict=True)]
 
     def _part(self, name: str, without: Array, alone: Array, less: Array | None = None) -> Part:
         """without: the step's seconds without the part. alone: the part's own, with what `less` takes too."""
-        own = gain(self.whole, without + self.besides)
+        own = gain(self.whole, without + self.handoff + self.first)
         seconds = _mean(alone) - (0.0 if less is None else _mean(less))
         low = None if less is None else gain(alone, less).low
         if seconds <= 0 or (low is not None and low <= 1):
             return Part(name=name, gain=own, rows_per_second=None, reached=None)
         return Part(name=name, gain=own, rows_per_second=1 / seconds, reached=seconds / _mean(self.whole))
 
+    # A step without a part. What was not measured follows from how much of rows and training hide each other.
+
+    def _without_reading(self) -> Array:
+        of = self.of
+        if "reading_only" not in of:
+            return of["repeated"]  # which leaves out nothing else
+        if "no_reading" in of:
+            return of["no_reading"]
+        return self._together(max(0.0, _mean(of["reading"]) - _mean(of["reading_only"])), of["repeated"])
+
     def _without_copy(self) -> Array:
-        """The step without copying, from what that saves where nothing is read, and how much of that reading hides."""
-        reading, repeated, no_copy = self.of["reading"], self.of["repeated"], self.of["no_copy"]
-        saved = _mean(reading) + _mean(repeated) - _mean(self.of["full"])
-        hidden = saved / min(_mean(reading), _mean(repeated))
-        apart = 1 - min(1.0, max(0.0, hidden))
+        of = self.of
+        saved: Array = self._together(of["reading"], of["no_copy"]) / self._together(of["reading"], of["repeated"])
+        return of["full"] * saved
 
-        def together(training: Array) -> Array:
-            both: Array = np.maximum(reading, training) + apart * np.minimum(reading, training)
-            return both
+    def _without_compute(self) -> Array:
+        of = self.of
+        if "no_compute" in of:
+            return of["no_compute"]
+        return self._together(of["reading"], max(0.0, _mean(of["repeated"]) - _mean(of["no_copy"])))
 
-        return self.of["full"] * together(no_copy) / together(repeated)
+    def _together(self, rows: Array | float, training: Array | float) -> Array:
+        """Of a step whose rows and whose training take that long."""
+        both: Array = np.maximum(rows, training) + self._apart * np.minimum(rows, training)
+        return both
 
     def _handed_off(self) -> Part:
         """Stretches of the feed are no rounds: its interval is from the ends of both."""
         step = self.of["full"]
-        seconds, low, high = interval(self.handoff)
+        seconds, low, high = interval(self.stretches)
         _, step_low, step_high = interval(step.tolist())
         ends: tuple[float | None, float | None] = None, None
         if low is not None and high is not None and step_low is not None and step_high is not None:
@@ -189,26 +212,28 @@ class _Step:
         return Part(name=HAND_OFF, gain=own, rows_per_second=1 / seconds, reached=seconds / _mean(self.whole))
 
 
-def _sentence(limit: str | None, parts: list[Part], shares: dict[str, float]) -> str:
+def _sentence(limit: str | None, parts: list[Part], shares: dict[str, float], step: _Step) -> str:
     if limit is None:
         return _undecided(parts)
     by_name = {part.name: part for part in parts}
-    if limit in (READING, TRANSFORM):
-        text = f"{limit}: nodes wait {percent(shares['rows'])} of the step for rows"
-        return text if limit == READING else f"{text}, without the transform it would be {_times(by_name[limit])}"
-    if limit == COPY:
-        return f"{limit}: {percent(shares[limit])} of the step is copying rows to the device"
-    if limit == SYNCHRONISE:
-        return f"{limit}: {percent(shares[limit])} of the step is synchronising"
-    if limit == HAND_OFF:
-        return f"{limit}: {percent(shares[limit])} of the run is Spark handing over the rows"
+    whole = _mean(step.whole)
+    of = "of the step" if step.handoff + step.first < 0.01 * whole else "of the run"
+    waiting = f"nodes wait {percent(shares['rows'])} {of} for rows"
+    if step.first > shares["rows"] * whole / 2:
+        waiting += ", more than half of that in the first pass, after which rows are kept"
     computing = percent(shares["forward and backward"] + shares["optimizer"])
     others = [part for part in parts if part.name != COMPUTE]
     only = "only " if all((part.gain.high or math.inf) < LEAST for part in others) else ""
-    return (
-        f"{limit}: {computing} of the step is the model's own arithmetic; {only}more nodes or a faster device would "
-        "help, or a larger mini-batch, which changes the weights"
-    )
+    texts = {
+        READING: waiting,
+        TRANSFORM: f"{waiting}; without the transform it would be {_times(by_name[limit])}",
+        COPY: f"{percent(shares[COPY])} {of} is copying rows to the device",
+        SYNCHRONISE: f"{percent(shares[SYNCHRONISE])} {of} is synchronising",
+        COMPUTE: f"{computing} {of} is the model's own arithmetic; {only}more nodes or a faster device would help, or "
+        "a larger mini-batch, which changes the weights",
+        HAND_OFF: f"{percent(shares.get(HAND_OFF))} {of} is Spark handing over the rows",
+    }
+    return f"{limit}: {texts[limit]}"
 
 
 def _undecided(parts: list[Part]) -> str:

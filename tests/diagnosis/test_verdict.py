@@ -66,14 +66,14 @@ def test_no_part_is_named_that_others_equal() -> None:
 @given(pipelines)
 def test_without_noise_gains_and_shares_are_the_true_ones(pipeline: Pipeline) -> None:
     found = verdict(pipeline.measured(np.random.default_rng(0)), epochs=3)
-    true, step = pipeline.gains(), max(pipeline.seconds(), 1e-3)
+    true, step = pipeline.gains(), pipeline.seconds()
     for part in found.parts:
         if true[part.name] < 50:
-            assert part.gain.mean == pytest.approx(true[part.name], rel=0.01), part.name
+            assert part.gain.mean == pytest.approx(true[part.name], rel=1e-3), part.name
     shares = {share.name: share.share for share in found.shares}
     training = pipeline.copy + pipeline.synchronise + pipeline.compute
-    assert shares["rows"] == pytest.approx(1 - training / step, abs=1e-6)
-    assert shares["synchronise"] == pytest.approx(pipeline.synchronise / step, abs=1e-6)
+    assert shares["rows"] == pytest.approx(1 - training / step, abs=1e-3)
+    assert shares["synchronise"] == pytest.approx(pipeline.synchronise / step, abs=1e-3)
     assert found.rows_per_second == pytest.approx(1e6 / step)
 
 
@@ -132,7 +132,7 @@ def sentence(pipeline: Pipeline, **more: object) -> str:
 def test_what_it_says() -> None:
     assert re.fullmatch(r"reading: nodes wait 6\d % of the step for rows", sentence(Pipeline(reading=3)))
     assert re.fullmatch(
-        r"transform: nodes wait 6\d % of the step for rows, without the transform it would be [23]\.\d\d times as fast",
+        r"transform: nodes wait 6\d % of the step for rows; without the transform it would be [23]\.\d\d times as fast",
         sentence(Pipeline(transform=3)),
     )
     assert re.fullmatch(r"copy: 7\d % of the step is copying rows to the device", sentence(Pipeline(copy=3)))
@@ -153,7 +153,7 @@ def test_the_hand_off_is_dealt_to_the_epochs() -> None:
     part = part_of(found.parts, "hand-off")
     assert part.gain.mean == pytest.approx(4) and part.reached == pytest.approx(0.75)
     assert part.rows_per_second == pytest.approx(1e6 / 3)
-    assert part_of(found.parts, "compute").gain.mean == pytest.approx(4 / 3.001)
+    assert part_of(found.parts, "compute").gain.mean == pytest.approx(4 / 3, rel=1e-3)
     short = verdict(Pipeline().measured(random, handoff=[0.1e-6, 0.1e-6]), epochs=4)
     assert short.limit == "compute" and "only more nodes" in short.sentence
     # Rows that arrive no slower than they are trained on cost nothing; slower ones, what they are slower by.
@@ -173,3 +173,28 @@ def test_a_part_too_cheap_to_be_seen_has_no_rate() -> None:
 def test_one_round_names_nothing() -> None:
     found = verdict(Pipeline(reading=9).measured(np.random.default_rng(0), rounds=1), epochs=1)
     assert found.limit is None and found.sentence == "no single part can be named from fewer than two rounds"
+
+
+def test_the_first_reading_of_rows_that_are_kept_is_dealt_to_the_epochs() -> None:
+    """60,000 rows of 1 us; 0.6 s until they were there are ten passes' worth."""
+    pipeline, random = Pipeline(), np.random.default_rng(0)
+    measured = pipeline.measured(random, noise=0.01, facts=facts(first_reading=0.6))
+    few, many = verdict(measured, epochs=5), verdict(measured, epochs=1000)
+    assert few.limit == "reading" and part_of(few.parts, "reading").gain.mean == pytest.approx(3, rel=0.02)
+    words = r"reading: nodes wait 6\d % of the run for rows, more than half of that in the first pass, after which .*"
+    assert re.fullmatch(words, few.sentence)
+    assert many.limit == "compute"
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("synchronise", [0.0, 0.5])
+@pytest.mark.parametrize("overlap", [0.0, 0.6, 1.0])
+def test_what_is_not_measured_follows_from_what_is(kept, synchronise, overlap) -> None:
+    """A run of one node has no variant without compute, and one that keeps its rows none without reading."""
+    pipeline = Pipeline(reading=1.2, transform=0.7, copy=0.4, synchronise=synchronise, compute=1.1, overlap=overlap)
+    nodes = 2 if synchronise else 1
+    measured = pipeline.measured(np.random.default_rng(0), facts=facts(kept=kept, nodes=nodes))
+    assert ("no_reading" in measured.seconds, "no_compute" in measured.seconds) == (not kept, bool(synchronise))
+    true = pipeline.gains()
+    for part in verdict(measured, epochs=1).parts:
+        assert part.gain.mean == pytest.approx(true[part.name], rel=1e-6), part.name

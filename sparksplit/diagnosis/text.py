@@ -1,0 +1,108 @@
+"""A diagnosis on the terminal: what limits the run, what each part costs, what would help."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from sparksplit.base.records import Json
+from sparksplit.comparison.numbers import MISSING, compact, count, duration, percent
+from sparksplit.diagnosis.record import Advice, Diagnosis, ReadersTable
+from sparksplit.diagnosis.verdict import Gain, Verdict
+
+
+def show(diagnosis: Diagnosis, console: Console, files: Sequence[str]) -> None:
+    """Print it. files: where it was left."""
+
+    def say(text: str = "") -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    verdict = diagnosis.verdict
+    say(verdict.sentence)
+    say()
+    say(f"{count(verdict.rows_per_second)} rows/s; of the time: {shares(verdict)}")
+    console.print(_parts(verdict), highlight=False)
+    if diagnosis.readers is not None:
+        say()
+        console.print(_readers(diagnosis.readers), highlight=False)
+    say()
+    say(f"recommended, and the trained weights stay the same: {_advice(diagnosis.recommended)}")
+    if diagnosis.proposed:
+        say("proposed, but it changes the trained weights:")
+        for each in diagnosis.proposed:
+            say(f"  {_advice(each)}")
+    if diagnosis.compare is not None:
+        say("which of them learns as well, this decides:")
+        say(f"  {diagnosis.compare}")
+    for note in diagnosis.notes:
+        say(f"note: {note}")
+    facts = diagnosis.measured.facts
+    nodes = "1 node" if facts.nodes == 1 else f"{facts.nodes} nodes"
+    rounds = len(diagnosis.measured.seconds["full"])
+    say(f"measured on {nodes} in {rounds} interleaved rounds, {duration(diagnosis.seconds)} in all")
+    say(", ".join(files))
+
+
+def shares(verdict: Verdict) -> str:
+    """61 % waiting for rows, 2 % copy, ..."""
+    words = {"rows": "waiting for rows"}
+    return ", ".join(f"{percent(share.share)} {words.get(share.name, share.name)}" for share in verdict.shares)
+
+
+def written(settings: Mapping[str, Json]) -> str:
+    """Settings as one would give them: readers=4, input_mode=tensorflow"""
+    plain = {key: value if isinstance(value, str) else json.dumps(value) for key, value in settings.items()}
+    return ", ".join(f"{key}={value}" for key, value in plain.items())
+
+
+def times(gain: Gain | None) -> str:
+    """1.52 times as fast (1.40 to 1.65)"""
+    if gain is None:
+        return "not measured"
+    return f"{_two(gain.mean)} times as fast ({_interval(gain)})"
+
+
+def _advice(advice: Advice | None) -> str:
+    if advice is None:
+        return "nothing"
+    text = f"{written(advice.settings)} ({advice.why}): {times(advice.gain)}"
+    return text if advice.helps or advice.gain is None else f"{text}, so it does not help"
+
+
+def _parts(verdict: Verdict) -> Table:
+    table = _table("part", "without it", "95 % interval", "alone, rows/s", "the step reaches")
+    for part in verdict.parts:
+        rate = count(part.rows_per_second), percent(part.reached)
+        table.add_row(part.name, f"x {_two(part.gain.mean)}", _interval(part.gain), *rate)
+    return table
+
+
+def _readers(readers: ReadersTable) -> Table:
+    table = _table("readers", "rows/s", "against now", "95 % interval", "")
+    for row in readers.rows:
+        marks = [word for word, place in (("now", readers.now), ("knee", readers.knee)) if row.readers == place]
+        gain = None if row.readers == readers.now else row.gain
+        against = MISSING if gain is None else f"x {_two(gain.mean)}"
+        table.add_row(str(row.readers), count(row.rows_per_second), against, _interval(gain), ", ".join(marks))
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for place, name in enumerate(columns):
+        table.add_column(name, justify="right" if name and place else "left", no_wrap=True)
+    return table
+
+
+def _interval(gain: Gain | None) -> str:
+    if gain is None or gain.low is None or gain.high is None:
+        return MISSING
+    return f"{_two(gain.low)} to {_two(gain.high)}"
+
+
+def _two(value: float | None) -> str:
+    """Two places, or three digits of what is 10 or more."""
+    return MISSING if value is None else f"{value:.2f}" if value < 10 else compact(value)
