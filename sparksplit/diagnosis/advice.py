@@ -170,7 +170,8 @@ def _cache(config: TrainConfig, measured: Measured, found: Verdict) -> Candidate
 def _gain_of_cache(config: TrainConfig, measured: Measured) -> float:
     """How many times as fast all passes will be, the first of which still reads."""
     alone = measured.seconds.get("reading_only", measured.seconds["reading"])
-    return fmean(measured.seconds["full"]) / (fmean(measured.seconds["no_reading"]) + fmean(alone) / config.epochs)
+    later = measured.seconds.get("no_reading", measured.seconds["repeated"])
+    return fmean(measured.seconds["full"]) / (fmean(later) + fmean(alone) / config.epochs)
 
 
 def _input_mode(config: TrainConfig, found: Verdict) -> Candidate | None:

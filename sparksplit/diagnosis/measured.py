@@ -13,14 +13,15 @@ VARIANTS = {
     "repeated": "one batch again and again: nothing is read, transformed or put together",
     "no_copy": "the same, on the device already",
     "no_sync": "without synchronising",
-    "no_compute": "rows are read and nodes synchronise, but the model computes nothing",
+    "no_compute": "rows are read and nodes synchronise, but nothing is copied or computed",
     "compute": "one batch on the device, without synchronising",
     "forward_backward": "the same, without the optimizer",
     "reading": "reading alone, with the transform",
     "reading_only": "reading alone, without the transform",
 }
 """What is measured, in interleaved rounds, and what it is called. Those that a run has nothing of are not measured:
-no_transform and reading_only without a transform, no_sync with one node."""
+no_transform and reading_only without a transform, no_sync and no_compute with one node, no_reading where rows are kept
+in memory anyway."""
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,8 @@ READING, TRANSFORM, COPY, SYNCHRONISE, COMPUTE, HAND_OFF = PARTS = (
 """What a step is made of. Reading includes putting mini-batches together; the hand-off is once in a run."""
 
 LEAST = 1.1
-"""A part whose gain may be below this is not called the limit: the step would hardly be faster without it."""
-AHEAD = 1.05
-"""And its gain is certainly this many times the next one's: of parts that cost alike, noise puts one first."""
+"""A part is called the limit where its gain is certainly above this, and above this times the next part's. The second
+is for parts that cost alike, of which noise puts one first."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def limit_of(parts: Sequence[Part]) -> str | None:
     first, *others = sorted(parts, key=lambda part: -part.gain.mean)
     next_best = max((part.gain.mean for part in others), default=1.0)
     low = first.gain.low
-    return first.name if low is not None and low > max(LEAST, AHEAD * next_best) else None
+    return first.name if low is not None and low > LEAST * max(1.0, next_best) else None
 
 
 def gain(before: Sequence[float] | Array, after: Sequence[float] | Array) -> Gain:
@@ -188,10 +187,12 @@ class _Step:
         return of["full"] * saved
 
     def _without_compute(self) -> Array:
+        """What is measured copies nothing either."""
         of = self.of
-        if "no_compute" in of:
-            return of["no_compute"]
-        return self._together(of["reading"], max(0.0, _mean(of["repeated"]) - _mean(of["no_copy"])))
+        copying = max(0.0, _mean(of["repeated"]) - _mean(of["no_copy"]))
+        agreeing = max(0.0, _mean(of["no_copy"]) - _mean(of["compute"])) if "no_sync" in of else 0.0
+        more: Array = self._together(of["reading"], copying + agreeing) - self._together(of["reading"], agreeing)
+        return of.get("no_compute", of["reading"]) + more
 
     def _together(self, rows: Array | float, training: Array | float) -> Array:
         """Of a step whose rows and whose training take that long."""

@@ -45,7 +45,7 @@ class Pipeline:
             "repeated": self.seconds(*rows),
             "no_copy": self.seconds(*rows, "copy"),
             "no_sync": self.seconds("synchronise"),
-            "no_compute": self.seconds("compute"),
+            "no_compute": self.seconds("compute", "copy"),
             "compute": self.compute,
             "forward_backward": self.compute * (1 - self.optimizer),
             "reading": self.reading + self.transform,
