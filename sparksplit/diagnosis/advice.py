@@ -21,8 +21,10 @@ from sparksplit.diagnosis.verdict import (
     SYNCHRONISE,
     TRANSFORM,
     Verdict,
+    first_reading_seconds,
     gain,
     handoff_seconds,
+    typical,
     verdict,
 )
 from sparksplit.strategies import STRATEGIES
@@ -85,8 +87,8 @@ def proposed(config: TrainConfig, measured: Measured) -> list[Candidate]:
 
 def knee(readers: Sequence[Readers]) -> Readers:
     """Of a sweep, the fewest readers that are within 10 % of the fastest."""
-    fastest = min(fmean(row.seconds) for row in readers)
-    good = [row for row in readers if fmean(row.seconds) <= _KNEE * fastest]
+    fastest = min(typical(row.seconds) for row in readers)
+    good = [row for row in readers if typical(row.seconds) <= _KNEE * fastest]
     return min(good, key=lambda row: row.readers)
 
 
@@ -99,8 +101,8 @@ def besides(config: TrainConfig, measured: Measured) -> float:
         seconds += fmean(handoff_seconds(measured, config.epochs, config.order == "arrival") or [0.0])
     if config.cache_mb >= _cache_needed(measured):
         alone = measured.seconds.get("reading_only", measured.seconds["reading"])
-        first = fmean(alone) * facts.rows if facts.first_reading is None else facts.first_reading
-        seconds += first / (facts.rows * config.epochs)
+        known = facts.first_reading is not None
+        seconds += first_reading_seconds(measured, config.epochs) if known else typical(alone) / config.epochs
     return seconds
 
 
@@ -115,7 +117,7 @@ def notes(config: TrainConfig, measured: Measured) -> list[str]:
         )
     if found.limit == TRANSFORM:
         said.append("what the transform makes of a row alike in every epoch is done once if preprocess does it")
-    if found.limit in (READING, TRANSFORM) and not facts.kept and _cache_needed(measured) > _ROOM * facts.free_mb:
+    if found.limit in (READING, TRANSFORM) and not facts.kept and 0 < _ROOM * facts.free_mb < _cache_needed(measured):
         said.append(
             f"a node's rows would take {count(_cache_needed(measured))} MiB, too much to keep where it has "
             f"{count(facts.free_mb)} MiB free; more nodes have fewer each"
@@ -159,6 +161,10 @@ def _cache_needed(measured: Measured) -> int:
 
 
 def _cache(config: TrainConfig, measured: Measured, found: Verdict) -> Candidate | None:
+    """Keep the rows; or read them in every pass, where training hides that, but nothing hides a first reading."""
+    full, first = typical(measured.seconds["full"]), first_reading_seconds(measured, config.epochs)
+    if max(full, first * config.epochs) * LEAST < full + first:
+        return Candidate({"cache_mb": 0}, "rows are read while the model trains, in each pass, instead of before it")
     needed = _cache_needed(measured)
     if measured.facts.kept or config.epochs < 2 or needed > _ROOM * measured.facts.free_mb:
         return None
@@ -171,7 +177,7 @@ def _gain_of_cache(config: TrainConfig, measured: Measured) -> float:
     """How many times as fast all passes will be, the first of which still reads."""
     alone = measured.seconds.get("reading_only", measured.seconds["reading"])
     later = measured.seconds.get("no_reading", measured.seconds["repeated"])
-    return fmean(measured.seconds["full"]) / (fmean(later) + fmean(alone) / config.epochs)
+    return typical(measured.seconds["full"]) / (typical(later) + typical(alone) / config.epochs)
 
 
 def _input_mode(config: TrainConfig, found: Verdict) -> Candidate | None:
@@ -211,7 +217,7 @@ def _checkpoint_seconds(config: TrainConfig, measured: Measured) -> float:
 
 
 def _run_seconds(config: TrainConfig, measured: Measured) -> float:
-    return fmean(measured.seconds["full"]) * measured.facts.rows * config.epochs
+    return typical(measured.seconds["full"]) * measured.facts.rows * config.epochs
 
 
 # What changes them. Each with how many times as fast a step may be with it.
@@ -226,7 +232,7 @@ def _less_often(config: TrainConfig, measured: Measured, found: Verdict) -> list
     way, nodes = STRATEGIES[config.strategy], measured.facts.nodes
     own_batch = config.batch_size if way.split.every_row else max(1, config.batch_size // nodes)
     steps = measured.facts.rows // nodes // (config.local_batch_size or own_batch)
-    full, without = fmean(measured.seconds["full"]), fmean(measured.seconds["no_sync"])
+    full, without = typical(measured.seconds["full"]), typical(measured.seconds["no_sync"])
     now = config.sync.every if way.settings else 1
     if not way.settings and not way.sync.every_step:
         return []
@@ -249,7 +255,7 @@ def _larger_batches(config: TrainConfig, measured: Measured, found: Verdict) -> 
     """Fewer updates: each synchronises and applies the optimizer once."""
     if found.limit in (READING, TRANSFORM, HAND_OFF):
         return []
-    facts, seconds = measured.facts, {name: fmean(values) for name, values in measured.seconds.items()}
+    facts, seconds = measured.facts, {name: typical(values) for name, values in measured.seconds.items()}
     key, now = "batch_size", config.batch_size
     if config.local_batch_size is not None:
         key, now = "local_batch_size", config.local_batch_size

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import ClassVar, Self
 
 from hdfs_io import filesystem
@@ -14,7 +13,7 @@ from sparksplit.base.records import Json, JsonObject, Record
 from sparksplit.diagnosis import advice
 from sparksplit.diagnosis.measured import Measured
 from sparksplit.diagnosis.settings import compare_command, with_settings
-from sparksplit.diagnosis.verdict import Gain, Verdict, gain, verdict
+from sparksplit.diagnosis.verdict import Gain, Verdict, gain, typical, verdict
 from sparksplit.training.config import TrainConfig
 
 DIAGNOSIS = "diagnosis.json"
@@ -151,7 +150,7 @@ def _readers(config: TrainConfig, measured: Measured) -> ReadersTable | None:
     rows = [
         ReadersRow(
             readers=row.readers,
-            rows_per_second=1 / fmean(row.seconds),
+            rows_per_second=1 / typical(row.seconds),
             gain=gain(now, row.seconds) if now is not None and len(now) == len(row.seconds) else None,
         )
         for row in sorted(measured.readers, key=lambda row: row.readers)

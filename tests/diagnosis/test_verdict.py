@@ -49,6 +49,22 @@ def test_a_part_that_costs_more_than_all_else_is_named() -> None:
         assert found.sentence.startswith(f"{planted}: ")
 
 
+def test_a_host_that_stops_for_a_moment_hides_no_limit() -> None:
+    """One measurement of twenty takes three times as long."""
+    random = np.random.default_rng(4)
+    named = 0
+    for _ in range(100):
+        measured = Pipeline(reading=3, synchronise=0.5).measured(random, rounds=5, noise=0.05)
+        seconds = {
+            name: [each * (3 if random.random() < 0.05 else 1) for each in values]
+            for name, values in measured.seconds.items()
+        }
+        limit = verdict(replace(measured, seconds=seconds), epochs=1).limit
+        assert limit in ("reading", None)
+        named += limit is not None
+    assert named >= 97
+
+
 def test_no_part_is_named_that_others_equal() -> None:
     random = np.random.default_rng(2)
     named, count = 0, 0
