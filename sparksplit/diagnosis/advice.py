@@ -62,7 +62,7 @@ def recommended(config: TrainConfig, measured: Measured) -> Candidate | None:
     """All that may help and leaves the trained weights the same, together; None if nothing of that kind may."""
     found = _verdict(config, measured)
     readers, cache = _readers(config, measured), _cache(config, measured, found)
-    if readers is not None and cache is not None and not _costs(found, TRANSFORM):
+    if readers is not None and cache is not None and not measured.facts.kept and not _costs(found, TRANSFORM):
         # What is read once needs no more of them; in few epochs they may bring more.
         swept = gain(_swept(config, measured), knee(measured.readers).seconds).mean
         readers, cache = (readers, None) if swept > _gain_of_cache(config, measured) else (None, cache)
@@ -163,7 +163,7 @@ def _cache_needed(measured: Measured) -> int:
 def _cache(config: TrainConfig, measured: Measured, found: Verdict) -> Candidate | None:
     """Keep the rows; or read them in every pass, where training hides that, but nothing hides a first reading."""
     full, first = typical(measured.seconds["full"]), first_reading_seconds(measured, config.epochs)
-    if max(full, first * config.epochs) * LEAST < full + first:
+    if config.readers and max(full, first * config.epochs) * LEAST < full + first:
         return Candidate({"cache_mb": 0}, "rows are read while the model trains, in each pass, instead of before it")
     needed = _cache_needed(measured)
     if measured.facts.kept or config.epochs < 2 or needed > _ROOM * measured.facts.free_mb:
@@ -227,7 +227,7 @@ _Likely = tuple[float, Candidate]
 
 def _less_often(config: TrainConfig, measured: Measured, found: Verdict) -> list[_Likely]:
     """Nodes that agree now and then instead of at every step, or yet more rarely."""
-    if is_own(config.strategy) or not _costs(found, SYNCHRONISE):
+    if is_own(config.strategy) or not _costs(found, SYNCHRONISE, LEAST):
         return []
     way, nodes = STRATEGIES[config.strategy], measured.facts.nodes
     own_batch = config.batch_size if way.split.every_row else max(1, config.batch_size // nodes)
