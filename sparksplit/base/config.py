@@ -203,7 +203,7 @@ def _read(file: str, origin: Origin) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file}: is not UTF-8 text (byte {error.start})") from None
     try:
-        root, values = _parse_yaml(text)
+        root, values = parse_yaml(text)
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         raise ConfigError(f"{file}{line}: not valid YAML: {error.problem}") from None
@@ -219,8 +219,8 @@ def _read(file: str, origin: Origin) -> dict[str, Any]:
     return values
 
 
-def _parse_yaml(text: str) -> tuple[yaml.Node | None, Any]:
-    """(the nodes, which know their lines; the values)"""
+def parse_yaml(text: str) -> tuple[yaml.Node | None, Any]:
+    """(the nodes, which know their places in `text`; the values), as `load` reads a file."""
     loader = _Loader(text)
     try:
         root = loader.get_single_node()
@@ -266,7 +266,7 @@ def _override(values: dict[str, Any], override: str, origin: Origin) -> None:
     try:
         # A single mark stands for itself: a delimiter, say, which YAML would take for syntax.
         is_mark = len(text) == 1 and not text.isalnum() and text != "~"
-        root, value = (None, text) if is_mark else _parse_yaml(text)
+        root, value = (None, text) if is_mark else parse_yaml(text)
     except (yaml.YAMLError, ValueError, RecursionError):
         raise ConfigError(f"{place}: the value is not valid YAML") from None
     _places(root, key, lambda node: place, Origin(None))  # refuses what is given twice

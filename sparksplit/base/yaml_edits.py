@@ -1,0 +1,146 @@
+"""One value in the text of a YAML file replaced or added, and every other character left as it is.
+
+Loading and writing a file again loses what YAML does not count: how lists are indented, `null` against nothing, what
+stands in columns. So the text is cut at the places that PyYAML's nodes know, and read again: whatever else would mean
+something different now (an anchor that something refers to, say) shows in the values, and is refused.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from typing import Any
+
+import yaml
+
+from sparksplit.base.config import Key, parse_yaml
+from sparksplit.base.records import Json
+
+
+class CannotEdit(Exception):
+    """The text has a form in which the value cannot be replaced or added by itself."""
+
+
+def with_value(text: str, key: Key, value: Json) -> str:
+    """`text` with that value for `key`, in mappings only. Raises CannotEdit."""
+    root, values = parse_yaml(text)
+    wanted = _wanted(values, key, value)
+    if wanted == values and _has(values, key):
+        return text
+    try:
+        edited = _edited(text, root, key, value)
+        result = parse_yaml(edited)[1]
+    except (yaml.YAMLError, ValueError):
+        raise CannotEdit from None
+    if result != wanted:
+        raise CannotEdit
+    return edited
+
+
+def as_yaml(value: Json) -> str:
+    """`value` as it can stand in a line: {every: 200, keep: 3}"""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{as_yaml(name)}: {as_yaml(inner)}' for name, inner in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(as_yaml, value))}]"
+    if isinstance(value, str) and re.fullmatch(r"[A-Za-z][\w./-]*", value) and parse_yaml(value)[1] == value:
+        return value
+    return _quoted(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _quoted(value: str) -> str:
+    return json.dumps(value, ensure_ascii=not value.isprintable())  # a rare line break would be read as a space
+
+
+def _has(values: Any, key: Key) -> bool:
+    for name in key:
+        if not isinstance(values, dict) or name not in values:
+            return False
+        values = values[name]
+    return True
+
+
+def _wanted(values: Any, key: Key, value: Json) -> dict[str, Any]:
+    wanted: dict[str, Any] = copy.deepcopy(values) if isinstance(values, dict) else {}
+    target = wanted
+    for name in key[:-1]:
+        inner = target.get(name)
+        if not isinstance(inner, dict | None):
+            raise CannotEdit
+        # What an alias stands for is one object in several places; only this one is to change.
+        target[name] = copy.deepcopy(inner or {})
+        target = target[name]
+    target[key[-1]] = value
+    return wanted
+
+
+def _edited(text: str, root: yaml.Node | None, key: Key, value: Json) -> str:
+    if not isinstance(root, yaml.MappingNode):
+        return _line_added(text, len(text), 0, key, value)  # nothing but comments
+    node: yaml.Node = root
+    for depth, name in enumerate(key):
+        if not isinstance(node, yaml.MappingNode):
+            return _replaced(text, node, _nested(key[depth:], value))
+        inner = next((inner for outer, inner in node.value if outer.value == name), None)
+        if inner is None:
+            return _added(text, node, key[depth:], value)
+        node = inner
+    return _replaced(text, node, value)
+
+
+def _nested(key: Key, value: Json) -> Json:
+    for name in reversed(key):
+        value = {name: value}
+    return value
+
+
+def _replaced(text: str, node: yaml.Node, value: Json) -> str:
+    style = node.style if isinstance(node, yaml.ScalarNode) else None
+    if style in ("|", ">") or (isinstance(node, yaml.CollectionNode) and not node.flow_style):
+        raise CannotEdit  # where such a value ends is not known exactly
+    start, end = node.start_mark.index, node.end_mark.index
+    written = as_yaml(value)
+    if isinstance(value, str) and style == "'":
+        written = "'" + value.replace("'", "''") + "'"
+    elif isinstance(value, str) and style == '"':
+        written = _quoted(value)
+    gap = " " if start == end and text[start - 1] == ":" else ""
+    return text[:start] + gap + written + text[end:]
+
+
+def _added(text: str, mapping: yaml.MappingNode, key: Key, value: Json) -> str:
+    """With another entry at the end of `mapping`."""
+    if not mapping.value:
+        place = mapping.end_mark.index - 1
+        return text[:place] + _entry(key, value) + text[place:]
+    place = _end(mapping.value[-1])
+    if mapping.flow_style:
+        return f"{text[:place]}, {_entry(key, value)}{text[place:]}"
+    return _line_added(text, place, mapping.value[0][0].start_mark.column, key, value)
+
+
+def _end(entry: tuple[yaml.Node, yaml.Node]) -> int:
+    """Where the last word of a mapping's entry ends; the end of what nests in lines is only at the next word."""
+    name, value = entry
+    if value.start_mark.index < name.start_mark.index:  # an alias of what stands above
+        return int(name.end_mark.index)
+    if isinstance(value, yaml.CollectionNode) and not value.flow_style and value.value:
+        last = value.value[-1]
+        return _end(last if isinstance(last, tuple) else (name, last))
+    return int(value.end_mark.index)
+
+
+def _line_added(text: str, place: int, column: int, key: Key, value: Json) -> str:
+    """With another line below the one of `place`, and below the comments there that belong to what is nested."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    if place and text[place - 1] != "\n":
+        place = text.find("\n", place) + 1 or len(text)
+    while comment := re.compile(rf" {{{column + 1},}}#[^\n]*(\n|$)").match(text, place):
+        place = comment.end()
+    before = newline if place and text[place - 1] != "\n" else ""
+    return f"{text[:place]}{before}{' ' * column}{_entry(key, value)}{newline}{text[place:]}"
+
+
+def _entry(key: Key, value: Json) -> str:
+    return f"{as_yaml(key[0])}: {as_yaml(_nested(key[1:], value))}"
