@@ -16,6 +16,7 @@ PACKAGES = ("sparksplit", "hdfs_io")
 
 MAY_IMPORT = {
     "base": set(),
+    "pages": set(),
     "network": {"base"},
     "hdfs_io": {"base"},
     "rows": {"base", "hdfs_io"},
@@ -25,7 +26,7 @@ MAY_IMPORT = {
     "strategies": {"collectives", "hdfs_io", "rows"},
     "handoff": {"base", "network", "hdfs_io", "rows", "collectives", "cluster"},
     "training": {"base", "network", "hdfs_io", "rows", "collectives", "cluster", "model", "strategies", "handoff"},
-    "comparison": {"base", "hdfs_io", "rows", "collectives", "cluster", "strategies", "training"},
+    "comparison": {"base", "pages", "hdfs_io", "rows", "collectives", "cluster", "strategies", "training"},
     "diagnosis": {"base", "hdfs_io", "strategies", "training", "comparison"},
     "inference": {"base", "hdfs_io", "training"},
     "operations": {"base", "hdfs_io", "rows", "collectives", "cluster", "model", "strategies", "training"},
@@ -37,6 +38,7 @@ imported for the type checker alone does not count."""
 
 WITHOUT = {
     "base": {"tensorflow", "keras", "tensorflowonspark"},
+    "pages": {"tensorflow", "keras", "pyspark", "tensorflowonspark"},
     "network": {"tensorflow", "keras", "pyspark", "tensorflowonspark"},
     "hdfs_io": {"tensorflow", "keras", "tensorflowonspark"},
     "rows": {"tensorflow", "keras", "pyspark", "tensorflowonspark"},

@@ -9,8 +9,8 @@ from typing import Any
 from sparksplit.comparison.content import Pair, Results, Row
 from sparksplit.comparison.numbers import Quantity, duration, plain, usable
 from sparksplit.comparison.record import ComparedRun
-from sparksplit.comparison.report import drawing
-from sparksplit.comparison.report.drawing import GREY, INK, Picture, canvas, legend
+from sparksplit.pages import drawing
+from sparksplit.pages.drawing import GREY, INK, Picture, canvas, legend
 
 Curve = list[tuple[float, ...]]
 """Points: passes, seconds, and the mean, the smallest and the largest value."""

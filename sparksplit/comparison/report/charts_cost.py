@@ -6,9 +6,9 @@ from typing import Any
 
 from sparksplit.comparison.content import Prediction, Results
 from sparksplit.comparison.numbers import MISSING, duration, plain, signed, size, usable
-from sparksplit.comparison.report import drawing
 from sparksplit.comparison.report.charts import described, way_marks
-from sparksplit.comparison.report.drawing import GREY, INK, Picture, canvas, legend
+from sparksplit.pages import drawing
+from sparksplit.pages.drawing import GREY, INK, Picture, canvas, legend
 
 _NO_MODEL = "There is no cost model in these results, so nothing is predicted."
 

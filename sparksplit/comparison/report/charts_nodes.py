@@ -9,9 +9,9 @@ from matplotlib.patches import Patch
 from sparksplit.comparison.content import Results, Row
 from sparksplit.comparison.numbers import Quantity, count, duration, percent, size, usable
 from sparksplit.comparison.plan import SINGLE
-from sparksplit.comparison.report import drawing
 from sparksplit.comparison.report.charts import described, survivors, way_marks
-from sparksplit.comparison.report.drawing import GREY, INK, Picture, canvas, legend
+from sparksplit.pages import drawing
+from sparksplit.pages.drawing import GREY, INK, Picture, canvas, legend
 
 PARTS = ("reading", "hand-off", "compute", "waiting", "synchronising", "other")
 _PART_COLOURS = ("#56B4E9", "#CC79A7", "#0072B2", "#E69F00", "#D55E00", "#bfbfbf")

@@ -7,32 +7,23 @@ from a disk. Every number comes from the results; where a part is missing, its s
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from datetime import datetime
-from importlib import resources
 from typing import Any
 
 import yaml
-from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup, escape
 
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.numbers import Quantity, count, plain, size
 from sparksplit.comparison.report import charts, charts_cost, charts_nodes, tables
-
-_TEMPLATE = "report.html.jinja"
+from sparksplit.pages import rendered
 
 
 def render(results: Results) -> str:
     """The page. The same results give the same bytes."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["names"] = _names
-    # Through importlib, since the package may be imported from a .zip.
-    template = environment.from_string(
-        resources.files("sparksplit.comparison.report").joinpath(_TEMPLATE).read_text(encoding="utf-8")
-    )
-    return template.render(
+    return rendered(
+        "sparksplit.comparison.report",
+        "report.html.jinja",
         title=f"Which way to split the work: {results.model}",
         subtitle=list(_subtitle(results)),
         answer=results.answer,
@@ -52,11 +43,6 @@ def render(results: Results) -> str:
         facts=list(_facts(results)),
         runs=tables.runs(results),
     )
-
-
-def _names(text: str) -> Markup:
-    """Text in which whatever stands between backticks is a name."""
-    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _pictures(results: Results) -> list[Any]:

@@ -3,54 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sparksplit.comparison.content import Metric, OnHosts, Original, Ours, Results, Row
-from sparksplit.comparison.numbers import Quantity, compact, count, duration, megabytes, part, percent, plain, usable
+from sparksplit.comparison.numbers import Quantity, compact, count, duration, megabytes, part, percent, plain
 from sparksplit.comparison.record import ComparedRun, DivergedRun
+from sparksplit.pages.tables import Cell, Table, number, text
 from sparksplit.training.metrics import LOSS
 from sparksplit.training.record import Values
 
 PREDICTED = "predicted by virtual nodes: the learning is computed, the time is not measured"
-
-
-@dataclass(frozen=True)
-class Cell:
-    """What is shown. value: what it is sorted by; None if there is nothing, which is sorted last."""
-
-    text: str
-    value: float | str | None = None
-
-    @property
-    def is_number(self) -> bool:
-        """Whether it is aligned to the right."""
-        return not isinstance(self.value, str)
-
-
-@dataclass(frozen=True)
-class Table:
-    """columns: name and explanation. The first cell of a row is its heading."""
-
-    key: str
-    caption: str
-    columns: Sequence[tuple[str, str]]
-    rows: Sequence[Sequence[Cell]]
-    sortable: bool = False
-
-    @property
-    def numeric(self) -> list[bool]:
-        """Which columns hold numbers."""
-        return [all(row[index].is_number for row in self.rows) for index in range(len(self.columns))]
-
-
-def text(value: str) -> Cell:
-    """A cell sorted by its letters."""
-    return Cell(value, value)
-
-
-def number(value: float | None, written: str) -> Cell:
-    """A cell sorted by its value."""
-    return Cell(written, usable(value))
 
 
 def called(item: OnHosts | Ours) -> str:

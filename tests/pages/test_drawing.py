@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparksplit.comparison.report.drawing import marks, shortened
+from sparksplit.pages.drawing import marks, shortened
 
 
 def test_marks_differ_in_each_of_colour_marker_and_dashes():
