@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "handoff": {"base", "network", "hdfs_io", "rows", "collectives", "cluster"},
     "training": {"base", "network", "hdfs_io", "rows", "collectives", "cluster", "model", "strategies", "handoff"},
     "comparison": {"base", "pages", "hdfs_io", "rows", "collectives", "cluster", "strategies", "training"},
-    "diagnosis": {"base", "hdfs_io", "strategies", "training", "comparison"},
+    "diagnosis": {"base", "pages", "hdfs_io", "strategies", "training", "comparison"},
     "inference": {"base", "hdfs_io", "training"},
     "operations": {"base", "hdfs_io", "rows", "collectives", "cluster", "model", "strategies", "training"},
     "api": {"base", "hdfs_io", "model", "training", "comparison", "inference"},

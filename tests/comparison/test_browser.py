@@ -7,14 +7,17 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from sparksplit.diagnosis.page import render as diagnosis_page
 from tests.comparison.report.pages import rendered
 from tests.comparison.sample import DELAYED, LOCAL, NASTY, results
+from tests.diagnosis.made_up import diagnosis
 
 pytestmark = pytest.mark.chromium
 WIDE, PHONE = (1280, 900), (360, 800)
@@ -166,6 +169,19 @@ def test_long_and_hostile_names_stay_in_their_place(browser, tmp_path, size):
         page.on("dialog", lambda dialog: pytest.fail(dialog.message))
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
         assert page.evaluate(OUTSIDE) == []
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_the_page_of_a_diagnosis_fits_the_window_too(browser, tmp_path, size):
+    long = {f"a.very.long.key.of.a.setting.{index}": "a-value-without-any-place-to-break-it" for index in range(3)}
+    recommended = replace(diagnosis().recommended, settings=long)
+    file = tmp_path / "diagnosis.html"
+    file.write_text(diagnosis_page(diagnosis(recommended=recommended, hosts=["a-host." * 40])), encoding="utf-8")
+    with opened(browser, file, *size) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        assert page.locator("svg").count() == 4
+        assert page.evaluate(OUTSIDE) == []
+        assert page.evaluate(SMALLEST) >= 8
 
 
 # Names of the texts of pictures that lie outside their picture.

@@ -1,0 +1,161 @@
+"""The pictures of diagnosis.html."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.patches import Patch
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from sparksplit.comparison.numbers import count, percent, usable
+from sparksplit.diagnosis.record import Diagnosis, ReadersTable
+from sparksplit.diagnosis.tables import SHARES, advices, times, written
+from sparksplit.diagnosis.verdict import Gain
+from sparksplit.pages import drawing
+from sparksplit.pages.drawing import COLOURS, GREY, INK, Mark, Picture, canvas, legend
+
+_BLUE, _RED = COLOURS[0], COLOURS[1]
+_LOOKS = {
+    "rows": ("#56B4E9", ""),
+    "copy": ("#E69F00", "xx"),
+    "synchronise": ("#D55E00", "//"),
+    "forward and backward": ("#0072B2", ""),
+    "optimizer": ("#009E73", "\\\\\\\\"),
+    "hand-off": ("#CC79A7", ""),
+}
+"""Of each share: its colour and hatches, either of which would do."""
+
+
+def shares(record: Diagnosis) -> Picture:
+    """One bar of what the step's time goes to."""
+    key, title = "shares", "Shares of the step"
+    found = [each for each in record.verdict.shares if (usable(each.share) or 0) > 0]
+    if not found:
+        return Picture(key, title, note="No share could be measured.")
+    with canvas(1.0) as (figure, axes):
+        left, entries = 0.0, []
+        for each in found:
+            colour, hatch = _LOOKS.get(each.name, ("#bfbfbf", ""))
+            axes.barh([0], [100 * each.share], left=left, color=colour, hatch=hatch, edgecolor="white", linewidth=0.8)
+            left += 100 * each.share
+            name = f"{percent(each.share)} {SHARES.get(each.name, each.name)}"
+            entries.append((name, Patch(facecolor=colour, hatch=hatch, edgecolor="white")))
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.grid(False)
+        axes.set_xlim(0, max(100.0, left))
+        axes.set_xlabel("% of the step")
+        legend(figure, entries)
+        svg = drawing.to_svg(figure, key, f"{title}: one bar of its shares")
+    return Picture(key, title, "What the step becomes faster by, where one thing after the other is left out.", svg)
+
+
+def roofline(record: Diagnosis) -> Picture:
+    """The step's rate, and what it would be without each part, and with nothing but that part."""
+    key, title = "roofline", "How far the step is from each limit"
+    found, rate = record.verdict.parts, record.verdict.rows_per_second
+    if not found:
+        return Picture(key, title, note="No part of the step could be measured.")
+    with canvas(drawing.bar_height(len(found))) as (figure, axes):
+        drawing.bar_rows(axes, [part.name for part in found])
+        axes.set_xscale("log")
+        axes.axvline(rate, color=GREY, linewidth=1)
+        for row, part in enumerate(found):
+            _with_interval(axes, row, part.gain, rate)
+            alone = usable(part.rows_per_second)
+            if alone is not None:
+                axes.plot([alone], [row], color=_RED, marker="D", markerfacecolor="white", linestyle="none")
+        axes.margins(x=0.08)
+        axes.autoscale_view()
+        drawing.log_axis(axes.xaxis, count)
+        axes.set_xlabel("rows per second, over all nodes")
+        entries = [
+            (f"the step: {count(rate)} rows/s", drawing.line(Mark(GREY, "", "-"))),
+            ("without the part, and the interval", drawing.line(Mark(INK, "o", "-"))),
+            ("with nothing but the part", drawing.line(Mark(_RED, "D", "none"), hollow=True)),
+        ]
+        legend(figure, entries)
+        svg = drawing.to_svg(figure, key, f"{title}: rows per second without each part, and with nothing else")
+    caption = (
+        "The further right the dot, the more is gained where the part costs less. The nearer the diamond is to the "
+        "line, the less room the part itself leaves."
+    )
+    small = [part.name for part in found if usable(part.rows_per_second) is None]
+    if small:
+        caption += f" Without a diamond, it costs too little to be told from nothing: {', '.join(small)}."
+    return Picture(key, title, caption, svg)
+
+
+def readers(record: Diagnosis) -> Picture:
+    """Rows per second over the number of readers, with the knee."""
+    key, title = "readers", "The step by readers per node"
+    found = record.readers
+    if found is None or not found.rows:
+        return Picture(key, title, note="Readers were not swept: rows are not read from files while training.")
+    with canvas() as (figure, axes):
+        now = next((row.rows_per_second for row in found.rows if row.readers == found.now), None)
+        xs, ys = [row.readers for row in found.rows], [row.rows_per_second for row in found.rows]
+        axes.axvline(found.knee, color=_RED, linewidth=1.2, linestyle="--")
+        axes.plot(xs, ys, color=_BLUE, marker="o")
+        for row in found.rows:
+            low, high = (None, None) if row.gain is None else (usable(row.gain.low), usable(row.gain.high))
+            if now is not None and low is not None and high is not None:
+                axes.plot([row.readers] * 2, [now * low, now * high], color=_BLUE, marker="_", linewidth=1)
+        if now is not None:
+            axes.plot([found.now], [now], color=INK, marker="s", markersize=9, fillstyle="none", linestyle="none")
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_formatter(lambda value, _: count(value))
+        axes.xaxis.set_major_locator(FixedLocator(xs))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xlabel("readers per node")
+        axes.set_ylabel("rows per second")
+        legend(figure, _readers_entries(found, now))
+        svg = drawing.to_svg(figure, key, f"{title}: rows per second over their number")
+    caption = "The knee: the fewest readers that are within 10 % of the fastest."
+    if any(row.gain is not None and usable(row.gain.low) is not None for row in found.rows):
+        caption += " Bars: intervals of the gain over the configured number."
+    return Picture(key, title, caption, svg)
+
+
+def _readers_entries(found: ReadersTable, now: float | None) -> list[tuple[str, Any]]:
+    entries = [
+        ("the whole step", drawing.line(Mark(_BLUE, "o", "-"))),
+        (f"the knee: {found.knee}", drawing.line(Mark(_RED, "", "--"))),
+    ]
+    if now is not None:
+        entries.append((f"as configured: {found.now}", drawing.line(Mark(INK, "s", "none"), hollow=True)))
+    return entries
+
+
+def settings(record: Diagnosis) -> Picture:
+    """The gains of what is recommended and proposed."""
+    key, title = "gains", "What the settings bring"
+    every = advices(record)
+    if not every:
+        return Picture(key, title, note="No setting was likely to help, so none was tried.")
+    found = [(kind, advice, advice.gain) for kind, advice in every if advice.gain is not None]
+    if not found:
+        return Picture(key, title, note="What is advised was not measured.")
+    with canvas(drawing.bar_height(len(found))) as (figure, axes):
+        drawing.bar_rows(axes, [f"{kind}: {written(advice)}" for kind, advice, _ in found])
+        axes.axvline(1, color=GREY, linewidth=1)
+        for row, (_, _, gain) in enumerate(found):
+            _with_interval(axes, row, gain, 1.0)
+        axes.margins(x=0.08)
+        axes.autoscale_view(scaley=False)
+        axes.xaxis.set_major_formatter(lambda value, _: times(value))
+        axes.set_xlabel("times as fast")
+        svg = drawing.to_svg(figure, key, f"{title}: how many times as fast, with intervals")
+    caption = "Dot: mean of the rounds. Line: its interval. Right of 1 it helps."
+    if any(usable(gain.low) is None for _, _, gain in found):
+        caption += " Without a line: too few rounds for an interval."
+    return Picture(key, title, caption, svg)
+
+
+def _with_interval(axes: Any, row: int, gain: Gain, unit: float) -> None:
+    low, high = usable(gain.low), usable(gain.high)
+    if low is not None and high is not None:
+        ends = [low * unit, high * unit]
+        axes.plot(ends, [row, row], color=INK, linewidth=1.6, marker="|", markersize=8)
+    if usable(gain.mean) is not None:
+        axes.plot([gain.mean * unit], [row], color=INK, marker="o", linestyle="none")

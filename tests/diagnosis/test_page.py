@@ -1,0 +1,197 @@
+"""diagnosis.html, without a browser: that it says what the record says, whatever that lacks."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+
+import pytest
+
+from sparksplit.base.records import Json
+from sparksplit.diagnosis.page import render
+from sparksplit.diagnosis.record import Advice, Diagnosis, ReadersTable
+from sparksplit.diagnosis.verdict import Gain, Part, Share, Verdict
+from tests.comparison.report.pages import Tags, pictures, visible
+from tests.diagnosis.made_up import SECONDS, diagnosis
+
+HOSTILE = "<script>alert('x')</script> & {{ x }} $a_b$"
+
+
+def cells(page: str, table: str) -> list[list[str]]:
+    """The rows of a table as they are shown."""
+    found = re.search(rf'<table id="table-{table}".*?</table>', page, flags=re.DOTALL)
+    assert found
+    rows = re.findall(r"<tr>\s*(<th scope=row.*?)</tr>", found[0], flags=re.DOTALL)
+    return [[visible(cell) for cell in re.findall(r"<t[hd].*?</t[hd]>", row, flags=re.DOTALL)] for row in rows]
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return render(diagnosis())
+
+
+def test_it_begins_with_the_verdict(page: str) -> None:
+    words = visible(page)
+    assert "The answer Reading: nodes wait 59 % of the step for rows. The step 10,003 rows/s over all nodes" in words
+    assert "Recommended readers: 4 , checkpoint.seconds: 300 : 1.87 times as fast (1.79 to 1.95)" in words
+    assert "sync.every: 16 : 1.07 times as fast (0.98 to 1.17); it is not certain that it helps at all" in words
+    assert "batch_size: 256 , which was not measured" in words
+    assert "To know a faster network would help too" in words
+
+
+def test_its_tables_hold_the_records_values(page: str) -> None:
+    assert cells(page, "shares") == [
+        ["waiting for rows", "59.1 %"],
+        ["copying rows to the device", "0.0 %"],
+        ["synchronising with the other nodes", "8.3 %"],
+        ["the optimizer", "4.4 %"],
+        ["the model&#39;s forward and backward pass", "28.2 %"],
+    ]
+    assert cells(page, "parts") == [
+        ["reading", "2.51", "2.32 to 2.71", "12,345", "81 %"],
+        ["copy", "1.01", "0.97 to 1.06", "–", "–"],
+        ["synchronise", "1.09", "1.03 to 1.14", "140,449", "7 %"],
+        ["compute", "1.21", "1.17 to 1.26", "31,250", "32 %"],
+    ]
+    assert cells(page, "readers") == [
+        ["0", "8,111", "0.81", "0.78 to 0.84", ""],
+        ["1", "10,007", "1.00", "1.00 to 1.00", "as configured"],
+        ["2", "15,222", "1.52", "1.46 to 1.58", ""],
+        ["4", "19,333", "1.93", "1.88 to 1.99", "the knee"],
+        ["8", "19,444", "1.94", "1.87 to 2.01", ""],
+    ]
+    assert [row[:6] for row in cells(page, "settings")] == [
+        ["readers: 4, checkpoint.seconds: 300", "recommended", "1.87", "1.79 to 1.95", "yes", "the same"],
+        ["strategy: local, sync.every: 16", "proposed", "1.07", "0.98 to 1.17", "not for certain", "change"],
+        ["batch_size: 256", "proposed", "–", "–", "not measured", "change"],
+    ]
+    assert cells(page, "variants")[1] == [
+        "repeated",
+        "one batch again and again: nothing is read, transformed or put together",
+        "40.0 µs",
+        "37.5 µs to 42.5 µs",
+        "25,000",
+        "3",
+    ]
+
+
+def test_its_pictures_are_named_and_say_what_they_show(page: str) -> None:
+    shown = pictures(page)
+    words = [" ".join("".join(text.itertext()) for text in svg.iter() if text.tag.endswith("text")) for svg in shown]
+    assert len(shown) == 4
+    assert "59 % waiting for rows" in words[0] and "copying" not in words[0]
+    assert "the step: 10,003 rows/s" in words[1]
+    assert "the knee: 4" in words[2] and "as configured: 1" in words[2]
+    assert "proposed: strategy: local, sync.every: 16" in words[3] and "256" not in words[3]
+    assert "costs too little to be told from nothing: copy." in visible(page)
+
+
+def test_it_names_what_the_numbers_depend_on(page: str) -> None:
+    words = visible(page)
+    for text in (
+        "configuration conf/mine.yaml",
+        "nodes 2 on worker-one, worker-two",
+        "6 for each node, of which TensorFlow uses 3",
+        "60,000 for training, 30,000 of them on one node",
+        "stay in memory, after 1.70 s of the first pass",
+        "one exchange 1.73 MB from each node",
+        "training stands still for 310 ms",
+        "tensorflow 2.21.0",
+        "sparksplit compare --set data=prepared/mnist",
+    ):
+        assert text in words, text
+
+
+def test_the_same_record_gives_the_same_bytes_and_nothing_is_fetched(page: str) -> None:
+    assert render(diagnosis()) == page
+    assert len(page.encode()) < 300_000
+    for tag, attributes in Tags(page).found:
+        assert tag not in ("link", "iframe", "object", "embed")
+        for name in ("src", "href", "xlink:href"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:")), (tag, attributes)
+
+
+def one_round(record: Diagnosis) -> Diagnosis:
+    """The same, from a single round: there are no intervals."""
+
+    def alone(gain: Gain | None) -> Gain | None:
+        return gain and Gain(gain.mean, None, None)
+
+    def alone_in(advice: Advice) -> Advice:
+        return replace(advice, gain=alone(advice.gain), helps=False)
+
+    assert record.readers and record.recommended
+    parts = [replace(part, gain=Gain(part.gain.mean, None, None)) for part in record.verdict.parts]
+    rows = [replace(row, gain=alone(row.gain)) for row in record.readers.rows]
+    seconds = {name: values[:1] for name, values in SECONDS.items()}
+    return replace(
+        record,
+        verdict=replace(record.verdict, limit=None, parts=parts),
+        readers=replace(record.readers, rows=rows),
+        recommended=alone_in(record.recommended),
+        proposed=[alone_in(advice) for advice in record.proposed],
+        measured=replace(record.measured, seconds=seconds),
+    )
+
+
+def test_one_round_has_no_intervals() -> None:
+    page = render(one_round(diagnosis()))
+    assert [row[2] for row in cells(page, "parts")] == ["–"] * 4
+    assert cells(page, "variants")[0][3] == "–"
+    assert "Without a line: too few rounds for an interval." in visible(page)
+    assert "1.87 times as fast; it is not certain" in visible(page)
+
+
+def test_without_readers_advice_or_several_nodes() -> None:
+    verdict = Verdict(
+        limit="compute",
+        sentence="compute: 100 % of the step is the model's own arithmetic",
+        rows_per_second=7.0,
+        parts=[Part(name="compute", gain=Gain(1.5, 1.4, 1.6), rows_per_second=7.0, reached=1.0)],
+        shares=[Share("forward and backward", 1.0)],
+    )
+    record = diagnosis(verdict=verdict, readers=None, recommended=None, proposed=[], compare=None, notes=[])
+    record = replace(record, config_file=None, measured=replace(record.measured, checkpoint=None))
+    words = visible(page := render(record))
+    assert len(pictures(page)) == 2
+    assert "Recommended nothing: no setting that leaves the trained weights the same is likely to help" in words
+    assert "Readers were not swept" in words
+    assert "No setting was likely to help, so none was tried." in words
+    assert "from the command line alone" in words
+    assert "none is written" in words
+    assert "Only proposed" not in words and "sparksplit compare" not in words
+
+
+def test_nothing_measured_but_the_step() -> None:
+    verdict = Verdict(limit=None, sentence="no single part", rows_per_second=7.0, parts=[], shares=[])
+    advice = Advice(settings={"batch_size": 8}, why="", gain=None, helps=False)
+    empty = ReadersTable(now=1, knee=1, rows=[])
+    page = render(diagnosis(verdict=verdict, readers=empty, recommended=None, proposed=[advice]))
+    assert pictures(page) == []
+    for note in ("No share could be measured.", "No part of the step", "Readers were not", "advised was not measured"):
+        assert note in visible(page)
+
+
+def test_numbers_that_are_none_break_nothing() -> None:
+    record = diagnosis()
+    parts = [replace(part, gain=Gain(math.nan, -math.inf, math.inf)) for part in record.verdict.parts]
+    shares = [Share("rows", math.nan), Share("copy", 1.0)]
+    page = render(replace(record, verdict=replace(record.verdict, parts=parts, shares=shares)))
+    assert cells(page, "parts")[0][:3] == ["reading", "–", "–"]
+
+
+def test_nothing_of_the_users_is_markup() -> None:
+    settings: dict[str, Json] = {HOSTILE: HOSTILE}
+    advice = Advice(settings=settings, why=HOSTILE, gain=Gain(1.2, 1.1, 1.3), helps=True)
+    page = render(
+        diagnosis(
+            config_file=HOSTILE,
+            config={"data": HOSTILE, HOSTILE: HOSTILE},
+            hosts=[HOSTILE],
+            recommended=advice,
+            compare=HOSTILE,
+            notes=[HOSTILE],
+        )
+    )
+    assert [tag for tag, _ in Tags(page).found].count("script") == 1
