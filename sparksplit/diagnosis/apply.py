@@ -6,7 +6,7 @@ import difflib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -35,9 +35,10 @@ class Applied:
 class ConfigFile:
     """A configuration's file, that can be written to, as it was before anything was measured."""
 
-    def __init__(self, origin: Origin) -> None:
-        """Raises UsageError where there is no such file: better now than after minutes."""
-        self.origin = origin
+    def __init__(self, origin: Origin, safe: Collection[str] = SAFE) -> None:
+        """safe: the keys that may be written. Raises UsageError where there is no such file: better now than after
+        minutes."""
+        self.origin, self._safe = origin, safe
         if origin.file is None:
             raise ConfigError("--apply: needs --config FILE: there is no file to write the settings into")
         self.file = origin.file
@@ -68,8 +69,8 @@ class ConfigFile:
         for dotted, value in settings.items():
             key = (*self.origin.prefix, *dotted.split("."))
             setting = f"{dotted}: {as_yaml(value)}"
-            if dotted.partition(".")[0] not in SAFE:
-                left.append(f"{setting} is not written: it may change the trained weights")
+            if dotted.partition(".")[0] not in self._safe:
+                left.append(f"{setting} is not written: it may change the result")
             elif override := _override(self.origin, tuple(dotted.split("."))):
                 left.append(f"{setting} is not written: {override} goes before the file; change it there")
             else:

@@ -94,7 +94,7 @@ def test_another_key_of_a_section_set_on_the_command_line_is_in_nobodys_way(open
 def test_what_may_change_the_weights_is_never_written(opened: Opened, key: str) -> None:
     applied = opened().write({key: 8})
     assert applied.changed == []
-    assert applied.left == [f"{key}: 8 is not written: it may change the trained weights"]
+    assert applied.left == [f"{key}: 8 is not written: it may change the result"]
     assert Path("c.yaml").read_text() == TEXT
 
 
