@@ -29,6 +29,7 @@ COMMANDS = {
     "train": "a run of train",
     "compare": "a comparison",
     "predict": "predictions",
+    "diagnose": "a diagnosis",
 }
 """What each command leaves behind."""
 _SIGNS = {
@@ -36,6 +37,7 @@ _SIGNS = {
     "train": ("run.json", "checkpoints", "metrics.jsonl"),
     "compare": ("results.json", "runs", "measured.json"),
     "predict": ("predictions",),
+    "diagnose": ("diagnosis.json",),
 }
 """Names that identify an output whose mark does not name its command, as older marks did not."""
 

@@ -106,7 +106,7 @@ def zygote(nothing_left_running: None, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 def forked(zygote: Zygote) -> Iterator[None]:
-    """`train` and `compare` of this test run on nodes without Spark, which begin at once (tests/forked.py)."""
+    """Runs of this test take nodes without Spark, which begin at once (tests/forked.py)."""
     with nodes_of(zygote):
         yield
 

@@ -27,11 +27,22 @@ MAY_IMPORT = {
     "handoff": {"base", "network", "hdfs_io", "rows", "collectives", "cluster"},
     "training": {"base", "network", "hdfs_io", "rows", "collectives", "cluster", "model", "strategies", "handoff"},
     "comparison": {"base", "pages", "hdfs_io", "rows", "collectives", "cluster", "strategies", "training"},
-    "diagnosis": {"base", "pages", "hdfs_io", "strategies", "training", "comparison"},
+    "diagnosis": {
+        "base",
+        "pages",
+        "hdfs_io",
+        "rows",
+        "collectives",
+        "cluster",
+        "strategies",
+        "handoff",
+        "training",
+        "comparison",
+    },
     "inference": {"base", "hdfs_io", "training"},
     "operations": {"base", "hdfs_io", "rows", "collectives", "cluster", "model", "strategies", "training"},
     "api": {"base", "hdfs_io", "model", "training", "comparison", "inference"},
-    "commands": {"base", "hdfs_io", "training", "comparison", "inference", "operations"},
+    "commands": {"base", "hdfs_io", "training", "comparison", "diagnosis", "inference", "operations"},
 }
 """A room (a folder of sparksplit, or hdfs_io) to the rooms that its modules import, also inside functions; what is
 imported for the type checker alone does not count."""

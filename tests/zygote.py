@@ -24,6 +24,8 @@ from sparksplit.cluster.channel.wire import die_with_parent
 _LATER = (
     "collectives.ring",
     "comparison.node",
+    "diagnosis.node.variants",
+    "diagnosis.node.work",
     "handoff.arrival",
     "handoff.spool",
     "model.build",

@@ -8,13 +8,13 @@ import logging
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn, get_args
 
 from sparksplit.base.complaints import all_required, missing_keys
-from sparksplit.base.config import Config, documented_keys, load
+from sparksplit.base.config import Config, documented_keys, load, top_keys
 from sparksplit.base.errors import ConfigError, Interrupted, SparksplitError, printable
 from sparksplit.base.interrupts import insistent
 from sparksplit.base.left import remove_left
@@ -30,6 +30,7 @@ class Options:
     resume: bool = False
     debug: bool = False
     dry_run: bool = False
+    apply: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,9 @@ class Command:
     resumable: whether the command takes --resume.
     rehearses: whether it takes --dry-run.
     flags: keys that have their own command-line option; the command then has no --overwrite.
+    overwrites: whether it takes --overwrite.
+    applies: whether it takes --apply.
+    config_of: where a file may be of several kinds, the kind of one with these keys at its top; `config` is the first.
     """
 
     name: str
@@ -52,6 +56,9 @@ class Command:
     resumable: bool = False
     rehearses: bool = False
     flags: tuple[str, ...] = ()
+    overwrites: bool = True
+    applies: bool = False
+    config_of: Callable[[Collection[str]], type[Config]] | None = None
 
     def main(self, argv: Sequence[str] | None = None) -> int:
         """Run the command with `argv` (sys.argv's by default) and return its exit status: 0 to 3, or 128 + signal."""
@@ -69,7 +76,7 @@ class Command:
         )
         for noisy in ("py4j", "tensorflowonspark", "absl"):
             logging.getLogger(noisy).setLevel(logging.INFO if arguments.debug else logging.ERROR)
-        given = ("overwrite", "resume", "debug", "dry_run")
+        given = ("overwrite", "resume", "debug", "dry_run", "apply")
         options = Options(**{name: getattr(arguments, name, False) for name in given})
         try:
             with _stopping_signals(), insistent():
@@ -79,7 +86,8 @@ class Command:
                 if file is None and not overrides and required and not self.flags:
                     raise ConfigError(f"{all_required(required)}: give --config FILE, or --set KEY=VALUE for each")
                 remove_left()
-                self.run(load(self.config, file, overrides), options)
+                kind = self.config if self.config_of is None else self.config_of(top_keys(file, overrides))
+                self.run(load(kind, file, overrides), options)
                 satisfy_yarn()
         except SparksplitError as error:
             if arguments.debug:
@@ -130,7 +138,7 @@ class Command:
                 parser.add_argument(f"--{key}", action="store_const", const="true", help=text)
             else:
                 parser.add_argument(f"--{key}", metavar=key.upper(), help=text)
-        if not self.flags:
+        if self.overwrites and not self.flags:
             parser.add_argument(
                 "--overwrite",
                 action="store_true",
@@ -143,6 +151,12 @@ class Command:
                 "--dry-run",
                 action="store_true",
                 help="read a sample and print what would be made of it; nothing is written",
+            )
+        if self.applies:
+            parser.add_argument(
+                "--apply",
+                action="store_true",
+                help="write into the configuration's file what was measured to help and leaves the result the same",
             )
         parser.add_argument("--debug", action="store_true", help="log more, and show tracebacks")
         return parser

@@ -114,13 +114,13 @@ def load(model: type[ConfigT], file: str | None, overrides: Sequence[str] = ()) 
     Raises ConfigError for an unreadable file, a syntax error, an unknown key (suggesting the nearest known one), a
     wrong type or a value out of range: whichever comes first in the file; for missing required keys, all of them.
     """
-    origin = Origin(file)
-    values: dict[str, Any] = {}
-    if file is not None:
-        values = _read(file, origin)
-    for override in overrides:
-        _override(values, override, origin)
+    values, origin = _values(file, overrides)
     return parse(model, values, origin)
+
+
+def top_keys(file: str | None, overrides: Sequence[str] = ()) -> set[str]:
+    """The keys at the top of what `load` would check. Raises ConfigError for an unreadable file and a syntax error."""
+    return {str(key) for key in _values(file, overrides)[0]}
 
 
 def parse(model: type[ConfigT], values: dict[str, Any], origin: Origin | None = None) -> ConfigT:
@@ -193,6 +193,15 @@ _Loader.add_implicit_resolver(
     re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$"),
     list("-+.0123456789"),
 )
+
+
+def _values(file: str | None, overrides: Sequence[str]) -> tuple[dict[str, Any], Origin]:
+    """The values of `file` with the overrides, and where each came from."""
+    origin = Origin(file)
+    values = {} if file is None else _read(file, origin)
+    for override in overrides:
+        _override(values, override, origin)
+    return values, origin
 
 
 def _read(file: str, origin: Origin) -> dict[str, Any]:

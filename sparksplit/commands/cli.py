@@ -21,6 +21,7 @@ COMMANDS = {
     "train": "train one model on the nodes of a Spark cluster",
     "compare": "several ways to split the work, side by side: which one to use, with evidence",
     "predict": "batch inference on Spark",
+    "diagnose": "where the time of a training or a preparation goes, and what would help",
     "devices": "what each node's devices can do, and what a training step costs on them",
     "check": "is this cluster ready: folders, versions, memory, GPUs, ports, settings",
     "package": "the archives that spark-submit needs",

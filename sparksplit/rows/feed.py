@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -143,6 +143,7 @@ class Feed:
         self._readers: list[RowReader] = []
         self._lock = threading.Lock()
         self._spare: list[Rows] = []
+        self._begun: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
         self._keep = int(self._own_rows.sum()) * self._assembler.row_bytes <= cache
         self._whole: AtHand | None = None if self._keep else source.at_hand()
 
@@ -150,6 +151,21 @@ class Feed:
     def exact(self) -> bool:
         """Whether chunks follow the order of rows; always."""
         return True
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the node's rows stay in memory once they have been read."""
+        return self._keep
+
+    @property
+    def at_hand(self) -> AtHand | None:
+        """The node's rows, where they can be had in any order: kept from the first epoch on, or mapped into memory."""
+        return self._whole
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row in memory."""
+        return self._assembler.row_bytes
 
     @property
     def rows(self) -> int:
@@ -178,13 +194,22 @@ class Feed:
         try:
             while True:
                 while len(ahead) < self._ahead and (plan := next(plans, None)) is not None:
-                    ahead.append(self._pool.submit(self._assemble, epoch, *plan))
+                    ahead.append(self._submit(self._assemble, epoch, *plan))
                 if not ahead:
                     return
                 yield ahead.popleft().result()
         finally:
             for future in ahead:
                 future.cancel()
+
+    def rest(self) -> None:
+        """Return when nothing is read any more: an epoch that is left before its end has read ahead."""
+        wait([future for future in list(self._begun) if not future.cancel()])
+
+    def _submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        future = self._pool.submit(function, *arguments)
+        self._begun.add(future)
+        return future
 
     def close(self) -> None:
         """End the reading threads and close the files."""
@@ -293,7 +318,7 @@ class Feed:
         jobs, start = [], 0
         for lane, chosen, sizes in zip(self._lanes.tolist(), blocks, counts, strict=True):
             if chosen:
-                jobs.append(self._pool.submit(self._read_lane, rows, start, lane, chosen))
+                jobs.append(self._submit(self._read_lane, rows, start, lane, chosen))
             start += sum(sizes)
         return _Loading([], jobs, rows)
 

@@ -51,12 +51,8 @@ class Payload(Record):
         initial: Initial | None = None,
     ) -> Payload:
         """The payload of the first attempt at a run that fills `output`."""
-        paths: list[Json] = [*data.paths]
-        found: JsonObject = {"data": paths if len(paths) > 1 else data.path}
-        if initial is not None:
-            found["init"] = initial.file
         return cls(
-            config={**config.model_dump(mode="json"), **found},
+            config=settled(config, data, initial),
             places=config.origin.to_json(),
             run=output.folder,
             output=output.path,
@@ -76,6 +72,16 @@ class Payload(Record):
     def train_config(self) -> TrainConfig:
         """The configuration, with errors that name those places."""
         return parse(TrainConfig, self.config, Origin.from_json(self.places))
+
+
+def settled(config: TrainConfig, data: PreparedDataSet, initial: Initial | None) -> JsonObject:
+    """The configuration's values for a node, with the folders that its `data` came to and the model file of its
+    `init`."""
+    paths: list[Json] = [*data.paths]
+    found: JsonObject = {"data": paths if len(paths) > 1 else data.path}
+    if initial is not None:
+        found["init"] = initial.file
+    return {**config.model_dump(mode="json"), **found}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from sparksplit.rows.feed import Feed, LanesOf, RowSource
 from sparksplit.rows.unfit import Fit
 from sparksplit.strategies.splits import Split
 from sparksplit.strategies.syncs import Sync
+from sparksplit.training.config import TrainConfig
 from sparksplit.training.node.process import Process
 
 if TYPE_CHECKING:
@@ -23,12 +24,16 @@ if TYPE_CHECKING:
 class Feeds:
     """The feeds of `member`, a node of `process`; `close` ends those that are still open.
 
+    config: replaces the process's, for another feed of the same rows.
+
     Held-out rows come first: the training rows get what they leave of `cache_mb`.
     """
 
-    def __init__(self, process: Process, member: Member, collective: Collective) -> None:
+    def __init__(
+        self, process: Process, member: Member, collective: Collective, config: TrainConfig | None = None
+    ) -> None:
         self._process, self._member, self._collective = process, member, collective
-        self._config = process.config
+        self._config = config or process.config
         self._cache = 0 if self._config.virtual else self._config.cache_mb << 20
         self._open: list[Feed] = []
         self._fit = Fit.of(process.data.manifest.description, process.config.loss)
@@ -113,7 +118,7 @@ class Feeds:
             window=self._config.window or window_for(manifest.lanes, manifest.block_bytes),
             cache=self._cache,
             readers=self._config.readers,
-            transform=self._process.transform() if training else None,
+            transform=self._process.transform() if training and self._config.transform else None,
             copies=copies,
             shuffled=training,
             everyone=everyone,

@@ -253,8 +253,11 @@ class _Applying:
         self._compiled(list(gradients))
 
 
-def as_tensor(array: Array) -> Any:
-    """The array as a tensor, without a copy if it is aligned (tf.constant copies twice); not to be changed again."""
+def as_tensor(array: Any) -> Any:
+    """The array as a tensor, without a copy if it is aligned (tf.constant copies twice); not to be changed again. What
+    is one already, on the device that it is on, stays as it is."""
+    if isinstance(array, tf.Tensor):
+        return array
     return tf.experimental.dlpack.from_dlpack(array.__dlpack__()) if is_aligned(array) else tf.constant(array)
 
 

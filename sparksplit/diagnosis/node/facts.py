@@ -1,0 +1,62 @@
+"""What a node's measurements depend on."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparksplit.diagnosis.measured import Facts
+from sparksplit.diagnosis.node.rig import Rig
+
+if TYPE_CHECKING:
+    from sparksplit.cluster import Member
+
+
+def facts(member: Member, rig: Rig, sync_bytes: int) -> Facts:
+    """The facts of all nodes together. Every node must call it."""
+    import tensorflow as tf
+
+    own = {
+        "host": member.host,
+        "free": free_bytes(),
+        "cores": len(os.sched_getaffinity(0)),
+        "devices": [device.name for device in tf.config.list_logical_devices("GPU")] or ["CPU"],
+        "sync": sync_bytes,
+    }
+    found: list[dict[str, Any]] = member.gather("facts", own)
+    hosts = [each["host"] for each in found]
+    return Facts(
+        nodes=member.size,
+        rows=rig.process.data.manifest.splits["train"].rows,
+        row_bytes=rig.row_bytes,
+        own_rows=rig.own_rows,
+        kept=rig.kept,
+        first_reading=rig.first_reading,
+        free_mb=min(each["free"] // hosts.count(each["host"]) for each in found) >> 20,
+        cores=min(each["cores"] for each in found),
+        threads=rig.process.payload.threads,
+        devices=found[0]["devices"],
+        sync_bytes=max(each["sync"] for each in found),
+        model_bytes=sum(variable.numpy().nbytes for variable in rig.process.model.variables),
+    )
+
+
+def free_bytes(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
+    """Memory that this host, or this process's control group, has left; 0 where that is not known."""
+    found = []
+    with suppress(OSError, ValueError, IndexError):
+        lines = (proc / "meminfo").read_text(encoding="ascii").splitlines()
+        found.append(next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")))
+    with suppress(OSError, ValueError):
+        own = next(
+            line.split(":", 2)[2]
+            for line in (proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines()
+            if line.startswith("0::")
+        )
+        folder = cgroups / own.lstrip("/")
+        limit, used = ((folder / name).read_text(encoding="ascii").strip() for name in ("memory.max", "memory.current"))
+        if limit != "max":
+            found.append(max(0, int(limit) - int(used)))
+    return min(found, default=0)

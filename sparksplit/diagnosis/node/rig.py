@@ -1,0 +1,282 @@
+"""A configuration in a node's process, ready to be measured: its strategy, its compiled step, a sample of its rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hdfs_io.plan import window_for
+from sparksplit.base.errors import InputError, RunError
+from sparksplit.collectives import Alone, Collective
+from sparksplit.diagnosis.node.blocks import sync_interval
+from sparksplit.diagnosis.node.runner import Runner, Variant
+from sparksplit.diagnosis.node.samples import Again, Rows, Sample, part
+from sparksplit.rows import order
+from sparksplit.rows.chunks import Chunk
+from sparksplit.rows.feed import Feed, RowSource
+from sparksplit.strategies import find
+from sparksplit.training.config import TrainConfig
+from sparksplit.training.node.feeds import Feeds
+from sparksplit.training.node.process import Process
+from sparksplit.training.node.schedule import Schedule
+from sparksplit.training.report import diverged
+
+if TYPE_CHECKING:
+    from sparksplit.cluster import Member
+    from sparksplit.training.node.step import Step
+
+_LANES = 8
+"""Of each node, at least: as many readers as are tried have something to read at the same time."""
+_BYTES = 64 << 20
+"""Of each node's sample, at most."""
+_WINDOWS = 4
+"""Deep is a sample at most. Of deeper lanes two windows are measured: from when the first one's rows are there."""
+_LONG = 8.0
+"""Seconds of the shortest block of whole windows from which on it has to be worth it."""
+_SHORT = 0.25
+"""The part of them that reading takes alone, below which it is not."""
+_NO_LIMIT = 1 << 20
+
+
+class Rig:
+    """`config` on `member`, which has `process`. rows: the training split. Every node must make it, and call it, alike.
+
+    kept: whether rows stay in memory after the first pass; first_reading: the seconds until they are there; None where
+    they do not stay. reads: whether rows are really read in every pass. steps: of a round, on the node with the most.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        member: Member,
+        collective: Collective,
+        config: TrainConfig,
+        rows: RowSource,
+        runner: Runner,
+    ) -> None:
+        self.process, self.member, self.collective, self.config = process, member, collective, config
+        self._runner, self._rows = runner, rows
+        self.way = find(config.strategy, process.payload.sources.get("strategy"))
+        self.sync = self.way.sync(collective, config.sync)
+        self.step: Step = process.step(self.sync, collective)
+        self.steps = self._steps(rows)
+        self.first_reading: float | None = None
+        self._open: list[Rows] = []
+        self._window: int | None = None
+        self.in_memory: Feed | None = None
+        """A feed of the sample that has it in memory; None where it is mapped."""
+        self._alone: Step | None = None
+        self._saved = [(variable, np.array(variable.numpy())) for variable in self.step.variables()]
+        if process.warmed_up is not None:
+            process.warmed_up.updates.assign(self.steps)
+        lanes = process.data.manifest.lanes
+        self._own: list[list[int]] = [
+            self.way.split.lanes(lanes, rank, member.size).tolist() for rank in range(member.size)
+        ]
+        self.own_rows = max(sum(rows.lane_rows[lane] for lane in own) for own in self._own)
+        self._take()
+
+    # Rows.
+
+    def feed(self, *, transform: bool = True, readers: int | None = None, source: RowSource | None = None) -> Feed:
+        """A feed of the sample, or of `source`. Closed with the rig, at the latest."""
+        changed: dict[str, Any] = {"cache_mb": 0} if source is None else {"cache_mb": _NO_LIMIT}
+        if not transform:
+            changed["transform"] = None
+        if readers is not None:
+            changed["readers"] = readers
+        feeds = Feeds(self.process, self.member, self.collective, self.config.model_copy(update=changed))
+        feed = feeds.training(source or self.sample, self.way.split, self.sync, self._batch_size)
+        assert isinstance(feed, Feed)
+        self._open.append(feed)
+        return feed
+
+    def first(self) -> Chunk:
+        """The first mini-batch of the sample."""
+        if self.in_memory is not None:
+            return _first(self.in_memory)
+        feed = self.feed()
+        chunk = _first(feed)
+        self.end(feed)
+        return chunk
+
+    def again(self, chunk: Chunk, placed: Callable[[Any], Any] = lambda tensor: tensor) -> Again:
+        """The first mini-batch of `chunk`, again and again."""
+        rows = Again(chunk, placed)
+        self._open.append(rows)
+        return rows
+
+    def end(self, rows: Rows) -> None:
+        """Close what is no longer needed."""
+        self._open.remove(rows)
+        rows.close()
+
+    def close(self) -> None:
+        """End reading."""
+        while self._open:
+            self._open.pop().close()
+
+    def _take(self) -> None:
+        """Take a sample of the rows: as much as is read, and trained on, in a moment."""
+        config, manifest = self.config, self.process.data.manifest
+        whole = self._whole_feed()
+        self.row_bytes: int = whole.row_bytes
+        self.kept = bool(self._runner.table(whole.keeps).min())
+        mapped = self._rows.at_hand() is not None
+        self.reads = not self.kept and not mapped
+        self.end(whole)
+        window = config.window or window_for(manifest.lanes, manifest.block_bytes)
+        deepest = -(-max(self._rows.lane_rows) // self._rows.block_rows)
+        self._blocks = min(deepest, _WINDOWS * window)
+        self._take_lanes(_LANES)
+        seconds = self._read() if not mapped else 0.0
+        most = max(map(len, self._own))
+        room = _BYTES / max(1, self._sample_bytes())
+        effort = self._runner.effort
+        if self.reads:
+            if deepest > self._blocks:
+                self._window = self._steps_of_windows(2, window)
+            found = self._runner.calibrate(self.whole())
+            if found.seconds > _LONG and seconds < _SHORT * found.seconds:
+                self.reads = False  # what is read meanwhile does not matter, and whole windows would take too long
+                return
+            times = min(room, effort.reading / max(found.seconds, 1e-9))
+        else:
+            times = min(room, 2 * effort.reading / max(seconds, 1e-9))
+        if times > 1.5 and len(self._lanes) < sum(rows > 0 for rows in self._rows.lane_rows):
+            self._take_lanes(min(most, int(_LANES * times)))
+            seconds = self._read() if not mapped else 0.0
+        if self.kept:
+            own = sum(self.sample.lane_rows[lane] for lane in self._own[self.member.rank])
+            rows = sum(self._rows.lane_rows[lane] for lane in self._own[self.member.rank])
+            self.first_reading = self._runner.most(seconds * rows / max(1, own))
+
+    def _take_lanes(self, count: int) -> None:
+        self._lanes = sorted({lane for own in self._own for lane in own[:count]})
+        self.sample = Sample(self._rows, self._lanes, self._blocks)
+
+    def _read(self) -> float:
+        """Read the sample into memory; returns the seconds, on the slowest node."""
+        if self.in_memory is not None:
+            self.end(self.in_memory)
+        began = time.perf_counter()
+        self.in_memory = self.feed(source=Sample(self._rows, self._lanes, self._blocks))
+        _first(self.in_memory)
+        seconds = self._runner.most(time.perf_counter() - began)
+        if self.kept and self.in_memory.at_hand is not None:
+            self.sample = self.sample.held(self.in_memory.at_hand)
+        return seconds
+
+    def _sample_bytes(self) -> int:
+        rows: int = max(sum(self.sample.lane_rows[lane] for lane in own) for own in self._own)
+        return self.row_bytes * rows
+
+    def _whole_feed(self) -> Feed:
+        """The feed of a run: held-out rows have been given their part of the cache. Nothing is read."""
+        feeds = Feeds(self.process, self.member, self.collective, self.config)
+        for name in ("validation", "test"):
+            held = feeds.held_out(name, {})
+            if held is not None:
+                feeds.end(held)
+        feed = feeds.training(self._rows, self.way.split, self.sync, self._batch_size)
+        assert isinstance(feed, Feed)
+        self._open.append(feed)
+        return feed
+
+    @property
+    def _batch_size(self) -> int:
+        return self._schedule(self._rows).rows_of_batch(self.way.split)
+
+    def _schedule(self, rows: RowSource) -> Schedule:
+        config, split = self.config, self.way.split
+        size, lanes = self.member.size, self.process.data.manifest.lanes
+        return Schedule(split, size, lanes, rows.lane_rows, 1, config.batch_size, config.local_batch_size)
+
+    def _steps(self, rows: RowSource) -> int:
+        return self._schedule(rows).stretches()[-1].steps or 1
+
+    def _steps_of_windows(self, windows: int, window: int) -> int:
+        lanes = np.array(self.sample.lane_rows, np.int64)
+        if self.way.split.dealt_apart:
+            lanes = lanes[self._own[0]]
+        edge = np.array([windows * window * self._rows.block_rows])
+        return max(1, int(order.rows_above(lanes, edge)[0]) // self._batch_size)
+
+    # What is measured.
+
+    def variant(
+        self,
+        rows: Rows,
+        train: Callable[[Chunk], Any],
+        agree: Callable[[int], None] | None = None,
+        *,
+        resets: bool = True,
+    ) -> Variant:
+        """A variant of this configuration. resets: whether weights and optimizer are as they were before each block."""
+        endless = isinstance(rows, Again)
+        return Variant(
+            rows,
+            train,
+            1 << 40 if endless else self._steps(self.sample),
+            self._epoch,
+            self.reset if resets else lambda: None,
+            agree if self.collective.size > 1 and not self.sync.every_step else None,
+            sync_interval(self.sync.every, self.steps),
+            self.reads and isinstance(rows, Feed) and rows.at_hand is None,
+            None if endless else self._window,
+        )
+
+    def whole(self, readers: int | None = None, like: Variant | None = None) -> Variant:
+        """The whole step, as `train` runs it. readers: other than the configuration's. like: in blocks like its."""
+        made = self.variant(self.feed(readers=readers), self.trained, self.step.synchronise)
+        if like is not None:
+            made.extent, made.per_call = like.extent, like.per_call
+        return made
+
+    def trained(self, chunk: Chunk) -> None:
+        """Train on `chunk`; raises what `train` would where the loss is no number."""
+        losses = self.step.train(chunk)
+        if not np.isfinite(losses).all():
+            bad = int(np.argmin(np.isfinite(losses)))
+            problem = diverged(1, chunk.first + bad + 1, losses[bad])
+            raise InputError(f"{chunk.suspect}, and so {problem}") if chunk.suspect else RunError(problem)
+
+    def alone(self) -> Step:
+        """The step without exchanges."""
+        if not self.sync.every_step or self.collective.size == 1:
+            return self.step
+        if self._alone is None:
+            on_its_own = Alone()
+            self._alone = self.process.step(self.way.sync(on_its_own, self.config.sync), on_its_own)
+        return self._alone
+
+    def warm(self, step: Step, chunk: Chunk) -> None:
+        """Make the step's graphs: for mini-batches of which this node always has equally many rows, and for others."""
+        nothing = part(chunk, 0)
+        for share in {chunk.share, None}:
+            step.train(replace(nothing, share=share))
+
+    def _epoch(self, number: int) -> int:
+        size = self.member.size
+        own: Sequence[int] = self.way.split.epochs(0, size * (number + 1), self.member.rank, size)
+        return own[number]
+
+    def reset(self) -> None:
+        """Give weights and optimizer their values back."""
+        for variable, value in self._saved:
+            variable.assign(value)
+        self.sync.begin(self.process.model)
+
+
+def _first(feed: Feed) -> Chunk:
+    """The first mini-batch of `feed`."""
+    feed.max_updates = 1
+    chunks = feed.epoch(0)
+    chunk = next(chunks)
+    chunks.close()  # type: ignore[attr-defined]  # a generator
+    feed.rest()
+    return chunk

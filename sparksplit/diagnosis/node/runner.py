@@ -1,0 +1,210 @@
+"""Measures blocks: all nodes at the same time, from one barrier to the next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparksplit.base import activity
+from sparksplit.base.errors import Passing, RunError
+from sparksplit.collectives import Collective
+from sparksplit.diagnosis.messages import Effort
+from sparksplit.diagnosis.node.blocks import Extent, extent_of, syncs, updates_per_call
+from sparksplit.diagnosis.node.samples import Rows
+from sparksplit.rows.chunks import Chunk
+
+if TYPE_CHECKING:
+    from sparksplit.cluster import Member
+
+_GROWTH = 4
+_FEW = 4
+
+
+@dataclass
+class Variant:
+    """What is measured.
+
+    train: what is done with a chunk. begin: what is done before a block. agree: makes the nodes agree, given the rows
+    since the last time; None where there is nothing to be done between the steps. interval: steps from one time to the
+    next. steps: of a round, on the node with the most. epoch: the epoch of a round, on this node. reads: whether rows
+    are really read, so that a block has to be whole rounds, or `window` steps. extent: a block's, and per_call: the
+    updates of a call into TensorFlow, once they are known.
+    """
+
+    rows: Rows
+    train: Callable[[Chunk], Any]
+    steps: int
+    epoch: Callable[[int], int]
+    begin: Callable[[], None] = lambda: None
+    agree: Callable[[int], None] | None = None
+    interval: int = 1
+    reads: bool = False
+    window: int | None = None
+    extent: Extent | None = None
+    per_call: int = 1
+
+    @property
+    def syncs(self) -> int:
+        """The interval; where there are no syncs, one that is never reached."""
+        return self.interval if self.agree is not None else 1 << 62
+
+
+@dataclass(frozen=True)
+class Block:
+    """seconds: of the node that was slowest. rows: over all nodes. steps: of each node."""
+
+    seconds: float
+    rows: int
+    steps: int
+
+    @property
+    def per_row(self) -> float:
+        """Seconds per row."""
+        return self.seconds / max(1, self.rows)
+
+
+class Runner:
+    """Measures variants on `member`, together with all other nodes: every node must call each of these alike."""
+
+    def __init__(self, member: Member, collective: Collective, effort: Effort) -> None:
+        self._member, self._collective, self.effort = member, collective, effort
+        self._began = time.perf_counter()
+        self._blocks = self._round = 0
+
+    def table(self, *values: float) -> np.ndarray:
+        """These values of every node, [nodes, values]."""
+        own = np.zeros((self._collective.size, len(values)))
+        own[self._collective.rank] = values
+        return np.array(self._collective.sum([own])[0])
+
+    def most(self, value: float) -> float:
+        """The largest of all nodes' values."""
+        return float(self.table(value).max())
+
+    def clock(self) -> float:
+        """Seconds since the beginning, the same on all nodes."""
+        return float(self.table(time.perf_counter() - self._began)[0, 0])
+
+    def phase(self) -> AbstractContextManager[None]:
+        """Of the measurements."""
+        return self._member.phase("measuring")
+
+    def calibrate(self, variant: Variant) -> Block:
+        """Find how long a block of `variant` has to be, and give it that extent; returns the last one measured."""
+        if variant.reads:
+            return self._calibrate_reading(variant)
+        block = self.effort.block
+        variant.extent = Extent(0, 1) if variant.steps > 2 else Extent(1)
+        self.measure(variant)  # makes the graphs
+        while True:
+            found = self.measure(variant)
+            pace = found.seconds / max(1, found.steps)
+            variant.per_call = updates_per_call(pace, block)
+            if variant.extent.rounds or found.seconds > block / _GROWTH:
+                break
+            longer = variant.extent.updates * _GROWTH
+            variant.extent = Extent(0, longer) if 2 * longer <= variant.steps else Extent(1)
+        variant.extent = extent_of(variant.steps, pace, block)
+        return found
+
+    def _calibrate_reading(self, variant: Variant) -> Block:
+        variant.per_call = _FEW
+        variant.extent = Extent(1) if variant.window is None else Extent(0, variant.window)
+        for _ in range(2):
+            found = self.measure(variant)
+            variant.per_call = updates_per_call(found.seconds / max(1, found.steps), self.effort.block)
+        if variant.window is None:
+            variant.extent = Extent(max(1, round(self.effort.reading / max(found.seconds, 1e-9))))
+        return found
+
+    def measure(self, variant: Variant) -> Block:
+        """One block of `variant`."""
+        self._heed()
+        variant.begin()
+        variant.rows.max_updates = variant.per_call
+        extent = variant.extent or Extent(1)
+        if extent.rounds:
+            seconds, rows, since = self._rounds(variant, extent.rounds)
+        else:
+            seconds, rows, since = self._stretch(variant, extent.updates)
+        steps = extent.steps(variant.steps)
+        if variant.agree is not None and (left := steps % variant.interval):
+            # A sync is due some time after the block: its share counts.
+            self.table(0.0)
+            began = time.perf_counter()
+            variant.agree(since)
+            seconds += left / variant.interval * (time.perf_counter() - began)
+        self._blocks += 1
+        self._round += max(1, extent.rounds)
+        self._member.state(update=self._blocks)
+        found = self.table(seconds, rows)
+        return Block(float(found[:, 0].max()), int(found[:, 1].sum()), steps)
+
+    def _rounds(self, variant: Variant, rounds: int) -> tuple[float, int, int]:
+        """(seconds, rows, rows since the last sync)."""
+        every, rows, since = variant.syncs, 0, 0
+        self.table(0.0)
+        began = time.perf_counter()
+        for number in range(rounds):
+            base, done = number * variant.steps, 0
+            stops = _stops(every, base)
+            for chunk in variant.rows.epoch(variant.epoch(self._round + number), stops=stops):
+                rows, since = self._train(variant, chunk, rows, since)
+                done += chunk.updates
+                since = _agree(variant, syncs(base + done - chunk.updates, base + done, every), since)
+            # Nodes whose rows have ended weigh nothing, and still join in.
+            since = _agree(variant, syncs(base + done, base + variant.steps, every), since)
+        return time.perf_counter() - began, rows, since
+
+    def _stretch(self, variant: Variant, count: int) -> tuple[float, int, int]:
+        """The same."""
+        every, rows, since, done = variant.syncs, 0, 0, 0
+        stop = _stops(every)
+        stops = lambda step: min(stop(step), count) if step < count else stop(step)  # noqa: E731
+        chunks = variant.rows.epoch(variant.epoch(self._round), stops=stops)
+        chunk = next(chunks, None)
+        self.table(0.0)
+        began = time.perf_counter()
+        while chunk is not None and done < count:
+            rows, since = self._train(variant, chunk, rows, since)
+            done += chunk.updates
+            since = _agree(variant, syncs(done - chunk.updates, done, every), since)
+            chunk = next(chunks, None)
+        since = _agree(variant, syncs(done, count, every), since)
+        seconds = time.perf_counter() - began
+        chunks.close()  # type: ignore[attr-defined]  # a generator
+        variant.rows.rest()
+        return seconds, rows, since
+
+    @staticmethod
+    def _train(variant: Variant, chunk: Chunk, rows: int, since: int) -> tuple[int, int]:
+        variant.train(chunk)
+        activity.note()
+        count = int(chunk.offsets[-1])
+        return rows + count, since + count
+
+    def _heed(self) -> None:
+        """Raise what ends this node, if it was asked to end."""
+        if self._member.stopping.is_set():
+            raise RunError("stopped by the driver")
+        if self._member.leaving.is_set():
+            raise Passing(self._member.leaving.reason)
+
+
+def _agree(variant: Variant, times: int, rows: int) -> int:
+    """Make the nodes agree, so many times; returns how many rows there have been since."""
+    for _ in range(times):
+        assert variant.agree is not None
+        variant.agree(rows)
+        rows = 0
+    return rows
+
+
+def _stops(every: int, base: int = 0) -> Callable[[int], int]:
+    """The next step after which the nodes agree, for each step of a round that begins after `base` steps."""
+    return lambda step: step + every - (base + step) % every

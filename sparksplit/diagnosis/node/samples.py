@@ -1,0 +1,118 @@
+"""Rows to measure with: a sample of the training rows, and one mini-batch again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from sparksplit.base.memory import aligned
+from sparksplit.rows.chunks import Chunk
+from sparksplit.rows.feed import AtHand, RowSource, Stops, never
+
+MOST_BYTES = 4 << 20
+"""Of a repeated mini-batch's copies, as of a feed's chunk."""
+_MOST_PARTS = 8
+
+
+class Rows(Protocol):
+    """What a block goes through: a feed, or one mini-batch again and again."""
+
+    max_updates: int
+
+    def epoch(self, epoch: int, first: int = 0, last: int | None = None, stops: Stops = never) -> Iterator[Chunk]:
+        """The chunks that hold the mini-batches from `first` on."""
+
+    def rest(self) -> None:
+        """Return when nothing is read any more."""
+
+    def close(self) -> None:
+        """End reading."""
+
+
+class Sample:
+    """The first `blocks` blocks of the lanes `lanes` of a source, as if it had no other rows. A RowSource.
+
+    at_hand: where these rows are in memory, if they are; otherwise what the source says.
+    """
+
+    def __init__(self, source: RowSource, lanes: Sequence[int], blocks: int, at_hand: AtHand | None = None) -> None:
+        own, most = set(lanes), blocks * source.block_rows
+        self.lane_rows = [min(rows, most) if lane in own else 0 for lane, rows in enumerate(source.lane_rows)]
+        self.block_rows, self.tensors, self.label = source.block_rows, source.tensors, source.label
+        self.reader, self.place_of = source.reader, source.place_of
+        self._source, self._at_hand = source, at_hand
+
+    def at_hand(self) -> AtHand | None:
+        """As in RowSource."""
+        return self._at_hand or self._source.at_hand()
+
+    def held(self, at_hand: AtHand) -> Sample:
+        """The same rows, which are in memory."""
+        other = Sample(self._source, (), 0, at_hand)
+        other.lane_rows = self.lane_rows
+        return other
+
+
+class Again:
+    """A chunk of one mini-batch, copied often enough for a call into TensorFlow, as the rows of epochs without end.
+
+    placed: what is done with each copy's tensors, such as putting them on a device.
+    """
+
+    def __init__(self, chunk: Chunk, placed: Callable[[Any], Any] = lambda tensor: tensor) -> None:
+        one = part(chunk, 1)
+        size = sum(tensor.nbytes for tensor in one.tensors) or 1
+        self.max_updates = self._most = max(1, min(1024, MOST_BYTES // size))
+        self._chunk, self._placed = one, placed
+        self._parts: dict[int, Chunk] = {}
+
+    def epoch(self, epoch: int, first: int = 0, last: int | None = None, stops: Stops = never) -> Iterator[Chunk]:
+        """Chunks up to `last`."""
+        done = first
+        while last is None or done < last:
+            until = min(done + min(self.max_updates, self._most), stops(done))
+            updates = (until if last is None else min(until, last)) - done
+            yield replace(self._copies(updates), first=done)
+            done += updates
+
+    def rest(self) -> None:
+        """Nothing is read."""
+
+    def close(self) -> None:
+        """Let go of the copies."""
+        self._parts.clear()
+
+    def _copies(self, updates: int) -> Chunk:
+        if updates not in self._parts:
+            if len(self._parts) >= _MOST_PARTS:
+                self._parts.clear()
+            chunk, rows = self._chunk, int(self._chunk.offsets[-1])
+            columns = [*chunk.tensors, *([] if chunk.label is None else [chunk.label])]
+            copied = [self._placed(_copies(column, updates)) for column in columns]
+            tensors, label = copied[: len(chunk.tensors)], None if chunk.label is None else copied[-1]
+            offsets = np.arange(updates + 1, dtype=np.int64) * rows
+            self._parts[updates] = replace(
+                chunk, tensors=tensors, label=label, offsets=offsets, rows=np.repeat(chunk.rows, updates)
+            )
+        return self._parts[updates]
+
+
+def part(chunk: Chunk, updates: int) -> Chunk:
+    """The first updates of `chunk`."""
+    rows = int(chunk.offsets[updates])
+    label = None if chunk.label is None else chunk.label[:rows]
+    offsets = chunk.offsets[: updates + 1]
+    return replace(
+        chunk, tensors=[column[:rows] for column in chunk.tensors], label=label, offsets=offsets,
+        rows=chunk.rows[:updates],
+    )  # fmt: skip
+
+
+def _copies(column: np.ndarray, count: int) -> np.ndarray:
+    target = aligned((len(column) * count, *column.shape[1:]), column.dtype)
+    for number in range(count):
+        target[number * len(column) : (number + 1) * len(column)] = column
+    return target

@@ -1,0 +1,203 @@
+"""What one node of a diagnosis does, from its start to what was measured."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sparksplit.base.config import Origin, parse
+from sparksplit.base.errors import ConfigError
+from sparksplit.base.records import Json, JsonObject
+from sparksplit.collectives import Collective
+from sparksplit.diagnosis import advice
+from sparksplit.diagnosis.measured import Measured, Readers, Tried
+from sparksplit.diagnosis.messages import DiagnosisPayload
+from sparksplit.diagnosis.node.blocks import is_enough, rotated
+from sparksplit.diagnosis.node.handed import handed_rows
+from sparksplit.diagnosis.node.runner import Runner, Variant
+from sparksplit.strategies import find
+from sparksplit.training.config import TrainConfig
+from sparksplit.training.node.main import configure, connect
+from sparksplit.training.node.process import Process
+from sparksplit.training.node.saver import Saver
+from sparksplit.training.record import Progress
+
+if TYPE_CHECKING:
+    from sparksplit.cluster import Member
+    from sparksplit.diagnosis.node.rig import Rig
+    from sparksplit.rows.feed import RowSource
+
+_FIXED = ("threads", "nodes", "collective", "dtype", "data", "model", "optimizer", "init", "seed")
+"""Keys that are settled once a process has begun: settings with one of them cannot be tried in it."""
+_NO_MATTER = ("checkpoint",)
+"""Keys that what is measured does not depend on."""
+_CHECKPOINTS = 4
+
+
+def work(member: Member) -> JsonObject:
+    """Measure what the DiagnosisPayload names; returns the Measured, which is the same on all nodes."""
+    with member.phase("start"):
+        payload = DiagnosisPayload.from_json(member.payload, "what the driver gave")
+        config = payload.train_config()
+        configure(config, payload.threads)
+        collective = connect(member, config, payload.sources)
+        process = Process(member, payload, config)
+    try:
+        with member.phase("start"):
+            process.build()
+        return _Diagnosis(process, member, collective).measured().to_json()
+    finally:
+        process.close()
+        collective.close()
+
+
+class _Diagnosis:
+    def __init__(self, process: Process, member: Member, collective: Collective) -> None:
+        self._process, self._member, self._collective = process, member, collective
+        self._effort = DiagnosisPayload.from_json(member.payload, "what the driver gave").effort
+        self._runner = Runner(member, collective, self._effort)
+        self._spooled: RowSource | None = None
+
+    def measured(self) -> Measured:
+        """Everything."""
+        from sparksplit.diagnosis.node.facts import facts
+        from sparksplit.diagnosis.node.rig import Rig
+        from sparksplit.diagnosis.node.variants import Variants
+
+        process, member, runner = self._process, self._member, self._runner
+        rows, handoff = handed_rows(process, member, runner)
+        self._spooled = rows if process.receiver is not None else None
+        with runner.phase():
+            rig = Rig(process, member, self._collective, process.config, rows, runner)
+            try:
+                variants = Variants(rig)
+                found = Measured(
+                    facts=facts(member, rig, variants.sync_bytes),
+                    seconds=self._rounds("variants", variants.all),
+                    handoff=handoff,
+                    checkpoint=self._checkpoint(rig),
+                )
+                full = variants.all["full"]
+                found.readers.extend(self._readers(rig, full))
+                found.tried.extend(self._tried(rig, full, found))
+            finally:
+                rig.close()
+        return found
+
+    def _rounds(self, what: str, variants: Mapping[str, Variant], rounds: int | None = None) -> dict[str, list[float]]:
+        """Seconds per row of each variant, by round; None: as many rounds as it takes."""
+        for place, (name, variant) in enumerate(variants.items()):
+            self._say(what, f"{name} (how long it takes)", place / len(variants) / 5)
+            if variant.extent is None:
+                self._runner.calibrate(variant)
+            else:
+                self._runner.measure(variant)
+        seconds: dict[str, list[float]] = {name: [] for name in variants}
+        began, done = self._runner.clock(), 0
+        gc.collect()
+        while True:
+            for name in rotated(list(variants), done):
+                self._say(what, name, done / (rounds or self._effort.rounds))
+                seconds[name].append(self._runner.measure(variants[name]).per_row)
+            done += 1
+            if done >= (rounds or 0) and (rounds or is_enough(seconds, self._runner.clock() - began, self._effort)):
+                return seconds
+
+    def _readers(self, rig: Rig, full: Variant) -> list[Readers]:
+        """The whole step with other numbers of readers, and with the configuration's own."""
+        numbers = sorted({*self._effort.readers, rig.config.readers})
+        variants = {str(number): rig.whole(number, full) for number in numbers}
+        found = self._rounds("readers", variants, self._effort.sweep_rounds)
+        for variant in variants.values():
+            rig.end(variant.rows)
+        return [Readers(number, found[str(number)]) for number in numbers]
+
+    def _checkpoint(self, rig: Rig) -> float | None:
+        """The seconds for which training stands still for a checkpoint, which is written beside it."""
+        from sparksplit.training.node.state import State
+
+        config = rig.config
+        if config.checkpoint.seconds is None and config.checkpoint.every is None:
+            return None
+        state = State(self._process, self._member, rig.sync, rig.step, _Unwritten(self._member))
+        seconds = []
+        for _ in range(_CHECKPOINTS):
+            self._runner.table(0.0)
+            began = time.perf_counter()
+            state.save(Progress("", self._member.size))
+            seconds.append(self._runner.most(time.perf_counter() - began))
+        # The first one touches its memory for the first time.
+        return sorted(seconds[1:])[(_CHECKPOINTS - 1) // 2]
+
+    def _tried(self, rig: Rig, full: Variant, measured: Measured) -> list[Tried]:
+        config, found = rig.config, []
+        recommended = advice.recommended(config, measured)
+        candidates = [*([] if recommended is None else [recommended]), *advice.proposed(config, measured)]
+        for candidate in candidates:
+            changed = self._with(config, candidate.settings)
+            if changed is None or self._runner.clock() > self._effort.limit:
+                continue
+            self._say("settings", ", ".join(f"{key}: {value}" for key, value in candidate.settings.items()), 0.0)
+            found.append(self._pairs(rig, full, changed, candidate.settings))
+        return found
+
+    def _pairs(self, rig: Rig, full: Variant, changed: TrainConfig, settings: Mapping[str, Json]) -> Tried:
+        """Both configurations, in alternating rounds. full: the whole step of the one that there is."""
+        from sparksplit.diagnosis.node.rig import Rig
+
+        rig.reset()
+        other = Rig(self._process, self._member, self._collective, changed, self._rows(changed, rig), self._runner)
+        try:
+            with_either = {"before": full, "after": other.whole()}
+            seconds = self._rounds("settings", with_either, self._effort.rounds)
+        finally:
+            other.close()
+        return Tried(dict(settings), seconds["before"], seconds["after"])
+
+    def _rows(self, changed: TrainConfig, rig: Rig) -> RowSource:
+        if changed.input_mode == "spark" and self._spooled is not None:
+            return self._spooled
+        return self._process.prepared_rows()
+
+    def _with(self, config: TrainConfig, settings: Mapping[str, Json]) -> TrainConfig | None:
+        """The configuration with these settings; None where they cannot be tried here, or change nothing that is
+        measured."""
+        names = {key.partition(".")[0] for key in settings}
+        if names & {*_FIXED} or names <= {*_NO_MATTER}:
+            return None
+        try:
+            found = changed(config, settings)
+        except ConfigError:
+            return None
+        if found.input_mode == "spark" and (self._spooled is None or self._lanes(found) != self._lanes(config)):
+            return None  # a node has been handed the rows of its own lanes, if any
+        return found
+
+    def _lanes(self, config: TrainConfig) -> list[int]:
+        way = find(config.strategy, self._process.payload.sources.get("strategy"))
+        lanes = way.split.lanes(self._process.data.manifest.lanes, self._member.rank, self._member.size)
+        return [int(lane) for lane in lanes]
+
+    def _say(self, what: str, name: str, part: float) -> None:
+        self._member.state(measuring=what, variant=name, part=round(min(1.0, part), 3))
+
+
+class _Unwritten(Saver):
+    """Writes nothing."""
+
+    def begin(self, write: Any) -> None:
+        return
+
+
+def changed(config: TrainConfig, settings: Mapping[str, Json]) -> TrainConfig:
+    """`config` with `settings` (keys with dots). Raises ConfigError where they do not go together."""
+    values: dict[str, Any] = config.model_dump(mode="json")
+    for key, value in settings.items():
+        *path, last = key.split(".")
+        inner = values
+        for name in path:
+            inner = inner[name]
+        inner[last] = value
+    return parse(TrainConfig, values, Origin.from_json(config.origin.to_json()))

@@ -1,0 +1,138 @@
+"""A diagnosis of a training configuration as the driver sees it: start the nodes, watch them, keep what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from hdfs_io import filesystem
+from hdfs_io.publish import Output
+from sparksplit.base.config import Config, digest
+from sparksplit.base.progress import Progress
+from sparksplit.base.session import spark_session
+from sparksplit.diagnosis.measured import Measured
+from sparksplit.diagnosis.messages import DiagnosisPayload, Effort
+from sparksplit.strategies.splits import owned_by_rank
+from sparksplit.training.config import TrainConfig
+from sparksplit.training.inputs import RunInputs, open_data
+from sparksplit.training.messages import settled
+from sparksplit.training.run import threads
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+COMMAND = "diagnose"
+SUFFIX = "-diagnosis"
+"""What the name of a diagnosis's folder has beyond the name of what it is about."""
+
+
+def diagnose(config: TrainConfig, effort: Effort | None = None) -> Measured:
+    """Measure on the nodes of a cluster what a step of the configuration consists of; nothing is trained or written.
+
+    Raises UsageError for the user's mistakes, before Spark starts if they can be known by then; RunError and its
+    subclasses where a node fails: there is nothing to go on from.
+    """
+    if config.virtual:
+        raise config.error("nodes", "must be real ones to be diagnosed: virtual ones take turns (nodes: N)")
+    data = open_data(config)
+    inputs = RunInputs.of(config, data)
+    with spark_session("sparksplit diagnose", config.processes + config.feeders) as spark:
+        payload = DiagnosisPayload(
+            config=settled(config, data, inputs.initial),
+            places=config.origin.to_json(),
+            run="",
+            output="",
+            owner="",
+            writing="",
+            sources=dict(inputs.sources),
+            config_hash="",
+            threads=threads(config, spark),
+            init=None if inputs.initial is None else inputs.initial.digest,
+            effort=effort or Effort(),
+        )
+        return _nodes(spark, inputs, payload)
+
+
+@contextmanager
+def claimed(config: Config, output: str) -> Iterator[Output]:
+    """The folder of the diagnosis of a configuration whose output is `output`, for nobody else while the block lasts.
+
+    Raises UsageError where there is something there that is not a diagnosis, OutputInUse where another one is made.
+    """
+    path = filesystem.absolute(output).rstrip("/") + SUFFIX
+    found = Output(path, digest({"command": COMMAND, "config": config.model_dump(mode="json")}), COMMAND)
+    with found.claimed(overwrite=True):
+        yield found
+
+
+def leave(output: Output, files: Mapping[str, bytes]) -> str:
+    """Replace what the folder holds by `files`, by name; returns its path. Within `claimed`."""
+    with output.staging() as folder:
+        for name, content in files.items():
+            filesystem.write_bytes(filesystem.join(folder, name), content)
+    return output.path
+
+
+def _nodes(spark: SparkSession, inputs: RunInputs, payload: DiagnosisPayload) -> Measured:
+    from sparksplit.cluster import NodeCluster
+
+    config, data = inputs.config, inputs.data
+    with (
+        _Display(config.processes) as display,
+        NodeCluster(
+            spark,
+            config.processes,
+            "sparksplit.diagnosis.node.work:work",
+            payload.to_json(),
+            limits=config.limits,
+            network=config.network,
+            on_state=display.state,
+            spare=config.feeders,
+        ) as cluster,
+    ):
+        if config.input_mode != "spark":
+            results = cluster.run()
+        else:
+            from sparksplit.handoff.feeding import Feeding
+
+            cluster.start()
+            owned = owned_by_rank(inputs.way.split, data.manifest.lanes, config.processes)
+            with Feeding(spark, data, None, cluster, display.states, owned) as feeding:
+                results = cluster.run(feeding.go_on)
+    return Measured.from_json(results[0], "what the nodes have measured")
+
+
+_PARTS = {"variants": (0.0, 0.55), "readers": (0.55, 0.8), "settings": (0.8, 1.0)}
+"""Which part of the whole each stage is, about: from, to."""
+
+
+class _Display:
+    """Progress on the terminal or in the log, from the first node's heartbeats. A context manager."""
+
+    def __init__(self, nodes: int) -> None:
+        self.states: list[dict[str, Any]] = [{} for _ in range(nodes)]
+        self._progress = Progress("diagnosing", 100.0, "%")
+        self._done = 0.0
+
+    def __enter__(self) -> _Display:
+        self._progress.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._progress.update(100.0)
+        self._progress.__exit__(kind, error, trace)
+
+    def state(self, rank: int, state: dict[str, Any]) -> None:
+        """Take in what a heartbeat brought."""
+        self.states[rank] = state
+        if rank or "measuring" not in state:
+            return
+        begin, end = _PARTS[state["measuring"]]
+        self._done = max(self._done, begin + (end - begin) * state["part"])
+        self._progress.update(round(100 * self._done), f"{state['measuring']}: {state['variant']}")

@@ -1,0 +1,68 @@
+"""The command around a diagnosis."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from hdfs_io.config import PreprocessConfig
+from sparksplit.commands import cli
+from sparksplit.commands import diagnose as command
+from sparksplit.diagnosis.measured import Facts, Measured
+from sparksplit.training.config import TrainConfig
+
+FACTS = Facts(
+    nodes=2,
+    rows=1000,
+    row_bytes=80,
+    own_rows=500,
+    kept=True,
+    first_reading=0.1,
+    free_mb=1000,
+    cores=2,
+    threads=1,
+    devices=["CPU"],
+    sync_bytes=4000,
+    model_bytes=4000,
+)
+NAMES = ("full", "repeated", "no_copy", "no_sync", "no_compute", "compute", "forward_backward", "reading")
+MEASURED = Measured(facts=FACTS, seconds={name: [1e-5, 1.1e-5, 1e-5, 0.9e-5, 1e-5] for name in NAMES})
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    monkeypatch.setattr(command, "diagnose", lambda config: MEASURED)
+
+
+@pytest.fixture
+def file(tmp_path, digits):
+    values = {"data": str(digits), "output": str(tmp_path / "run"), "nodes": 2, "strategy": "batch"}
+    path = tmp_path / "train.yaml"
+    path.write_text(yaml.safe_dump(values))
+    return path
+
+
+def test_what_was_found_is_beside_the_output_and_replaced_as_a_whole(measured, file, tmp_path, capsys):
+    for _ in range(2):
+        assert cli.main(["diagnose", "--config", str(file)]) == 0
+        assert str(tmp_path / "run-diagnosis") in capsys.readouterr().out
+        names = {path.name for path in (tmp_path / "run-diagnosis").iterdir()}
+        assert {"_CONFIG", "_SUCCESS", "diagnosis.json"} <= names and "old" not in names
+        (tmp_path / "run-diagnosis" / "old").touch()
+    json.loads((tmp_path / "run-diagnosis" / "diagnosis.json").read_text())
+    assert {path.name for path in tmp_path.iterdir()} == {"run-diagnosis", "train.yaml"}
+
+
+def test_what_is_not_a_diagnosis_is_not_replaced(measured, file, tmp_path, capsys):
+    (tmp_path / "run-diagnosis").mkdir()
+    (tmp_path / "run-diagnosis" / "thesis.tex").touch()
+    assert cli.main(["diagnose", "--config", str(file)]) == 2
+    assert "exists and is not an output of sparksplit" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "run-diagnosis").iterdir()] == ["thesis.tex"]
+
+
+def test_a_configuration_is_known_by_its_keys():
+    assert command.kind({"input", "output"}) is PreprocessConfig
+    assert command.kind({"data", "output"}) is command.kind(()) is TrainConfig
