@@ -111,7 +111,6 @@ def _record(
         config_hash=run.config_hash,
         restarts=run.restarts,
         application_id=payload.application_id,
-        start=results[0].start_seconds,
         total=round(time.perf_counter() - began, 3),
     )
     record = report.record(config, way, data, results, Entry(split.rows, split.checksum), around)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hdfs_io.fence import Fence
 from hdfs_io.prepared import PreparedDataSet
@@ -21,8 +21,8 @@ class Payload(Record):
     config: a TrainConfig's values, with the folders that its `data` came to and the model file of its `init`. places:
     where its keys were written down (Origin.to_json). run: the folder to fill; output: what that is to become; owner:
     the output's; writing: its fence's name. sources: the text of the user's files, by the key that names them.
-    checkpoint: the path of the one to go on from. seconds_before: what the run's earlier attempts took. record_only:
-    leave no model, no checkpoints and no metrics.jsonl. init: the digest of the weights to begin with.
+    checkpoint: the path of the one to go on from. before: what the run has taken so far, as in `spent.gone_on`.
+    record_only: leave no model, no checkpoints and no metrics.jsonl. init: the digest of the weights to begin with.
     """
 
     config: JsonObject
@@ -35,7 +35,7 @@ class Payload(Record):
     config_hash: str
     threads: int
     checkpoint: str | None = None
-    seconds_before: float = 0.0
+    before: dict[str, float] = field(default_factory=dict)
     record_only: bool = False
     init: str | None = None
 
@@ -86,11 +86,10 @@ def settled(config: TrainConfig, data: PreparedDataSet, initial: Initial | None)
 
 @dataclass(frozen=True, kw_only=True)
 class NodeResult(Record):
-    """What one node says about a finished run; all say the same, except for host, start_seconds and seconds.
+    """What one node says about a finished run; all say the same, except for host and seconds.
 
-    sync_every: like RunSync.every. test: None without test rows. start_seconds: until training began. seconds: by what
-    they were spent on, as in RunSeconds. weights: the digest of the trained weights. init: as
-    RunRecord's.
+    sync_every: like RunSync.every. test: None without test rows. seconds: the run's, by what they were spent on
+    (training.spent). weights: the digest of the trained weights. init: as RunRecord's.
     """
 
     progress: Progress
@@ -99,6 +98,5 @@ class NodeResult(Record):
     test: Values | None
     weights: str
     host: str
-    start_seconds: float
     seconds: dict[str, float]
     init: RunInit | None = None

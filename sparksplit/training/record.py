@@ -23,11 +23,30 @@ Values = dict[str, float | None]
 """The loss and the metrics by name; None for one that is not a finite number."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EpochSeconds:
-    """train: updates, exchanges, and waiting for rows. total: of the whole round."""
+    """Seconds of node 0 from where the last round's record was made, or training began, by what they were spent on.
+
+    train: all of feed, copy, compute and sync. feed: waiting for rows. warmup: making graphs. copy: rows to tensors on
+    the device. compute: updates. sync: exchanges; waiting: the part of it spent waiting for other nodes. metrics: the
+    training metrics over all nodes. checkpoint: those at the end of the last round too, like records: publishing
+    metrics.jsonl and TensorBoard's events. other: what is left. total: all of them; train and waiting are parts.
+
+    None: in what earlier versions have written.
+    """
 
     train: float
+    feed: float | None = None
+    warmup: float | None = None
+    copy: float | None = None
+    compute: float | None = None
+    sync: float | None = None
+    waiting: float | None = None
+    validation: float | None = None
+    metrics: float | None = None
+    checkpoint: float | None = None
+    records: float | None = None
+    other: float | None = None
     total: float
 
 
@@ -131,8 +150,8 @@ class Progress(Record):
     with the most has trained on, which says where in the rows the run is. syncs: exchanges between nodes. ledger:
     Ledger.to_json. history: the finished rounds. loss_sum, loss_rows: the unfinished round's training loss so far.
     losses: (sum, rows) of that by rank, where each node has its own. within_round: whether only as many nodes can go
-    on. round_train, round_total: its seconds so far, in training and in all. seconds: the run's so far, over all
-    attempts. watched: None if no metric is watched.
+    on. seconds: the run's so far, over all attempts; spent: by what they were spent on, and since_round: those since
+    the last round's record (training.spent). watched: None if no metric is watched.
     """
 
     WHAT: ClassVar[str] = "a checkpoint's description"
@@ -148,9 +167,9 @@ class Progress(Record):
     loss_rows: int = 0
     losses: list[tuple[float, int]] = field(default_factory=list)
     within_round: bool = False
-    round_train: float = 0.0
-    round_total: float = 0.0
     seconds: float = 0.0
+    spent: dict[str, float] = field(default_factory=dict)
+    since_round: dict[str, float] = field(default_factory=dict)
     sync_bytes: int = 0
     resumed: list[Resumed] = field(default_factory=list)
     watched: Watched | None = None
@@ -203,20 +222,34 @@ class RunLedger:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSeconds:
-    """Seconds by what they were spent on; all except start and total are means over the nodes.
+    """Seconds by what they were spent on, over all attempts, as means over the nodes.
 
-    feed: waiting for rows. warmup: making graphs. train: updates, including exchanges; sync: exchanges alone; waiting:
-    the part of `sync` spent waiting for other nodes.
+    start: until training began, without handoff: waiting for Spark to hand over rows. train: copy, compute and sync.
+    test: on the test rows. export: of the model. lost: what attempts took after the checkpoint that the run went on
+    from. end: from the nodes' results on. The others are as in EpochSeconds. total: all of them; copy, compute, sync
+    and waiting are parts. Of the attempts before the last one, they are node 0's up to that checkpoint.
+
+    None: in what earlier versions have written.
     """
 
     start: float
+    handoff: float | None = None
     feed: float
     warmup: float
     train: float
+    copy: float | None = None
+    compute: float | None = None
     sync: float
     waiting: float
     validation: float
+    metrics: float | None = None
     checkpoint: float
+    records: float | None = None
+    test: float | None = None
+    export: float | None = None
+    lost: float | None = None
+    end: float | None = None
+    other: float | None = None
     total: float
 
 

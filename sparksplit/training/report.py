@@ -23,10 +23,10 @@ from sparksplit.training.record import (
     RunLedger,
     RunMetrics,
     RunRecord,
-    RunSeconds,
     RunSync,
     Values,
 )
+from sparksplit.training.spent import advice, of_run
 
 if TYPE_CHECKING:
     from hdfs_io.prepared import PreparedDataSet
@@ -113,8 +113,8 @@ def versions() -> dict[str, str]:
     return {"sparksplit": __version__, **{name: version(name) for name in names}}
 
 
-def summary(run: RunRecord, output: str) -> Iterator[str]:
-    """Lines for the terminal at the end of a run."""
+def summary(run: RunRecord, output: str, config: str | None = None) -> Iterator[str]:
+    """Lines for the terminal at the end of a run. config: its configuration's file, if it has one."""
     exact = "exact" if run.ledger.exact else "NOT exact"
     steps = f" ({run.steps} steps)" if run.steps != run.updates else ""
     yield (
@@ -131,6 +131,8 @@ def summary(run: RunRecord, output: str) -> Iterator[str]:
     if run.metrics.test:
         yield f"{'test':<11}" + written(run.metrics.test)
     yield f"model: {filesystem.join(output, 'model.keras')} and {filesystem.join(output, 'saved_model')}"
+    if (line := advice(run.seconds, config)) is not None:
+        yield line
 
 
 def _ended(run: RunRecord) -> Iterator[str]:
@@ -146,14 +148,15 @@ def _ended(run: RunRecord) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What the nodes' results do not tell about a run. start, total: seconds."""
+    """What the nodes' results do not tell about a run. total: its seconds; launched: those of the last attempt until
+    its nodes' processes ran."""
 
     run_id: str
     config_hash: str
     restarts: int
     application_id: str
-    start: float
     total: float
+    launched: float = 0.0
     attempts: list[Attempt] | None = None
 
 
@@ -174,9 +177,6 @@ def record(
     ledger, history = Ledger.from_json(progress.ledger), progress.history
     total, seconds = ledger.total(), [each.seconds.train for each in history]
     watch = stopping.watch_of(config, data.manifest)
-
-    def mean(name: str) -> float:
-        return round(sum(result.seconds.get(name, 0.0) for result in results) / len(results), 3)
 
     return RunRecord(
         run_id=around.run_id,
@@ -202,17 +202,7 @@ def record(
         syncs=progress.syncs,
         sync_bytes_per_node=progress.sync_bytes,
         ledger=RunLedger(total.rows, str(total.checksum), ledger.exact(range(first.passes), trained_on)),
-        seconds=RunSeconds(
-            start=around.start,
-            feed=mean("feed"),
-            warmup=mean("warmup"),
-            train=mean("train"),
-            sync=mean("sync"),
-            waiting=mean("waiting"),
-            validation=mean("validation"),
-            checkpoint=mean("checkpoint"),
-            total=around.total,
-        ),
+        seconds=of_run([result.seconds for result in results], around.launched, around.total),
         rows_per_second=round(sum(each.rows for each in history) / max(1e-9, sum(seconds)), 1),
         metrics=RunMetrics(**metrics_by_name(history), test=first.test or {}),
         resumed=progress.resumed,

@@ -122,7 +122,7 @@ def threads(config: TrainConfig, spark: SparkSession) -> int:
 @dataclass(frozen=True)
 class _Trained:
     """results: the nodes', by rank. trained_on: the rows of a pass, which the ledger must have. launched: how many
-    seconds starting the nodes took."""
+    seconds of the attempt had passed when the nodes' processes ran."""
 
     results: list[NodeResult]
     trained_on: Entry
@@ -148,6 +148,10 @@ class _Run:
     """How often nodes have failed, by Spark's name of their hosts."""
     failed: SparksplitError | None = None
     """What ended the attempt before, until the present one's nodes have started."""
+    from_number: int = field(init=False)
+    """The number of the checkpoint that this command goes on from."""
+    prepared: float = field(init=False)
+    """Seconds of this command before its first attempt."""
     begun: float = field(init=False)
     """When the present attempt began (time.monotonic)."""
 
@@ -159,14 +163,13 @@ class _Run:
 
     def to_end(self, checkpoint: str | None) -> RunRecord:
         """Run the nodes, again from the last checkpoint if one dies, and publish run.json and _SUCCESS."""
-        preparing = time.monotonic() - self.began
         if checkpoint is not None:
             self.before, self.epochs_said = attempts.before(self.output.folder, checkpoint)
             self.story = self.before
         try:
             trained = self._train(checkpoint)
             self._end_attempt(None)
-            return self._publish(trained, preparing)
+            return self._publish(trained)
         except BaseException as error:
             self._note_end(error)
             raise
@@ -192,7 +195,8 @@ class _Run:
             shared = self.inputs.way.split.shared
             sc = self.spark.sparkContext
             self.missing = Missing(config, sc, output.folder, config.feeders, not shared)
-        restarts = Restarts(config.max_restarts, checkpoints.number_of(checkpoint))
+        self.from_number, self.prepared = checkpoints.number_of(checkpoint), time.monotonic() - self.began
+        restarts = Restarts(config.max_restarts, self.from_number)
         how = "start" if checkpoint is None and not self.story.story else "resume"
         while True:
             self.begun, since = time.monotonic(), time.time()
@@ -205,7 +209,8 @@ class _Run:
                 attempts.note(output.fence, now := self.so_far())
                 if self.missing is not None:
                     checkpoint = self._await_nodes(self.missing, checkpoint)
-                payload = replace(given, writing=output.fence.name, checkpoint=checkpoint, seconds_before=now.seconds)
+                before = self._before(now.seconds, checkpoint)
+                payload = replace(given, writing=output.fence.name, checkpoint=checkpoint, before=before)
                 if self.present != config.processes:
                     payload = replace(payload, config={**given.config, "nodes": self.present, "min_nodes": None})
                 return self._nodes(payload)
@@ -226,6 +231,12 @@ class _Run:
                     raise
                 # Executors that did not come back, say: what they were lost by comes first.
                 raise RunError(f"{self.failed}; the restart failed: {error}") from error
+
+    def _before(self, seconds: float, checkpoint: str | None) -> dict[str, float]:
+        """What the run has taken when an attempt begins from `checkpoint`, as in `spent.gone_on`. seconds: in all."""
+        # What this command's own checkpoints tell has its beginning in it.
+        start = 0.0 if checkpoints.number_of(checkpoint) > self.from_number else self.prepared
+        return {"start": start, "lost": seconds - start}
 
     @property
     def present(self) -> int:
@@ -281,8 +292,8 @@ class _Run:
         self.story = self.story.ended(seconds, error)
         return seconds
 
-    def _publish(self, trained: _Trained, preparing: float) -> RunRecord:
-        """Complete the output. preparing: how many seconds passed before the nodes were asked for."""
+    def _publish(self, trained: _Trained) -> RunRecord:
+        """Complete the output."""
         inputs, output, first, cost = self.inputs, self.output, trained.results[0], self.so_far()
         if names := report.undefined(first.test or {}):
             say(f"test: {', '.join(names)}: not finite; null in {RUN}")
@@ -291,8 +302,8 @@ class _Run:
             config_hash=output.config_hash,
             restarts=cost.restarts,
             application_id=str(self.spark.sparkContext.applicationId),
-            start=round(preparing + trained.launched + first.start_seconds, 3),
-            total=round(cost.seconds, 3),
+            total=cost.seconds,
+            launched=trained.launched,
             attempts=cost.story,
         )
         record = report.record(inputs.config, inputs.way, inputs.data, trained.results, trained.trained_on, around)
@@ -331,7 +342,6 @@ class _Run:
             if config.input_mode == "spark" and self.frame is None:
                 copies = self.present if split.every_row else 1
                 display.rows_to_feed = copies * data.manifest.splits["train"].rows
-            launching = time.monotonic()
             with NodeCluster(
                 self.spark,
                 self.present,
@@ -344,7 +354,7 @@ class _Run:
                 avoid=failing(self.failures),
             ) as cluster:
                 cluster.start()
-                launched, self.failed = time.monotonic() - launching, None
+                launched, self.failed = time.monotonic() - self.begun, None
                 rows = data.manifest.splits["train"]
                 trained_on = Entry(rows.rows, rows.checksum)
                 if config.input_mode == "spark":

@@ -18,6 +18,7 @@ from sparksplit.base.command import Options
 from sparksplit.base.errors import ConfigError, NodeFailed, UsageError
 from tests.comparison.comparisons import SETTINGS, compared
 from tests.forked import nodes_of
+from tests.training.records import check_seconds
 from tests.training.runs import run
 
 
@@ -35,6 +36,7 @@ def test_every_way_runs_on_every_number_of_nodes_and_seed(done, digits):
     assert len(results["runs"]) == 2 * 5 and len(results["virtual"]) == 3
     for record in (*results["runs"], *results["virtual"]):
         assert record["ledger"]["exact"] and record["passes"] == 4 and record["ledger"]["rows"] == 4 * 1300
+        check_seconds(record)
         assert record["steps"] == record["history"][-1]["steps"] >= record["updates"]
     assert [(row["way"], row["nodes"], row["virtual"], row["runs"]) for row in results["table"]] == [
         ("single", 1, False, 2),

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from sparksplit.training.record import EpochRecord, RunRecord
+from sparksplit.training.spent import ROUNDS
 
 RUN_JSON: dict[str, Any] = {
     "run_id": "962fb9a00bb6be14-1795335896",
@@ -29,14 +33,24 @@ RUN_JSON: dict[str, Any] = {
     "ledger": {"rows": 200, "checksum": "7684640584524871101", "exact": True},
     "seconds": {
         "start": 0.5,
+        "handoff": 0.0,
         "feed": 0.25,
         "warmup": 1.5,
         "train": 1.0,
+        "copy": 0.0,
+        "compute": 0.5,
         "sync": 0.5,
         "waiting": 0.25,
         "validation": 0.5,
+        "metrics": 0.0,
         "checkpoint": 0.125,
-        "total": 3.21,
+        "records": 0.0,
+        "test": 0.25,
+        "export": 0.5,
+        "lost": 0.0,
+        "end": 0.5,
+        "other": 0.125,
+        "total": 5.25,
     },
     "rows_per_second": 1234.5,
     "metrics": {
@@ -73,9 +87,43 @@ EPOCH: dict[str, Any] = {
     "validation": {"loss": 1.0},
     "rows": 40,
     "rows_per_second": 80.5,
-    "seconds": {"train": 0.5, "total": 0.75},
+    "seconds": {
+        "train": 0.5,
+        "feed": 0.0,
+        "warmup": 0.0,
+        "copy": 0.0,
+        "compute": 0.25,
+        "sync": 0.25,
+        "waiting": 0.0,
+        "validation": 0.125,
+        "metrics": 0.0,
+        "checkpoint": 0.0,
+        "records": 0.0,
+        "other": 0.125,
+        "total": 0.75,
+    },
 }
 """A line of metrics.jsonl."""
+
+
+TOP = (
+    *("start", "handoff", "feed", "warmup", "train", "validation", "metrics", "checkpoint", "records", "test"),
+    *("export", "lost", "end", "other"),
+)
+"""The seconds of run.json that add up to the total; the others are parts of them."""
+
+
+def check_seconds(result: dict[str, Any], history: Sequence[EpochRecord] = ()) -> None:
+    """That the seconds of run.json and of metrics.jsonl add up, are those of the same run, and leave little over."""
+    run = result["seconds"]
+    assert sum(run[name] for name in TOP) == pytest.approx(run["total"], abs=1e-6) and min(run.values()) >= 0
+    assert run["copy"] + run["compute"] + run["sync"] == pytest.approx(run["train"], abs=1e-6)
+    assert run["other"] < 0.2 * run["total"] and run["train"] > 0
+    for line in history:
+        found = vars(line.seconds)
+        assert sum(found[name] for name in ROUNDS) == pytest.approx(found["total"], abs=1e-6)
+        assert min(found.values()) >= 0
+    assert sum(line.seconds.total for line in history) < run["total"]
 
 
 def epoch(number: int, **values: Any) -> EpochRecord:

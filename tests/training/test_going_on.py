@@ -257,9 +257,7 @@ def test_the_attempts_are_kept_where_the_end_cannot_be_published(tmp_path, monke
     monkeypatch.setattr(
         _Run,
         "_nodes",
-        lambda *_: SimpleNamespace(
-            results=[SimpleNamespace(test=None, start_seconds=0.0)], trained_on=None, launched=0.0
-        ),
+        lambda *_: SimpleNamespace(results=[SimpleNamespace(test=None)], trained_on=None, launched=0.0),
     )
     monkeypatch.setattr(output, "complete", away)
     config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 2, "strategy": "batch"})

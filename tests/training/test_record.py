@@ -41,6 +41,14 @@ def test_a_run_of_0_1_is_read():
     assert [(each.epoch, each.updates, each.steps) for each in read_history(folder)] == [(1, 5, 5), (2, 10, 10)]
 
 
+def test_seconds_that_earlier_versions_did_not_count_are_not_there():
+    old = {"train": 0.5, "total": 0.75}
+    assert EpochRecord.from_json({**EPOCH, "seconds": old}, "memory").to_json()["seconds"] == old
+    few = ("start", "feed", "warmup", "train", "sync", "waiting", "validation", "checkpoint", "total")
+    old = {name: RUN_JSON["seconds"][name] for name in few}
+    assert RunRecord.from_json(run_json(seconds=old), "memory").to_json()["seconds"] == old
+
+
 def test_what_a_later_version_writes_beside_is_passed_over():
     found = RunRecord.from_json({**RUN_JSON, "energy": 1, "data": {**RUN_JSON["data"], "rows": 1}}, "memory")
     assert found == RunRecord.from_json(RUN_JSON, "memory")

@@ -62,7 +62,7 @@ def test_versions_name_what_a_result_depends_on():
 def test_the_summary_is_for_people():
     assert list(report.summary(run_record(), "runs/mlp")) == [
         "batch on 2 nodes: 2 epochs (2 passes), 40 updates, 200 rows seen, ledger exact",
-        "1,234 rows/s, 3.2 s in all, 2.5 MB sent per node",
+        "1,234 rows/s, 5.2 s in all, 2.5 MB sent per node",
         "train      loss 1.0000, accuracy 0.7500",
         "validation loss 1.5000, accuracy 0.5000",
         "test       loss 1.2500",

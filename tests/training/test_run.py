@@ -19,11 +19,12 @@ from sparksplit.base.command import Options
 from sparksplit.base.errors import NodeFailed, RunError, UsageError
 from sparksplit.training import attempts, checkpoints
 from sparksplit.training.attempts import Attempts
+from sparksplit.training.record import read_history
 from tests.forked import nodes_of
 from tests.hdfs_io.outputs import fenced
 from tests.logs import without_times
 from tests.nodes import pid_of
-from tests.training.records import RUN_JSON, keys_of
+from tests.training.records import RUN_JSON, check_seconds, keys_of
 from tests.training.runs import MODELS, MOMENTUM, largest_difference, run, weights, without_end
 
 
@@ -144,6 +145,8 @@ def test_resuming_gives_the_same_bits(forked, digits, tmp_path, capsys, every, k
     assert resumed["metrics"] == straight["metrics"]
     assert resumed["ledger"] == straight["ledger"]
     assert resumed["restarts"] == 3 and 1000 < resumed["seconds"]["total"] < 2000
+    assert resumed["seconds"]["lost"] > 500
+    check_seconds(resumed, read_history(str(tmp_path / "resumed")))
     assert not (tmp_path / "resumed" / "_ATTEMPTS").exists()
     assert len((tmp_path / "resumed" / "metrics.jsonl").read_text().splitlines()) == 2
 
@@ -220,7 +223,12 @@ def test_a_complete_output_is_left_alone_another_configuration_refused(forked, d
 def test_what_a_run_leaves(forked, digits, tmp_path):
     import keras
 
+    began = time.monotonic()
     result = run(digits, tmp_path / "run", epochs=2, nodes=2)
+    wall = time.monotonic() - began
+    check_seconds(result, read_history(str(tmp_path / "run")))
+    assert 0.5 * wall < result["seconds"]["total"] <= wall + 0.01
+    assert min(result["seconds"][name] for name in ("start", "warmup", "sync", "validation", "records", "export")) > 0
     left = {path.name for path in (tmp_path / "run").iterdir()}
     assert left == {
         "_CONFIG", "_SUCCESS", "checkpoints", "metrics.jsonl", "model.keras", "preprocessing.json",
@@ -277,6 +285,8 @@ def test_a_run_restarts_from_its_last_checkpoint_when_it_may(forked, digits, tmp
     assert result["restarts"] == 1
     first, second = result["attempts"]
     assert (first["how"], second["how"], second["nodes"]) == ("start", "restart", 2) and "cause" not in second
+    check_seconds(result, read_history(str(tmp_path / "killed")))
+    assert 0 < result["seconds"]["lost"] < result["seconds"]["total"]
     assert first["cause"]["rank"] == 0 and "SIGKILL" in first["cause"]["what"] and second["update"] > first["update"]
     assert result["weights"] == straight["weights"]
     assert result["metrics"] == straight["metrics"]

@@ -21,9 +21,11 @@ from sparksplit.base.command import Options
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, RunError, UsageError
 from sparksplit.training.config import TrainConfig
+from sparksplit.training.record import read_history
 from sparksplit.training.run import train
 from tests.forked import nodes_of
 from tests.nodes import pid_of
+from tests.training.records import check_seconds
 
 MOMENTUM = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9}
 
@@ -105,6 +107,8 @@ def test_the_prepared_data_set_is_handed_over_without_a_frame(spark, digits, tmp
     network = {"tls": True, "ports": "41000-41200", "bind": "127.0.0.0/8"}
     result = run(digits, tmp_path / "run", input_mode="spark", nodes=2, epochs=1, **network)
     assert (result["input_mode"], result["rows"], result["ledger"]["exact"]) == ("spark", 1300, True)
+    assert result["seconds"]["handoff"] > 0
+    check_seconds(result, read_history(str(tmp_path / "run")))
     assert not any(tmp_path.rglob("spool"))
 
 

@@ -10,7 +10,9 @@ import pytest
 
 from sparksplit.base.command import Options
 from sparksplit.base.errors import RunError, UsageError
+from sparksplit.training.record import read_history
 from tests.forked import nodes_of
+from tests.training.records import check_seconds
 from tests.training.references import (
     EPOCHS,
     LINEAR,
@@ -215,6 +217,7 @@ def test_virtual_nodes_are_real_ones(forked, digits, tmp_path, strategy, more):
     same = ("nodes", "passes", "updates", "steps", "syncs", "sync", "ledger")
     assert {key: virtual[key] for key in same} == {key: real[key] for key in same}
     assert (virtual["virtual"], real["virtual"]) == (True, False)
+    check_seconds(virtual, read_history(str(tmp_path / "virtual")))
     assert virtual["sync_bytes_per_node"] == pytest.approx(real["sync_bytes_per_node"], rel=0.02)
 
 

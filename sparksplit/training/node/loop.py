@@ -18,8 +18,9 @@ from sparksplit.strategies.syncs import Sync
 from sparksplit.training.node.looks import Looks
 from sparksplit.training.node.schedule import Rounds, next_stop, syncs_left
 from sparksplit.training.node.tally import Clock, Tally
-from sparksplit.training.record import EpochRecord, EpochSeconds, Progress, Values
+from sparksplit.training.record import EpochRecord, Progress, Values
 from sparksplit.training.report import diverged, finite
+from sparksplit.training.spent import of_round, trained
 from sparksplit.training.stopping import Watch
 
 if TYPE_CHECKING:
@@ -34,10 +35,11 @@ _CHUNK_SECONDS = 0.25
 class Trained(Protocol):
     """What the loop trains; `training.node.step.Step` is one. Every node must call each of these alike, except `train`.
 
-    warmup: seconds spent on making graphs.
+    warmup, copying: seconds spent on making graphs, and on copying rows to the device.
     """
 
     warmup: float
+    copying: float
 
     def train(self, chunk: Chunk) -> Any:
         """Run the chunk's mini-batches; returns the mean loss of each, [chunk.updates]."""
@@ -135,7 +137,6 @@ class Loop:
             self._round = list(epochs)
             # A feed of arriving rows knows its length only once its first epoch has ended.
             base = first + number * self._steps if number or self._feed.exact else 0
-            self._clock.begin_round()
             self._train_epoch(self._round[self._collective.rank], base)
             self._report_length(begun_with)
             self._finish_round()
@@ -174,8 +175,8 @@ class Loop:
         tally, sync_every = self._tally, self._sync.every
         tally.begin_epoch()
         waited = time.perf_counter()
-        for chunk in self._feed.epoch(epoch, tally.step - base, stops=partial(self._stop, base)):
-            self._clock.add_feed(waited)
+        chunks = self._feed.epoch(epoch, tally.step - base, stops=partial(self._stop, base))
+        for chunk in self._clock.fed(chunks):
             with self._clock.training(self._step, self._collective):
                 losses = self._train(chunk)
             self._account(epoch, base, chunk, losses)
@@ -268,23 +269,26 @@ class Loop:
         tally, clock = self._tally, self._clock
         self._synchronise()
         epoch = max(self._round) + 1
-        self._refuse_lost(epoch)
-        loss, rows = tally.finish_round(self._round, apart=not self._sync.every_step)
-        train = finite({"loss": loss, **self._step.metric_results()})
+        with clock.spent_on("metrics"):
+            self._refuse_lost(epoch)
+            loss, rows = tally.finish_round(self._round, apart=not self._sync.every_step)
+            train = finite({"loss": loss, **self._step.metric_results()})
+        validation = self._validate()
+        spent = clock.end_round()
+        seconds = trained(spent)
         tally.history.append(
             EpochRecord(
                 epoch=epoch,
                 updates=tally.updates,
                 steps=tally.step,
                 train=train,
-                validation=self._validate(),
+                validation=validation,
                 rows=rows,
-                rows_per_second=round(rows / clock.round_train, 1) if clock.round_train else None,
-                seconds=EpochSeconds(round(clock.round_train, 4), round(clock.round_total, 4)),
+                rows_per_second=round(rows / seconds, 1) if seconds else None,
+                seconds=of_round(spent),
             )
         )
         self._look_at(tally.history[-1])
-        clock.end_round()
         self._hooks.epoch_done(tally.history)
         self._save_if_due()
 
@@ -297,7 +301,7 @@ class Loop:
     def _validate(self) -> Values | None:
         if self._validation is None:
             return None
-        with self._member.phase("validation"), self._clock.spent_on("validation"):
+        with self._member.phase("validation"), self._clock.validating(self._step):
             evaluation = self._step.evaluate(self._validation.epoch(0))
         return finite({"loss": evaluation.loss, **evaluation.metrics})
 

@@ -13,6 +13,7 @@ from sparksplit.collectives import Collective, join
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.messages import NodeResult, Payload
 from sparksplit.training.node.process import Process
+from sparksplit.training.node.tally import Clock
 from sparksplit.training.node.worker import Worker
 
 
@@ -37,20 +38,23 @@ def train_once(
 
     collective: between the real nodes. began: when the run began (time.perf_counter).
     """
+    clock = Clock(began)
     with member.phase("start"):
         process = Process(member, payload, config)
     try:
         if config.virtual:
             from sparksplit.training.node.virtual import play
 
-            return play(process, began)
+            return play(process, clock)
         with member.phase("start"):
             process.build()
             worker = Worker(process, member, collective)
             worker.begin()
         in_order = config.order == "exact" or worker.goes_on
         with worker.saver.finishing():
-            return worker.train(process.await_rows() if in_order else None, {}, began)
+            with clock.spent_on("handoff"):
+                rows = process.await_rows() if in_order else None
+            return worker.train(rows, {}, clock)
     finally:
         process.close()
 

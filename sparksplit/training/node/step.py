@@ -86,6 +86,10 @@ class Step:
         """What has been called before, so that its graph is made and its device has code for it."""
         self.warmup = 0.0
         """Seconds spent on making graphs."""
+        self.copying = 0.0
+        """Seconds spent on copying rows to the device."""
+        self._device = next((device.name for device in tf.config.list_logical_devices("GPU")), None)
+        """Where rows are copied to; None where they are in its memory already."""
 
     def train(self, chunk: Chunk) -> Array:
         """Run the chunk's updates; returns each one's mean loss over all nodes' rows, [updates].
@@ -101,17 +105,20 @@ class Step:
             return self._train_by_updates(chunk)
         function = self._train.get((share, type(self._sync)))
         if function is None:
-            began = time.perf_counter()
             function = self._train[share, type(self._sync)] = tf.function(
                 partial(self._train_chunk, share), input_signature=[*self._signature, _COUNTS], autograph=False
             )
-            # A call with no updates, so that compiling is not counted as time of updates.
-            nothing = [tf.zeros((0, *spec.shape[1:]), spec.dtype) for spec in self._signature[:-1]]
-            function(*nothing, np.zeros(1, np.int64), np.zeros(0, np.int64))
-            self.warmup += time.perf_counter() - began
+            self._warm_up(function, np.zeros(0, np.int64))
         losses: Array = self._call(function, chunk, chunk.rows)
         self._collective.account(chunk.updates)
         return losses
+
+    def _warm_up(self, function: Any, *more: Any) -> None:
+        """A call with no updates, so that compiling is not counted as time of updates."""
+        began = time.perf_counter()
+        nothing = [tf.zeros((0, *spec.shape[1:]), spec.dtype) for spec in self._signature[:-1]]
+        function(*nothing, np.zeros(1, np.int64), *more)
+        self.warmup += time.perf_counter() - began
 
     def with_sync(self, sync: Sync, collective: Collective) -> Step:
         """The same model and graphs, with another sync or for another virtual node."""
@@ -160,7 +167,10 @@ class Step:
         self._metrics.reset()
         rows = 0
         for chunk in chunks:
+            is_first = "evaluate" not in self._ran
             with self._first("evaluate"):
+                if is_first:
+                    self._warm_up(self._evaluate)
                 self._call(self._evaluate, chunk)
             activity.note()
             rows += chunk.seen.rows
@@ -181,14 +191,26 @@ class Step:
         return self._compiling()
 
     def _call(self, function: Any, chunk: Chunk, *more: Any) -> Any:
-        columns = chunk.tensors if chunk.label is None else [*chunk.tensors, chunk.label]
+        columns = self._on_device(chunk)
         try:
-            return function(*map(as_tensor, columns), chunk.offsets, *more).numpy()
+            return function(*columns, chunk.offsets, *more).numpy()
         except tf.errors.OpError as error:
             hidden = self._collective.cause(error)
             if hidden is not None:
                 raise hidden from None
             raise
+
+    def _on_device(self, chunk: Chunk) -> list[Any]:
+        """The chunk's columns as tensors where they are computed on."""
+        began = time.perf_counter()
+        columns = [as_tensor(column) for column in _columns(chunk)]
+        if self._device is not None:
+            # At once, and awaited: TensorFlow would copy them only within the graph, which would count as computing.
+            with tf.device(self._device):
+                columns = [tf.identity(column) for column in columns]
+            tf.test.experimental.sync_devices()
+        self.copying += time.perf_counter() - began
+        return columns
 
     def _train_chunk(self, even: int | None, *arguments: Any) -> Any:
         """The losses of a chunk's updates. even: the rows of every share, if they are equal."""
@@ -217,7 +239,7 @@ class Step:
 
     def _train_by_updates(self, chunk: Chunk) -> Array:
         """Like `train`, with every exchange outside the graphs."""
-        columns = chunk.tensors if chunk.label is None else [*chunk.tensors, chunk.label]
+        columns = _columns(chunk)
         losses = []
         for begin, end, total in zip(chunk.offsets[:-1], chunk.offsets[1:], chunk.rows, strict=True):
             share = [column[begin:end] for column in columns]
@@ -251,6 +273,10 @@ class _Applying:
 
     def apply(self, gradients: Sequence[Any], _: Sequence[Any]) -> None:
         self._compiled(list(gradients))
+
+
+def _columns(chunk: Chunk) -> list[Array]:
+    return chunk.tensors if chunk.label is None else [*chunk.tensors, chunk.label]
 
 
 def as_tensor(array: Any) -> Any:

@@ -14,71 +14,100 @@ from sparksplit.collectives import Collective
 from sparksplit.rows.chunks import Chunk
 from sparksplit.rows.ledger import Entry, Ledger
 from sparksplit.training.record import EpochRecord, Progress
+from sparksplit.training.spent import Spent, gone_on, total
 
 
 class Clock:
-    """Seconds by what they were spent on: feed (waiting for rows), warmup (making graphs), train (updates, including
-    exchanges), sync (the part of it in exchanges), waiting (the part of that spent waiting for peers), validation,
-    checkpoint.
+    """Where a node's seconds go, by the names of training.spent. At each moment it runs for one of them alone, so that
+    they add up to the time that has passed.
 
-    progress: what the run goes on from. began: when the process began (time.perf_counter). before: the run's until
-    then.
+    began: when the process began (time.perf_counter).
     """
 
-    def __init__(self, progress: Progress, began: float, before: float) -> None:
-        self.seconds: dict[str, float] = {}
-        self.round_train = progress.round_train
-        """The round's seconds so far in updates, exchanges, and waiting for rows."""
-        self._round_before, self._round_began = progress.round_total, 0.0
-        self._began, self._before = began, before
+    def __init__(self, began: float) -> None:
+        self._spent: Spent = {}
+        self._round_from: Spent = {}
+        self._name = "start"
+        self._since = began
 
-    def begin_round(self) -> None:
-        """Begin a round, or what is left of the one that the run goes on in."""
-        self._round_began, self._round_before = time.perf_counter() - self._round_before, 0.0
+    def go_on(self, earlier: Spent, before: Spent) -> None:
+        """Count on from what the run has taken so far; as in `spent.gone_on`."""
+        for name, seconds in gone_on(earlier, before).items():
+            self._add(name, seconds)
 
-    def end_round(self) -> None:
-        """End a round, once everything about it has been told."""
-        self.round_train = 0.0
+    def begin_training(self, since_round: Spent) -> None:
+        """From here on it is rounds. since_round: what the first one has taken already."""
+        self._run_for("other")
+        self._round_from = {name: seconds - since_round.get(name, 0.0) for name, seconds in self._spent.items()}
+
+    def end_round(self) -> Spent:
+        """The round's seconds; what comes is the next round's."""
+        found = self.since_round
+        self._round_from = dict(self._spent)
+        return found
 
     @property
-    def round_total(self) -> float:
-        """The round's seconds so far, in all."""
-        return time.perf_counter() - self._round_began
+    def spent(self) -> Spent:
+        """The run's seconds so far."""
+        self._run_for(self._name)
+        return dict(self._spent)
 
     @property
-    def run_total(self) -> float:
-        """The run's seconds so far, in all."""
-        return self._before + time.perf_counter() - self._began
-
-    def add(self, name: str, seconds: float) -> None:
-        """Add seconds that were spent on `name`."""
-        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
-
-    def add_feed(self, began: float) -> None:
-        """Add the seconds since `began` (time.perf_counter), spent waiting for rows."""
-        waited = time.perf_counter() - began
-        self.add("feed", waited)
-        self.round_train += waited
+    def since_round(self) -> Spent:
+        """Those since the last round ended."""
+        return {name: seconds - self._round_from.get(name, 0.0) for name, seconds in self.spent.items()}
 
     @contextmanager
     def spent_on(self, name: str) -> Iterator[None]:
-        """Count the time of the block, if it ends well, as spent on `name`."""
-        began = time.perf_counter()
-        yield
-        self.add(name, time.perf_counter() - began)
+        """Count the time of the block as spent on `name`, except that of other such blocks within it."""
+        outer = self._name
+        self._run_for(name)
+        try:
+            yield
+        finally:
+            self._run_for(outer)
+
+    def fed(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+        """`chunks`, with the time that they are waited for as spent on that."""
+        while True:
+            with self.spent_on("feed"):
+                chunk = next(chunks, None)
+            if chunk is None:
+                return
+            yield chunk
 
     @contextmanager
     def training(self, step: Any, collective: Collective) -> Iterator[None]:
-        """Count the time of the block as spent on updates and exchanges, except making graphs. step: has `warmup`."""
-        began, warmup, sync, waited = time.perf_counter(), step.warmup, collective.seconds, collective.waited
-        yield
-        warmup = step.warmup - warmup
-        trained = time.perf_counter() - began - warmup
-        self.round_train += trained
-        self.add("train", trained)
-        self.add("warmup", warmup)
-        self.add("sync", collective.seconds - sync)
-        self.add("waiting", collective.waited - waited)
+        """Count the time of the block as spent on computing, except what `step` has spent on making graphs (`warmup`)
+        and on copying, and `collective` on exchanges."""
+        copying, warmup, sync, waited = step.copying, step.warmup, collective.seconds, collective.waited
+        with self.spent_on("compute"):
+            yield
+        for name, seconds in (
+            ("copy", step.copying - copying),
+            ("warmup", step.warmup - warmup),
+            ("sync", collective.seconds - sync),
+        ):
+            self._add(name, seconds)
+            self._add("compute", -seconds)
+        self._add("waiting", collective.waited - waited)
+
+    @contextmanager
+    def validating(self, step: Any, name: str = "validation") -> Iterator[None]:
+        """Count the time of the block as spent on `name`, except what `step` has spent on making graphs."""
+        warmup = step.warmup
+        with self.spent_on(name):
+            yield
+        self._add("warmup", step.warmup - warmup)
+        self._add(name, warmup - step.warmup)
+
+    def _run_for(self, name: str) -> None:
+        now = time.perf_counter()
+        self._add(self._name, now - self._since)
+        self._name, self._since = name, now
+
+    def _add(self, name: str, seconds: float) -> None:
+        self._spent[name] = self._spent.get(name, 0.0) + seconds
 
 
 class Tally:
@@ -143,6 +172,7 @@ class Tally:
         """How far the run is. within: the unfinished round's epochs, by rank; if given, every node must call it. apart:
         as for `finish_round`."""
         sent = self._collective.bytes_sent  # how many checkpoints there are may depend on the clock
+        spent = clock.spent
         ledger = Ledger(self._ledger.entries)
         losses: list[tuple[float, int]] = []
         if within:
@@ -159,9 +189,9 @@ class Tally:
             loss_sum=self._loss_sum,
             loss_rows=self._loss_rows,
             losses=losses,
-            round_train=clock.round_train,
-            round_total=clock.round_total if within else 0.0,
-            seconds=clock.run_total,
+            seconds=total(spent),
+            spent=spent,
+            since_round=clock.since_round,
             sync_bytes=self._begun_with.sync_bytes + sent - self._sent_before,
         )
 

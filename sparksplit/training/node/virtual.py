@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from copy import deepcopy
 from typing import Any
 
 from sparksplit.cluster.member import Member
@@ -12,6 +13,7 @@ from sparksplit.rows.feed import RowSource
 from sparksplit.rows.held import Held
 from sparksplit.training.messages import NodeResult
 from sparksplit.training.node.process import Process
+from sparksplit.training.node.tally import Clock
 from sparksplit.training.node.worker import Worker
 
 
@@ -58,8 +60,8 @@ class VirtualMember(Member):
         return self._stage.exchange(self.rank, lambda values: [*(values or []), value])
 
 
-def play(process: Process, began: float) -> NodeResult:
-    """Train the process's run on virtual nodes; returns rank 0's result, for the driver."""
+def play(process: Process, clock: Clock) -> NodeResult:
+    """Train the process's run on virtual nodes; returns rank 0's result, for the driver. clock: the process's."""
     stage = Stage(process.nodes)
     counts: list[dict[str, int]] = [{} for _ in range(process.nodes)]
     workers: list[Worker] = []
@@ -70,15 +72,19 @@ def play(process: Process, began: float) -> NodeResult:
             like = workers[0].step if workers else None
             workers.append(Worker(process, member, VirtualCollective(rank, stage), like))
         stage.set(workers[0].step.variables())
-        rows = _held(process, process.await_rows())
+        with clock.spent_on("handoff"):
+            rows = process.await_rows()
+        rows = _held(process, rows)
         splits = process.data.manifest.splits
         apart = {
             name: _held(process, process.data.split(name)) for name in ("validation", "test") if splits[name].rows
         }  # read once, rather than by every node
 
+    clocks = [deepcopy(clock) for _ in workers]
+
     def node(rank: int) -> NodeResult:
         workers[rank].begin()
-        return workers[rank].train(rows, apart, began)
+        return workers[rank].train(rows, apart, clocks[rank])
 
     return stage.play(node)[0]
 

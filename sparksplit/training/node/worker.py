@@ -61,13 +61,13 @@ class Worker:
         self._saved = self._progress.step
         self._state.agreed_digest("before training")
 
-    def train(self, rows: RowSource | None, held: dict[str, RowSource], began: float) -> NodeResult:
+    def train(self, rows: RowSource | None, held: dict[str, RowSource], clock: Clock) -> NodeResult:
         """Train to the end, wherever that is; returns the result for the driver.
 
         rows: None if training begins while they arrive.
 
         held: the sources of validation and test rows, if they are not read from the prepared data set.
-        began: when the process began (time.perf_counter).
+        clock: of this process, since it began.
         """
         from sparksplit.training.node.loop import Hooks, Loop, evaluate_once
 
@@ -75,7 +75,8 @@ class Worker:
         # From here on it is measured by its updates.
         member.state(update=self._progress.step)
         validation, test = (self._feeds.held_out(name, held) for name in ("validation", "test"))
-        clock = Clock(self._progress, began, self._process.payload.seconds_before)
+        clock.go_on(self._progress.spent, self._process.payload.before)
+        self._clock = clock
         tally = Tally(self._progress, self._collective)
         schedule = self._schedule(rows)
         # A run that has stopped, but was killed before it had told so, is over in the stretch of its last epoch.
@@ -83,7 +84,7 @@ class Worker:
         self._go_on(stretches[0], tally)
         looks = self._looks(tally.step)
         self._heed(looks is not None)
-        started = time.perf_counter() - began
+        clock.begin_training(self._progress.since_round)
         for stretch in stretches:
             sync, step = self._way_of(stretch)
             feed = self._feeds.training(rows, stretch.split, sync, schedule.rows_of_batch(stretch.split))
@@ -116,11 +117,11 @@ class Worker:
             if self._saved != self._progress.step:
                 self._saving(stretch)(self._progress)
         self._state.take_best()
-        with member.phase("validation"):
+        with member.phase("validation"), clock.validating(step, "test"):
             tested = evaluate_once(step, test)
         weights = self._state.agreed_digest("after training")
         if self._publishes:
-            with member.phase("export"):
+            with member.phase("export"), clock.spent_on("export"):
                 from sparksplit.training.node import publishing
 
                 publishing.publish_model(self._process, member.local_dir)
@@ -134,8 +135,7 @@ class Worker:
             test=None if tested is None else finite({"loss": tested.loss, **tested.metrics}),
             weights=weights,
             host=member.host,
-            start_seconds=round(started, 4),
-            seconds={name: round(value, 4) for name, value in clock.seconds.items()},
+            seconds={name: round(value, 4) for name, value in clock.spent.items()},
             init=self._process.init,
         )
 
@@ -228,7 +228,7 @@ class Worker:
         if not self._publishes or len(history) == self._published:
             return
         began = time.monotonic()
-        with self._member.phase("checkpoint"):
+        with self._clock.spent_on("records"), self._member.phase("checkpoint"):
             from sparksplit.training.node import publishing
 
             publishing.publish_history(self._process.payload.fence, history, self._member.local_dir)

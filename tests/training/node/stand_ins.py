@@ -91,7 +91,7 @@ class Member:
 class Counting:
     """A step that only counts. train: gives the losses of a chunk; by default 1. chunks: (first, updates) of each."""
 
-    warmup = 0.0
+    warmup = copying = 0.0
     evaluations = 0
 
     def __init__(self, losses=lambda chunk: np.ones(chunk.updates), metrics=None, evaluation=None, finite=True):

@@ -20,6 +20,7 @@ from sparksplit.training.node.loop import Hooks, Loop
 from sparksplit.training.node.schedule import Rounds
 from sparksplit.training.node.tally import Clock, Tally
 from sparksplit.training.record import Progress
+from sparksplit.training.spent import ROUNDS, total
 from sparksplit.training.stopping import Watch
 from tests.nodes import in_threads
 from tests.training.node.stand_ins import Counting, Member, Rows, Together
@@ -51,6 +52,9 @@ class Node:
         self.feed = Feed(Rows(LANES), np.arange(rank, len(LANES), size), batch_size=BATCH, **feed)
         progress = progress or Progress("", size)
         done = len(progress.history)
+        self.clock = Clock(began=time.perf_counter())
+        self.clock.go_on(progress.spent, {"start": 100.0})
+        self.clock.begin_training(progress.since_round)
         self.saver = SimpleNamespace(seconds=0.0, check=lambda: None)
         ending = lambda: self.member.stopping.is_set() or self.member.leaving.is_set()  # noqa: E731
         looks = Looks(self.collective, self.saver, seconds, ending, progress.step, 60.0, rounds=sync_every is not None)
@@ -71,7 +75,7 @@ class Node:
             looks=looks if seconds else None,
             watch=watch,
             tally=Tally(progress, self.collective),
-            clock=Clock(progress, began=time.perf_counter(), before=100.0),
+            clock=self.clock,
         )
 
     def run(self):
@@ -83,7 +87,8 @@ class Node:
 
 def without_times(progress):
     history = [replace(record, seconds=None, rows_per_second=None) for record in progress.history]
-    return {**vars(progress), "history": history, "seconds": None, "sync_bytes": None}
+    times = dict.fromkeys(("seconds", "spent", "since_round", "sync_bytes"))
+    return {**vars(progress), **times, "history": history}
 
 
 def test_it_needs_no_tensorflow():
@@ -168,13 +173,26 @@ def test_an_epoch_within_which_a_run_has_gone_on_has_the_seconds_of_both_parts()
     straight = Node(every=3, epochs=1)
     straight.run()
     saved = straight.saved[1]
-    assert (saved.step, saved.loss_rows) == (6, 30) and 0 < saved.round_train <= saved.round_total
-    earlier = replace(saved, round_train=1000.0, round_total=2000.0)
-    end = Node(every=3, epochs=2, progress=earlier).run()
+    assert (saved.step, saved.loss_rows) == (6, 30) and 0 < total(saved.since_round) <= total(saved.spent)
+    earlier = {"feed": 400.0, "compute": 600.0, "checkpoint": 1000.0}
+    end = Node(every=3, epochs=2, progress=replace(saved, spent=earlier, since_round=earlier)).run()
     first, second = end.history
     assert 1000 < first.seconds.train < 1001 and 2000 < first.seconds.total < 2001
     assert first.rows_per_second == 0.0 and second.seconds.total < 100
-    assert (end.round_train, end.round_total) == (0, 0)
+    assert 2100 < end.seconds == total(end.spent) < 2200
+
+
+def test_the_seconds_of_rounds_add_up_to_those_of_the_run():
+    """What comes after a round's record, such as its checkpoint, is the next round's."""
+    node = Node(every=3, epochs=3)
+    node.saver.check = lambda: time.sleep(0.001)
+    end = node.run()
+    for record in end.history:
+        parts = [getattr(record.seconds, name) for name in ROUNDS]
+        assert sum(parts) == pytest.approx(record.seconds.total, abs=1e-6) and min(parts) >= 0
+    in_rounds = sum(record.seconds.total for record in end.history)
+    before = node.saved[-1].spent["start"]
+    assert end.seconds == pytest.approx(before + in_rounds + total(end.since_round), abs=2e-3)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])

@@ -160,3 +160,28 @@ def test_weights_that_are_not_finite_are_noticed(spoilt):
     assert step.is_finite()
     model.trainable_variables[0].assign([[1.0], [spoilt], [0.0], [0.0]])
     assert not step.is_finite()
+
+
+def copied(device):
+    """(the step, where its rows were, its losses and weights) after two updates with rows copied to `device`."""
+    model = linear()
+    step = step_of(model, keras.optimizers.SGD(0.1), Alone())
+    step._device = device or step._device
+    chunk = chunk_of(*rows(10, 5), [0, 4, 10])
+    places = [column.device for column in step._on_device(chunk)]
+    losses = step.train(chunk)
+    assert step.warmup > 0 and step.copying > 0
+    return step, places, np.concatenate([losses, *map(np.ravel, model.get_weights())])
+
+
+def test_rows_are_copied_to_the_device_once_for_many_updates():
+    """No GPU here: the processor, by name, stands for one."""
+    (_, _, here), (_, places, there) = copied(None), copied("/device:CPU:0")
+    assert all(place.endswith("CPU:0") for place in places)
+    np.testing.assert_array_equal(here, there)
+
+
+@pytest.mark.gpu
+def test_rows_are_copied_to_a_gpu_before_the_updates():
+    step, places, _ = copied(None)
+    assert step._device.endswith("GPU:0") and all(place.endswith("GPU:0") for place in places)

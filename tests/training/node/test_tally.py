@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from sparksplit.collectives import Alone
 from sparksplit.rows.ledger import Entry, Ledger
+from sparksplit.training.node import tally
 from sparksplit.training.node.tally import Clock, Tally
 from sparksplit.training.record import Progress
+from sparksplit.training.spent import of_round, total
 from tests.nodes import in_threads
 from tests.training.node.stand_ins import Together
 
@@ -21,7 +23,7 @@ def chunk(rows, checksum=1):
 
 
 def clock():
-    return Clock(Progress("", 1), began=0.0, before=0.0)
+    return Clock(began=0.0)
 
 
 losses = st.lists(st.tuples(st.floats(0, 1e6, width=32), st.integers(1, 100)), min_size=1, max_size=12)
@@ -64,14 +66,65 @@ def test_syncs_are_counted_between_several_nodes_only():
         assert (tally.updates, tally.syncs) == (8, syncs)
 
 
-def test_a_clock_goes_on_with_the_rounds_seconds_once():
-    clock = Clock(Progress("", 1, round_train=1000.0, round_total=2000.0), began=0.0, before=0.0)
-    clock.begin_round()
-    assert clock.round_train == 1000.0 and 2000 <= clock.round_total < 2100
-    clock.end_round()
-    clock.begin_round()
-    assert clock.round_train == 0.0 and clock.round_total < 100
-    with clock.spent_on("validation"):
-        pass
-    clock.add("validation", 5.0)
-    assert 5 <= clock.seconds["validation"] < 105
+class Time:
+    """The time that a clock sees: `moment`, until it is changed."""
+
+    def __init__(self, monkeypatch):
+        self.moment = 100.0
+        monkeypatch.setattr(tally.time, "perf_counter", lambda: self.moment)
+
+    def passes(self, seconds):
+        self.moment += seconds
+
+
+def test_a_clock_runs_for_one_name_at_a_time_so_that_its_seconds_add_up(monkeypatch):
+    """Also where blocks lie within one another, where one fails, and where a part of one is known only afterwards."""
+    now, clock = Time(monkeypatch), Clock(began=90.0)
+    step, collective = SimpleNamespace(copying=5.0, warmup=7.0), SimpleNamespace(seconds=1.0, waited=0.5)
+
+    def chunks():
+        for number in range(2):
+            now.passes(3)
+            yield number
+        now.passes(1)
+
+    with clock.spent_on("handoff"):
+        now.passes(2)
+    clock.begin_training({})
+    for _ in clock.fed(chunks()):
+        with clock.training(step, collective):
+            now.passes(10)
+            step.copying, step.warmup = step.copying + 1, step.warmup + 0.5
+            collective.seconds, collective.waited = collective.seconds + 4, collective.waited + 3
+        now.passes(0.25)
+    with pytest.raises(ValueError, match="no"), clock.spent_on("checkpoint"):
+        now.passes(1)
+        with clock.spent_on("records"):
+            now.passes(2)
+        now.passes(4)
+        raise ValueError("no")
+    with clock.validating(step):
+        now.passes(8)
+        step.warmup += 6
+    assert clock.spent == {
+        "start": 10, "handoff": 2, "feed": 7, "compute": 9, "copy": 2, "warmup": 7, "sync": 8, "waiting": 6,
+        "other": 0.5, "checkpoint": 5, "records": 2, "validation": 2,
+    }  # fmt: skip
+    assert total(clock.spent) == now.moment - 90 == 54.5
+    assert clock.since_round == {**clock.spent, "start": 0, "handoff": 0}
+
+
+def test_a_clock_goes_on_with_a_rounds_seconds_once(monkeypatch):
+    now, clock = Time(monkeypatch), Clock(began=100.0)
+    so_far, since_round = {"start": 20.0, "compute": 1000.0}, {"compute": 600.0}
+    clock.go_on(so_far, {"start": 5.0, "lost": 1100.0})
+    now.passes(3)
+    clock.begin_training(since_round)
+    with clock.spent_on("feed"):
+        now.passes(2)
+    assert clock.spent == {"start": 28, "compute": 1000, "lost": 80, "other": 0, "feed": 2}
+    assert clock.since_round["compute"] == 600
+    round_ = of_round(clock.end_round())
+    assert (round_.train, round_.compute, round_.feed, round_.total) == (602, 600, 2, 602)
+    now.passes(1)
+    assert of_round(clock.since_round).total == clock.since_round["other"] == 1

@@ -19,6 +19,7 @@ from sparksplit.training.checkpoints import Checkpoint
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.node import state
 from sparksplit.training.node import worker as node_worker
+from sparksplit.training.node.tally import Clock
 from sparksplit.training.node.worker import Worker
 from sparksplit.training.record import Progress, Resumed
 from tests.nodes import in_threads
@@ -102,7 +103,7 @@ def trained(way, size, progress=None, **keys):
         worker.begin()
         if progress is not None:
             worker._progress = progress
-        return worker.train(Rows(LANES), {}, time.perf_counter()), worker
+        return worker.train(Rows(LANES), {}, Clock(time.perf_counter())), worker
 
     return in_threads(size, work)
 
@@ -198,7 +199,7 @@ def test_the_model_ends_with_the_weights_that_it_is_to_keep(keep_best, kept):
         worker._epoch_done = lambda history: weight.assign(np.full(3, 1.0 + len(history), np.float32))
         worker.begin()
         weight.assign(np.ones(3, np.float32))
-        worker.train(Rows(LANES), {}, time.perf_counter())
+        worker.train(Rows(LANES), {}, Clock(time.perf_counter()))
         return weight.value.tolist()
 
     assert in_threads(2, work) == [[float(kept)] * 3] * 2
@@ -272,7 +273,7 @@ def test_another_number_of_nodes_looks_from_the_steps_that_it_counts_itself(monk
         worker.begin()
         worker._progress = replace(first, nodes=3, resumed=[Resumed(first.update, 1, 3)])
         with pytest.raises(Begun) as begun:
-            worker.train(Rows(LANES), {}, time.perf_counter())
+            worker.train(Rows(LANES), {}, Clock(time.perf_counter()))
         return begun.value.args[0]
 
     longest = max(-(-sum(LANES[rank::3]) // 2) for rank in range(3))
@@ -312,7 +313,7 @@ def test_a_test_loss_that_is_no_finite_number_is_null():
         process.step = lambda sync, collective: Counting(evaluation=evaluation)
         worker = Worker(process, member, Alone())
         worker.begin()
-        return worker.train(Rows(LANES), {}, time.perf_counter())
+        return worker.train(Rows(LANES), {}, Clock(time.perf_counter()))
 
     assert in_threads(1, work)[0].test == {"loss": None, "accuracy": None}
 

@@ -1,0 +1,108 @@
+"""Where the seconds of a run go: their names, how those of nodes and attempts add up, and advice on what takes most.
+
+Each second is counted under one name only. `waiting` alone is a part of another one, `sync`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sparksplit.training.record import EpochSeconds, RunSeconds
+
+TRAINING = ("copy", "compute", "sync")
+"""What `train` in run.json consists of; in metrics.jsonl it has the waiting for rows, too."""
+ROUNDS = ("feed", "warmup", *TRAINING, "validation", "metrics", "checkpoint", "records", "other")
+"""What a round consists of, and so training from its first round on."""
+PARTS = ("start", "handoff", *ROUNDS, "test", "export", "lost")
+"""All that a node counts."""
+
+Spent = dict[str, float]
+"""Seconds by these names, and `waiting`."""
+
+_SHARE, _WORTH = 1 / 3, 1.0
+"""From which share of the time on, and from how many seconds on, something is worth a line."""
+_SHORT = 60.0
+"""Seconds of a run that is so short that its start may well be most of it."""
+
+
+def total(spent: Mapping[str, float]) -> float:
+    """What the seconds add up to."""
+    return sum(seconds for name, seconds in spent.items() if name != "waiting")
+
+
+def gone_on(earlier: Mapping[str, float], before: Mapping[str, float]) -> Spent:
+    """What the run has taken when an attempt begins. earlier: up to the checkpoint that it goes on from. before: what
+    the driver says of the time until then, with `lost` for all that is not its own start."""
+    since = {**before, "lost": max(0.0, before.get("lost", 0.0) - total(earlier))}
+    return {name: earlier.get(name, 0.0) + since.get(name, 0.0) for name in {**earlier, **since}}
+
+
+def trained(spent: Mapping[str, float]) -> float:
+    """Seconds of training, and of waiting for rows."""
+    return sum(spent.get(name, 0.0) for name in ("feed", *TRAINING))
+
+
+def of_round(spent: Mapping[str, float]) -> EpochSeconds:
+    """The seconds of a round as its record has them."""
+    found = {name: round(spent.get(name, 0.0), 4) for name in (*ROUNDS, "waiting")}
+    return EpochSeconds(train=round(trained(found), 4), total=round(total(found), 4), **found)
+
+
+def of_run(nodes: Sequence[Mapping[str, float]], launched: float, wall: float) -> RunSeconds:
+    """The seconds of a finished run. nodes: each node's. launched: of the last attempt, until its nodes' processes ran.
+    wall: of the whole run."""
+
+    def mean(name: str) -> float:
+        return sum(spent.get(name, 0.0) for spent in nodes) / len(nodes)
+
+    found = {name: mean(name) for name in (*PARTS, "waiting")}
+    # Node 0 alone exports; the others have ended by then, or wait for it.
+    found["export"] = max(spent.get("export", 0.0) for spent in nodes)
+    left = max(0.0, wall - total(found))
+    found["start"] += min(launched, left)
+    found["end"] = max(0.0, left - launched)
+    rounded = {name: round(seconds, 3) for name, seconds in found.items()}
+    train = round(sum(rounded[name] for name in TRAINING), 3)
+    return RunSeconds(train=train, total=round(total(rounded), 3), **rounded)
+
+
+def advice(seconds: RunSeconds, config: str | None = None) -> str | None:
+    """One line on what took more than a third of the time and need not have; None if nothing did. config: the
+    configuration's file."""
+    # Those of records that earlier versions have written, too.
+    spent = {name: value or 0.0 for name, value in vars(seconds).items()}
+    diagnose = f"`sparksplit diagnose --config {config or 'FILE'}` finds what would help"
+    waited = f", {spent['waiting'] / spent['sync']:.0%} of that for slower ones" if spent["sync"] else ""
+    rounds = {
+        "feed": ("nodes waited {share} of the time for rows", diagnose),
+        "copy": ("copying rows to the devices took {share} of the time", diagnose),
+        "sync": (
+            f"nodes synchronised for {{share}} of the time{waited}",
+            f"{diagnose}; larger mini-batches or `strategy: local` exchange less",
+        ),
+        "validation": ("validation took {share} of the time", "fewer validation rows would do"),
+        "checkpoint": ("checkpoints took {share} of the time", "a larger `checkpoint.seconds` makes them fewer"),
+    }
+    whole = {
+        "handoff": (
+            "nodes waited {share} of the time for Spark to hand over all rows",
+            "`input_mode: tensorflow` reads them, and `order: arrival` trains while they arrive",
+        ),
+        "lost": (
+            "{share} of the time was lost with attempts that were ended",
+            "their causes are in run.json, and a smaller `checkpoint.seconds` loses less",
+        ),
+    }
+    if seconds.total >= _SHORT:
+        whole["start"] = (
+            "starting took {share} of the time",
+            "`sparksplit check` looks at the cluster that it waited for",
+        )
+    training = spent["train"] + sum(spent[name] for name in ROUNDS if name not in TRAINING)
+    shares = [(spent[name] / training, name, *rounds[name]) for name in rounds if training]
+    shares += [(spent[name] / seconds.total, name, *whole[name]) for name in whole if seconds.total]
+    worth = [found for found in shares if found[0] > _SHARE and spent[found[1]] >= _WORTH]
+    if not worth:
+        return None
+    share, _, what, helps = max(worth)
+    return f"{what.format(share=f'{share:.0%}')}: {helps}"
