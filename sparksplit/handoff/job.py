@@ -120,6 +120,7 @@ class FeedJob:
         self._thread: threading.Thread | None = None
         self._fed: Fed | None = None
         self._failure: tuple[float, BaseException] | None = None
+        self._closing = False
 
     @property
     def started(self) -> bool:
@@ -158,6 +159,7 @@ class FeedJob:
         if self._thread is None:
             return
         sc, cancelled = self._frame.sparkSession.sparkContext, self._thread.is_alive()
+        self._closing = True
         if cancelled:
             try:
                 sc.cancelJobGroup(self._group)
@@ -184,8 +186,8 @@ class FeedJob:
 
     def _explained(self, error: BaseException) -> BaseException:
         """`error`, or what is damaged where that is why."""
-        if _LOST.search(str(error)):
-            return error
+        if self._closing or _LOST.search(str(error)):
+            return error  # all rows need not be read to know why
         try:
             damage = self._damage()
         except Exception as other:

@@ -15,7 +15,8 @@ _T = TypeVar("_T")
 QUIET_SECONDS = 600.0
 """An attempt that has lasted this long, and has taken the run further, begins the count of restarts anew."""
 PAUSES = (0.0, 5.0, 20.0, 60.0)
-"""Seconds before the first restart in a row, the second, and so on: what has failed twice may need a while."""
+"""Seconds from the beginning of an attempt that fails to the next one's, before the first restart in a row, the second,
+and so on: what has failed twice may need a while."""
 
 
 def may_pass(failed: SparksplitError) -> bool:
@@ -48,7 +49,7 @@ class Restarts:
         if again or self.tries >= self.most:
             return None
         self.tries += 1
-        return PAUSES[min(self.tries, len(PAUSES)) - 1]
+        return max(0.0, PAUSES[min(self.tries, len(PAUSES)) - 1] - seconds)
 
     def has_reached(self, reached: int, seconds: float) -> None:
         """Note how far an attempt of so many seconds has come: the number of the last checkpoint."""
@@ -60,7 +61,7 @@ class Restarts:
 
 def in_seconds(pause: float) -> str:
     """When, for people, what follows a pause is; empty where there is none."""
-    return f" in {pause:g} s" if pause else ""
+    return f" in {pause:.0f} s" if pause else ""
 
 
 def waited_out(act: Callable[[], _T], most: int, what: str = "") -> _T:

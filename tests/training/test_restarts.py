@@ -18,8 +18,12 @@ def pauses(most, *failures):
 
 
 def test_pauses_grow_and_end():
-    assert pauses(5, *[(LOST, 1, 7)] * 6) == [0, 5, 20, 60, 60, None]
+    assert pauses(5, *[(LOST, 0, 7)] * 6) == [0, 5, 20, 60, 60, None]
     assert pauses(0, (LOST, 1, 7)) == [None]
+
+
+def test_the_time_that_an_attempt_has_taken_is_part_of_the_pause():
+    assert pauses(5, *[(LOST, 8, 7)] * 5) == [0, 0, 12, 52, 52]
 
 
 @pytest.mark.parametrize("error", [InputError("x"), RunError("x"), NodeFailed("x", may_pass=False)])
@@ -35,5 +39,5 @@ def test_ten_minutes_with_a_checkpoint_begin_the_count_anew():
 def test_out_of_memory_twice_at_the_same_place_ends_the_run():
     assert pauses(9, (MEMORY, 1, 7), (MEMORY, 1, 7)) == [0, None]
     assert pauses(9, (MEMORY, 1, -1), (MEMORY, 1, -1)) == [0, None]
-    assert pauses(9, (MEMORY, 1, 7), (MEMORY, 1, 8), (MEMORY, 1, 8)) == [0, 5, None]
-    assert pauses(9, (MEMORY, 1, 7), (LOST, 1, 7), (MEMORY, 1, 7)) == [0, 5, 20]
+    assert pauses(9, (MEMORY, 1, 7), (MEMORY, 1, 8), (MEMORY, 1, 8)) == [0, 4, None]
+    assert pauses(9, (MEMORY, 1, 7), (LOST, 1, 7), (MEMORY, 1, 7)) == [0, 4, 19]
