@@ -20,6 +20,8 @@ from sparksplit.cluster.channel.server import Channel
 from sparksplit.cluster.channel.wire import BEAT
 from sparksplit.cluster.deadlines import Limits
 from sparksplit.cluster.faults import Cause, Fault, bracketed, culprit
+from sparksplit.cluster.pulse import MOST, Pulse
+from sparksplit.cluster.stuck import replace
 from sparksplit.network.listening import ANY, Network
 
 if TYPE_CHECKING:
@@ -86,7 +88,7 @@ class NodeCluster:
         self._job: Job | None = None
         self._seen = [0] * nodes
         self._fault: Fault | None = None
-        self._looked = time.monotonic()
+        self._looked = self._asked = time.monotonic()
         self.seconds: dict[str, float] = {}
         """Where the seconds of the start went: executors, reserve, nodes."""
 
@@ -162,8 +164,11 @@ class NodeCluster:
         arguments = {"post": asdict(post), "size": self._nodes, "work": self._work, "payload": self._payload}
         self._job = job = Job(self._sc, f"sparksplit-{secrets.token_hex(4)}", self._nodes, arguments, self._elsewhere())
 
+        pulse = Pulse(self._sc)
+
         def watch(registered: int) -> None:
             self._look()
+            self._check_executors(job, pulse)
             if time.monotonic() > deadline:
                 raise NotStarted(
                     f"{registered} of {self._nodes} nodes have registered within {self.limits.start_timeout:g} s; "
@@ -173,10 +178,12 @@ class NodeCluster:
         try:
             self._looked = time.monotonic()
             job.start(channel, watch)
+            pulse.close()
             reserved = time.monotonic()
             for kind in ("launcher", "node"):
                 self._await_all(kind, deadline)
         except BaseException:
+            pulse.close()
             self.close()
             raise
         ready = time.monotonic()
@@ -193,6 +200,26 @@ class NodeCluster:
         elif len({one.host for one in there}) > 1:
             log.warning("%s: nodes have failed there repeatedly, and elsewhere are too few executors", hosts)
         return found
+
+    def _check_executors(self, job: Job, pulse: Pulse) -> None:
+        """Raise NodeFailed where an executor that is to start a node stands still; Spark is asked for another."""
+        now = time.monotonic()
+        if now - self._asked < BEAT:
+            return
+        self._asked = now
+        missing = {rank for rank, each in enumerate(self._open_channel().reservations()) if each is None}
+        if len(missing) > MOST:  # they have not had the time
+            return
+        ranks = {executor: rank for rank, executor in job.holders().items() if rank in missing}
+        silent = pulse.silent(ranks.keys())
+        for executor in silent:
+            replace(self._sc, executor)
+        if silent:
+            rank = ranks[silent[0]]
+            what = f"executor {silent[0]} has been silent for {pulse.limit:.0f} s (stopped, or its host is unreachable)"
+            error = NodeFailed(f"node {rank} was not started: {what}", rank)
+            error.executor_host = job.host_of(rank)
+            raise error
 
     def close(self) -> None:
         """End the nodes, their launchers, the job and the ports; idempotent, and quick if all have ended already."""

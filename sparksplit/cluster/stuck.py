@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+    from pyspark.status import SparkStageInfo
 
 PATIENCE = 6.0
 """Seconds that the tasks of a cancelled job may take to end; Spark kills their Python after two."""
@@ -23,27 +24,65 @@ def replace_stuck(sc: SparkContext, group: str) -> list[str]:
     to take the tasks of the next attempt.
     """
     try:
-        tracker, end = sc.statusTracker(), time.monotonic() + PATIENCE
-        jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(group)))
-        stages = [stage for job in jobs for stage in job.stageIds]
-        while any(info.numActiveTasks for stage in stages if (info := tracker.getStageInfo(stage))):
+        end = time.monotonic() + PATIENCE
+        while any(info.numActiveTasks for info in _stages(sc, group)):
             if time.monotonic() > end:
                 break
             time.sleep(POLL)
         else:
             return []
-        found = sorted({holder for stage in stages for holder in _holders(sc, stage)})
-        for executor in found:
-            log.warning("executor %s does not answer; Spark is asked for another", executor)
-            sc._jsc.sc().killAndReplaceExecutor(executor)
-        return found
+        found = sorted({holder for info in _stages(sc, group) for _, holder in _running(sc, info)})
+        return [executor for executor in found if replace(sc, executor)]
     except Exception as error:
         log.debug("Spark does not answer, so it cannot replace executors: %s", error)
         return []
 
 
-def _holders(sc: SparkContext, stage: int) -> set[str]:
-    """The executors that run tasks of `stage`, which was tried once."""
-    tasks = sc._jsc.sc().statusStore().taskList(stage, 0, 1 << 20)
+def replace(sc: SparkContext, executor: str) -> bool:
+    """Have Spark put another executor in the place of one that does not answer, and try its tasks again, at once;
+    whether it was asked.
+
+    Of itself Spark would wait with the tasks until the old one's process is known to have ended; one that is stopped is
+    killed only ten seconds after it was asked to end.
+    """
+    try:
+        spark, jvm = sc._jsc.sc(), sc._jvm
+        assert jvm is not None
+        log.warning("executor %s does not answer; Spark is asked for another", executor)
+        spark.killAndReplaceExecutor(executor)
+        reason = jvm.org.apache.spark.scheduler.ExecutorProcessLost("it did not answer", jvm.scala.Option.empty(), True)
+        spark.schedulerBackend().removeExecutor(executor, reason)
+        return True
+    except Exception as error:
+        log.debug("Spark does not answer, so it cannot replace an executor: %s", error)
+        return False
+
+
+def holders(sc: SparkContext, group: str) -> dict[int, str]:
+    """The executor of each partition of the jobs `group` that Spark computes just now; {} where it does not tell."""
+    try:
+        return {partition: executor for info in _stages(sc, group) for partition, executor in _running(sc, info)}
+    except Exception as error:
+        log.debug("Spark does not say where its tasks are: %s", error)
+        return {}
+
+
+def _stages(sc: SparkContext, group: str) -> list[SparkStageInfo]:
+    tracker = sc.statusTracker()
+    jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(group)))
+    return [info for job in jobs for stage in job.stageIds if (info := tracker.getStageInfo(stage))]
+
+
+def _running(sc: SparkContext, stage: SparkStageInfo) -> list[tuple[int, str]]:
+    """(partition, executor) of the running tasks of a stage, of its last attempt."""
+    jvm = sc._jvm
+    assert jvm is not None
+    if not stage.numActiveTasks:
+        return []
+    api = jvm.org.apache.spark.status.api.v1
+    statuses = jvm.java.util.ArrayList()
+    statuses.add(api.TaskStatus.RUNNING)
+    store = sc._jsc.sc().statusStore()
+    tasks = store.taskList(stage.stageId, stage.currentAttemptId, 0, 1 << 20, api.TaskSorting.ID, statuses)
     found = (tasks.apply(place) for place in range(tasks.size()))
-    return {str(task.executorId()) for task in found if task.status() == "RUNNING"}
+    return [(int(task.partitionId()), str(task.executorId())) for task in found]

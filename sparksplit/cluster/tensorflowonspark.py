@@ -31,7 +31,7 @@ from sparksplit.cluster.faults import kind_and_text
 from sparksplit.cluster.launcher import NodeEnded, map_fun
 from sparksplit.cluster.place import own_place
 from sparksplit.cluster.requirements import lost_executors
-from sparksplit.cluster.stuck import replace_stuck
+from sparksplit.cluster.stuck import holders, replace_stuck
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -92,6 +92,10 @@ class Job:
         except Exception as error:
             log.debug("Spark does not say where node %d is: %s", rank, error)
             return None
+
+    def holders(self) -> dict[int, str]:
+        """The executors of the nodes' running tasks, by rank."""
+        return holders(self._sc, self._group)
 
     @property
     def failure(self) -> str | None:

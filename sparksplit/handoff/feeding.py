@@ -14,6 +14,8 @@ from hdfs_io.preprocessing import WEIGHT
 from hdfs_io.sources.identify import identified
 from sparksplit.base.errors import ConfigError, NodeFailed, RunError
 from sparksplit.cluster import NodeCluster
+from sparksplit.cluster.pulse import Pulse
+from sparksplit.cluster.stuck import replace
 from sparksplit.handoff import damage
 from sparksplit.handoff.job import Fed, FeedJob
 from sparksplit.handoff.receiver import token_of
@@ -68,6 +70,8 @@ class Feeding:
             whole,
             lambda: damage.find(spark, data, "train") if self._prepared else None,
         )
+        self._sc = spark.sparkContext
+        self._pulse = Pulse(self._sc)
         self._fed: Fed | None = None
         self._looked = self._active = time.monotonic()
 
@@ -77,6 +81,7 @@ class Feeding:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._pulse.close()
         self._job.close()
 
     def go_on(self) -> None:
@@ -101,11 +106,15 @@ class Feeding:
             self._cluster.tell(rank, "fed", fed.to_node(rank, self._prepared))
 
     def _check_tasks(self, now: float) -> None:
-        """Raise NodeFailed where Spark has run no task of the feed for as long as executors may take to start."""
+        """Have Spark replace executors that stand still. Raise NodeFailed where it has run no task of the feed for as
+        long as executors may take to start."""
         if now - self._looked < _LOOK_SECONDS:
             return
         self._looked, limit = now, self._cluster.limits.start_timeout
-        if self._job.running_tasks():
+        holders = self._job.holders()
+        for executor in self._pulse.silent(holders):
+            replace(self._sc, executor)
+        if holders:
             self._active = now
         elif now - self._active > limit:
             raise NodeFailed(

@@ -20,7 +20,7 @@ from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 from sparksplit.base.errors import InputError, NodeFailed, Passing, RunError, SparksplitError
 from sparksplit.base.reasons import spark_reason
 from sparksplit.base.task_facts import facts_of
-from sparksplit.cluster.stuck import replace_stuck
+from sparksplit.cluster.stuck import holders, replace_stuck
 from sparksplit.handoff.sender import Address, PackedPartition, Sender
 from sparksplit.rows.ledger import Entry
 
@@ -147,12 +147,9 @@ class FeedJob:
             raise kind(f"feeding failed: {spark_reason(found)}") from error
         return self._fed
 
-    def running_tasks(self) -> int:
-        """How many tasks Spark runs for it at this moment."""
-        tracker = self._frame.sparkSession.sparkContext.statusTracker()
-        jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(self._group)))
-        stages = filter(None, (tracker.getStageInfo(stage) for job in jobs for stage in job.stageIds))
-        return sum(stage.numActiveTasks for stage in stages)
+    def holders(self) -> set[str]:
+        """The executors that run its tasks at this moment."""
+        return set(holders(self._frame.sparkSession.sparkContext, self._group).values())
 
     def close(self) -> None:
         """End the Spark job if it is still running."""

@@ -205,6 +205,26 @@ def test_an_executor_that_stands_still_is_replaced(spark: SparkSession, sufferer
             process.resume()
 
 
+@pytest.mark.slow
+def test_an_executor_that_stands_still_before_its_node_has_called_is_replaced(
+    spark: SparkSession, sufferers: Sufferers
+) -> None:
+    """What ends the start may pass, so that a run is tried again; start_timeout is two minutes."""
+    children = psutil.Process().children(recursive=True)
+    java = next(p for p in children if any("CoarseGrainedExecutorBackend" in word for word in p.cmdline()))
+    java.suspend()
+    begin = time.monotonic()
+    silent = r"^node \d was not started: executor \d+ has been silent for 11 s"
+    with (
+        pytest.raises(NodeFailed, match=silent) as caught,
+        NodeCluster(spark, EXECUTORS, f"{WORKS}:greet", {}) as cluster,
+    ):
+        cluster.run()
+    assert caught.value.may_pass
+    assert time.monotonic() - begin < 60
+    assert not psutil.wait_procs([java], timeout=30)[1]
+
+
 @pytest.mark.parametrize("who", ["pid", pytest.param("launcher", marks=pytest.mark.slow)])
 def test_a_stopped_process_is_named_within_fifteen_seconds(spark: SparkSession, sufferers: Sufferers, who: str) -> None:
     sufferers.act(lambda facts: os.kill(facts[who], signal.SIGSTOP))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -15,35 +16,44 @@ def java(values: list[Any]) -> SimpleNamespace:
     return SimpleNamespace(size=lambda: len(values), apply=values.__getitem__)
 
 
-def spark(tasks: dict[str, str], active: list[int], replaced: list[str]) -> Any:
-    """tasks: status by executor. active: how many tasks run, look by look; the last stays."""
+def spark(running: list[str], active: list[int], replaced: list[str]) -> Any:
+    """running: the executors of running tasks. active: how many tasks run, look by look; the last stays. replaced:
+    gets the executors that Spark is to replace, and those that it is to forget."""
     listed = [
-        SimpleNamespace(executorId=lambda name=name: name, status=lambda status=status: status)
-        for name, status in tasks.items()
+        SimpleNamespace(executorId=lambda name=name: name, partitionId=lambda place=place: place)
+        for place, name in enumerate(running)
     ]
     tracker = SimpleNamespace(
         getJobIdsForGroup=lambda group: [4] if group == "ours" else [],
         getJobInfo=lambda job: SimpleNamespace(stageIds=[7]) if job == 4 else None,
-        getStageInfo=lambda stage: SimpleNamespace(numActiveTasks=active.pop(0) if len(active) > 1 else active[0]),
+        getStageInfo=lambda stage: SimpleNamespace(
+            stageId=stage, currentAttemptId=1, numActiveTasks=active.pop(0) if len(active) > 1 else active[0]
+        ),
     )
+
+    def tasks(stage: int, attempt: int, *more: object) -> SimpleNamespace:
+        assert (stage, attempt) == (7, 1)
+        return java(listed)
+
     context = SimpleNamespace(
-        statusStore=lambda: SimpleNamespace(taskList=lambda stage, attempt, most: java(listed)),
+        statusStore=lambda: SimpleNamespace(taskList=tasks),
         killAndReplaceExecutor=replaced.append,
+        schedulerBackend=lambda: SimpleNamespace(removeExecutor=lambda executor, reason: replaced.append(executor)),
     )
-    return SimpleNamespace(statusTracker=lambda: tracker, _jsc=SimpleNamespace(sc=lambda: context))
+    return SimpleNamespace(statusTracker=lambda: tracker, _jsc=SimpleNamespace(sc=lambda: context), _jvm=MagicMock())
 
 
 def test_one_whose_task_does_not_end_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stuck, "PATIENCE", 0.05)
     replaced: list[str] = []
-    assert stuck.replace_stuck(spark({"0": "KILLED", "1": "RUNNING"}, [2, 1], replaced), "ours") == ["1"]
-    assert replaced == ["1"]
+    assert stuck.replace_stuck(spark(["1"], [2, 1], replaced), "ours") == ["1"]
+    assert replaced == ["1", "1"]
 
 
 def test_tasks_that_end_by_themselves_are_waited_for() -> None:
     replaced: list[str] = []
-    assert not stuck.replace_stuck(spark({"0": "KILLED", "1": "RUNNING"}, [2, 1, 1, 0], replaced), "ours")
-    assert not stuck.replace_stuck(spark({"0": "RUNNING"}, [1], replaced), "another")
+    assert not stuck.replace_stuck(spark(["1"], [2, 1, 1, 0], replaced), "ours")
+    assert not stuck.replace_stuck(spark(["0"], [1], replaced), "another")
     assert replaced == []
 
 
@@ -51,4 +61,12 @@ def test_a_spark_that_has_gone_is_asked_for_nothing() -> None:
     def gone() -> None:
         raise ConnectionError
 
-    stuck.replace_stuck(SimpleNamespace(statusTracker=gone), "ours")  # type: ignore[arg-type]
+    away: Any = SimpleNamespace(statusTracker=gone)
+    assert stuck.replace_stuck(away, "ours") == []
+    assert stuck.holders(away, "ours") == {}
+    assert not stuck.replace(away, "1")
+
+
+def test_where_the_tasks_of_a_job_are() -> None:
+    assert stuck.holders(spark(["3", "1"], [2], []), "ours") == {0: "3", 1: "1"}
+    assert stuck.holders(spark(["3"], [0], []), "ours") == {}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import threading
 import time
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark import TaskContext
 
 from hdfs_io.lane_files import Layout
 from hdfs_io.prepared import PreparedDataSet
@@ -125,3 +128,37 @@ def test_a_full_spool_disk_ends_in_one_line_with_the_folder_and_the_host(spark, 
             with Feeding(spark, data, None, cluster, states, owned) as feeding:
                 cluster.run(feeding.go_on)
     assert not spark.sparkContext.statusTracker().getActiveJobsIds()
+
+
+@pytest.mark.slow
+def test_an_executor_that_stands_still_while_it_feeds_is_replaced(spark, digits, tmp_path):
+    """Its tasks are tried again; Spark itself would wait for it for two minutes."""
+    mark = tmp_path / "feeding"
+
+    def held(batches):
+        if TaskContext.get().attemptNumber() == 0:
+            mark.write_text(str(os.getpid()))
+            time.sleep(60)
+        yield from batches
+
+    data = PreparedDataSet.open(str(digits))
+    rows = spark.read.parquet(f"{digits}/train").drop("lane").coalesce(1)
+    states = [{}, {}]
+    payload = {"data": str(digits)}
+    with NodeCluster(
+        spark, 2, "tests.handoff.works:take_all", payload, on_state=states.__setitem__, spare=1
+    ) as cluster:
+        cluster.start()
+        owned = owned_by_rank(BatchSplit(), data.manifest.lanes, 2)
+        with Feeding(spark, data, rows.mapInArrow(held, rows.schema), cluster, states, owned) as feeding:
+            stopped = []
+
+            def go_on():
+                feeding.go_on()
+                if not stopped and mark.exists() and (worker := mark.read_text()):
+                    stopped.append(next(p for p in psutil.Process(int(worker)).parents() if "java" in p.name()))
+                    stopped[0].suspend()
+
+            results = cluster.run(go_on)
+    assert sum(result["rows"] for result in results) == data.manifest.splits["train"].rows
+    assert not psutil.wait_procs(stopped, timeout=30)[1]

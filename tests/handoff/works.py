@@ -38,3 +38,15 @@ def spool_to_a_full_disk(member: Member) -> dict[str, Any]:
     while Process.told(process) is None:
         member.await_news(0.05)
     return {}
+
+
+def take_all(member: Member) -> dict[str, Any]:
+    """Take all rows, and return how many they were."""
+    data = PreparedDataSet.open(member.payload["data"], verify=False)
+    spool = str(Path(member.local_dir) / "spool")
+    receiver = Receiver(member.host, token_of(member.secret), spool, Layout.of(data.manifest).schema)
+    member.announce(receiver=astuple(receiver.address))
+    while (fed := member.heard("fed")) is None:
+        member.await_news(0.05)
+    receiver.finish(fed["partitions"])
+    return {"rows": sum(rows for _, rows, _ in fed["partitions"])}

@@ -1,0 +1,73 @@
+"""Whether Spark's executors answer: of one that is stopped, or whose host is, Spark itself knows after two minutes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from sparksplit.base.requirements import mebibytes
+from sparksplit.cluster.channel.wire import BEAT, DEAD
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+log = logging.getLogger(__name__)
+
+MOST = 64
+"""Executors that are asked at the same time."""
+COLLECTING = 1.0
+"""Seconds that a gigabyte may take Java to collect its garbage, during which an executor does not answer."""
+
+
+class Pulse:
+    """Asks executors again and again, each in a thread of its own, and remembers when they answered.
+
+    One whose tasks are slow, or hang, answers at once: only an executor that stands still as a whole does not.
+    limit: seconds without an answer after which one counts as silent.
+    """
+
+    def __init__(self, sc: SparkContext) -> None:
+        self._sc = sc
+        memory = sc.getConf().get("spark.executor.memory") or "1g"
+        self.limit = DEAD + COLLECTING * mebibytes(memory, "spark.executor.memory") / 1024
+        self._answered: dict[str, float] = {}
+        self._asking: dict[str, threading.Thread] = {}
+        self._over = threading.Event()
+        self._looked = time.monotonic()
+
+    def silent(self, executors: Collection[str]) -> list[str]:
+        """Those of `executors` that do not answer, each once in `limit`; only these are asked on. Call it often."""
+        now = time.monotonic()
+        stood_still, self._looked = now - self._looked, now
+        if stood_still > 2 * BEAT:  # this process, or nobody was looking: answers may be waiting unread
+            self._answered = {each: heard + stood_still for each, heard in self._answered.items()}
+        wanted = sorted(executors)[:MOST]
+        for executor in self._asking.keys() - wanted:
+            del self._asking[executor]
+        for executor in wanted:
+            if executor not in self._asking:
+                self._answered[executor] = now
+                thread = threading.Thread(target=self._ask, args=(executor,), name=f"executor {executor}", daemon=True)
+                self._asking[executor] = thread
+                thread.start()
+        found = [executor for executor in wanted if now - self._answered[executor] > self.limit]
+        self._answered |= dict.fromkeys(found, now)
+        return found
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._asking.clear()
+        self._over.set()
+
+    def _ask(self, executor: str) -> None:
+        while self._asking.get(executor) is threading.current_thread():
+            try:
+                # Of what Spark asks an executor, what is answered at once whatever its tasks do.
+                self._sc._jsc.sc().getExecutorThreadDump(executor)
+            except Exception as error:
+                log.debug("executor %s could not be asked: %s", executor, error)
+            self._answered[executor] = time.monotonic()
+            self._over.wait(BEAT)
