@@ -110,10 +110,10 @@ def notes(config: TrainConfig, measured: Measured) -> list[str]:
     """What else would help, that cannot be measured within a run."""
     facts, found = measured.facts, _verdict(config, measured)
     said = []
-    if facts.threads < facts.cores and _gain(found, COMPUTE) > LEAST:
+    if 0 < config.threads < facts.cores and _gain(found, COMPUTE) > LEAST:
         said.append(
-            f"threads: TensorFlow uses {facts.threads} where a node has {facts.cores} cores; they are fixed once it "
-            "runs, so more were not tried (threads: 0 takes all)"
+            f"threads: {config.threads} is less than the {facts.cores} cores that a node may use; threads are settled "
+            "once TensorFlow runs, so others were not tried"
         )
     if found.limit == TRANSFORM:
         said.append("what the transform makes of a row alike in every epoch is done once if preprocess does it")

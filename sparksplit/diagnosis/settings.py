@@ -9,6 +9,7 @@ from typing import Any
 
 from sparksplit.base.config import merged, parse
 from sparksplit.base.records import Json
+from sparksplit.strategies import STRATEGIES
 from sparksplit.training.config import NOT_IN_HASH, TrainConfig, Training
 
 _OF_A_WAY = ("strategy", "batch_size", "window", "local_batch_size", "sync", "collective", "init")
@@ -44,8 +45,11 @@ def compare_command(config: TrainConfig, proposals: Sequence[Mapping[str, Json]]
 
 
 def _way(config: TrainConfig) -> dict[str, Any]:
-    """What a comparison has to be told about it; a `batch_size` always, since ways may differ in it."""
+    """What a comparison has to be told about it, and in what ways often differ, whether it is a default or not."""
     said = {key: value for key, value in _said(config).items() if key in _OF_A_WAY}
+    way = STRATEGIES.get(config.strategy)
+    if way is not None and way.settings:
+        said["sync"] = {"every": config.sync.every, **said.get("sync", {})}
     return {"strategy": config.strategy, **said, "batch_size": config.batch_size}
 
 
