@@ -6,9 +6,11 @@ import json
 import re
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.standalone import StandaloneCluster
@@ -22,13 +24,13 @@ SECONDS = 240
 
 
 def start(
-    cluster: StandaloneCluster, data: Path, output: Path, *more: str, held: bool = False
+    cluster: StandaloneCluster, data: Path, output: Path, *more: str, held: bool = False, cores: int = 2
 ) -> subprocess.Popen[str]:
-    """A run on two nodes that asks for no more than two cores. held: it stays where its first checkpoint is written."""
+    """A run on two nodes that asks for so many cores. held: it stays where its first checkpoint is written."""
     values = {"data": data, "output": output, "strategy": "batch", "nodes": 2, "epochs": 4, "transform": HELD}
     values["checkpoint.every"] = "epoch"
     keys = [f"--set={key}={value}" for key, value in values.items()]
-    settings = {"spark.cores.max": "2", **({"spark.executorEnv.TEST_HELD": str(output)} if held else {})}
+    settings = {"spark.cores.max": str(cores), **({"spark.executorEnv.TEST_HELD": str(output)} if held else {})}
     return cluster.command("train", *keys, *more, settings=settings)
 
 
@@ -110,6 +112,22 @@ def test_a_lost_worker_without_a_spare_ends_the_run_which_goes_on_later(
     assert record_of(output)["weights"] == undisturbed["weights"]
 
 
+def a_nodes_worker(cluster: StandaloneCluster) -> int:
+    """A worker that holds a node."""
+    nodes = [each for each in psutil.process_iter() if "sparksplit.cluster.node_main" in words_of(each)]
+    return next(
+        number
+        for number in range(cluster.workers)
+        if any(Path(each.cwd()).is_relative_to(cluster.work(number)) for each in nodes)
+    )
+
+
+def words_of(process: psutil.Process) -> list[str]:
+    with suppress(psutil.Error):
+        return process.cmdline()
+    return []
+
+
 def await_attempt(run: subprocess.Popen[str], output: Path, how: str, nodes: int) -> None:
     """Wait until the last attempt is such a one."""
     give_up = time.monotonic() + SECONDS
@@ -125,14 +143,16 @@ def await_attempt(run: subprocess.Popen[str], output: Path, how: str, nodes: int
 def test_it_goes_on_with_fewer_nodes_and_with_all_once_the_worker_is_back(
     standalone: StandaloneCluster, undisturbed: dict[str, Any], digits: Path, tmp_path: Path
 ) -> None:
+    """With input_mode: spark, which needs an executor beyond the nodes', and feeds the nodes of each attempt."""
     output = tmp_path / "run"
-    standalone.kill_worker(0)
     limits = ("--set=start_timeout=20", "--set=stall_timeout=600", "--set=checkpoint.keep=9")
-    run = start(standalone, digits, output, "--set=min_nodes=1", *limits, held=True)
+    mode = ("--set=input_mode=spark", "--set=min_nodes=1")
+    run = start(standalone, digits, output, *mode, *limits, held=True, cores=3)
     await_checkpoint(run, output)
-    standalone.kill_worker(2)
+    lost = a_nodes_worker(standalone)
+    standalone.kill_worker(lost)
     await_attempt(run, output, "restart", 1)
-    standalone.start_worker(2)
+    standalone.start_worker(lost)
     (output / "hold").write_text(str(len(list((output / "checkpoints").glob("update-*"))) + 1))  # one more
     await_attempt(run, output, "rejoin", 2)
     (output / "go").touch()
