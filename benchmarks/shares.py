@@ -1,15 +1,15 @@
 """What it costs `train` to tell where its seconds go: alternating blocks of one run, with that and without.
 
-    python benchmarks/shares.py [--pairs 60] [--seconds 0.5] [--models mlp cnn]
+    python benchmarks/shares.py [--pairs 200] [--seconds 0.2] [--models mlp cnn]
 
 Trains the MLP 784-128-10 (B = 128) and the CNN 20-50-512-10 (B = 64) of benchmarks/overhead.py as a node of `train`
 does: the same worker, loop, feed and compiled step, in this process, on one thread of TensorFlow, with MNIST
 (SPARKSPLIT_DATA) or generated rows of its shape. The run is cut into blocks of --seconds, with the accounting and
-without any, in the order with, without, without, with; two neighbours are a pair. Both train on: rows, chunks, rounds
-and what is reported to the driver are the same.
+without any, in the order with, without, without, with; two neighbours are a pair. Blocks are short, so that other work
+on the machine mostly slows both of a pair.
 
-The last line is one JSON object: for each model `ratio`, a step's time with the accounting to without, the mean over
-the pairs, its 95 % `interval` by Student's t, the median step in microseconds, pairs; busy: the share of the cores that
+The last line is one JSON object: for each model `ratio`, a step's time with the accounting to without, the median of
+the pairs, its 95 % `interval` (bootstrap), the median step in microseconds, pairs; busy: the share of the cores that
 other work had before. Meant: at most 1.01 for the CNN, 1.03 for the MLP.
 """
 
@@ -110,8 +110,8 @@ class Alone:
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, print the JSON line; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=60)
-    parser.add_argument("--seconds", type=float, default=0.5, help="of a block")
+    parser.add_argument("--pairs", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=0.2, help="of a block, at least")
     parser.add_argument("--models", nargs="+", choices=sorted(BATCH), default=["mlp", "cnn"])
     arguments = parser.parse_args(argv)
     end_orderly()
@@ -202,16 +202,15 @@ def _switch_copying(step: Any, clock: Switched) -> None:
 
 def figures(blocks: Sequence[tuple[bool, int, float]]) -> dict[str, Any]:
     """What the JSON line says of a model."""
-    from sparksplit.comparison.intervals import interval
-
     ratios = []
     for one, other in zip(blocks[::2], blocks[1::2], strict=True):
         with_, without = (one, other) if one[0] else (other, one)
         ratios.append((with_[2] / with_[1]) / (without[2] / without[1]))
-    mean, low, high = interval(ratios)
+    drawn = np.random.default_rng(0).choice(ratios, (10_000, len(ratios)))
+    low, high = np.quantile(np.median(drawn, axis=1), [0.025, 0.975])
     return {
-        "ratio": round(mean, 4),
-        "interval": [None if edge is None else round(edge, 4) for edge in (low, high)],
+        "ratio": round(statistics.median(ratios), 4),
+        "interval": [round(float(low), 4), round(float(high), 4)],
         "step_microseconds": round(1e6 * statistics.median(seconds / steps for _, steps, seconds in blocks), 1),
         "pairs": len(ratios),
     }
