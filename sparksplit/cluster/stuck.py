@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -25,7 +25,7 @@ def replace_stuck(sc: SparkContext, group: str) -> list[str]:
     """
     try:
         end = time.monotonic() + PATIENCE
-        while any(info.numActiveTasks for info in _stages(sc, group)):
+        while any(_tasks(sc, info).size() for info in _stages(sc, group)):
             if time.monotonic() > end:
                 break
             time.sleep(POLL)
@@ -75,14 +75,17 @@ def _stages(sc: SparkContext, group: str) -> list[SparkStageInfo]:
 
 def _running(sc: SparkContext, stage: SparkStageInfo) -> list[tuple[int, str]]:
     """(partition, executor) of the running tasks of a stage, of its last attempt."""
+    tasks = _tasks(sc, stage)
+    found = (tasks.apply(place) for place in range(tasks.size()))
+    return [(int(task.partitionId()), str(task.executorId())) for task in found]
+
+
+def _tasks(sc: SparkContext, stage: SparkStageInfo) -> Any:
+    """Spark's list of these tasks. The stage's own number of them may be as old as the last beat of an executor."""
     jvm = sc._jvm
     assert jvm is not None
-    if not stage.numActiveTasks:
-        return []
     api = jvm.org.apache.spark.status.api.v1
     statuses = jvm.java.util.ArrayList()
     statuses.add(api.TaskStatus.RUNNING)
     store = sc._jsc.sc().statusStore()
-    tasks = store.taskList(stage.stageId, stage.currentAttemptId, 0, 1 << 20, api.TaskSorting.ID, statuses)
-    found = (tasks.apply(place) for place in range(tasks.size()))
-    return [(int(task.partitionId()), str(task.executorId())) for task in found]
+    return store.taskList(stage.stageId, stage.currentAttemptId, 0, 1 << 20, api.TaskSorting.ID, statuses)

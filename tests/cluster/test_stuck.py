@@ -17,7 +17,7 @@ def java(values: list[Any]) -> SimpleNamespace:
 
 
 def spark(running: list[str], active: list[int], replaced: list[str]) -> Any:
-    """running: the executors of running tasks. active: how many tasks run, look by look; the last stays. replaced:
+    """running: the executors of running tasks. active: how many of them do, look by look; the last stays. replaced:
     gets the executors that Spark is to replace, and those that it is to forget."""
     listed = [
         SimpleNamespace(executorId=lambda name=name: name, partitionId=lambda place=place: place)
@@ -26,14 +26,12 @@ def spark(running: list[str], active: list[int], replaced: list[str]) -> Any:
     tracker = SimpleNamespace(
         getJobIdsForGroup=lambda group: [4] if group == "ours" else [],
         getJobInfo=lambda job: SimpleNamespace(stageIds=[7]) if job == 4 else None,
-        getStageInfo=lambda stage: SimpleNamespace(
-            stageId=stage, currentAttemptId=1, numActiveTasks=active.pop(0) if len(active) > 1 else active[0]
-        ),
+        getStageInfo=lambda stage: SimpleNamespace(stageId=stage, currentAttemptId=1),
     )
 
     def tasks(stage: int, attempt: int, *more: object) -> SimpleNamespace:
         assert (stage, attempt) == (7, 1)
-        return java(listed)
+        return java(listed[: active.pop(0) if len(active) > 1 else active[0]])
 
     context = SimpleNamespace(
         statusStore=lambda: SimpleNamespace(taskList=tasks),
@@ -46,13 +44,13 @@ def spark(running: list[str], active: list[int], replaced: list[str]) -> Any:
 def test_one_whose_task_does_not_end_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stuck, "PATIENCE", 0.05)
     replaced: list[str] = []
-    assert stuck.replace_stuck(spark(["1"], [2, 1], replaced), "ours") == ["1"]
+    assert stuck.replace_stuck(spark(["1", "0"], [2, 1], replaced), "ours") == ["1"]
     assert replaced == ["1", "1"]
 
 
 def test_tasks_that_end_by_themselves_are_waited_for() -> None:
     replaced: list[str] = []
-    assert not stuck.replace_stuck(spark(["1"], [2, 1, 1, 0], replaced), "ours")
+    assert not stuck.replace_stuck(spark(["1", "0"], [2, 1, 1, 0], replaced), "ours")
     assert not stuck.replace_stuck(spark(["0"], [1], replaced), "another")
     assert replaced == []
 
