@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
 
+from rich.console import Console
+
+from hdfs_io import filesystem
 from sparksplit.base.command import Command, Options
 from sparksplit.base.config import Config
+from sparksplit.diagnosis.apply import ConfigFile
+from sparksplit.diagnosis.page import PAGE, render
+from sparksplit.diagnosis.record import DIAGNOSIS, Diagnosis, of
 from sparksplit.diagnosis.run import claimed, diagnose, leave
+from sparksplit.diagnosis.text import show
 from sparksplit.training.config import TrainConfig
+from sparksplit.training.report import versions
 
 
 def kind(keys: Collection[str]) -> type[Config]:
@@ -29,10 +39,33 @@ def run(config: Config, options: Options) -> None:
 
 
 def _training(config: TrainConfig, options: Options) -> None:
+    file = ConfigFile(config.origin) if options.apply else None
+    began = time.monotonic()
     with claimed(config, config.output) as output:
         measured = diagnose(config)
-        path = leave(output, {"diagnosis.json": json.dumps(measured.to_json(), indent=1).encode()})
-    print(f"diagnosis  {path}")
+        record = of(
+            config,
+            measured,
+            made=datetime.now(UTC).isoformat(timespec="seconds"),
+            seconds=time.monotonic() - began,
+            hosts=measured.facts.hosts,
+            versions=versions(),
+        )
+        content = json.dumps(record.to_json(), indent=1).encode() + b"\n"
+        path = leave(output, {DIAGNOSIS: content, PAGE: render(record).encode()})
+    show(record, Console(), [filesystem.join(path, PAGE), filesystem.join(path, DIAGNOSIS)])
+    if file is not None:
+        _apply(file, record)
+
+
+def _apply(file: ConfigFile, record: Diagnosis) -> None:
+    """Write what was recommended, if it helps."""
+    if record.recommended is None or not record.recommended.helps:
+        print(f"--apply: {file.file} stays as it is: nothing was measured to help that leaves the weights the same")
+        return
+    applied = file.write(record.recommended.settings)
+    for line in (*applied.changed, *applied.left):
+        print(line)
 
 
 COMMAND = Command(

@@ -50,7 +50,7 @@ class Facts:
     node's rows stay in memory after the first pass; first_reading: the seconds until they were there, None where they
     do not stay. free_mb: memory that the node's host has left, for each of its nodes. cores: that the node may use.
     devices: TensorFlow's names. sync_bytes: that one exchange sends from each node. model_bytes: of the weights.
-    held_out_bytes: of the node's validation and test rows in memory.
+    held_out_bytes: of the node's validation and test rows in memory. hosts: the nodes', by rank.
     """
 
     nodes: int
@@ -66,6 +66,7 @@ class Facts:
     sync_bytes: int
     model_bytes: int
     held_out_bytes: int = 0
+    hosts: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,13 +18,13 @@ class Effort:
     tried.
     """
 
-    block: float = 0.5
-    reading: float = 1.5
-    rounds: int = 5
+    block: float = 0.3
+    reading: float = 1.0
+    rounds: int = 8
     most_rounds: int = 15
     narrow: float = 0.03
     seconds: float = 40.0
-    sweep_rounds: int = 3
+    sweep_rounds: int = 5
     readers: list[int] = field(default_factory=lambda: [0, 1, 2, 4, 6, 8])
     limit: float = 200.0
 

@@ -163,6 +163,11 @@ class Feed:
         return self._whole
 
     @property
+    def own_bytes(self) -> int:
+        """Bytes of all of the node's rows in memory."""
+        return int(self._own_rows.sum()) * self.row_bytes
+
+    @property
     def row_bytes(self) -> int:
         """Bytes of a row in memory."""
         return self._assembler.row_bytes

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import yaml
 
 from hdfs_io.config import PreprocessConfig
 from sparksplit.commands import cli
 from sparksplit.commands import diagnose as command
-from sparksplit.diagnosis.measured import Facts, Measured
+from sparksplit.diagnosis.measured import Facts, Measured, Readers, Tried
+from sparksplit.diagnosis.record import Diagnosis
 from sparksplit.training.config import TrainConfig
 
 FACTS = Facts(
@@ -26,6 +25,7 @@ FACTS = Facts(
     devices=["CPU"],
     sync_bytes=4000,
     model_bytes=4000,
+    hosts=["host-0", "host-1"],
 )
 NAMES = ("full", "repeated", "no_copy", "no_sync", "no_compute", "compute", "forward_backward", "reading")
 MEASURED = Measured(facts=FACTS, seconds={name: [1e-5, 1.1e-5, 1e-5, 0.9e-5, 1e-5] for name in NAMES})
@@ -47,12 +47,30 @@ def file(tmp_path, digits):
 def test_what_was_found_is_beside_the_output_and_replaced_as_a_whole(measured, file, tmp_path, capsys):
     for _ in range(2):
         assert cli.main(["diagnose", "--config", str(file)]) == 0
-        assert str(tmp_path / "run-diagnosis") in capsys.readouterr().out
+        assert f"{tmp_path}/run-diagnosis/diagnosis.html" in capsys.readouterr().out
         names = {path.name for path in (tmp_path / "run-diagnosis").iterdir()}
-        assert {"_CONFIG", "_SUCCESS", "diagnosis.json"} <= names and "old" not in names
+        assert {"_CONFIG", "_SUCCESS", "diagnosis.json", "diagnosis.html"} <= names and "old" not in names
         (tmp_path / "run-diagnosis" / "old").touch()
-    json.loads((tmp_path / "run-diagnosis" / "diagnosis.json").read_text())
+    record = Diagnosis.read(str(tmp_path / "run-diagnosis"))
+    assert record.measured == MEASURED and record.hosts == ["host-0", "host-1"]
+    assert record.verdict.sentence[1:] in (tmp_path / "run-diagnosis" / "diagnosis.html").read_text()
     assert {path.name for path in tmp_path.iterdir()} == {"run-diagnosis", "train.yaml"}
+
+
+def test_apply_writes_what_helps_and_nothing_else(monkeypatch, file, tmp_path, capsys):
+    assert cli.main(["diagnose", "--apply", "--set", "data=x", "--set", "output=y"]) == 2
+    assert "--apply: needs --config FILE" in capsys.readouterr().err
+    before = file.read_text()
+    monkeypatch.setattr(command, "diagnose", lambda config: MEASURED)
+    assert cli.main(["diagnose", "--config", str(file), "--apply"]) == 0
+    assert "stays as it is" in capsys.readouterr().out and file.read_text() == before
+    full, fast = MEASURED.seconds["full"], [value / 2 for value in MEASURED.seconds["full"]]
+    sweep = [Readers(1, full), Readers(4, fast)]
+    better = Measured(facts=FACTS, seconds=MEASURED.seconds, readers=sweep, tried=[Tried({"readers": 4}, full, fast)])
+    monkeypatch.setattr(command, "diagnose", lambda config: better)
+    assert cli.main(["diagnose", "--config", str(file), "--apply"]) == 0
+    assert "readers: 4" in capsys.readouterr().out
+    assert yaml.safe_load(file.read_text()) == {**yaml.safe_load(before), "readers": 4}
 
 
 def test_what_is_not_a_diagnosis_is_not_replaced(measured, file, tmp_path, capsys):

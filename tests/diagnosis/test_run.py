@@ -35,14 +35,14 @@ def test_a_slow_transform_shows_where_it_is_left_out(forked, digits, tmp_path, m
     assert all(value > 0 for values in found.seconds.values() for value in values)
     # Each of the two nodes sleeps for the rows that are its own.
     slow = ("full", "no_sync", "no_compute", "reading")
-    assert all(per_row(found, name) > 0.45e-4 for name in slow)
+    assert all(per_row(found, name) > 1.8e-4 for name in slow)
     assert all(per_row(found, name) < 0.5 * per_row(found, "full") for name in ("no_transform", "compute"))
     assert [one.readers for one in found.readers] == [0, 1, 2]
     assert fmean(found.readers[2].seconds) < 0.8 * fmean(found.readers[0].seconds)
     facts = found.facts
     assert (facts.nodes, facts.rows, facts.kept, facts.row_bytes) == (2, 1300, True, 80)
     assert facts.first_reading > 0 and facts.free_mb > 0 and facts.sync_bytes > 0.9 * facts.model_bytes
-    assert found.checkpoint > 0 and found.handoff is None
+    assert found.checkpoint > 0 and found.handoff is None and len(facts.hosts) == 2 and facts.held_out_bytes > 0
     assert list(tmp_path.iterdir()) == []
     assert Measured.from_json(found.to_json(), "this") == found
 

@@ -26,7 +26,7 @@ def facts(member: Member, rig: Rig, sync_bytes: int) -> Facts:
         "sync": sync_bytes,
     }
     found: list[dict[str, Any]] = member.gather("facts", own)
-    hosts = [each["host"] for each in found]
+    hosts: list[str] = [each["host"] for each in found]
     return Facts(
         nodes=member.size,
         rows=rig.process.data.manifest.splits["train"].rows,
@@ -39,6 +39,8 @@ def facts(member: Member, rig: Rig, sync_bytes: int) -> Facts:
         threads=rig.process.payload.threads,
         devices=found[0]["devices"],
         sync_bytes=max(each["sync"] for each in found),
+        held_out_bytes=rig.held_out_bytes,
+        hosts=hosts,
         model_bytes=sum(variable.numpy().nbytes for variable in rig.process.model.variables),
     )
 

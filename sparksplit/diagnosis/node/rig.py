@@ -65,6 +65,7 @@ class Rig:
         self.step: Step = process.step(self.sync, collective)
         self.steps = self._steps(rows)
         self.first_reading: float | None = None
+        self.held_out_bytes = 0
         self._open: list[Rows] = []
         self._window: int | None = None
         self.in_memory: Feed | None = None
@@ -182,6 +183,7 @@ class Rig:
             held = feeds.held_out(name, {})
             if held is not None:
                 feeds.end(held)
+                self.held_out_bytes += int(self._runner.most(held.own_bytes))
         feed = feeds.training(self._rows, self.way.split, self.sync, self._batch_size)
         assert isinstance(feed, Feed)
         self._open.append(feed)

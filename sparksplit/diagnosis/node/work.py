@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sparksplit.base.config import Origin, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.base.records import Json, JsonObject
 from sparksplit.collectives import Collective
@@ -17,6 +16,7 @@ from sparksplit.diagnosis.messages import DiagnosisPayload
 from sparksplit.diagnosis.node.blocks import is_enough, rotated
 from sparksplit.diagnosis.node.handed import handed_rows
 from sparksplit.diagnosis.node.runner import Runner, Variant
+from sparksplit.diagnosis.settings import with_settings
 from sparksplit.strategies import find
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.node.main import configure, connect
@@ -168,7 +168,7 @@ class _Diagnosis:
         if names & {*_FIXED} or names <= {*_NO_MATTER}:
             return None
         try:
-            found = changed(config, settings)
+            found = with_settings(config, settings)
         except ConfigError:
             return None
         if found.input_mode == "spark" and (self._spooled is None or self._lanes(found) != self._lanes(config)):
@@ -189,15 +189,3 @@ class _Unwritten(Saver):
 
     def begin(self, write: Any) -> None:
         return
-
-
-def changed(config: TrainConfig, settings: Mapping[str, Json]) -> TrainConfig:
-    """`config` with `settings` (keys with dots). Raises ConfigError where they do not go together."""
-    values: dict[str, Any] = config.model_dump(mode="json")
-    for key, value in settings.items():
-        *path, last = key.split(".")
-        inner = values
-        for name in path:
-            inner = inner[name]
-        inner[last] = value
-    return parse(TrainConfig, values, Origin.from_json(config.origin.to_json()))
