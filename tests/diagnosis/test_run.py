@@ -68,6 +68,13 @@ def test_every_way_is_measured(forked, digits, tmp_path, keys):
     assert per_row(found, "reading") < per_row(found, "full")
 
 
+def test_rows_that_spark_hands_over_are_timed_on_their_way(fed, digits, tmp_path):
+    found = diagnose(config(digits, tmp_path / "run", input_mode="spark", order="arrival"), SHORT)
+    assert found.handoff and all(value > 0 for value in found.handoff)
+    # Spooled rows are mapped into memory, and these are few enough to be kept besides.
+    assert found.facts.kept and set(found.seconds) == set(VARIANTS) - {"no_transform", "reading_only", "no_reading"}
+
+
 def test_what_fails_is_said_as_in_training(forked, digits, tmp_path):
     with pytest.raises(NodeFailed, match=r"node \d .*KeyError: 'out'"):
         diagnose(config(digits, tmp_path / "run", transform=f"{OWN}:failing"), SHORT)

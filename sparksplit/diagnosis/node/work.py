@@ -34,6 +34,8 @@ _FIXED = ("threads", "nodes", "collective", "dtype", "data", "model", "optimizer
 _NO_MATTER = ("checkpoint",)
 """Keys that what is measured does not depend on."""
 _CHECKPOINTS = 4
+_CALIBRATING = 0.2
+"""The part of the measurements, about, that finds out how long blocks have to be."""
 
 
 def work(member: Member) -> JsonObject:
@@ -69,6 +71,7 @@ class _Diagnosis:
         process, member, runner = self._process, self._member, self._runner
         rows, handoff = handed_rows(process, member, runner)
         self._spooled = rows if process.receiver is not None else None
+        self._say("variants", "a sample of the rows", 0.0)
         with runner.phase():
             rig = Rig(process, member, self._collective, process.config, rows, runner)
             try:
@@ -89,7 +92,7 @@ class _Diagnosis:
     def _rounds(self, what: str, variants: Mapping[str, Variant], rounds: int | None = None) -> dict[str, list[float]]:
         """Seconds per row of each variant, by round; None: as many rounds as it takes."""
         for place, (name, variant) in enumerate(variants.items()):
-            self._say(what, f"{name} (how long it takes)", place / len(variants) / 5)
+            self._say(what, f"how long {name} takes", _CALIBRATING * place / len(variants))
             if variant.extent is None:
                 self._runner.calibrate(variant)
             else:
@@ -99,7 +102,8 @@ class _Diagnosis:
         gc.collect()
         while True:
             for name in rotated(list(variants), done):
-                self._say(what, name, done / (rounds or self._effort.rounds))
+                part = done / (rounds or self._effort.rounds)
+                self._say(what, name, _CALIBRATING + (1 - _CALIBRATING) * part)
                 seconds[name].append(self._runner.measure(variants[name]).per_row)
             done += 1
             if done >= (rounds or 0) and (rounds or is_enough(seconds, self._runner.clock() - began, self._effort)):
