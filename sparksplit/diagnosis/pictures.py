@@ -62,7 +62,9 @@ def roofline(record: Diagnosis) -> Picture:
         axes.axvline(rate, color=GREY, linewidth=1)
         for row, part in enumerate(found):
             _with_interval(axes, row, part.gain, rate)
-            alone = usable(part.rows_per_second)
+            alone, low, high = (usable(value) for value in (part.rows_per_second, part.low, part.high))
+            if low is not None and high is not None:
+                axes.plot([low, high], [row, row], color=_RED, linewidth=1.2)
             if alone is not None:
                 axes.plot([alone], [row], color=_RED, marker="D", markerfacecolor="white", linestyle="none")
         axes.margins(x=0.08)
@@ -71,14 +73,14 @@ def roofline(record: Diagnosis) -> Picture:
         axes.set_xlabel("rows per second, over all nodes")
         entries = [
             (f"the step: {count(rate)} rows/s", drawing.line(Mark(GREY, "", "-"))),
-            ("without the part, and the interval", drawing.line(Mark(INK, "o", "-"))),
-            ("with nothing but the part", drawing.line(Mark(_RED, "D", "none"), hollow=True)),
+            ("without the part", drawing.line(Mark(INK, "o", "-"))),
+            ("with nothing but the part", drawing.line(Mark(_RED, "D", "-"), hollow=True)),
         ]
         legend(figure, entries)
         svg = drawing.to_svg(figure, key, f"{title}: rows per second without each part, and with nothing else")
     caption = (
-        "The further right the dot, the more is gained where the part costs less. The nearer the diamond is to the "
-        "line, the less room the part itself leaves."
+        "Lines through them: intervals. The further right the dot, the more is gained where the part costs less. The "
+        "nearer the diamond is to the line, the less room the part itself leaves."
     )
     small = [part.name for part in found if usable(part.rows_per_second) is None]
     if small:

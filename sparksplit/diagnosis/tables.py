@@ -9,7 +9,7 @@ from sparksplit.comparison.intervals import interval
 from sparksplit.comparison.numbers import MISSING, count, duration, percent, usable
 from sparksplit.diagnosis.measured import VARIANTS
 from sparksplit.diagnosis.record import Advice, Diagnosis
-from sparksplit.diagnosis.verdict import Gain
+from sparksplit.diagnosis.verdict import Gain, Part
 from sparksplit.pages.tables import Cell, Table, number, text
 
 SHARES = {
@@ -35,6 +35,12 @@ def span(gain: Gain) -> str:
     return "" if low is None or high is None else f"{times(low)} to {times(high)}"
 
 
+def rates(part: Part) -> str:
+    """The interval of a part's rows/s alone; '' without one."""
+    low, high = usable(part.low), usable(part.high)
+    return "" if low is None or high is None else f"{count(low)} to {count(high)}"
+
+
 def shares(record: Diagnosis) -> Table:
     """What the step's time goes to."""
     rows = [
@@ -51,6 +57,7 @@ def parts(record: Diagnosis) -> Table:
         ("without it", "how many times as fast the step would be if this part cost nothing"),
         ("interval", "of that, 95 %"),
         ("rows/s alone", "over all nodes, if there were nothing but this part"),
+        ("its interval", "95 %"),
         ("reached", "the step's share of that: near 100 %, the part leaves no room"),
     ]
     rows = [
@@ -59,6 +66,7 @@ def parts(record: Diagnosis) -> Table:
             number(part.gain.mean, times(part.gain.mean)),
             _interval(part.gain),
             number(part.rows_per_second, count(part.rows_per_second)),
+            number(part.low, rates(part) or MISSING),
             number(part.reached, percent(part.reached)),
         ]
         for part in record.verdict.parts

@@ -54,13 +54,16 @@ class Gain:
 class Part:
     """One of PARTS. gain: of the step (with the part of the hand-off that falls to it), without this part.
     rows_per_second: over all nodes, if there were nothing but this part; reached: the step's share of that. Both are
-    None where the part costs too little to be told from nothing.
+    None where the part costs too little to be told from nothing. low, high: the 95 % interval of rows_per_second, None
+    with fewer than two rounds, or where it has no upper end.
     """
 
     name: str
     gain: Gain
     rows_per_second: float | None
     reached: float | None
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -189,7 +192,18 @@ class _Step:
         low = None if less is None else gain(alone, less).low
         if seconds <= 0 or (low is not None and low <= 1):
             return Part(name=name, gain=own, rows_per_second=None, reached=None)
-        return Part(name=name, gain=own, rows_per_second=1 / seconds, reached=seconds / typical(self.whole))
+        if less is None:
+            ends = gain(alone, np.ones(len(alone)))
+            return self._alone(name, own, seconds, ends.low, ends.high)
+        _, least, most = interval((steady(alone) - steady(less)).tolist())
+        return self._alone(name, own, seconds, least, most)
+
+    def _alone(self, name: str, own: Gain, seconds: float, least: float | None, most: float | None) -> Part:
+        """seconds: of the part alone; least, most: their interval."""
+        rate, reached = 1 / seconds, seconds / typical(self.whole)
+        if least is None or most is None or least <= 0:
+            return Part(name=name, gain=own, rows_per_second=rate, reached=reached)
+        return Part(name=name, gain=own, rows_per_second=rate, reached=reached, low=1 / most, high=1 / least)
 
     # A step without a part. What was not measured follows from how much of rows and training hide each other.
 
@@ -230,7 +244,7 @@ class _Step:
         own = Gain(1 + seconds / typical(step), *ends)
         if not seconds:
             return Part(name=HAND_OFF, gain=own, rows_per_second=None, reached=None)
-        return Part(name=HAND_OFF, gain=own, rows_per_second=1 / seconds, reached=seconds / typical(self.whole))
+        return self._alone(HAND_OFF, own, seconds, low, high)
 
 
 def _sentence(limit: str | None, parts: list[Part], shares: dict[str, float], step: _Step) -> str:

@@ -36,7 +36,14 @@ _RECORD = Diagnosis(
         sentence="reading: nodes wait 59 % of the step for rows",
         rows_per_second=10_003.0,
         parts=[
-            Part(name="reading", gain=Gain(2.51, 2.32, 2.71), rows_per_second=12_345.0, reached=0.81),
+            Part(
+                name="reading",
+                gain=Gain(2.51, 2.32, 2.71),
+                rows_per_second=12_345.0,
+                reached=0.81,
+                low=11_777.0,
+                high=12_888.0,
+            ),
             Part(name="copy", gain=Gain(1.01, 0.97, 1.06), rows_per_second=None, reached=None),
             Part(name="synchronise", gain=Gain(1.09, 1.03, 1.14), rows_per_second=140_449.0, reached=0.0712),
             Part(name="compute", gain=Gain(1.21, 1.17, 1.26), rows_per_second=31_250.0, reached=0.32),

@@ -119,6 +119,9 @@ def test_whatever_was_measured_shares_add_up_and_gains_lie_in_their_intervals(se
         if part.gain.low is not None and part.gain.high is not None:
             assert part.gain.low <= part.gain.mean * 1.000001 and part.gain.mean <= part.gain.high * 1.000001
         assert part.rows_per_second is None or part.rows_per_second > 0
+        assert (part.low is None) == (part.high is None)
+        if part.name in ("compute", "hand-off") and part.low is not None and part.high is not None:
+            assert part.low <= part.rows_per_second * 1.000001 and part.rows_per_second <= part.high * 1.000001
     if found.limit is not None:
         limit = part_of(found.parts, found.limit)
         assert limit.gain.mean == max(part.gain.mean for part in found.parts)
@@ -182,12 +185,23 @@ def test_the_hand_off_is_dealt_to_the_epochs() -> None:
 def test_a_part_too_cheap_to_be_seen_has_no_rate() -> None:
     found = verdict(Pipeline(copy=0.001).measured(np.random.default_rng(0), noise=0.05), epochs=1)
     copy = part_of(found.parts, "copy")
-    assert copy.rows_per_second is None and copy.reached is None
+    assert copy.rows_per_second is None and copy.reached is None and copy.low is None
     assert [part.name for part in found.parts] == ["reading", "copy", "compute"]
+
+
+def test_a_rate_alone_has_an_interval_that_narrows_with_the_noise() -> None:
+    for noise in (0.02, 0.1):
+        found = verdict(Pipeline(copy=1, reading=0.5).measured(np.random.default_rng(0), noise=noise), epochs=1)
+        for name, rate in (("copy", 1e6), ("compute", 1e6), ("reading", 2e6)):
+            part = part_of(found.parts, name)
+            assert part.low is not None and part.high is not None
+            assert part.low * (1 - 2 * noise) < rate < part.high * (1 + 2 * noise)
+            assert 1 < part.high / part.low < 1 + 6 * noise
 
 
 def test_one_round_names_nothing() -> None:
     found = verdict(Pipeline(reading=9).measured(np.random.default_rng(0), rounds=1), epochs=1)
+    assert {part.low for part in found.parts} == {None}
     assert found.limit is None and found.sentence == "no single part can be named from fewer than two rounds"
 
 
