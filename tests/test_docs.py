@@ -42,6 +42,13 @@ def test_the_page_lists_every_key(command, page):
     assert table(command) in text, f"docs/{page}.md should hold this table:\n{table(command)}"
 
 
+def test_the_page_of_diagnose_lists_what_is_measured():
+    from sparksplit.diagnosis.measured import VARIANTS
+
+    rows = [f"| `{name}` | {text} |" for name, text in VARIANTS.items()]
+    assert "\n".join(["| variant | is |", "| --- | --- |", *rows]) in (DOCS / "diagnose.md").read_text()
+
+
 def test_every_shipped_configuration_is_valid():
     from sparksplit.base.config import load
     from sparksplit.comparison.plan import plan

@@ -83,7 +83,7 @@ def _facts(record: Diagnosis) -> Iterator[tuple[str, str]]:
     """What the numbers depend on: name and value."""
     facts = record.measured.facts
     yield "configuration", record.config_file or "from the command line alone"
-    yield "nodes", f"{count(facts.nodes)} on {', '.join(record.hosts)}"
+    yield "nodes", f"{count(facts.nodes)} on {', '.join(dict.fromkeys(record.hosts))}"
     yield "devices", ", ".join(facts.devices)
     yield "cores", f"{count(facts.cores)} for each node, of which TensorFlow uses {count(facts.threads)}"
     yield "rows", f"{count(facts.rows)} for training, {count(facts.own_rows)} of them on one node in a pass"
