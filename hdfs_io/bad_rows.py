@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from hdfs_io import filesystem
 from hdfs_io.config import InputConfig
+from hdfs_io.described import described
 from hdfs_io.sources.base import BadRow
 from hdfs_io.sources.line_numbers import Lines, assigned, find_lines
 from sparksplit.base.errors import InputError, SparksplitError, using
@@ -132,6 +133,7 @@ def of(frame: DataFrame) -> DataFrame:
     return frame.where("bad is not null").select("bad.*")
 
 
+@described("bad rows")
 def tally(bad: DataFrame) -> Tally:
     """The tally of a frame as `of` gives it; the driver gets a row for each kind."""
     from pyspark.sql import functions as sql
@@ -153,6 +155,7 @@ class _Written:
     path: str
 
 
+@described("bad rows")
 def write(bad: DataFrame, counted: Tally, folder: str) -> None:
     """Write bad_rows/ into `folder` from executors: path, row, reason and text of each, as Parquet, by path and row;
     nothing where there are none.

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from hdfs_io import row_ids
 from hdfs_io.cut import Cut
+from hdfs_io.described import described
 from hdfs_io.labels import MAX_CLASSES, check_number_of_labels, classified
 from hdfs_io.lane_files import CHANGED, LABEL
 from hdfs_io.manifest import SPLITS, Manifest
@@ -63,6 +64,7 @@ class Counts:
             self.groups[name] = {label: group for label, group in groups.items() if label in known}
 
 
+@described("count")
 def count(keys: Kept, source: Source, identify: Identify, cut: Cut, labels: bool = True) -> Counts:
     """Count the rows of `keys` (part, content hash, label, kept columns, `cut`) by split and, if `labels`, label.
 

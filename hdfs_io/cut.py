@@ -17,6 +17,7 @@ import numpy.typing as npt
 from hdfs_io import cut_fit, row_ids
 from hdfs_io.cut_config import By, moment
 from hdfs_io.cut_fit import Strata
+from hdfs_io.described import described
 from hdfs_io.labels import places
 from hdfs_io.manifest import SPLITS
 
@@ -137,6 +138,7 @@ class Cut:
 
         return np.select([since(self.test_from), since(self.validation_from)], [TEST, VALIDATION], default=TRAIN)
 
+    @described("count")
     def fitted(self, keys: DataFrame, identify: Identify) -> Cut:
         """This cut with what all rows must be asked for; itself where there is nothing to ask.
 

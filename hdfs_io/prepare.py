@@ -23,6 +23,7 @@ from hdfs_io.bad_rows import Limit
 from hdfs_io.config import PreprocessConfig
 from hdfs_io.counts import Counts
 from hdfs_io.cut import Cut
+from hdfs_io.described import described
 from hdfs_io.features.fitting import Fitting, fitting
 from hdfs_io.features.spec import Feature
 from hdfs_io.fitted import Fitted
@@ -141,6 +142,7 @@ def _label_spec(source: Source, classes: list[str] | None, unknown: bool = False
     return LabelSpec(dtype="int64", classes=classes, kind=source.label_kind, unknown=unknown)
 
 
+@described("write")
 def _write(rows: Kept, place: Place, folder: str) -> tuple[list[FileFacts], bool]:
     """Write the files in executors, and give those of the successful attempts their final names.
 

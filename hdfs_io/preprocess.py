@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from hdfs_io.config import InputConfig, PreprocessConfig
+from hdfs_io.described import described
 from hdfs_io.fitted import Fitted, read_fitted
 from hdfs_io.formats import format_of
 from hdfs_io.functions import FunctionError, is_own, load, pickled_by_value, source_of
@@ -93,6 +94,7 @@ def own_source(config: InputConfig) -> str | None:
         raise config.error("format", str(error)) from error
 
 
+@described("open")
 def own_frame(spark: SparkSession, config: InputConfig) -> DataFrame:
     """The DataFrame that the user's function returns. Raises ConfigError where it fails or returns something else."""
     from pyspark.sql import DataFrame
@@ -116,6 +118,7 @@ def _hash_of(source: Source, session: Callable[[], SparkSession]) -> str | Calla
     return source.raw_digest or (lambda: digest_now(session(), source))
 
 
+@described("open")
 def open_rows(
     config: PreprocessConfig,
     session: Callable[[], SparkSession],

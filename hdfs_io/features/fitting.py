@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hdfs_io.described import described
 from hdfs_io.features.encoder import Encoder, encoder_of
 from hdfs_io.features.fit import NumberColumn, Want, fitted_quantiles, fitted_texts
 from hdfs_io.features.scaling import Scaling, scaled
@@ -51,6 +52,7 @@ class Fitting:
         return found
 
 
+@described("fit")
 def fitting(
     table: Table | None,
     tensors: Sequence[TensorSpec],

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from hdfs_io import row_ids
 from hdfs_io.cut import Cut, outside
+from hdfs_io.described import described
 from hdfs_io.lane_files import CHANGED, LABEL, ROW_ID, label_of, tensor_of
 from hdfs_io.manifest import SPLITS
 from hdfs_io.numbering import Numbering, numbered_whole
@@ -138,6 +139,7 @@ def move_apart(rows: Iterable[Key], identify: Identify) -> dict[Key, int]:
     return moved
 
 
+@described("digest")
 def rows_digest(good: DataFrame, bad: DataFrame, source: Source) -> str:
     """A hash of the rows, whatever their order: of the good ones (parsed) with what they keep and what they are cut by,
     of how many are bad, and why, of how `source` reads them, and of its columns' names."""

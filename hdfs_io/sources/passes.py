@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from hdfs_io.chunks import Codec
+from hdfs_io.described import described
 from hdfs_io.lane_files import LABEL
 from hdfs_io.manifest import SPLITS
 from hdfs_io.numbering import numbered_whole, numbering
@@ -53,6 +54,7 @@ class Passes:
         self.rows = self._first = Kept(parse(spark, source, wanted, pack), pack).persist()
         self._count = 0
 
+    @described("parse")
     def count(self) -> tuple[int, int, float]:
         """(good rows, bad rows, bytes of a good row's texts on average: what is kept, and a label that is text)"""
         found = self.rows.count()
@@ -64,6 +66,7 @@ class Passes:
         """The bad rows, with the fields of base.BAD as columns."""
         return self._first.bad
 
+    @described("number")
     def identify(self) -> Identify:
         """What gives `rows` their numbers and ids."""
         kept = told_apart(self._source)
