@@ -10,10 +10,14 @@ from datetime import UTC, datetime
 from rich.console import Console
 
 from hdfs_io import filesystem
+from hdfs_io.config import PreprocessConfig
 from sparksplit.base.command import Command, Options
 from sparksplit.base.config import Config
+from sparksplit.base.records import Json
 from sparksplit.diagnosis.apply import ConfigFile
 from sparksplit.diagnosis.page import PAGE, render
+from sparksplit.diagnosis.preprocess.run import diagnose_preprocess
+from sparksplit.diagnosis.preprocess.text import show as show_preparation
 from sparksplit.diagnosis.record import DIAGNOSIS, Diagnosis, of
 from sparksplit.diagnosis.run import claimed, diagnose, leave
 from sparksplit.diagnosis.text import show
@@ -24,8 +28,6 @@ from sparksplit.training.report import versions
 def kind(keys: Collection[str]) -> type[Config]:
     """What a configuration with these keys is of: `preprocess`, which alone has `input`, or `train`."""
     if "input" in keys:
-        from hdfs_io.config import PreprocessConfig
-
         return PreprocessConfig
     return TrainConfig
 
@@ -35,7 +37,8 @@ def run(config: Config, options: Options) -> None:
     if isinstance(config, TrainConfig):
         _training(config, options)
     else:
-        raise config.error("input", "only configurations of train can be diagnosed so far")
+        assert isinstance(config, PreprocessConfig)
+        _preparation(config, options)
 
 
 def _training(config: TrainConfig, options: Options) -> None:
@@ -64,6 +67,29 @@ def _apply(file: ConfigFile, record: Diagnosis) -> None:
         print(f"--apply: {file.file} stays as it is: nothing was measured to help that leaves the weights the same")
         return
     applied = file.write(record.recommended.settings)
+    for line in (*applied.changed, *applied.left):
+        print(line)
+
+
+def _preparation(config: PreprocessConfig, options: Options) -> None:
+    # What is prepared is the same, whether its rows are dealt to all tasks or not.
+    file = ConfigFile(config.origin, {"spread"}) if options.apply else None
+    with claimed(config, config.output) as output:
+        record = diagnose_preprocess(config, options)
+        path = leave(output, {DIAGNOSIS: json.dumps(record.to_json(), indent=1).encode() + b"\n"})
+    show_preparation(record)
+    print(f"diagnosis  {filesystem.join(path, DIAGNOSIS)}")
+    if file is not None:
+        helpful = {key: value for each in record.tried if each.helps for key, value in each.settings.items()}
+        _write(file, {key: value for key, value in helpful.items() if not key.startswith("spark.")})
+
+
+def _write(file: ConfigFile, settings: dict[str, Json]) -> None:
+    """Write settings of a preparation that were measured to help."""
+    if not settings:
+        print(f"--apply: {file.file} stays as it is: none of its keys was measured to help")
+        return
+    applied = file.write(settings)
     for line in (*applied.changed, *applied.left):
         print(line)
 

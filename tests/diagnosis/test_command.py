@@ -9,6 +9,8 @@ from hdfs_io.config import PreprocessConfig
 from sparksplit.commands import cli
 from sparksplit.commands import diagnose as command
 from sparksplit.diagnosis.measured import Facts, Measured, Readers, Tried
+from sparksplit.diagnosis.preprocess.record import PreprocessDiagnosis
+from sparksplit.diagnosis.preprocess.record import Tried as TriedSetting
 from sparksplit.diagnosis.record import Diagnosis
 from sparksplit.training.config import TrainConfig
 
@@ -84,3 +86,30 @@ def test_what_is_not_a_diagnosis_is_not_replaced(measured, file, tmp_path, capsy
 def test_a_configuration_is_known_by_its_keys():
     assert command.kind({"input", "output"}) is PreprocessConfig
     assert command.kind({"data", "output"}) is command.kind(()) is TrainConfig
+
+
+def prepared(helps: bool) -> PreprocessDiagnosis:
+    tried = TriedSetting(
+        kind="skew", settings={"spread": True}, before=[2.0], after=[1.0], gain=0.5, low=None, high=None, helps=helps
+    )
+    return PreprocessDiagnosis(
+        version="1", made="2026-11-23T00:00:00+00:00", master="local", application_id="app", output="x", limit="skew",
+        sentence="it is skewed", seconds=2.0, slots=2, rows=10, prepared_bytes=100, files=None, parts=[], troubles=[],
+        tried=[tried],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("helps", [True, False])
+def test_a_preparation_is_diagnosed_and_what_helps_applied(monkeypatch, tmp_path, capsys, helps):
+    monkeypatch.setattr(command, "diagnose_preprocess", lambda config, options: prepared(helps))
+    path = tmp_path / "preprocess.yaml"
+    text = f"input: {{format: csv, path: {tmp_path}}}\noutput: {tmp_path / 'set'}\n"
+    path.write_text(text)
+    assert cli.main(["diagnose", "--config", str(path), "--apply"]) == 0
+    out = capsys.readouterr().out
+    assert "it is skewed" in out and f"{tmp_path}/set-diagnosis/diagnosis.json" in out
+    found = (tmp_path / "set-diagnosis" / "diagnosis.json").read_text()
+    assert PreprocessDiagnosis.parse(found, "it") == prepared(helps)
+    assert path.read_text().startswith(text)
+    assert ("spread: true" in path.read_text()) == helps
+    assert ("stays as it is" in out) != helps

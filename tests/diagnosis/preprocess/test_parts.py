@@ -1,0 +1,80 @@
+"""The parts of a preparation: their seconds add up, and what is lost has its reason."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hdfs_io.described import PARTS
+from sparksplit.diagnosis.preprocess.parts import kept_bytes, loss, parts_of
+from sparksplit.diagnosis.preprocess.stages import Stage, Task
+from tests.diagnosis.preprocess.tables import after, stage
+
+EVEN = [1.0] * 8
+SPAN = st.tuples(st.sampled_from(list(PARTS)), st.floats(0, 100), st.floats(0, 20))
+
+
+@given(st.lists(SPAN, max_size=12), st.floats(0, 50), st.floats(50, 200))
+def test_seconds_add_up_to_the_wall_time(spans: list[tuple[str, float, float]], began: float, ended: float) -> None:
+    stages = [Stage(number, part, start, start + took) for number, (part, start, took) in enumerate(spans)]
+    parts = parts_of(stages, began, ended, 4)
+    assert sum(part.seconds for part in parts) == pytest.approx(ended - began)
+    assert all(part.seconds >= 0 for part in parts)
+
+
+def test_the_drivers_own_time_is_before_between_and_after_the_jobs() -> None:
+    stages = [Stage(0, "open", 12, 13), Stage(1, "parse", 15, 20), Stage(2, "write", 21, 25)]
+    found = {part.name: part.seconds for part in parts_of(stages, 10, 28, 2)}
+    assert found == {"open": 5, "parse": 5, "write": 4, "driver": 1, "publish": 3}
+
+
+@given(
+    st.lists(st.floats(0.01, 10), min_size=1, max_size=30),
+    st.integers(1, 16),
+    st.booleans(),
+)
+def test_what_is_lost_is_what_the_even_share_does_not_take(seconds: list[float], slots: int, large: bool) -> None:
+    rows = [1000] * len(seconds)
+    if large:
+        rows[max(range(len(seconds)), key=lambda place: seconds[place])] = 50_000
+    one = stage("parse", seconds, rows, slots=slots)
+    lost = loss(one, slots, {})
+    assert lost.seconds == pytest.approx(max(0.0, one.seconds - sum(seconds) / slots), abs=1e-9)
+    assert min(lost.skew, lost.slow, lost.few) >= 0
+
+
+def test_reasons() -> None:
+    assert loss(stage("parse", EVEN), 4, {}).seconds == 0
+    # Two tasks on four slots: half of the time.
+    few = loss(stage("parse", [4.0, 4.0]), 4, {})
+    assert (few.few, few.skew, few.slow) == (2.0, 0, 0)
+    # One task has most of the rows: whatever is lost is lost to it.
+    skew = loss(stage("parse", [10.0, 1.0, 1.0], [10_000, 1000, 1000]), 4, {})
+    assert (skew.skew, skew.few, skew.slow) == (7.0, 0, 0)
+    assert skew.large == 2.5
+    # The same with equal rows: it is slow.
+    slow = loss(stage("parse", [10.0, 1.0, 1.0, 1.0]), 4, {})
+    assert (slow.slow, slow.skew) == (6.75, 0)
+    assert loss(stage("parse", []), 4, {}).seconds == 0
+
+
+def test_rows_of_our_own_files_are_known_by_what_was_kept() -> None:
+    # Spark counts one row for each task that reads a file itself.
+    stages = after(("parse", [10.0, 1.0, 1.0, 1.0], [1, 1, 1, 1]), ("count", [1.0, 0.1, 0.1, 0.1], [900, 90, 90, 90]))
+    kept = kept_bytes(stages)
+    assert kept == {0: 90_000, 1: 9000, 2: 9000, 3: 9000}
+    assert loss(stages[0], 4, kept).skew > 6
+    assert loss(stages[0], 4, {}).slow > 6
+
+
+def test_a_part_says_what_spark_measured() -> None:
+    one = stage("parse", [4.0, 1.0, 1.0, 2.0], [4000, 1000, 1000, 2000], gc=0.25, spilled=100)
+    failed = Task(index=0, executor="1", launched=0, ended=1, failed=True)
+    one = Stage(one.id, one.part, one.submitted, one.completed, [*one.tasks, failed])
+    (part,) = parts_of([one], 0, 4, 4)
+    assert (part.name, part.seconds, part.tasks, part.failed) == ("parse", 4, 4, 1)
+    assert (part.slowest, part.median, part.largest, part.task_seconds) == (4, 1, 2, 9)
+    assert (part.rows, part.spilled, part.spilled_disk) == (8000, 400, 200)
+    assert part.gc == pytest.approx(0.25)
+    assert part.idle == pytest.approx(1 - 9 / 16)

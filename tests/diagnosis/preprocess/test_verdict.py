@@ -1,0 +1,145 @@
+"""What is wrong with a preparation, from made-up stages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hdfs_io.config import InputConfig
+from sparksplit.diagnosis.preprocess.files import files_of
+from sparksplit.diagnosis.preprocess.parts import parts_of
+from sparksplit.diagnosis.preprocess.record import Files, Trouble
+from sparksplit.diagnosis.preprocess.stages import Stage, Task
+from sparksplit.diagnosis.preprocess.verdict import Setup, limit_of, sentence, troubles_of
+from tests.diagnosis.preprocess.tables import after, stage
+
+FILES = Files(files=8, bytes=8 << 20, largest="/raw/large.csv.gz", largest_bytes=1 << 20, whole=8)
+SETUP = Setup(
+    slots=4,
+    executors=4,
+    format="csv",
+    spreads=True,
+    spread=False,
+    file_size=128 << 20,
+    prepared_bytes=1 << 30,
+    files=FILES,
+)
+EVEN = [5.0] * 4
+
+
+def found(stages: Sequence[Stage], setup: Setup = SETUP, driver: float = 0.5) -> list[Trouble]:
+    began, ended = stages[0].submitted - driver / 2, stages[-1].completed + driver / 2
+    return troubles_of(stages, parts_of(stages, began, ended, setup.slots), setup)
+
+
+def even(seconds: float = 5.0, noise: Sequence[float] = (0, 0, 0, 0)) -> list[Stage]:
+    own = [seconds * (1 + share) for share in noise]
+    return after(("parse", own, None), ("count", [one / 5 for one in own], None), ("write", own, None))
+
+
+def skewed(times: float, seconds: float = 2.0, tasks: int = 6) -> list[Stage]:
+    """One task has `times` as many rows as each of the others, and takes as many times as long."""
+    rows = [round(1000 * times), *[1000] * (tasks - 1)]
+    took = [seconds * row / 1000 for row in rows]
+    return after(("parse", took, rows), ("count", [one / 4 for one in took], rows), ("write", EVEN, None))
+
+
+@given(st.lists(st.floats(-0.2, 0.2), min_size=4, max_size=4), st.floats(1, 100))
+def test_even_work_has_no_trouble(noise: list[float], seconds: float) -> None:
+    stages = even(seconds, noise)
+    troubles = found(stages)
+    assert [one.kind for one in troubles] == []
+    parts = parts_of(stages, 99.9, stages[-1].completed + 0.1, 4)
+    assert sentence(parts, troubles, SETUP).startswith("the work itself, which all slots share")
+    assert limit_of(troubles) == "work"
+
+
+@given(st.floats(6, 60), st.integers(3, 20), st.floats(1, 60))
+def test_skew_is_named_however_strong(times: float, tasks: int, seconds: float) -> None:
+    stages = skewed(times, seconds, tasks)
+    lost = sum(one.seconds - one.busy / 4 for one in stages[:2])
+    whole = stages[-1].completed - stages[0].submitted + 0.5
+    troubles = found(stages)
+    if lost > max(0.3, whole * 0.1) * 1.01:
+        assert limit_of(troubles) == "skew"
+        assert troubles[0].seconds == pytest.approx(lost)
+        assert troubles[0].settings == {"spread": True}
+        assert troubles[0].parts == ["parse", "count"]
+        assert "/raw/large.csv.gz" in troubles[0].help[1]
+
+
+def test_a_sentence_says_what_it_costs() -> None:
+    stages = skewed(20.0)
+    troubles = found(stages)
+    parts = parts_of(stages, 99.75, stages[-1].completed + 0.25, 4)
+    assert sentence(parts, troubles, SETUP) == (
+        "one task has more rows than the others, which wait for it: it costs 34.4 of 55.7 s in parse and count"
+    )
+    assert "the slowest of 6 tasks took 40.0 s, the median of the other 5 2.0 s, with 4.8 times" in troubles[0].why
+
+
+def test_where_dealing_rows_does_not_help_nothing_is_tried() -> None:
+    for setup in (replace(SETUP, spreads=False), replace(SETUP, spread=True)):
+        (trouble,) = found(skewed(20.0), setup)
+        assert trouble.kind == "skew"
+        assert trouble.settings == {}
+        assert trouble.help[0].startswith("split the large file (/raw/large.csv.gz, 1.0 MB)")
+    (trouble,) = found(skewed(20.0), replace(SETUP, windows=True))
+    assert trouble.help[0].startswith("input.windows.by")
+
+
+def test_too_few_files_to_write() -> None:
+    stages = after(("parse", EVEN, None), ("write", [20.0], None))
+    (trouble,) = found(stages, replace(SETUP, prepared_bytes=100 << 20))
+    assert (trouble.kind, trouble.parts, trouble.seconds) == ("few", ["write"], 15.0)
+    assert trouble.settings == {"file_size": 25 << 20}
+    # Already as small as they may be.
+    (trouble,) = found(stages, replace(SETUP, prepared_bytes=10 << 20, file_size=1 << 20))
+    assert trouble.settings == {}
+
+
+def test_too_many_tasks() -> None:
+    small = stage("write", [0.1] * 400, begin=0.08, shuffled=True)
+    (trouble,) = found([small], replace(SETUP, file_size=1 << 20, prepared_bytes=1 << 30))
+    assert (trouble.kind, trouble.seconds) == ("many", pytest.approx(8.0))
+    assert trouble.settings == {"file_size": 64 << 20}
+
+
+def test_garbage_and_spills() -> None:
+    full = stage("parse", EVEN, gc=0.4, spilled=1 << 30)
+    collects, spills = found([full])
+    assert (collects.kind, spills.kind) == ("gc", "spill")
+    assert collects.seconds == pytest.approx(0.4 * 5, abs=0.01)
+    assert spills.seconds is None
+    assert limit_of([collects, spills]) == "gc"
+    # What nobody can put a figure to is no limit.
+    assert limit_of([spills]) == "work"
+
+
+def test_failed_tasks_and_a_slow_one() -> None:
+    one = stage("parse", [20.0, 5.0, 5.0, 5.0])
+    (slow,) = found([one])
+    assert (slow.kind, slow.settings) == ("slow", {})
+    lost = Task(index=0, executor="1", launched=0, ended=20, failed=True)
+    failed = Stage(0, "parse", 0, 25, [lost, *stage("parse", EVEN, start=20).tasks])
+    assert "failed" in [each.kind for each in found([failed])]
+
+
+def test_a_small_set_is_the_drivers() -> None:
+    stages = after(("parse", [0.2] * 4, None), ("write", [0.2] * 4, None))
+    (trouble,) = found(stages, driver=4.0)
+    assert (trouble.kind, trouble.parts) == ("driver", ["open", "driver", "publish"])
+
+
+def test_the_files_are_looked_at_without_spark(tmp_path: Path) -> None:
+    for name, size in (("a.csv.gz", 500), ("b.csv", 100), ("_c.csv", 900)):
+        (tmp_path / name).write_bytes(b"x" * size)
+    found = files_of(InputConfig(format="csv", path=str(tmp_path)))
+    largest = str(tmp_path / "a.csv.gz")
+    assert found == Files(files=2, bytes=600, largest=largest, largest_bytes=500, whole=1)
+    assert files_of(InputConfig(format="table", table="a.b")) is None
