@@ -102,8 +102,14 @@ class Hosts:
             _do([*enter, "ip", "address", "add", f"{address}/24", "dev", "link"])
             for device in ("lo", "link"):
                 _do([*enter, "ip", "link", "set", "dev", device, "up"])
-            if mbit:
-                _do([*enter, "tc", "qdisc", "add", "dev", "link", "root", *limits(mbit)])
+        if mbit:
+            self.limit(mbit)
+
+    def limit(self, mbit: int) -> None:
+        """Have the link carry no more than that from now on, in each direction."""
+        self.mbit = mbit
+        for host in (NEAR, FAR):
+            _do([*self.enter(host), "tc", "qdisc", "replace", "dev", "link", "root", *limits(mbit)])
 
     def enter(self, host: str) -> list[str]:
         """What to put before a command that is to run on `host`."""

@@ -28,6 +28,7 @@ class HadoopCluster:
     conf_dir: what HADOOP_CONF_DIR is to be for a client.
     uri: hdfs://HOST:PORT, the default file system.
     resourcemanager: http://HOST:PORT, of its REST interface.
+    data_ports: from which the DataNodes send blocks.
     folder: the temporary folder; programs that clients start may write below it.
     java_home: the Java that all run on.
     """
@@ -41,6 +42,7 @@ class HadoopCluster:
         self._ports = conf.Ports.free(datanodes)
         self.uri = f"hdfs://{conf.HOST}:{self._ports.namenode}"
         self.resourcemanager = f"http://{conf.HOST}:{self._ports.resourcemanager_http}"
+        self.data_ports = [data for data, _, _ in self._ports.datanodes]
         self._daemons_dir = self.folder / "daemons"
         self._class_path = f"{self.conf_dir}:{self._daemons_dir}:{jars}/*"
         self._commands = {

@@ -1,0 +1,140 @@
+"""benchmarks/diagnose.py: what it plants, and what it takes for right."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import diagnose_plan as plan
+from benchmarks import diagnose_transform
+
+
+def test_a_seed_decides_each_trial_whatever_else_is_run() -> None:
+    of_seed = [plan.trial(7, name, number) for name in plan.SCENARIOS for number in range(50)]
+    assert of_seed == [plan.trial(7, name, number) for name in plan.SCENARIOS for number in range(50)]
+    assert plan.trial(8, "link", 0) != plan.trial(7, "link", 0)
+    strengths = [each.strength for each in of_seed if each.strength is not None]
+    assert min(strengths) >= 1.5 and max(strengths) <= 4 and len(set(strengths)) > 200
+    assert min(strengths) < 1.6 and max(strengths) > 3.8
+    assert all((each.strength is None) == (each.scenario == "control") for each in of_seed)
+    ways = {(each.draws["how"], each.draws["readers"]) for each in of_seed if each.scenario == "transform"}
+    assert ways == {("sleep", 0), ("sleep", 1), ("numpy", 0), ("numpy", 1), ("python", 0)}
+
+
+def test_a_link_is_as_slow_as_its_strength_says() -> None:
+    # 1 MB takes 80 ms at 100 Mbit/s: twice a step of 40 ms.
+    assert plan.link_mbit(2.0, 0.04, 1_000_000) == 100
+    assert plan.link_mbit(4.0, 0.04, 1_000_000) == 50
+    assert plan.link_mbit(4.0, 1e9, 1) == 1
+
+
+def test_a_model_has_the_units_that_take_long_enough() -> None:
+    small, large = (128, 7e-6), (1024, 35e-6)
+    assert plan.units(1.0, 7e-6, small, large) == 128
+    assert plan.units(3.0, 7e-6, small, large) == 576
+    assert plan.units(6.0, 7e-6, small, large) == 1248
+    with pytest.raises(ValueError, match="took no longer"):
+        plan.units(2.0, 7e-6, small, (1024, 6e-6))
+
+
+def test_one_file_has_more_rows_than_all_others_together() -> None:
+    assert plan.skewed(1000, 5, 2.0) == [800, 50, 50, 50, 50]
+    for files in range(4, 13):
+        rows = plan.skewed(99_991, files, 1.5)
+        assert sum(rows) == 99_991 and len(rows) == files
+        assert rows[0] / sum(rows[1:]) == pytest.approx(3, rel=1e-3)
+        assert max(rows[1:]) - min(rows[1:]) <= 1
+
+
+@pytest.mark.parametrize("how", ("sleep", "numpy", "python"))
+def test_the_transform_costs_what_it_says_and_changes_nothing(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    monkeypatch.setattr(diagnose_transform, "HOW", how)
+    monkeypatch.setattr(diagnose_transform, "MICROSECONDS", 20.0)
+    tensors, label, seeds = {"x": np.zeros((500, 2), np.uint8)}, np.zeros(500), np.arange(500, dtype=np.uint64)
+    wall, own = time.perf_counter(), time.thread_time()
+    given, of_label = diagnose_transform.costly(tensors, label, seeds)
+    wall, own = time.perf_counter() - wall, time.thread_time() - own
+    assert given is tensors and of_label is label
+    assert wall >= 0.01
+    assert own < 0.005 if how == "sleep" else 0.01 <= own < 0.02
+
+
+def _advice(helps: bool, **settings: Any) -> dict[str, Any]:
+    gain = {"mean": 2.0, "low": 1.5, "high": 2.5} if helps else {"mean": 1.0, "low": 0.9, "high": 1.1}
+    return {"settings": settings, "gain": gain, "helps": helps}
+
+
+def _found(limit: str | None, recommended: Any = None, proposed: Any = (), sentence: str = "") -> dict[str, Any]:
+    verdict = {"limit": limit, "sentence": sentence}
+    return {"verdict": verdict, "recommended": recommended, "proposed": list(proposed)}
+
+
+def _judged(scenario: str, found: dict[str, Any]) -> plan.Outcome:
+    return plan.judged(plan.trial(1, scenario, 0), found)
+
+
+def test_what_is_recommended_counts_before_what_is_proposed() -> None:
+    outcome = _judged("transform", _found("transform", _advice(True, readers=2), [_advice(False, batch_size=256)]))
+    assert (outcome.named, outcome.helped, outcome.settings) == (True, True, {"readers": 2})
+    assert outcome.gain == (2.0, 1.5, 2.5)
+    outcome = _judged("link", _found("synchronise", None, [_advice(True, strategy="local")]))
+    assert (outcome.named, outcome.helped) == (True, True)
+    assert not _judged(
+        "link", _found("synchronise", _advice(False, readers=2), [_advice(True, strategy="local")])
+    ).helped
+    nothing = _judged("reader", _found("compute"))
+    assert (nothing.named, nothing.helped, nothing.settings, nothing.gain) == (False, False, None, None)
+
+
+def test_of_a_heavy_model_only_more_nodes_are_right() -> None:
+    sentence = f"compute: 98 % of the step; only {plan.ONLY_MORE} would help"
+    assert _judged("model", _found("compute", None, [_advice(True, batch_size=256)], sentence)).helped
+    assert not _judged("model", _found("compute", _advice(True, readers=4), [], sentence)).helped
+    assert _judged("model", _found("compute", _advice(False, readers=4), [], sentence)).helped
+    assert not _judged("model", _found("compute")).helped
+
+
+def test_with_nothing_planted_no_other_limit_than_computing_is_right() -> None:
+    limits = (None, "compute", "reading", "transform", "synchronise")
+    assert [_judged("control", _found(limit)).named for limit in limits] == [True, True, False, False, False]
+
+
+def test_a_preparation_gains_a_share_of_its_time() -> None:
+    tried = {"kind": "skew", "settings": {"spread": True}, "gain": 0.5, "low": 0.2, "high": 0.75, "helps": True}
+    outcome = _judged("skew", {"limit": "skew", "tried": [{**tried, "kind": "few"}, tried]})
+    assert (outcome.named, outcome.helped, outcome.gain) == (True, True, (2.0, 1.25, 4.0))
+    alone = _judged("skew", {"limit": "skew", "tried": [{**tried, "low": None, "high": None}]})
+    assert alone.gain == (2.0, None, None)
+    assert (_judged("skew", {"limit": "work", "tried": []}).named, alone.helped) == (False, True)
+
+
+def test_a_line_says_what_was_planted_named_and_brought() -> None:
+    planted = plan.Trial("transform", 3, 1.5, {"how": "sleep", "readers": 1})
+    told = plan.line(planted, plan.Outcome("transform", True, {"readers": 4}, (1.5, 1.25, 1.75), True))
+    assert told == (
+        "transform 3, 1.50 times the next limit, how sleep, readers 1: transform; readers: 4 is 1.50 times as fast "
+        "(1.25 to 1.75)"
+    )
+    told = plan.line(plan.Trial("model", 0, 2.0), plan.Outcome(None, False, None, None, False))
+    assert told == "model 0, 2.00 times the next limit: no single limit, which is WRONG, which is NO HELP"
+
+
+def test_all_must_be_named_and_helped() -> None:
+    good, bad = plan.Outcome("x", True, None, None, True), plan.Outcome("x", False, None, None, False)
+    link, control = plan.trial(1, "link", 0), plan.trial(1, "control", 0)
+    nothing = plan.Outcome("compute", True, None, None, None)
+    found = plan.summary([(link, good), (control, nothing), (link, good)])
+    assert found == {"link": {"times": 2, "named": 2, "helped": 2}, "control": {"times": 1, "named": 1}}
+    assert plan.reached(found)
+    assert not plan.reached(plan.summary([(link, good), (link, bad)]))
+    assert not plan.reached(plan.summary([(link, plan.Outcome("x", True, None, None, False))]))
+    assert not plan.reached(plan.summary([(control, bad)]))
+
+
+def test_the_text_that_is_replaced_in_the_transform_is_there() -> None:
+    text = Path(diagnose_transform.__file__).read_text()
+    assert text.count('HOW, MICROSECONDS = "sleep", 0.0\n') == 1
