@@ -182,8 +182,8 @@ def _for_input(setup: Setup) -> tuple[list[str], dict[str, Json]]:
     if setup.windows:
         return ["input.windows.by: a series is one task's work, and without `by` all rows are one series"], {}
     if setup.spreads and not setup.spread:
-        advice = "spread: true deals the rows to all tasks as soon as they are read, so that one task only reads them"
-        return [advice, *split], {"spread": True}
+        advice = "spread: true deals the rows to all tasks as soon as they are read; whether that helps is tried"
+        return [*split, advice], {"spread": True}
     if files is not None and files.whole == 0 and setup.spreads:
         size = max(1 << 20, ceil(files.bytes / (2 * setup.slots)))
         return [f"spark.sql.files.maxPartitionBytes: {size} cuts the files into more pieces"], {

@@ -70,7 +70,7 @@ def test_skew_is_named_however_strong(times: float, tasks: int, seconds: float) 
         assert troubles[0].seconds == pytest.approx(lost)
         assert troubles[0].settings == {"spread": True}
         assert troubles[0].parts == ["parse", "count"]
-        assert "/raw/large.csv.gz" in troubles[0].help[1]
+        assert "/raw/large.csv.gz" in troubles[0].help[0]
 
 
 def test_a_sentence_says_what_it_costs() -> None:
