@@ -18,8 +18,8 @@ of its own; one Spark session serves all trials of a place.
 A line for each trial: what was planted, what was named, and what the recommended settings brought when `diagnose`
 measured them (how many times as many rows/s, with the interval).
 
-It takes about a minute a trial on two cores on which nothing else runs. On a busy machine limits are still named, but
-what is recommended does not measurably help.
+Nothing else should run on the machine: on two cores that other work shared, trials took 40 to 110 s, and intervals were
+so wide that most of what was recommended did not measurably help.
 
 The last line is one JSON object: seed; for each scenario {times, named, helped}, of so many trials in how many the
 limit was named, and in how many what was recommended helped; seconds, of all. Exit status 1 where one of them was not.
