@@ -73,7 +73,8 @@ class Facts:
 class Measured(Record):
     """seconds: per row of the whole mini-batch (over all nodes), by round, for each of VARIANTS that was measured: all
     lists are equally long, and one round's values were measured one right after the other. readers: the sweep.
-    handoff: seconds per row while Spark handed rows over, for stretches of the feed; None with input_mode: tensorflow.
+    handoff: seconds per row while Spark handed rows over, for stretches of the feed; None with input_mode: tensorflow,
+    or where all rows had come before a node was ready to wait for them.
     checkpoint: seconds for which training stood still for one checkpoint; None where none is written. tried: the
     settings that were recommended or proposed.
     """

@@ -19,7 +19,10 @@ _LOOK_SECONDS = 0.05
 
 
 def handed_rows(process: Process, member: Member, runner: Runner) -> tuple[RowSource, list[float] | None]:
-    """(the training split, once it is there; seconds per row while Spark handed it over, for stretches of the feed)."""
+    """(the training split, once it is there; seconds per row while Spark handed it over, for stretches of the feed).
+
+    The seconds are None where Spark does not, or where all rows had come before the node was ready to wait for them.
+    """
     if process.receiver is None:
         return process.prepared_rows(), None
     marks: list[tuple[float, int]] = []
@@ -33,7 +36,7 @@ def handed_rows(process: Process, member: Member, runner: Runner) -> tuple[RowSo
         found = stretches(marks)
         table = runner.table(*found[0], *found[1])
         seconds, arrived = table[:, :_STRETCHES].mean(0), table[:, _STRETCHES:].sum(0)
-    return rows, [float(part / count) for part, count in zip(seconds, arrived, strict=True) if count]
+    return rows, [float(part / count) for part, count in zip(seconds, arrived, strict=True) if count] or None
 
 
 def stretches(marks: list[tuple[float, int]]) -> tuple[list[float], list[float]]:
