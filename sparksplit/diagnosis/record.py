@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from hdfs_io import filesystem
-from hdfs_io.fence import Fence
 from sparksplit import __version__
 from sparksplit.base.records import Json, JsonObject, Record
 from sparksplit.diagnosis import advice
@@ -61,7 +60,7 @@ class Diagnosis(Record):
     """
 
     WHAT: ClassVar[str] = "what diagnose writes"
-    REMEDY: ClassVar[str] = "diagnose again with --overwrite"
+    REMEDY: ClassVar[str] = "diagnose again"
 
     format: int
     version: str
@@ -85,10 +84,6 @@ class Diagnosis(Record):
         """The diagnosis in `folder`. Raises InputError if it is missing, damaged or something else's."""
         path = filesystem.join(folder, DIAGNOSIS)
         return cls.parse(filesystem.read_bytes(path), path)
-
-    def write(self, output: Fence) -> None:
-        """Write diagnosis.json into the folder of `output`."""
-        output.write_json(filesystem.join(output.folder, DIAGNOSIS), self.to_json())
 
 
 def of(
