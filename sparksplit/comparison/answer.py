@@ -1,4 +1,7 @@
-"""The answer: two sentences (three if runs diverged), the conditions under which they hold, and how sure they are."""
+"""The answer: which way, the few worth having, a slow network, what diverged; its conditions, and how sure it is.
+
+Each sentence says only what the verdicts of all pairs together decide; tests/comparison/test_truth.py reads them back.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,15 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from sparksplit.comparison.content import Answer, Pair, Results, Row
-from sparksplit.comparison.numbers import Quantity, compact, count, duration
+from sparksplit.comparison.analysis.frontier import goal_of, seconds_of, single_of
+from sparksplit.comparison.analysis.runs import BASE
+from sparksplit.comparison.analysis.verdicts import GOOD, seeds_to_decide
+from sparksplit.comparison.content import TO_TARGET, Answer, Choice, Metric, Pair, Results, Row, TimePair
+from sparksplit.comparison.numbers import Quantity, bound, compact, count, duration, plain
 from sparksplit.comparison.plan import SINGLE
 
+_MOST_SEEDS = 1000
+"""More are not counted up."""
 _FEWER = 1.05
 """How many times fewer bytes than `batch` a way must send to be recommended for that."""
 
@@ -19,26 +27,15 @@ def answer(results: Results) -> Answer:
     quantity = Quantity(results.metric.name)
     rows = [row for row in results.table if not row.virtual]
     several = [row for row in rows if row.nodes > 1]
-    single = next((row for row in rows if (row.way, row.nodes) == (SINGLE, 1)), None)
+    single = single_of(results.table)
     which = _which(results, single, several, quantity) if single and several else _nothing(results, rows, several)
-    text = [which, _slow_network(results, several, quantity), *_diverged(rows)]
+    text = [which, *_few(results, quantity), _slow_network(results, several, quantity), *_diverged(rows)]
     return Answer(text, _conditions(results), _certainty(results, quantity))
-
-
-def _planned(row: Row) -> int:
-    """How many runs there are, including those that diverged."""
-    return row.runs + row.diverged
 
 
 def _sent(row: Row) -> float:
     """Bytes that a node sends in a run."""
     return row.bytes_per_node or 0.0
-
-
-def _to_target(row: Row) -> float | None:
-    """Seconds to the target, if every run reached it."""
-    to = row.to_target
-    return to.seconds if to is not None and to.reached == to.of else None
 
 
 def _pair(results: Results, row: Row, against: str) -> Pair | None:
@@ -50,13 +47,20 @@ def _pair(results: Results, row: Row, against: str) -> Pair | None:
 
 def _is_as_good(results: Results, row: Row, against: str) -> bool:
     pair = _pair(results, row, against)
-    return pair is not None and pair.verdict in ("better", "no difference")
+    return pair is not None and pair.verdict in GOOD
+
+
+def _speed(results: Results, row: Row, goal: str) -> TimePair | None:
+    for pair in results.times:
+        if (pair.way, pair.nodes, pair.what) == (row.way, row.nodes, goal):
+            return pair
+    return None
 
 
 def _nothing(results: Results, rows: Sequence[Row], several: Sequence[Row]) -> str:
-    """Why no way can be compared with one node."""
+    """Why no way on several nodes can be compared with one node."""
     alone = [f"`{row.way}`" for row in rows if row.nodes == 1]
-    text = "Nothing was compared: that takes `single` and a way on several nodes. "
+    text = "Whether several nodes help was not compared: that takes `single` and a way on several. "
     if several and alone:
         return (
             text + f"On one node only {', '.join(alone)} was run, with keys of its own: add `single` to `strategies`."
@@ -83,39 +87,109 @@ def _which(results: Results, single: Row, several: Sequence[Row], quantity: Quan
         stay, beside = "Stay on one node", ""
     if not steady:
         return f"{stay}: every way on several nodes diverged in some of its runs."
+    return _recommended(results, single, steady, quantity, stay, beside)
+
+
+def _recommended(
+    results: Results, single: Row, steady: Sequence[Row], quantity: Quantity, stay: str, beside: str
+) -> str:
+    """What is decided to be faster and to learn as well, or why nothing is.
+
+    steady: those on several nodes of which no run diverged. stay, beside: what to say where nothing is recommended, and
+    beside what is.
+    """
     # A target that even one node misses says nothing about the others: then the whole training counts.
-    to_target = _to_target(single)
-    alone = single.seconds if to_target is None else to_target
-    assert alone is not None
-    goal = "in all" if to_target is None else "to the target"
-    found = [(row.seconds if to_target is None else _to_target(row), row) for row in steady]
-    times = [(seconds, row) for seconds, row in found if seconds is not None]
+    goal = goal_of(results.table)
+    alone = seconds_of(single, goal)
+    if alone is None:
+        return "Nothing is recommended: the times of `single` were not measured where most others were."
+    times = [(seconds, row) for row in steady if (seconds := seconds_of(row, goal)) is not None]
     if not times:
-        return f"{stay}: no way on several reached the target of {_target(results, quantity)} in every run."
+        return _no_times(results, steady, goal, quantity, stay)
+
+    def takes(seconds: float) -> str:
+        return f"it takes {duration(seconds)} {goal}, where one node takes {duration(alone)}"
+
+    speeds = {(row.way, row.nodes): _speed(results, row, goal) for _, row in times}
+    faster = [
+        (seconds, row, speed) for seconds, row in times
+        if (speed := speeds[row.way, row.nodes]) is not None and speed.verdict == "faster" and seconds < alone
+    ]  # fmt: skip
+    good = [one for one in faster if _is_as_good(results, one[1], SINGLE)]
+    if good:
+        seconds, best, speed = min(good, key=lambda one: one[0])
+        return (
+            f"Split the work by `{best.way}` on {best.nodes} nodes: {takes(seconds)} ({_times(speed)}), and "
+            f"{_quality(results, best, SINGLE, quantity)}{beside}."
+        )
     seconds, fastest = min(times, key=lambda item: item[0])
     if seconds >= alone:
         return (
             f"{stay}: the fastest way on several, `{fastest.way}` on {fastest.nodes}, takes "
             f"{duration(seconds)} {goal}, where one node takes {duration(alone)}."
         )
-    good = [(seconds, row) for seconds, row in times if seconds < alone and _is_as_good(results, row, SINGLE)]
-    if not good:
+    if faster:
+        seconds, fastest, speed = min(faster, key=lambda one: one[0])
         return (
-            f"{stay}, or see whether `{fastest.way}` on {fastest.nodes} is good enough: it takes "
-            f"{duration(seconds)} {goal}, where one node takes {duration(alone)}, but "
-            f"{_quality(results, fastest, SINGLE, quantity)}."
+            f"{stay}, or see whether `{fastest.way}` on {fastest.nodes} is good enough: {takes(seconds)} "
+            f"({_times(speed)}), but {_quality(results, fastest, SINGLE, quantity)}."
         )
-    seconds, best = min(good, key=lambda item: item[0])
-    return (
-        f"Split the work by `{best.way}` on {best.nodes} nodes: it takes {duration(seconds)} {goal}, where one "
-        f"node takes {duration(alone)} ({compact(alone / seconds)} times as fast), and "
-        f"{_quality(results, best, SINGLE, quantity)}{beside}."
-    )
+    speed = speeds[fastest.way, fastest.nodes]
+    unsure = "" if speed is None or speed.low is None else f" ({_times(speed)})"
+    name, quality = f"`{fastest.way}` on {fastest.nodes}", _quality(results, fastest, SINGLE, quantity)
+    if speed is not None and speed.verdict == "slower":  # over the seeds of both, and not over all of each
+        begin, but = f"{stay}: {name} is no faster; ", "seed by seed it is slower"
+    else:
+        begin, but = f"{stay}, or see with more seeds whether {name} is faster: ", "that is undecided"
+    return f"{begin}{takes(seconds)}, but {but}{unsure}, and {quality}."
+
+
+def _no_times(results: Results, steady: Sequence[Row], goal: str, quantity: Quantity, stay: str) -> str:
+    """Why no way on several nodes has a time."""
+    which = ""
+    if goal == TO_TARGET:
+        if not any(row.to_target and row.to_target.reached == row.to_target.of for row in steady):
+            return f"{stay}: no way on several reached the target of {_target(results, quantity)} in every run."
+        which = "that reached the target in every run "
+    return f"Nothing is recommended: no way on several {which}was measured where most others were."
+
+
+def _times(speed: TimePair) -> str:
+    """Such as `2.1 times as fast, 95 % interval 1.9 to 2.3, at least 1.8 times`."""
+    interval = "" if speed.low is None else f", 95 % interval {compact(speed.low)} to {compact(speed.high)}"
+    least = "" if speed.at_least is None else f", and at least {bound(speed.at_least)} times"
+    some = "" if speed.seeds == speed.of else f", over {speed.seeds} of {speed.of} seeds"
+    return f"{compact(speed.times)} times as fast{interval}{least}{some}"
+
+
+def _few(results: Results, quantity: Quantity) -> Iterator[str]:
+    """The fastest, the cheapest and the best of what is decided."""
+    roles: dict[tuple[str, int], list[Choice]] = {}
+    for choice in results.frontier:
+        roles.setdefault((choice.way, choice.nodes), []).append(choice)
+    if list(roles) == [BASE[:2]]:
+        yield (
+            "Of the ways that are decided to learn as well as `single`, none is decided to be faster, cheaper or "
+            f"better: {_cost(results.frontier[0])}, {quantity.label} {quantity.value(results.frontier[0].metric)}."
+        )
+    elif roles:
+        parts = [
+            f"{' and '.join(choice.role for choice in some)} is `{way}` on {nodes} ({_cost(some[0])}, "
+            f"{quantity.label} {quantity.value(some[0].metric)})"
+            for (way, nodes), some in roles.items()
+        ]
+        yield f"Of what is decided, {'; '.join(parts)}."
+
+
+def _cost(choice: Choice) -> str:
+    if choice.seconds is None:
+        return f"no time {choice.goal} that counts"
+    return f"{duration(choice.seconds)} and {plain(choice.node_hours, 3)} node-hours {choice.goal}"
 
 
 def _seeds(row: Row) -> str:
     """Such as `2 of 5 seeds`: with how many of them the way diverged."""
-    planned = _planned(row)
+    planned = row.runs + row.diverged
     return f"{row.diverged} of {planned} seed{'s' if planned > 1 else ''}"
 
 
@@ -135,6 +209,7 @@ def _quality(results: Results, row: Row, against: str, quantity: Quantity) -> st
     difference = f"({quantity.difference(pair.mean)}{interval}{some})"
     what = {
         "no difference": f"its {quantity.label} is the same as `{against}`'s within the margin {difference}",
+        "not worse": f"its {quantity.label} is not worse than `{against}`'s by more than the margin {difference}",
         "better": f"its {quantity.label} is better than `{against}`'s {difference}",
         "worse": f"its {quantity.label} is worse than `{against}`'s {difference}",
         "undecided": f"whether its {quantity.label} differs from `{against}`'s is undecided {difference}",
@@ -196,17 +271,72 @@ def _certainty(results: Results, quantity: Quantity) -> str:
     if metric.split != "test":
         where += " (there are no test rows; the target comes from them too)"
     if seeds < 2:
-        return f"One seed for each way ({where}): no interval can be told, so no difference in quality is decided."
+        return (
+            f"One seed for each way ({where}): no interval can be told, so no difference is decided, in quality or in "
+            "time. Five seeds (`seeds: 5`) decide most."
+        )
     margin = quantity.difference(metric.margin).lstrip("+")
     pairs = [pair for pair in results.pairs if not pair.virtual]
-    decided = sum(pair.verdict != "undecided" for pair in pairs)
+    goal = goal_of(results.table)
+    times = [pair for pair in results.times if pair.what == goal]
+    decided = sum(verdict != "undecided" for verdict in (*(p.verdict for p in pairs), *(t.verdict for t in times)))
     lost = sum(row.diverged for row in results.table if not row.virtual)
     left = f", less {count(lost)} that diverged" if lost else ""
     step = metric.resolution
     least = quantity.difference(step).lstrip("+")
     wide = f", and reach at least {least}, the least that can differ, to each side" if step else ""
     return (
-        f"{seeds} seeds for each way, the same for all{left}; differences in {where} are paired, with 95 % intervals"
-        f"{wide}, and count as none only where the whole interval lies within {margin}. {decided} of {len(pairs)} "
-        "differences are decided."
+        f"{seeds} seeds for each way, the same for all{left}; differences in {where}, and in the logarithm of time, "
+        f"are paired, with 95 % intervals{wide}. In quality they count as none only where the whole interval lies "
+        f"within {margin}. {decided} of {len(pairs) + len(times)} differences are decided, all together: in 95 of 100 "
+        f"such comparisons nothing is called better, worse, faster or slower that is not.{_looked(results)}"
+        f"{_needed(pairs, metric, len(pairs) + len(times))}"
     )
+
+
+def _looked(results: Results) -> str:
+    """That there were several looks, each of which has a part of the chance of being wrong."""
+    if len(results.looks) < 2:
+        return ""
+    return (
+        f" It was to be looked after {', '.join(map(str, results.looks))} seeds, until all is decided: verdicts are "
+        f"those of the look after {len(results.seeds)}, for its part of the chance of being wrong."
+    )
+
+
+def undecided(results: Results) -> int:
+    """How many of the differences on nodes at hand are not decided."""
+    goal = goal_of(results.table)
+    learnt = [pair.verdict for pair in results.pairs if not pair.virtual]
+    return [*learnt, *(pair.verdict for pair in results.times if pair.what == goal)].count("undecided")
+
+
+def _needed(pairs: Sequence[Pair], metric: Metric, questions: int) -> str:
+    """How many seeds would decide what is not, if the differences stay as they are; and what no number of them would.
+
+    questions: how many differences are judged together.
+    """
+    step, sign = metric.resolution or 0.0, 1 if metric.higher_is_better else -1
+    found: list[int | None] = []
+    never = 0
+    for pair in pairs:
+        if pair.verdict != "undecided" or pair.low is None or pair.high is None:
+            continue
+        gap = max(abs(pair.mean), metric.margin + sign * pair.mean)
+        if gap <= step:
+            never += 1
+        else:
+            reach = (pair.high - pair.low) / 2
+            found.append(seeds_to_decide(reach, gap, pair.seeds, questions, _MOST_SEEDS))
+    text = ""
+    if found:
+        numbers = [number for number in found if number is not None]
+        some = f"about {count(max(numbers))}" if len(numbers) == len(found) else f"more than {count(_MOST_SEEDS)}"
+        text = f" It would take {some} seeds to decide how {'the others' if never else 'all ways'} learn (`max_seeds`)."
+    if never:
+        least = Quantity(metric.name).difference(step).lstrip("+")
+        text = (
+            f" {count(never)} of the undecided no number of seeds decides if their means stay as they are, within "
+            f"{least}, the least that can differ: that takes more {metric.split} rows, or a larger `margin`.{text}"
+        )
+    return text

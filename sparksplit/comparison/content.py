@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from hdfs_io import filesystem
+from sparksplit.base.errors import InputError
 from sparksplit.base.records import JsonObject, Record
-from sparksplit.comparison.record import ComparedRun, DivergedRun, SweepPoint
+from sparksplit.comparison.record import ComparedRun, DivergedRun, Place, SweepPoint
 
 RESULTS = "results.json"
+FORMAT_VERSION = 4
+"""The version of results.json and of the records in runs/; those of another version are not used."""
 
 
 @dataclass(frozen=True)
@@ -22,15 +25,40 @@ class DataFacts:
 
 
 @dataclass(frozen=True)
-class Metric:
-    """The metric that decides. margin: differences within it count as none. split: on whose rows, test or validation.
+class Deciding:
+    """The metric that decides, as it is known before anything runs. split: on whose rows, test or validation.
     resolution: the smallest step by which it can change there; None if that cannot be told."""
 
     name: str
     higher_is_better: bool
-    margin: float
     split: str
     resolution: float | None
+
+
+@dataclass(frozen=True)
+class MetricRange:
+    """What differences of the metric are measured by: its values before and after training. by: where they come
+    from."""
+
+    untrained: float
+    trained: float
+    by: str
+
+
+@dataclass(frozen=True)
+class Metric(Deciding):
+    """The same with what the runs tell. share: of the range; margin: that share in the metric's unit, differences
+    within which count as none; 0 where no run tells the range."""
+
+    share: float
+    range: MetricRange | None
+    margin: float
+
+    @classmethod
+    def of(cls, metric: Deciding, share: float, found: MetricRange | None) -> Self:
+        """`metric` where a margin is a `share` of the range that was found."""
+        margin = 0.0 if found is None else share * abs(found.trained - found.untrained)
+        return cls(**vars(metric), share=share, range=found, margin=margin)
 
 
 @dataclass(frozen=True)
@@ -44,8 +72,8 @@ class Epochs:
 
 @dataclass(frozen=True)
 class Target:
-    """A value of the metric on the validation rows. by: where it comes from: the configuration, `single`, or all runs
-    if none of `single` finished."""
+    """A value of the metric on the validation rows. by: where it comes from: the configuration, `single` on seeds that
+    nothing is compared on, or all runs if none of those finished."""
 
     metric: str
     value: float
@@ -75,7 +103,8 @@ class Interval:
 
 @dataclass(frozen=True)
 class ToTarget:
-    """Means over the runs that reached the target, `reached` of `of`. seconds: None on virtual nodes."""
+    """Medians over all runs, of which those that missed the target, or diverged, took infinitely long: None where that
+    is the median. `reached` of `of` reached it. seconds: of the runs whose times count; None on virtual nodes."""
 
     seconds: float | None
     passes: float | None
@@ -86,13 +115,15 @@ class ToTarget:
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """A line of the table: means over the finished runs of a way on that many nodes; None for what none of them tells,
-    or virtual nodes cannot. time: seconds by what they were spent on."""
+    or virtual nodes cannot. timed: of how many runs the times count; the others were measured elsewhere. seconds, time:
+    of these, in all and by what they were spent on."""
 
     way: str
     nodes: int
     virtual: bool
     runs: int
     diverged: int
+    timed: int
     hosts: int | None
     strategy: str | None
     passes: int | None
@@ -109,7 +140,9 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """A way against another, over the seeds that both finished, out of those that both were given."""
+    """A way against another, over the seeds that both finished, out of those that both were given. low, high: of the
+    95 % interval of the mean by itself; pooled: whether the spread is the one that several ways share. verdict: better,
+    worse, no difference, not worse (by more than the margin) or undecided, over all pairs together."""
 
     way: str
     nodes: int
@@ -122,7 +155,49 @@ class Pair:
     mean: float
     low: float | None
     high: float | None
+    pooled: bool
     verdict: str
+
+
+TO_TARGET, IN_ALL = "to the target", "in all"
+"""What a TimePair is about: the seconds to the target, or those of all passes, of which each way makes as many."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimePair:
+    """How many times as fast as another a way is, as the geometric mean over the seeds for which both have a time that
+    counts, out of those that both were given. low, high: of its 95 % interval by itself. at_least: what all ways that
+    are decided to be faster are at least, together with 95 %; None if that is not above 1. verdict: faster, slower or
+    undecided, over all pairs together."""
+
+    way: str
+    nodes: int
+    against: str
+    against_nodes: int
+    what: str
+    seeds: int
+    of: int
+    times: float
+    low: float | None
+    high: float | None
+    at_least: float | None
+    pooled: bool
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of the few ways worth having. role: fastest, cheapest or best. goal: what the seconds and node-hours (the
+    seconds of all nodes, in hours) are of: to the target, or in all; None where the best has no time that counts.
+    metric: the mean."""
+
+    role: str
+    way: str
+    nodes: int
+    goal: str
+    seconds: float | None
+    node_hours: float | None
+    metric: float
 
 
 @dataclass(frozen=True)
@@ -223,8 +298,11 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Results(Record):
-    """The whole of results.json. created: when, in ISO 8601. model: its builder. runs, virtual: those that finished.
-    diverged: those that did not, or whose metric was not a finite number at the end."""
+    """The whole of results.json. created: when, in ISO 8601. model: its builder. looks: the numbers of seeds
+    after which it was to be seen whether all is decided. grid: the passes after which all runs
+    are looked at. place: where the times that count were measured. runs, virtual: those that finished. diverged: those
+    that did not, or whose metric was not a finite number at the end. references: runs of `single` that nothing is
+    compared with."""
 
     WHAT: ClassVar[str] = "what compare writes"
     REMEDY: ClassVar[str] = "compare again with --overwrite"
@@ -240,21 +318,47 @@ class Results(Record):
     metric: Metric
     epochs: Epochs
     seeds: list[int]
+    looks: list[int]
     nodes: list[int]
     target: Target | None
+    grid: list[int]
+    place: Place | None
     machine: Machine
     versions: dict[str, str]
     runs: list[ComparedRun]
     virtual: list[ComparedRun]
     diverged: list[ComparedRun | DivergedRun]
+    references: list[ComparedRun | DivergedRun]
     table: list[Row]
     pairs: list[Pair]
+    times: list[TimePair]
+    frontier: list[Choice]
     cost_model: CostModel | None
     scale: Scale
     answer: Answer
 
     @classmethod
     def read(cls, folder: str) -> Self:
-        """The content of results.json in `folder`. Raises InputError if it is missing, damaged or something else's."""
+        """The content of results.json in `folder`. Raises InputError if it is missing, damaged, something else's, or of
+        another version."""
         path = filesystem.join(folder, RESULTS)
         return cls.parse(filesystem.read_bytes(path), path)
+
+    @classmethod
+    def parse(cls, content: bytes | str, place: str) -> Self:
+        version = _Version.parse(content, place).format_version
+        if version != FORMAT_VERSION:
+            raise InputError(
+                f"{place}: has format version {version}, and this sparksplit reads {FORMAT_VERSION}; {cls.REMEDY}"
+            )
+        return super().parse(content, place)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Version(Record):
+    """What tells whether the rest can be read."""
+
+    WHAT: ClassVar[str] = Results.WHAT
+    REMEDY: ClassVar[str] = Results.REMEDY
+
+    format_version: int

@@ -122,7 +122,7 @@ def cost_model(
     sweep = [point for sizes in (measured.sweeps or {}).values() for point in sizes]
     compute = fit_compute(real)
     network = fit_exchanges(fit_network(sweep) if sweep else Network(0.0, 0.0), real)
-    rows = [row for row in table if not row.virtual and row.runs]
+    rows = [row for row in table if row.timed]
     first = {(record.way, record.nodes): record for record in real}
     checks = []
     for row in rows:
@@ -155,15 +155,15 @@ def _predictions(
 ) -> list[Prediction]:
     """Time to the target at each rate of the network, from the passes that each way took to reach it.
 
-    None if not every run reached it: the mean over those that did would flatter a way that often fails.
+    None if not every run reached it: a way that often fails has no time that it could be given.
     """
     found: list[Prediction] = []
     first = {(record.way, record.nodes, record.virtual): record for record in records}
     for row in table:
         to = row.to_target
-        if to is None or not row.runs:
+        record = first.get((row.way, row.nodes, row.virtual))
+        if to is None or record is None:
             continue
-        record = first[row.way, row.nodes, row.virtual]
         every = to.reached == to.of
         passes = to.passes if every else None
         for gbit in GBITS:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import sqrt
 from statistics import fmean, stdev
 
-from scipy import stats
+from scipy import special
 
 LEVEL = 0.95
 
@@ -24,5 +24,5 @@ def interval(values: Sequence[float], resolution: float | None = None) -> tuple[
         return mean, None, None
     step = resolution or 0.0
     deviation = max(stdev(values), step / sqrt(12))
-    half = max(step, float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)) * deviation / sqrt(len(values)))
+    half = max(step, float(special.stdtrit(len(values) - 1, (1 + LEVEL) / 2)) * deviation / sqrt(len(values)))
     return mean, mean - half, mean + half

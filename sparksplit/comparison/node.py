@@ -14,13 +14,14 @@ from hdfs_io.plan import window_for
 from sparksplit.base.records import JsonObject
 from sparksplit.cluster import Member
 from sparksplit.collectives import Alone, Collective
-from sparksplit.comparison.record import ClusterPayload, ComparedRun, NodeMeasured, Probe, RunPayload, SweepPoint
+from sparksplit.comparison.machine import kind_of_host
+from sparksplit.comparison.record import ClusterPayload, ComparedRun, NodeMeasured, Place, Probe, RunPayload, SweepPoint
 from sparksplit.rows.feed import Feed
 from sparksplit.rows.ledger import Entry
 from sparksplit.training import report
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.messages import NodeResult
-from sparksplit.training.node.main import configure, connect, train_once
+from sparksplit.training.node.main import begin_anew, configure, connect, train_once
 
 SWEEP = [1 << power for power in range(10, 27)]
 """Bytes of the measured sums: 1 kB to 64 MB."""
@@ -80,8 +81,10 @@ def work(member: Member) -> JsonObject:
         member.announce(run=number, update=0, steps=0)
         result = train_once(own, run, config, collective, began)
         results = [NodeResult.from_json(each, "a node's result") for each in own.gather("result", result.to_json())]
+        hosts = own.gather("host", kind_of_host(_gpus()))
         if member.rank == 0:
-            _record(payload, run, config, results, began)
+            place = Place(payload.cluster, tuple(sorted(set(hosts))), payload.threads)
+            _record(payload, run, config, results, place, began)
     if collective is not None:
         collective.close()
     return {}
@@ -93,12 +96,16 @@ def _forget(config: TrainConfig) -> None:
 
     keras.backend.clear_session()
     gc.collect()
-    keras.config.set_floatx(config.dtype)
-    keras.utils.set_random_seed(config.seed)
+    begin_anew(config)
 
 
 def _record(
-    payload: ClusterPayload, run: RunPayload, config: TrainConfig, results: list[NodeResult], began: float
+    payload: ClusterPayload,
+    run: RunPayload,
+    config: TrainConfig,
+    results: list[NodeResult],
+    place: Place,
+    began: float,
 ) -> None:
     from hdfs_io.joined import open_joined
     from sparksplit.strategies import find
@@ -115,7 +122,15 @@ def _record(
     )
     record = report.record(config, way, data, results, Entry(split.rows, split.checksum), around)
     curve = report.learning_curve(results[0].progress.history)
-    compared = ComparedRun(**vars(record), key=run.key, way=run.way, seed=config.seed, history=curve)
+    compared = ComparedRun(
+        **vars(record),
+        key=run.key,
+        way=run.way,
+        seed=config.seed,
+        history=curve,
+        place=place,
+        untrained=results[0].untrained,
+    )
     run.fence.write_json(run.record, compared.to_json())
 
 
@@ -123,15 +138,19 @@ def _record(
 
 
 def _measure(payload: ClusterPayload, member: RunMember, config: TrainConfig, collective: Collective) -> NodeMeasured:
-    import tensorflow as tf
-
-    gpus = tf.config.list_physical_devices("GPU")
-    names = [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name) for gpu in gpus]
     probed = None
     if payload.probe:
         probed = probe(member, payload.runs[0], config)
         _forget(config)
-    return NodeMeasured(names, probed, sweep(collective) if payload.sweep and member.size > 1 else None)
+    return NodeMeasured(_gpus(), probed, sweep(collective) if payload.sweep and member.size > 1 else None)
+
+
+def _gpus() -> list[str]:
+    """The names of this node's GPUs."""
+    import tensorflow as tf
+
+    gpus = tf.config.get_visible_devices("GPU")
+    return [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name) for gpu in gpus]
 
 
 def probe(member: RunMember, run: RunPayload, config: TrainConfig) -> Probe:

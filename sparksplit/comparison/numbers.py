@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 MISSING = "–"
 
@@ -38,9 +39,25 @@ def compact(value: float | None) -> str:
     return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
 
 
+def bound(value: float | None) -> str:
+    """A number above 0 that something is at least, like `compact`, but rounded down: 1.99 for 1.996."""
+    value = usable(value)
+    if value is None:
+        return MISSING
+    unit = min(1.0, 10.0 ** (math.floor(math.log10(value)) - 2))
+    return compact(math.floor(value / unit + 1e-9) * unit)
+
+
 def part(some: int, of: int) -> str:
     """5, or `2 of 5` if some are missing."""
     return count(of) if some == of else f"{count(some)} of {count(of)}"
+
+
+def steps(numbers: Sequence[int]) -> str:
+    """All of a few ascending numbers; of more the first two and the last: 2, 4, ... 20"""
+    shown = [*numbers[:2], *numbers[-1:]] if len(numbers) > 6 else numbers
+    text = ", ".join(map(str, shown))
+    return text if shown is numbers else text[: text.rindex(" ")] + " ..." + text[text.rindex(" ") :]
 
 
 def percent(fraction: float | None, places: int = 0) -> str:

@@ -7,25 +7,39 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 from hdfs_io.functions import FunctionError, is_own, source_of
 from sparksplit.base.config import Origin, digest, merged, parse
 from sparksplit.base.errors import ConfigError
-from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.config import NO_WAY_HAS, CompareConfig
 from sparksplit.strategies import STRATEGIES, Strategy, find
 from sparksplit.training.config import SyncConfig, TrainConfig, Training, misfit
 
 SINGLE = "single"
+REFERENCES = 3
+"""At most so many runs of `single` on seeds of their own: the target and the metric's scale come from them."""
+_REFERENCE_SEED = 1_000_000
+"""How far their seeds are from those that are compared."""
+_RAISED = 2
+"""How many times as many epochs as asked for, or as there are nodes, are still run instead of being refused."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training run. key: its record's name. way: what reports call it."""
+    """One training run. key: its record's name. way: what reports call it. reference: whether it is one of those that
+    are compared with nothing."""
 
     key: str
     way: str
     config: TrainConfig
+    reference: bool = False
+
+    def is_within(self, first: int, seeds: int) -> bool:
+        """Whether it belongs to a comparison of `seeds` seeds from `first` on: what is compared with nothing and what
+        is virtual does from the beginning."""
+        return self.reference or self.config.virtual or self.config.seed < first + seeds
 
     @property
     def processes(self) -> int:
@@ -68,6 +82,36 @@ def epochs(asked: int, numbers: Sequence[int]) -> int:
     return -(-asked // multiple) * multiple
 
 
+def _equal_passes(config: CompareConfig) -> int:
+    """The epochs of all runs, where nodes share epochs. Raises ConfigError where they would be out of reason."""
+    numbers = sorted({*config.nodes, *config.virtual})
+
+    def fits(some: Sequence[int]) -> bool:
+        return epochs(config.epochs, some) <= _RAISED * max(config.epochs, *some)
+
+    if fits(numbers):
+        return epochs(config.epochs, numbers)
+    total = epochs(config.epochs, numbers)
+    subsets = (some for size in range(len(numbers) - 1, 0, -1) for some in combinations(numbers, size) if fits(some))
+    kept = min(_of_one_size(subsets), key=lambda some: (epochs(config.epochs, some), some))
+    left = ", ".join(str(number) for number in numbers if number not in kept)
+    raise config.error(
+        "nodes",
+        f"all passes are equal only if every number of nodes divides the epochs, and {config.epochs} would become "
+        f"{total}: leave out {left} (then {epochs(config.epochs, kept)} are run), or ask for epochs: {total}",
+    )
+
+
+def _of_one_size(subsets: Iterator[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
+    """Those of the first one's size."""
+    size = 0
+    for some in subsets:
+        size = size or len(some)
+        if len(some) < size:
+            return
+        yield some
+
+
 def plan(config: CompareConfig) -> list[Run]:
     """All runs, in the best order to run them: cluster by cluster, real ones before virtual ones.
 
@@ -77,7 +121,7 @@ def plan(config: CompareConfig) -> list[Run]:
     ways = [_way(config, place, own) for place, own in enumerate(values)]
     by_name = {SINGLE: STRATEGIES[SINGLE], **{own["strategy"]: way for own, way in zip(values, ways, strict=True)}}
     splits_epochs = any(way.split.every_row for way in ways)
-    total = epochs(config.epochs, [*config.nodes, *config.virtual]) if splits_epochs else config.epochs
+    total = _equal_passes(config) if splits_epochs else config.epochs
     found: dict[str, tuple[dict[str, Any], TrainConfig]] = {}
 
     def length(said: dict[str, Any]) -> int:
@@ -89,12 +133,12 @@ def plan(config: CompareConfig) -> list[Run]:
             continue
         if isinstance(nodes, dict) and ways[place].any_nodes:
             continue  # it is the same as on one node, whatever the number of nodes
-        given = values[place] if ways[place].alone or number > 1 else _alone(values[place])
         # The same configuration is one run, called by the least that is said about it.
-        for said in (given, {"strategy": SINGLE}) if number == 1 else (given,):
+        given = [values[place]] if number > 1 else _on_one_node(values[place], ways[place])
+        for said in (*given, {"strategy": SINGLE}) if number == 1 else given:
             run = _config(config, place, {**said, "nodes": nodes, "seed": seed, "epochs": total})
             identity = digest(run.model_dump(mode="json"))
-            same = said is given or identity in found
+            same = said in given or identity in found
             if same and (identity not in found or length(said) < length(found[identity][0])):
                 found[identity] = said, run
     if not found:
@@ -104,7 +148,17 @@ def plan(config: CompareConfig) -> list[Run]:
     for said, run in found.values():
         name, slug = names[digest(said)]
         runs.append(Run(_key(slug, run.node_count, run.virtual, run.seed), name, run))
-    return sorted(runs, key=_turn)
+    return sorted([*runs, *_references(config, runs)], key=_turn)
+
+
+def _references(config: CompareConfig, runs: Sequence[Run]) -> Iterator[Run]:
+    """Runs of what all are compared with, where it is among `runs`, on seeds that nothing is compared on."""
+    base = next((run.config for run in runs if (run.way, run.config.nodes) == (SINGLE, 1)), None)
+    for place in range(min(REFERENCES, config.seeds) if base is not None else 0):
+        seed = config.seed + _REFERENCE_SEED + place
+        assert base is not None
+        run = base.model_copy(update={"seed": seed})
+        yield Run(_key("reference", 1, False, seed), SINGLE, run, reference=True)
 
 
 def _turn(run: Run) -> tuple[bool, int, bool, str]:
@@ -136,6 +190,14 @@ def _alike(names: dict[str, str]) -> list[str]:
     return [key for key, name in names.items() if times[name] > 1]
 
 
+def _on_one_node(values: dict[str, Any], way: Strategy) -> list[dict[str, Any]]:
+    """What a way is there: `single` and, if an outer optimiser makes it something else, itself."""
+    if way.alone:
+        return [values]
+    has_outer = way.settings and dict(values.get("sync") or {}).get("outer", "none") != "none"
+    return [values, _alone(values)] if has_outer else [_alone(values)]
+
+
 def _alone(values: dict[str, Any]) -> dict[str, Any]:
     """What a way is on one node: `single`, with all that is said about anything but the nodes' agreement."""
     together = ("strategy", "sync", "local_batch_size", "collective")
@@ -144,7 +206,7 @@ def _alone(values: dict[str, Any]) -> dict[str, Any]:
 
 def _points(config: CompareConfig) -> Iterator[tuple[int | dict[str, int], int, int]]:
     """(nodes, seed, index of the way). Seeds first, so that a comparison that is ended early still has whole ones."""
-    for count, numbers in ((config.seeds, config.nodes), (config.virtual_seeds, config.virtual)):
+    for count, numbers in ((config.looks[-1], config.nodes), (config.virtual_seeds, config.virtual)):
         for seed in range(config.seed, config.seed + count):
             for number in sorted(numbers):
                 for place in range(len(config.strategies)):
@@ -158,10 +220,10 @@ def _values(config: CompareConfig, place: int) -> dict[str, Any]:
         raise config.error(f"strategies.{place}.split", f"is called {TrainConfig.renamed['split']} now")
     if not isinstance(values.get("strategy"), str):
         raise config.error(f"strategies.{place}", f"must name its strategy: one of {', '.join(STRATEGIES)}")
-    for key in ("data", "output", "nodes", "seed", "epochs", "input_mode"):
+    for key in ("data", "output", "nodes", "seed", "epochs", "input_mode", "device", "deterministic", "threads"):
         if key in values:
             raise config.error(f"strategies.{place}.{key}", "is the same for all ways; give it beside `strategies`")
-    for key, why in config.refused.items():
+    for key, why in NO_WAY_HAS.items():
         if key in values:
             raise config.error(f"strategies.{place}.{key}", why)
     way = STRATEGIES.get(values["strategy"])

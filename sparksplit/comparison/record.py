@@ -9,7 +9,7 @@ from hdfs_io import filesystem
 from hdfs_io.fence import Fence
 from sparksplit.base.records import Record
 from sparksplit.training.messages import Payload
-from sparksplit.training.record import CurvePoint, RunRecord
+from sparksplit.training.record import CurvePoint, RunRecord, Values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,14 +26,30 @@ class RunPayload(Payload):
 class ClusterPayload(Record):
     """What a comparison's nodes are given: runs with equally many processes, one after the other, and what to measure.
 
-    probe: whether to measure training alone; sweep: whether to measure sums.
+    cluster: as in Place. probe: whether to measure training alone; sweep: whether to measure sums.
     """
 
     runs: list[RunPayload]
     threads: int
     application_id: str
+    cluster: str
     probe: bool
     sweep: bool
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where times were measured: they are comparable where all of it is the same. cluster: Spark's master and, if it is
+    on one host, that. hosts: what the nodes ran on, each kind once. threads: TensorFlow's, on each node."""
+
+    cluster: str
+    hosts: tuple[str, ...]
+    threads: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.cluster} ({'; '.join(self.hosts)}; {self.threads} thread{'s' if self.threads > 1 else ''} a node)"
+        )
 
 
 @dataclass(frozen=True)
@@ -105,7 +121,8 @@ _REMEDY = "remove it, and the run is made again"
 @dataclass(frozen=True, kw_only=True)
 class ComparedRun(RunRecord):
     """A run that finished: like run.json, with the curve of what was learnt. way: what reports call its strategy.
-    diverged: why it counts as diverged all the same; only in results.json."""
+    place: where its times were measured. untrained: the values before training on the rows that decide; only of
+    references. diverged: why it counts as diverged all the same; only in results.json."""
 
     WHAT: ClassVar[str] = _RUN
     REMEDY: ClassVar[str] = _REMEDY
@@ -114,6 +131,8 @@ class ComparedRun(RunRecord):
     way: str
     seed: int
     history: list[CurvePoint]
+    place: Place | None = None
+    untrained: Values | None = None
     diverged: str | None = None
 
 

@@ -6,6 +6,7 @@ import itertools
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,10 @@ from sparksplit.base.errors import NodeFailed, NotStarted, Passing, RunError
 from sparksplit.base.progress import say
 from sparksplit.base.session import spark_session
 from sparksplit.comparison import results as analysis
+from sparksplit.comparison.answer import undecided
 from sparksplit.comparison.config import CompareConfig
-from sparksplit.comparison.content import RESULTS, Results
+from sparksplit.comparison.content import FORMAT_VERSION, RESULTS, Results
+from sparksplit.comparison.machine import cluster_name
 from sparksplit.comparison.plan import Run, plan
 from sparksplit.comparison.progress import ComparisonDisplay, say_estimate
 from sparksplit.comparison.record import (
@@ -59,7 +62,8 @@ def compare(config: CompareConfig, options: Options) -> Results:
     _check(config, runs, data)
     work = [_Work.of(run, data) for run in runs]
     config_hash = digest(
-        {"command": "compare", "runs": [one.hash for one in work], "margin": config.margin, "metric": config.metric,
+        {"command": "compare", "runs": [one.hash for one in work], "margin": config.margin,
+         "looks": config.looks, "metric": config.metric,
          "metric_better": config.metric_better, "target": config.target}
     )  # fmt: skip
     inputs = {key: path for one in work for key, path in one.inputs.paths.items()}
@@ -78,17 +82,29 @@ def compare(config: CompareConfig, options: Options) -> Results:
 
 def _fill(comparison: _Comparison) -> Results:
     """Run what is pending and complete the output; returns the content of results.json."""
-    output, work = comparison.output, comparison.work
-    if pending := comparison.pending():
-        if len(pending) < len(work):
-            say(f"{len(work) - len(pending)} of {len(work)} runs are there already")
-        with spark_session("sparksplit compare", max(one.run.processes for one in pending)) as spark:
-            output.lease.tell(spark.sparkContext.applicationId)
-            comparison.run(spark)
-    results = comparison.results()
+    output, spark = comparison.output, None
+    with ExitStack() as stack:
+        for seeds in comparison.config.looks:
+            comparison.seeds = seeds
+            work = comparison.planned()
+            if pending := comparison.pending():
+                if len(pending) < len(work) and spark is None:
+                    say(f"{len(work) - len(pending)} of {len(work)} runs are there already")
+                if spark is None:
+                    most = max(one.run.processes for one in pending)
+                    spark = stack.enter_context(spark_session("sparksplit compare", most))
+                    output.lease.tell(spark.sparkContext.applicationId)
+                comparison.run(spark)
+            results = comparison.results()
+            open_ones = undecided(results)
+            if not open_ones:
+                break
+            if seeds != comparison.config.looks[-1]:
+                say(f"{open_ones} differences are undecided after {seeds} seeds: more are run")
     output.fence.write_json(filesystem.join(output.folder, RESULTS), results.to_json())
     output.fence.write_bytes(filesystem.join(output.folder, REPORT), render(results).encode())
-    inexact = [run.key for run in (*results.runs, *results.virtual) if not run.ledger.exact]
+    trained = [run for run in (*results.runs, *results.virtual, *results.references) if isinstance(run, ComparedRun)]
+    inexact = [run.key for run in trained if not run.ledger.exact]
     if inexact:
         raise RunError(f"the ledger is not exact in {', '.join(inexact)}; this is a defect of sparksplit")
     output.complete()
@@ -106,7 +122,7 @@ def _check(config: CompareConfig, runs: Sequence[Run], data: PreparedDataSet) ->
             )
     if not manifest.splits["test"].rows and not manifest.splits["validation"].rows:
         raise config.error("data", f"{data.path}: has neither validation nor test rows, by which ways could differ")
-    metric = analysis.metric_of(config, manifest).name
+    metric = analysis.deciding(config, manifest).name
     for run in runs:
         if metric not in (metrics.LOSS, *metrics.measured(run.config.metrics, manifest)):
             raise config.error("metric", f"is {metric}, which {run.way} does not measure: add it to its `metrics`")
@@ -121,8 +137,11 @@ def _say_plan(config: CompareConfig, runs: Sequence[Run]) -> None:
     if raised != config.epochs:
         numbers = ", ".join(map(str, sorted({*config.nodes, *config.virtual})))
         say(f"epochs: {config.epochs} are raised to {raised}, which {numbers} nodes divide: all passes are equal")
-    virtual = sum(run.config.virtual for run in runs)
-    say(f"{len(runs) - virtual} runs on real nodes, {virtual} on virtual ones")
+    virtual, references = (sum(one) for one in zip(*((run.config.virtual, run.reference) for run in runs), strict=True))
+    own = f", {references} of them of `single` for the target alone" if references else ""
+    if config.max_seeds is not None:
+        say(f"at most, if {config.seeds} seeds do not decide all differences:")
+    say(f"{len(runs) - virtual} runs on real nodes{own}, {virtual} on virtual ones")
 
 
 @dataclass
@@ -137,7 +156,7 @@ class _Work:
     @classmethod
     def of(cls, run: Run, data: PreparedDataSet) -> _Work:
         inputs = RunInputs.of(run.config, data)
-        own = digest({"run": inputs.hash(), "format_version": analysis.FORMAT_VERSION})
+        own = digest({"run": inputs.hash(), "format_version": FORMAT_VERSION})
         return cls(run, inputs, own, Restarts(run.config.max_restarts))
 
 
@@ -148,14 +167,22 @@ class _Comparison:
     output: Output
     work: list[_Work]
     records: dict[str, ComparedRun | DivergedRun] = field(default_factory=dict)
+    seeds: int | None = None
+    """How many are run so far; None: all."""
 
     def __post_init__(self) -> None:
         self.measured = Measured.read(self.output.folder)
 
+    def planned(self) -> list[_Work]:
+        """Those of the seeds so far."""
+        if self.seeds is None:
+            return self.work
+        return [one for one in self.work if one.run.is_within(self.config.seed, self.seeds)]
+
     def pending(self) -> list[_Work]:
         """The runs without a record, in the order of the plan; reads the records there are."""
         found = []
-        for one in self.work:
+        for one in self.planned():
             path = self._path(one)
             if one.run.key not in self.records and filesystem.exists(path):
                 record = read_run(path, one.hash)
@@ -194,6 +221,7 @@ class _Comparison:
             runs=[self._payload(one) for one in work],
             threads=threads(first, spark),
             application_id=str(spark.sparkContext.applicationId),
+            cluster=cluster_name(spark.sparkContext.master or ""),
             probe=self.measured.probe is None and first.processes == 1,
             sweep=str(first.processes) not in (self.measured.sweeps or {}),
         )
@@ -227,6 +255,7 @@ class _Comparison:
                 one.run.config, self.data, self.output, dict(one.inputs.sources), one.hash, 0, one.inputs.initial
             ),
             record_only=True,
+            untrained=one.run.reference,
         )
         path = self._path(one)
         return RunPayload(**vars(common), key=one.run.key, way=one.run.way, record=path, restarts=one.restarts.tries)
@@ -262,7 +291,13 @@ class _Comparison:
     def results(self) -> Results:
         """What all runs say together."""
         self.pending()
-        records = [self.records[one.run.key] for one in self.work]
+        records, references = (
+            [self.records[one.run.key] for one in self.planned() if one.run.reference == which]
+            for which in (False, True)
+        )
         created = datetime.now(UTC).isoformat(timespec="seconds")
         run, config_hash = self.work[0].run.config, self.output.config_hash
-        return analysis.results(self.config, run, self.data, records, self.measured, created, config_hash)
+        seeds = self.seeds or self.config.looks[-1]
+        return analysis.results(
+            self.config, run, self.data, records, references, self.measured, created, config_hash, seeds
+        )

@@ -60,13 +60,30 @@ def table_row(**fields: Any) -> Row:
         ("hosts", "strategy", "passes", "updates", "syncs", "bytes_per_node", "seconds", "rows_per_second",
          "efficiency", "to_target", "time")
     )  # fmt: skip
-    return Row(**{"virtual": False, "runs": 1, "diverged": 0, "metric": Interval(None, None, None), **none, **fields})
+    return Row(
+        **{
+            "virtual": False,
+            "runs": 1,
+            "diverged": 0,
+            "timed": 1,
+            "metric": Interval(None, None, None),
+            **none,
+            **fields,
+        }
+    )
+
+
+def metric_of(
+    name: str = "accuracy", margin: float = 0.003, split: str = "test", resolution: float | None = 1e-3
+) -> Metric:
+    """A metric with that margin in its own unit."""
+    return Metric(name, name == "accuracy", split, resolution, share=0.01, range=None, margin=margin)
 
 
 def some_results(table: Sequence[Row], pairs: Sequence[Pair], metric: Metric, **fields: Any) -> Results:
     """A results.json with this table and these pairs."""
     content: dict[str, Any] = {
-        "format_version": 3,
+        "format_version": 4,
         "command": "compare",
         "sparksplit": "0",
         "created": "2026-11-21T22:00:00+00:00",
@@ -76,6 +93,7 @@ def some_results(table: Sequence[Row], pairs: Sequence[Pair], metric: Metric, **
         "model": "m:build",
         "epochs": Epochs(10, 10, None),
         "seeds": [1],
+        "looks": [1],
         "nodes": [1, 2],
         "target": Target(metric.name, 0.95, "configuration"),
         "machine": Machine(2, 1, "p", "s", "3", []),
@@ -83,6 +101,11 @@ def some_results(table: Sequence[Row], pairs: Sequence[Pair], metric: Metric, **
         "runs": [],
         "virtual": [],
         "diverged": [],
+        "references": [],
+        "grid": [],
+        "place": None,
+        "times": [],
+        "frontier": [],
         "cost_model": None,
         "scale": Scale([], [], []),
         "answer": Answer([], "", ""),

@@ -23,6 +23,7 @@ STRATEGIES: dict[str, tuple[str, float, float, float, float]] = {
     EVERY: ("local", 0.98, 0.9739, 0.002, 5),
 }
 PARAMETER_BYTES = 40_000
+PLACE = {"cluster": "local-cluster on desk", "hosts": ["a processor at 2.1 GHz, 2 cores"], "threads": 1}
 
 
 def results(seeds: int = 5) -> dict[str, Any]:
@@ -36,7 +37,7 @@ def results(seeds: int = 5) -> dict[str, Any]:
     for way, nodes in far:
         table.append(_row(way, nodes, [run for run in virtual if (run["way"], run["nodes"]) == (way, nodes)]))
     return {
-        "format_version": 2,
+        "format_version": 4,
         "command": "compare",
         "sparksplit": "0.1.0",
         "created": "2026-11-21T22:00:00+00:00",
@@ -54,9 +55,11 @@ def results(seeds: int = 5) -> dict[str, Any]:
         "metric": {
             "name": "accuracy",
             "higher_is_better": True,
-            "margin": 0.003,
             "split": "test",
             "resolution": 1 / ROWS["test"],
+            "share": 0.0035,
+            "range": {"untrained": 0.11, "trained": 0.97, "by": "`single` on seeds of its own"},
+            "margin": 0.003,
         },
         "epochs": {
             "asked": 11,
@@ -64,8 +67,11 @@ def results(seeds: int = 5) -> dict[str, Any]:
             "reason": "a multiple of 1 and 2 nodes, so that every way reads the same passes",
         },
         "seeds": numbers,
+        "looks": [seeds],
         "nodes": [1, 2],
         "target": {"metric": "accuracy", "value": 0.95, "by": "configuration"},
+        "grid": [2, 4, 6, 8, 10, 12],
+        "place": PLACE,
         "machine": {
             "cores": 2,
             "memory_bytes": 24_000_000_000,
@@ -78,8 +84,19 @@ def results(seeds: int = 5) -> dict[str, Any]:
         "runs": runs,
         "virtual": virtual,
         "diverged": [],
+        "references": [],
         "table": table,
         "pairs": _pairs(seeds),
+        "times": _times(seeds),
+        "frontier": [
+            {"role": role, "way": way, "nodes": nodes, "goal": "to the target", "seconds": seconds}
+            | {"node_hours": seconds * nodes / 3600, "metric": 0.97}
+            for role, way, nodes, seconds in (
+                ("fastest", LOCAL, 2, 2.1),
+                ("cheapest", SINGLE, 1, 4.1),
+                ("best", LOCAL, 2, 2.1),
+            )
+        ],
         "cost_model": _cost_model(),
         "scale": _scale(),
         "answer": {
@@ -175,6 +192,7 @@ def _run(way: str, nodes: int, seed: int, virtual: bool) -> dict[str, Any]:
         }
         | {"test": {"loss": 0.11, "accuracy": test}},
         "history": history,
+        "place": PLACE,
     }
 
 
@@ -197,6 +215,7 @@ def _row(way: str, nodes: int, runs: list[dict[str, Any]]) -> dict[str, Any]:
         "virtual": virtual,
         "runs": len(runs),
         "diverged": 0,
+        "timed": 0 if virtual else len(runs),
         "hosts": 1,
         "passes": PASSES,
         "updates": runs[0]["updates"],
@@ -237,9 +256,33 @@ def _pairs(seeds: int) -> list[dict[str, Any]]:
             "mean": mean,
             "low": mean - half if seeds > 1 else None,
             "high": mean + half if seeds > 1 else None,
+            "pooled": seeds > 2,
             "verdict": verdict if seeds > 1 else "undecided",
         }
         for way, nodes, against, against_nodes, mean, half, verdict in listed
+    ]
+
+
+def _times(seeds: int) -> list[dict[str, Any]]:
+    listed = [(LOCAL, 1.9, 0.1, "faster"), (BATCH, 1.05, 0.1, "undecided"), (DELAYED, 0.8, 0.1, "slower")]
+    return [
+        {
+            "way": way,
+            "nodes": 2,
+            "against": SINGLE,
+            "against_nodes": 1,
+            "what": what,
+            "seeds": seeds,
+            "of": seeds,
+            "times": times,
+            "low": times - half if seeds > 1 else None,
+            "high": times + half if seeds > 1 else None,
+            "at_least": 1.7 if seeds > 1 and verdict == "faster" else None,
+            "pooled": seeds > 2,
+            "verdict": verdict if seeds > 1 else "undecided",
+        }
+        for what in ("to the target", "in all")
+        for way, times, half, verdict in listed
     ]
 
 

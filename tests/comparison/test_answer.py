@@ -4,9 +4,10 @@ from dataclasses import asdict, replace
 
 import pytest
 
+from sparksplit.comparison.analysis.frontier import frontier
 from sparksplit.comparison.answer import answer
-from sparksplit.comparison.content import Interval, Metric, Pair, ToTarget
-from tests.comparison.records import some_results, table_row
+from sparksplit.comparison.content import IN_ALL, TO_TARGET, Interval, Pair, TimePair, ToTarget
+from tests.comparison.records import metric_of, some_results, table_row
 
 
 def row(way, nodes, seconds, value, sent=0.0, reached=5, diverged=0):
@@ -39,15 +40,49 @@ def pair(way, against, verdict, mean=0.001, nodes=2, seeds=5):
         mean=mean,
         low=mean - 0.001,
         high=mean + 0.001,
+        pooled=False,
         verdict=verdict,
     )
 
 
-def answered(table, pairs, seeds=5, name="accuracy", split="test", nodes=(1, 2)):
-    """The `answer` of results.json."""
-    metric = Metric(name, name == "accuracy", 0.003, split, 1 / 1000)
-    results = some_results(table, pairs, metric, seeds=list(range(seeds)), nodes=list(nodes))
+def speed(one, alone, goal, verdict=None):
+    """How a way's time compares with `single`'s."""
+    times = alone / one.seconds
+    known = verdict or ("faster" if times > 1 else "slower")
+    return TimePair(
+        way=one.way,
+        nodes=one.nodes,
+        against="single",
+        against_nodes=1,
+        what=goal,
+        seeds=5,
+        of=5,
+        times=times,
+        low=0.9 * times,
+        high=1.1 * times,
+        at_least=0.85 * times if known == "faster" else None,
+        pooled=False,
+        verdict=known,
+    )
+
+
+def answered(table, pairs, seeds=5, name="accuracy", split="test", nodes=(1, 2), sure=None, margin=0.003):
+    """The `answer` of results.json. sure: what is decided about all times, instead of what they are."""
+    metric = metric_of(name, margin, split)
+    base = next((one for one in table if (one.way, one.nodes) == ("single", 1) and one.runs), None)
+    others = [one for one in table if base is not None and one is not base and one.runs]
+    times = [speed(one, base.seconds, goal, sure) for one in others for goal in (TO_TARGET, IN_ALL)]
+    results = some_results(
+        table, pairs, metric, times=times, frontier=frontier(table, pairs, times, metric),
+        seeds=list(range(seeds)), nodes=list(nodes),
+    )  # fmt: skip
     return asdict(answer(results))
+
+
+def told(text, begin):
+    """The sentence that begins so."""
+    (found,) = (sentence for sentence in text if sentence.startswith(begin))
+    return found
 
 
 SINGLE = row("single", 1, 10.0, 0.97)
@@ -60,9 +95,14 @@ def test_the_fastest_that_is_as_good():
         pair("epoch", "single", "worse"),
         pair("epoch", "batch", "worse", -0.02),
     ]
-    first, second = answered(table, pairs)["text"]
-    assert first.startswith("Split the work by `batch` on 2 nodes: it takes 6.00 s to the target")
-    assert "1.67 times as fast" in first and "same as `single`'s within the margin (+0.10 points" in first
+    first, few, second = answered(table, pairs)["text"]
+    assert first.startswith("Split the work by `batch` on 2 nodes: it takes 6.00 s to the target, where one node takes")
+    assert "(1.67 times as fast, 95 % interval 1.5 to 1.83, and at least 1.41 times)" in first
+    assert few == (
+        "Of what is decided, fastest is `batch` on 2 (6.00 s and 0.00333 node-hours to the target, accuracy 97.00 %); "
+        "cheapest and best is `single` on 1 (10.0 s and 0.00278 node-hours to the target, accuracy 97.00 %)."
+    )
+    assert "same as `single`'s within the margin (+0.10 points" in first
     assert (
         second.startswith("On a slow network `epoch` sends 2 times fewer bytes than `batch`") and "is worse" in second
     )
@@ -70,12 +110,21 @@ def test_the_fastest_that_is_as_good():
 
 def test_stay_on_one_node_where_none_is_faster():
     table = [SINGLE, row("batch", 2, 12.0, 0.97, 1e9)]
-    first, second = answered(table, [pair("batch", "single", "better")])["text"]
+    first, few, second = answered(table, [pair("batch", "single", "better")])["text"]
+    assert few.startswith("Of what is decided, fastest and cheapest is `single` on 1 (10.0 s and")
+    assert "; best is `batch` on 2 (12.0 s and 0.00667 node-hours" in few
     assert first == (
         "Stay on one node: the fastest way on several, `batch` on 2, takes 12.0 s to the target, where one node "
         "takes 10.0 s."
     )
     assert "takes `batch` and another way" in second
+
+
+def test_the_best_needs_no_time():
+    """One of its runs missed the target; it learns better all the same."""
+    table = [SINGLE, row("batch", 2, 12.0, 0.97, 1e9), row("local", 2, 4.0, 0.99, 1e7, reached=4)]
+    few = answered(table, [pair("batch", "single", "no difference"), pair("local", "single", "better")])["text"][1]
+    assert few.endswith("; best is `local` on 2 (no time to the target that counts, accuracy 99.00 %).")
 
 
 @pytest.mark.parametrize(("verdict", "words"), [("undecided", "is undecided"), ("worse", "is worse than")])
@@ -86,12 +135,43 @@ def test_what_is_faster_and_not_as_good_is_no_advice(verdict, words):
         pair("local", "single", verdict),
         pair("local", "batch", verdict),
     ]
-    first, second = answered(table, pairs)["text"]
+    first, few, second = answered(table, pairs)["text"]
+    assert few.startswith(
+        "Of the ways that are decided to learn as well as `single`, none is decided to be faster, che"
+    )
     assert (
         first.startswith("Stay on one node, or see whether `local` on 2 is good enough: it takes 4.00 s")
         and words in first
     )
     assert "sends 100 times fewer bytes than `batch`" in second and words in second
+
+
+def test_what_is_only_measured_to_be_faster_is_no_advice():
+    table = [SINGLE, row("batch", 2, 9.9, 0.97, 1e9)]
+    text = answered(table, [pair("batch", "single", "no difference")], sure="undecided")["text"]
+    assert text[0].startswith(
+        "Stay on one node, or see with more seeds whether `batch` on 2 is faster: it takes 9.90 s to the target, where "
+        "one node takes 10.0 s, but that is undecided (1.01 times as fast, 95 % interval 0.909 to 1.11), and its acc"
+    )
+    assert "none is decided to be faster, cheaper or better: 10.0 s and 0.00278 node-hours to the target" in text[1]
+    # Its mean is over other seeds than those of both, where some were measured elsewhere.
+    text = answered(table, [pair("batch", "single", "no difference")], sure="slower")["text"]
+    assert text[0].startswith("Stay on one node: `batch` on 2 is no faster; it takes 9.90 s to the target")
+    assert ", but seed by seed it is slower (1.01 times as fast" in text[0]
+
+
+def test_what_is_faster_and_not_worse_is_enough():
+    """The seeds do not show that it is no better."""
+    table = [SINGLE, row("batch", 2, 6.0, 0.97, 1e9)]
+    first = answered(table, [pair("batch", "single", "not worse", 0.003)])["text"][0]
+    assert first.startswith("Split the work by `batch`") and "is not worse than `single`'s by more than" in first
+
+
+def test_two_nodes_that_are_three_times_as_fast_are_cheaper():
+    table = [SINGLE, row("batch", 2, 3.0, 0.97, 1e9), row("local", 4, 2.9, 0.98, 1e7)]
+    pairs = [pair("batch", "single", "no difference"), pair("local", "single", "better", 0.01, nodes=4)]
+    few = told(answered(table, pairs)["text"], "Of what is decided")
+    assert "fastest and best is `local` on 4 (2.90 s" in few and "cheapest is `batch` on 2 (3.00 s" in few
 
 
 def test_a_target_that_not_every_run_reaches_is_not_reached():
@@ -110,16 +190,37 @@ def test_a_target_that_one_node_misses_is_no_measure():
 def test_how_sure_it_is():
     table = [SINGLE, row("batch", 2, 6.0, 0.97)]
     pairs = [pair("batch", "single", "no difference"), pair("epoch", "single", "undecided")]
-    assert "1 of 2 differences are decided" in answered(table, pairs)["certainty"]
+    assert "2 of 3 differences are decided" in answered(table, pairs)["certainty"]
     assert "within 0.30 points" in answered(table, pairs)["certainty"]
     assert "One seed" in answered(table, pairs, seeds=1)["certainty"]
 
 
+def test_it_says_how_many_seeds_would_decide_and_what_none_would():
+    """The interval reaches 0.1 points to each side, as far as one row of a thousand does."""
+    table, margin = [SINGLE, row("batch", 2, 6.0, 0.97)], 0.003
+    small = pair("batch", "single", "undecided", 0.0)
+    never = answered(table, [small], margin=0.0005)["certainty"]
+    assert "1 of the undecided no number of seeds decides" in never and "within 0.10 points" in never
+    assert "It would take" not in never
+    # Its own interval is clear of 0; that of all together was not: more seeds than the 5 there are.
+    far = pair("batch", "single", "undecided", -0.0035)
+    assert "take about 6 seeds to decide how all ways learn" in answered(table, [far], margin=margin)["certainty"]
+    both = answered(table, [small, far], margin=0.0005)["certainty"]
+    assert "1 of the undecided no number" in both and "seeds to decide how the others learn" in both
+    same = replace(pair("batch", "single", "undecided", -0.0035), low=-0.0035, high=-0.0035)
+    assert "It would take more than 1,000 seeds" in answered(table, [same], margin=margin)["certainty"]
+
+
 def test_one_number_of_nodes_is_no_comparison():
-    nothing = "Nothing was compared: that takes `single` and a way on several nodes. "
+    nothing = "Whether several nodes help was not compared: that takes `single` and a way on several. "
     assert answered([SINGLE], [], nodes=(1,))["text"][0] == nothing + "Add a number above 1 to `nodes`."
     # Two numbers were given, and are not what is missing.
     assert answered([SINGLE], [], nodes=(1, 2))["text"][0] == nothing + "Add a way of several nodes to `strategies`."
+    # Ways of one node were compared with each other, and the answer goes on with them.
+    small = row("single, batch_size = 16", 1, 6.0, 0.97)
+    text = answered([SINGLE, small], [replace(pair(small.way, "single", "better"), nodes=1)], nodes=(1,))["text"]
+    assert text[0] == nothing + "Add a number above 1 to `nodes`."
+    assert text[1].startswith("Of what is decided, fastest and cheapest and best is `single, batch_size = 16` on 1")
     two, four = row("batch", 2, 6.0, 0.97, 1e9), row("batch", 4, 6.0, 0.97, 1e9)
     assert answered([two, four], [], nodes=(2, 4))["text"][0] == nothing + "Add 1 to `nodes`."
 
@@ -130,23 +231,22 @@ def test_the_slow_network_is_compared_with_batch_on_as_many_nodes():
         SINGLE, row("batch", 2, 6.0, 0.97, 1.0e9), row("batch", 4, 4.0, 0.97, 1.5e9), row("local", 4, 3.0, 0.97, 1.5e8)
     ]  # fmt: skip
     pairs = [pair("local", "batch", "no difference", nodes=4), pair("local", "single", "no difference", nodes=4)]
-    second = answered(table, pairs)["text"][1]
+    second = answered(table, pairs)["text"][2]
     assert second.startswith("On a slow network `local` sends 10 times fewer bytes than `batch` on 4 nodes, and its")
     assert "same as `batch`'s within the margin" in second
 
 
 def test_without_batch_on_as_many_nodes_the_slow_network_is_not_compared():
     table = [SINGLE, row("batch", 2, 6.0, 0.97, 1e9), row("local", 4, 3.0, 0.97, 1.5e9)]
-    assert "on as many nodes" in answered(table, [])["text"][1]
-    assert "was not compared" in answered(table, [])["text"][1]
+    assert "was not compared" in told(answered(table, [])["text"], "What a slow network")
 
 
 def test_what_sends_more_than_batch_is_no_advice_for_a_slow_network():
     table = [SINGLE, row("batch", 2, 6.0, 0.97, 1e9), row("mine", 2, 3.0, 0.97, 1.5e9)]
-    second = answered(table, [pair("mine", "batch", "better")])["text"][1]
+    second = answered(table, [pair("mine", "batch", "better")])["text"][2]
     # Nor is one that sends only a hundredth less: "1 times fewer".
     as_many = [*table[:2], row("mine", 2, 3.0, 0.97, 0.999e9)]
-    assert answered(as_many, [pair("mine", "batch", "better")])["text"][1] == second
+    assert answered(as_many, [pair("mine", "batch", "better")])["text"][2] == second
     assert second == "On a slow network nothing is gained: no way sends fewer bytes than `batch` on as many nodes."
 
 
@@ -161,7 +261,7 @@ def test_a_way_that_diverges_is_not_recommended_and_the_answer_says_how_often():
     found = answered(table, pairs)
     assert found["text"][0].startswith("Split the work by `batch` on 2 nodes")
     assert "`local`" not in " ".join(found["text"][:2])
-    assert found["text"][2] == (
+    assert found["text"][3] == (
         "Not recommended, because the loss or the metric was no longer a number: `local` on 2 (3 of 5 seeds)."
     )
     assert found["certainty"].startswith("5 seeds for each way, the same for all, less 3 that diverged;")
@@ -194,14 +294,16 @@ def test_single_with_other_keys_is_no_baseline():
     assert "where one node takes 10.0 s" in both["text"][0]
     text = answered([other, row("batch", 2, 6.0, 0.97)], [])["text"]
     assert text[0] == (
-        "Nothing was compared: that takes `single` and a way on several nodes. On one node only "
+        "Whether several nodes help was not compared: that takes `single` and a way on several. On one node only "
         "`single, batch_size = 16` was run, with keys of its own: add `single` to `strategies`."
     )
 
 
 def test_it_says_which_rows_decide():
     table, pairs = [SINGLE, row("batch", 2, 6.0, 0.97)], [pair("batch", "single", "no difference")]
-    assert "differences in accuracy of the test rows are paired" in answered(table, pairs)["certainty"]
+    assert (
+        "in accuracy of the test rows, and in the logarithm of time, are paired" in answered(table, pairs)["certainty"]
+    )
     assert "reach at least 0.10 points, the least that can differ" in answered(table, pairs)["certainty"]
     certainty = answered(table, pairs, split="validation")["certainty"]
     assert "accuracy of the validation rows (there are no test rows; the target comes from them too)" in certainty
@@ -210,4 +312,4 @@ def test_it_says_which_rows_decide():
 def test_a_way_whose_name_has_virtual_in_it_is_counted():
     table, mine = [SINGLE, row("virtual_vote", 2, 6.0, 0.97)], pair("virtual_vote", "single", "better")
     far = replace(pair("epoch", "single", "better"), virtual=True)
-    assert "1 of 1 differences are decided" in answered(table, [mine, far])["certainty"]
+    assert "2 of 2 differences are decided" in answered(table, [mine, far])["certainty"]

@@ -15,9 +15,11 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from sparksplit.diagnosis.page import render as diagnosis_page
+from sparksplit.diagnosis.preprocess.page import render as preparation_page
 from tests.comparison.report.pages import rendered
 from tests.comparison.sample import DELAYED, LOCAL, NASTY, results
 from tests.diagnosis.made_up import diagnosis
+from tests.diagnosis.preprocess.made_up import preparation
 
 pytestmark = pytest.mark.chromium
 WIDE, PHONE = (1280, 900), (360, 800)
@@ -79,7 +81,7 @@ def test_tables_scroll_in_their_own_box_and_on_a_phone_only(page):
     widths = """[...document.querySelectorAll('section > .scroll, .predicted > .scroll')]
         .map(it => it.scrollWidth - it.clientWidth)"""
     inner = page.evaluate(widths)
-    assert len(inner) == 5
+    assert len(inner) == 6
     assert any(inner) == (page.viewport_size["width"] == PHONE[0])
 
 
@@ -180,6 +182,21 @@ def test_the_page_of_a_diagnosis_fits_the_window_too(browser, tmp_path, size):
     with opened(browser, file, *size) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
         assert page.locator("svg").count() == 4
+        assert page.evaluate(OUTSIDE) == []
+        assert page.evaluate(SMALLEST) >= 8
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_the_page_of_a_preparation_fits_the_window_too(browser, tmp_path, size):
+    record = preparation(output="hdfs://name-node.example:8020/" + "a-folder/" * 30)
+    trouble = replace(record.troubles[0], why="a-reason-without-any-place-to-break-it" * 5)
+    file = tmp_path / "diagnosis.html"
+    file.write_text(preparation_page(replace(record, troubles=[trouble])), encoding="utf-8")
+    with opened(browser, file, *size) as page:
+        folder = Path(os.environ.get("SPARKSPLIT_SCREENSHOTS") or tmp_path)
+        page.screenshot(path=folder / f"preparation-{size[0]}.png", full_page=True)
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        assert page.locator("svg").count() == 2
         assert page.evaluate(OUTSIDE) == []
         assert page.evaluate(SMALLEST) >= 8
 

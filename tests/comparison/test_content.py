@@ -19,6 +19,17 @@ def test_what_is_written_is_read_back_value_for_value(tmp_path, seeds):
     assert json.loads(json.dumps(Results.read(str(tmp_path)).to_json())) == content
 
 
+@pytest.mark.parametrize("version", [2, 3, 5])
+def test_another_version_is_refused_with_what_to_do(tmp_path, version):
+    """An earlier one lacks parts, whose names would say nothing."""
+    content = {**sample.results(1), "format_version": version}
+    del content["references"]
+    filesystem.write_json(str(tmp_path / "results.json"), content)
+    expected = rf"json: has format version {version}, and this sparksplit reads 4; compare again with --overwrite$"
+    with pytest.raises(InputError, match=expected):
+        Results.read(str(tmp_path))
+
+
 @pytest.mark.parametrize(
     "lost", [["answer"], ["metric", "split"], ["table", 0, "time"], ["runs", 1, "ledger", "exact"]]
 )

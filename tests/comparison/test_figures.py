@@ -2,14 +2,28 @@
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from sparksplit.comparison.content import Metric, Target, ToTarget
+from sparksplit.comparison.analysis.differences import compared
+from sparksplit.comparison.analysis.runs import (
+    ALL_RUNS,
+    REFERENCE,
+    grid,
+    grouped,
+    judged,
+    main_place,
+    median,
+    range_of,
+    reached,
+    target_of,
+    value_of,
+)
+from sparksplit.comparison.analysis.table import row as line_of
+from sparksplit.comparison.content import Deciding, Metric, MetricRange, Target, ToTarget
 from sparksplit.comparison.costs import (
     Compute,
     Network,
@@ -21,11 +35,10 @@ from sparksplit.comparison.costs import (
     work_of,
 )
 from sparksplit.comparison.intervals import interval
-from sparksplit.comparison.record import DivergedRun, Measured, SweepPoint
-from sparksplit.comparison.results import _groups, _judged, _pairs, _row, _target, reached, value_of, verdict
+from sparksplit.comparison.record import DivergedRun, Measured, Place, SweepPoint
 from sparksplit.comparison.scale import scale
 from sparksplit.training.record import RunMetrics
-from tests.comparison.records import compared_run, curve_of, run_seconds, table_row
+from tests.comparison.records import compared_run, curve_of, metric_of, run_seconds, table_row
 
 
 def test_an_interval_is_students():
@@ -43,21 +56,6 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
         _, low, high = interval(generator.normal(10, 3, 5).tolist())
         hits += low <= 10 <= high
     assert 0.93 < hits / 2000 < 0.97
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "expected"),
-    [
-        (-0.002, 0.001, "no difference"),
-        (0.001, 0.002, "no difference"),
-        (0.001, 0.02, "better"),
-        (-0.02, -0.001, "worse"),
-        (-0.02, 0.001, "undecided"),
-        (None, None, "undecided"),
-    ],
-)
-def test_no_difference_only_within_the_margin(low, high, expected):
-    assert verdict(low, high, 0.003) == expected
 
 
 positive = st.floats(1e-9, 1e-3)
@@ -117,7 +115,8 @@ def test_a_slower_network_costs_what_sends_more():
 
 def row(record, **more):
     compute = record.seconds.train - record.seconds.sync
-    common = {name: getattr(record, name) for name in ("way", "strategy", "nodes", "virtual", "passes", "syncs")}
+    common = {"timed": 0 if record.virtual else 1}
+    common |= {name: getattr(record, name) for name in ("way", "strategy", "nodes", "virtual", "passes", "syncs")}
     return table_row(**{
         **common, "seconds": record.seconds.train, "efficiency": 1.0,
         "bytes_per_node": record.sync_bytes_per_node, "to_target": ToTarget(0.5, 2.0, 1, 1),
@@ -141,7 +140,7 @@ def test_the_model_is_checked_against_every_measured_run_and_predicts_beyond():
         found = cost_model([row(runs[1], to_target=to)], runs, [far], Measured()).predictions
         assert len(found) == 3 and all((item.seconds, item.passes) == (None, None) for item in found)
         assert {(item.reached, item.of) for item in found} == {(to.reached, 3)}
-    gone = table_row(way="batch", nodes=2, runs=0, diverged=3)
+    gone = table_row(way="batch", nodes=2, runs=0, timed=0, diverged=3)
     model = cost_model([table[0], gone], runs[:1], [], Measured())
     assert {item.way for item in (*model.checks, *model.predictions)} == {"single"}
 
@@ -165,22 +164,22 @@ def test_a_value_that_is_null_reaches_no_target_and_counts_as_diverged():
     run = compared_run(history=curve_of("auc", [None, 0.9]))
     assert reached(run, target(0.85, "auc"), True) == (2, pytest.approx(0.2))
     whole = compared_run(key="a", metrics=RunMetrics(test={"auc": 0.9}))
-    assert _judged(whole, test) == whole
+    assert judged(whole, test) == whole
     for lost, metric in (
         (RunMetrics(test={"auc": None}), test),
         (RunMetrics(validation={"auc": [0.9, None]}, test={}), validation),
     ):
-        judged = _judged(compared_run(key="b", metrics=lost), metric)
-        assert judged.diverged == "its auc is not finite at the end"
+        lost_one = judged(compared_run(key="b", metrics=lost), metric)
+        assert lost_one.diverged == "its auc is not finite at the end"
         with pytest.raises(ValueError, match="b has no finite auc"):
-            value_of(judged, metric)
+            value_of(lost_one, metric)
 
 
 def target(value, metric="accuracy"):
     return Target(metric, value, "configuration")
 
 
-ACCURACY = Metric("accuracy", higher_is_better=True, margin=0.003, split="test", resolution=1e-4)
+ACCURACY = metric_of(resolution=1e-4)
 
 
 def finished(way, nodes, seed, value, seconds):
@@ -207,15 +206,22 @@ def test_every_way_is_compared_with_single_and_with_batch_by_seed():
         for seed in (1, 2, 3)
     ]  # fmt: skip
     metric = ACCURACY
-    groups = _groups(records)
-    found = {(pair.way, pair.against): (round(pair.mean, 6), pair.verdict) for pair in _pairs(groups, metric)}
+    groups = grouped(records)
+    pairs, times = compared(groups, metric, target(0.85), grid(groups), None)
+    found = {(pair.way, pair.against): (round(pair.mean, 6), pair.verdict) for pair in pairs}
     assert found == {
         ("single, batch_size = 16", "single"): (0.01, "better"),
         ("batch", "single"): (0.0, "no difference"),
         ("epoch", "single"): (-0.02, "worse"),
         ("epoch", "batch"): (-0.02, "worse"),
     }
-    rows = [_row(group, members, groups, metric, target(0.905)) for group, members in groups.items()]
+    # Equal times decide nothing: they say that the seeds made no difference.
+    assert [(time.way, time.what, time.times, time.verdict) for time in times] == [
+        (way, what, pytest.approx(fast), "undecided")
+        for what in ("to the target", "in all")
+        for way, fast in (("single, batch_size = 16", 0.5), ("batch", 1.6), ("epoch", 2.0))
+    ]
+    rows = [line_of(group, groups, metric, target(0.905), grid(groups), None) for group in groups]
     assert [(one.way, one.efficiency) for one in rows] == [
         ("single", 1.0), ("single, batch_size = 16", 0.5), ("batch", 0.8), ("epoch", 1.0)
     ]  # fmt: skip
@@ -253,24 +259,133 @@ def test_seeds_that_diverged_are_counted_and_paired_with_none():
         *(diverged("local", 2, seed) for seed in (2, 3, 4)),
         *(diverged("epoch", 2, seed) for seed in (1, 2, 3, 4, 5)),
     ]  # fmt: skip
-    groups = _groups(records)
-    single, local, epoch = (_row(group, members, groups, ACCURACY, target(0.9)) for group, members in groups.items())
+    groups = grouped(records)
+    single, local, epoch = (line_of(group, groups, ACCURACY, target(0.9), grid(groups), None) for group in groups)
     assert [(row.runs, row.diverged) for row in (single, local, epoch)] == [(4, 1), (2, 3), (0, 5)]
     assert (single.to_target.reached, single.to_target.of) == (4, 5)
     assert (local.to_target.reached, local.to_target.of) == (2, 5)
     assert epoch.metric.mean is None and epoch.seconds is None and epoch.to_target is None
-    (pair,) = _pairs(groups, ACCURACY)
+    (pair,) = compared(groups, ACCURACY, None, [], None)[0]
     assert (pair.way, pair.seeds, pair.of, pair.verdict) == ("local", 1, 5, "undecided")
     assert [line.way for line in scale([single, local, epoch], NOTHING).rows] == ["single", "local", "local"]
 
 
-def test_the_target_is_that_of_single_with_the_comparisons_own_keys():
-    """Other batch sizes and other numbers of nodes say nothing; where `single` diverged, that is said."""
-    small = [finished("single, batch_size = 16", 1, seed, 0.99, 8.0) for seed in (1, 2)]
-    config = SimpleNamespace(target=None)
-    found = _target(config, _groups([*small, finished("single", 1, 1, 0.90, 8.0)]), ACCURACY)
-    assert found == Target("accuracy", 0.9, "single")
-    assert _target(config, _groups([*small, diverged("single", 1, 1)]), ACCURACY).by == "all runs"
+def test_the_target_is_what_single_reaches_on_seeds_of_its_own():
+    """What is compared says nothing about it, unless there is nothing else."""
+    groups = grouped([finished("single", 1, seed, 0.99, 8.0) for seed in (1, 2)])
+    own = [finished("single", 1, 1_000_001, 0.90, 8.0)]
+    assert target_of(None, groups, own, ACCURACY, [1]) == Target("accuracy", 0.9, REFERENCE)
+    assert target_of(None, groups, [], ACCURACY, [1]) == Target("accuracy", 0.99, ALL_RUNS)
+    assert target_of(0.7, groups, own, ACCURACY, [1]) == Target("accuracy", 0.7, "configuration")
+    assert target_of(None, grouped([]), [], ACCURACY, []) is None
+
+
+def learnt(way, nodes, values, every=1, virtual=False, **more):
+    """A run that is validated every so many passes."""
+    points = [replace(point, passes=every * point.passes) for point in curve_of("accuracy", values)]
+    metrics = RunMetrics(test={"accuracy": values[-1]})
+    return record(way, nodes, hosts=["a"], history=points, virtual=virtual, metrics=metrics, **more)
+
+
+def test_all_ways_are_looked_at_after_the_same_passes():
+    """`single` had reached it after 3 passes, which on 2 nodes nobody looks at."""
+    single = learnt("single", 1, [0.1, 0.5, 0.9, 0.9])
+    epoch, far = learnt("epoch", 2, [0.6, 0.9], every=2), learnt("epoch", 4, [0.9], every=4, virtual=True)
+    groups = grouped([single, epoch, far])
+    passes = grid(groups)
+    assert passes == [2, 4]
+    assert [reached(run, target(0.85), True, passes)[0] for run in (single, epoch, far)] == [4, 4, 4]
+    assert grid(grouped([far])) == [4] and grid(grouped([])) == []
+
+
+def test_the_time_to_target_is_a_median_with_misses_as_infinite():
+    """The mean of those that hit would be 0.1."""
+    members = [learnt("batch", 2, [value], seed=seed) for seed, value in enumerate([0.9, 0.9, 0.2, 0.9, 0.2])]
+    assert times_of(members) == ToTarget(0.1, 1, 3, 5)
+    assert times_of(members[:4]) == ToTarget(0.1, 1, 3, 4)
+    assert times_of(members[1:5]) == ToTarget(None, None, 2, 4)
+    assert times_of([*members[:2], *(diverged("batch", 2, seed) for seed in (2, 3, 4))]) == ToTarget(None, None, 2, 5)
+    assert median([]) is None
+
+
+def timed_runs(nodes, seconds, value=0.9):
+    way = "single" if nodes == 1 else "batch"
+    return [finished(way, nodes, seed, value, each) for seed, each in enumerate(seconds, 1)]
+
+
+def test_time_is_compared_in_its_logarithm_and_faster_is_said_with_at_least():
+    groups = grouped([*timed_runs(1, [8.0, 8.8, 7.6]), *timed_runs(2, [4.1, 4.3, 3.9])])
+    _, times = compared(groups, ACCURACY, target(0.85), grid(groups), None)
+    assert [(one.what, one.seeds, one.of, one.verdict) for one in times] == [
+        (what, 3, 3, "faster") for what in ("to the target", "in all")
+    ]
+    logs = [math.log(a / b) for a, b in ((8.0, 4.1), (8.8, 4.3), (7.6, 3.9))]
+    mean, low, high = interval(logs)
+    first = times[0]
+    assert (first.times, first.low, first.high) == pytest.approx((math.exp(mean), math.exp(low), math.exp(high)))
+    assert first.at_least == pytest.approx(first.low) and not first.pooled  # there is no other
+
+
+def test_there_is_no_time_to_the_target_over_those_that_happened_to_reach_it():
+    batch = timed_runs(2, [4.0, 4.1, 3.9])
+    batch[1] = replace(batch[1], history=curve_of("accuracy", [0.2], 4.1))
+    groups = grouped([*timed_runs(1, [8.0, 8.2, 7.9]), *batch])
+    _, times = compared(groups, ACCURACY, target(0.85), grid(groups), None)
+    assert [(one.what, one.verdict) for one in times] == [("in all", "faster")]
+    # Nor if the one that missed it was measured elsewhere.
+    moved = [*batch[:1], replace(batch[1], place=Place("yarn", ("a",), 1)), *batch[2:]]
+    groups = grouped([*timed_runs(1, [8.0, 8.2, 7.9]), *moved])
+    _, times = compared(groups, ACCURACY, target(0.85), grid(groups), None)
+    assert [(one.what, one.seeds, one.of) for one in times] == [("in all", 2, 3)]
+    gone = grouped([*timed_runs(1, [8.0, 8.2, 7.9]), *batch[:1], diverged("batch", 2, 2), batch[2]])
+    assert [(one.what, one.seeds, one.of) for one in compared(gone, ACCURACY, target(0.85), [1], None)[1]] == [
+        ("in all", 2, 3)
+    ]
+
+
+def times_of(members):
+    groups = grouped(members)
+    return line_of(("batch", 2, False), groups, ACCURACY, target(0.85), grid(groups), None).to_target
+
+
+HERE, THERE = Place("local-cluster on desk", ("a, 2 cores",), 1), Place("local-cluster on desk", ("a, 2 cores",), 2)
+
+
+def test_times_that_were_measured_elsewhere_do_not_count():
+    """On a machine of more threads the last two took an eighth of the time."""
+    records = [
+        replace(finished(way, nodes, seed, 0.9, 1.0 if seed > 3 else 8.0), place=THERE if seed > 3 else HERE)
+        for way, nodes in (("single", 1), ("batch", 2))
+        for seed in (1, 2, 3, 4, 5)
+    ]
+    assert main_place(records) == HERE
+    groups = grouped(records)
+    rows = [line_of(group, groups, ACCURACY, target(0.85), grid(groups), HERE) for group in groups]
+    assert [(one.seconds, one.timed, one.runs) for one in rows] == [(8.0, 3, 5)] * 2
+    assert [one.to_target for one in rows] == [ToTarget(8.0, 1, 5, 5)] * 2
+    gone = [line_of(group, groups, ACCURACY, target(0.85), grid(groups), replace(HERE, threads=3)) for group in groups]
+    assert [(one.seconds, one.efficiency, one.timed) for one in gone] == [(None, None, 0)] * 2
+    model = cost_model(gone, [], [], Measured())
+    assert model is None and cost_model([rows[0], gone[1]], records[:3], [], Measured()).predictions
+
+
+def test_the_margin_is_a_share_of_what_training_gains():
+    """An error of 1e-3 made an absolute margin of 3e-3 say that everything is the same."""
+    error = metric_of("mean_squared_error", resolution=None)
+    own = [
+        compared_run(key=str(seed), untrained={error.name: 0.081}, metrics=RunMetrics(test={error.name: 0.001}))
+        for seed in (1, 2)
+    ]
+    found = range_of(own, grouped([]), error)
+    assert found == MetricRange(pytest.approx(0.081), pytest.approx(0.001), REFERENCE)
+    known = Deciding("mean_squared_error", False, "test", None)
+    assert Metric.of(known, 0.01, found).margin == pytest.approx(0.0008)
+    assert Metric.of(known, 0.01, None).margin == 0
+    # Without them it is what is known: from the worst first value to the best last one.
+    groups = grouped([learnt("single", 1, [0.3, 0.8]), learnt("batch", 2, [0.2, 0.9])])
+    assert range_of([], groups, ACCURACY) == MetricRange(0.2, 0.9, ALL_RUNS)
+    assert range_of([replace(own[0], untrained=None)], groups, ACCURACY).by == ALL_RUNS
+    assert range_of([], grouped([]), ACCURACY) is None
 
 
 @given(
@@ -283,7 +398,8 @@ def test_the_target_is_that_of_single_with_the_comparisons_own_keys():
 def test_single_reaches_the_target_that_comes_from_it(values, higher):
     run = record(history=curve_of("auc", values))
     metric = replace(ACCURACY, name="auc", higher_is_better=higher)
-    assert reached(run, _target(SimpleNamespace(target=None), _groups([run]), metric), higher) is not None
+    groups = grouped([run])
+    assert reached(run, target_of(None, groups, [run], metric, grid(groups)), higher, grid(groups)) is not None
 
 
 def test_validation_rows_decide_where_there_are_no_test_rows():
@@ -292,28 +408,12 @@ def test_validation_rows_decide_where_there_are_no_test_rows():
     assert value_of(run, replace(ACCURACY, split="validation")) == 0.7
 
 
-@pytest.mark.parametrize("seeds", [2, 3, 5])
-def test_equal_differences_on_few_rows_are_not_decided(seeds):
-    """119 test rows, all at 116 of 119: one row is 0.84 points, the margin 0.3."""
-    mean, low, high = interval([0.0] * seeds, 1 / 119)
-    assert mean == 0 and high == -low >= 1 / 119
-    assert verdict(low, high, 0.003) == "undecided"
-
-
 def test_equal_seeds_on_119_rows_decide_nothing():
     """Was: no difference, 95 % interval 0.00 to 0.00."""
     both = (("single", 1), ("batch", 2))
     records = [finished(way, nodes, seed, 116 / 119, 1.0) for way, nodes in both for seed in (1, 2)]
-    (pair,) = _pairs(_groups(records), replace(ACCURACY, resolution=1 / 119))
+    (pair,) = compared(grouped(records), replace(ACCURACY, resolution=1 / 119), None, [], None)[0]
     assert (pair.mean, pair.verdict) == (0, "undecided")
-
-
-def test_an_interval_of_no_width_is_believed_only_at_zero():
-    assert verdict(*interval([0.25, 0.25])[1:], 0.003) == "undecided"
-    assert verdict(*interval([0.0, 0.0])[1:], 0.003) == "no difference"
-    # Two seeds that differ by the same two rows of 119 say little: with rounding the interval reaches 2.6 rows.
-    assert verdict(*interval([2 / 119] * 2, 1 / 119)[1:], 0.003) == "undecided"
-    assert verdict(*interval([0.0] * 2, 1 / 10_000)[1:], 0.003) == "no difference"
 
 
 shares = st.lists(st.integers(-30, 30), min_size=2, max_size=8)

@@ -9,6 +9,8 @@ import pytest
 
 from sparksplit.base.errors import NodeFailed, NotStarted, Passing
 from sparksplit.comparison import run
+from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.plan import plan
 from sparksplit.comparison.run import _Comparison, _Work
 from sparksplit.training import restarts
 from sparksplit.training.restarts import Restarts
@@ -59,3 +61,38 @@ def test_nodes_that_do_not_start_may_do_so_later_once_others_have_been_lost(tmp_
     assert tried(tmp_path, monkeypatch, [LOST, NotStarted(LATE)]) == (3, [0, 5])
     with pytest.raises(NotStarted):
         tried(tmp_path, monkeypatch, [NotStarted(LATE)])
+
+
+def looked(monkeypatch, seeds, most, undecided):
+    """(the numbers of seeds that were run, how often Spark was started), where so many differences are undecided after
+    each look."""
+    left, ran, sessions = list(undecided), [], []
+
+    def session(name, executors):
+        sessions.append(executors)
+        return nullcontext(SimpleNamespace(sparkContext=SimpleNamespace(applicationId="app")))
+
+    config = CompareConfig(data="d", output="o", seeds=seeds, max_seeds=most, nodes=[1, 2], strategies=["batch"])
+    output = SimpleNamespace(
+        folder="o", lease=SimpleNamespace(tell=lambda _: None), complete=lambda: None,
+        fence=SimpleNamespace(write_json=lambda *_: None, write_bytes=lambda *_: None),
+    )  # fmt: skip
+    monkeypatch.setattr(run.Measured, "read", lambda _: None)
+    monkeypatch.setattr(run.filesystem, "exists", lambda _: False)
+    monkeypatch.setattr(run, "spark_session", session)
+    monkeypatch.setattr(run, "render", lambda _: "")
+    monkeypatch.setattr(run, "undecided", lambda _: left.pop(0))
+    monkeypatch.setattr(
+        _Comparison, "run", lambda self, _: ran.append(sorted({one.run.config.seed for one in self.pending()}))
+    )
+    monkeypatch.setattr(
+        _Comparison, "results", lambda _: SimpleNamespace(runs=[], virtual=[], references=[], to_json=dict)
+    )
+    run._fill(_Comparison(config, None, output, [_Work(one, None, "hash", Restarts(3)) for one in plan(config)]))
+    return [len([seed for seed in own if seed < 1000]) for own in ran], sessions
+
+
+def test_seeds_are_added_until_all_is_decided_or_there_are_as_many_as_allowed(monkeypatch):
+    assert looked(monkeypatch, 2, 9, [3, 1, 0]) == ([2, 4, 8], [2])
+    assert looked(monkeypatch, 2, 9, [3, 1, 1, 1]) == ([2, 4, 8, 9], [2])
+    assert looked(monkeypatch, 2, None, [3]) == ([2], [2])

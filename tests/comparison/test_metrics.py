@@ -8,20 +8,20 @@ from hdfs_io.preprocessing import LabelSpec
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.comparison.config import CompareConfig
-from sparksplit.comparison.content import Metric
-from sparksplit.comparison.results import metric_of
+from sparksplit.comparison.content import Deciding
+from sparksplit.comparison.results import deciding
 
 
 def decided(shape=(), classes=("a", "b"), test=119, **keys):
     config = parse(CompareConfig, {"data": "d", "output": "o", **keys})
     label = LabelSpec(dtype="int64", shape=list(shape), classes=None if classes is None else list(classes))
     splits = {"test": SimpleNamespace(rows=test), "validation": SimpleNamespace(rows=50)}
-    return metric_of(config, SimpleNamespace(label=label, splits=splits))
+    return deciding(config, SimpleNamespace(label=label, splits=splits))
 
 
 def test_what_decides_is_known_before_anything_runs():
     found = decided()
-    assert found == Metric("accuracy", True, 0.003, "test", 1 / 119)
+    assert found == Deciding("accuracy", True, "test", 1 / 119)
     assert decided(test=0).split == "validation" and decided(test=0).resolution == 1 / 50
     assert decided(shape=(40,)).resolution == 1 / (119 * 40)  # a class at each of 40 places
     assert decided(classes=None).name == "loss"  # numbers, whose metric is the mean absolute error

@@ -1,6 +1,7 @@
 """Which runs a comparison has."""
 
 import math
+import re
 
 import pytest
 from hypothesis import given
@@ -12,32 +13,47 @@ from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.plan import epochs, label, plan
 from sparksplit.strategies import STRATEGIES
 
+PLAIN = {"strategy": "local", "sync": {"every": 8}}
 LOCAL = {"strategy": "local", "sync": {"every": 8, "outer": "nesterov"}}
 
 
 def planned(**keys):
-    return plan(parse(CompareConfig, {"data": "d", "output": "o", **keys}))
+    return [run for run in plan(parse(CompareConfig, {"data": "d", "output": "o", **keys})) if not run.reference]
+
+
+def references(**keys):
+    return [run for run in plan(parse(CompareConfig, {"data": "d", "output": "o", **keys})) if run.reference]
 
 
 def test_ways_times_nodes_times_seeds_with_the_same_seeds():
-    runs = planned(strategies=["single", "batch", "epoch", LOCAL], nodes=[1, 2], seeds=3, seed=7, epochs=4)
+    runs = planned(strategies=["single", "batch", "epoch", PLAIN], nodes=[1, 2], seeds=3, seed=7, epochs=4)
     assert len({run.key for run in runs}) == len(runs) == 3 * (1 + 3)
-    for way, nodes in (("single", 1), ("batch", 2), ("epoch", 2), ("local, H = 8, nesterov", 2)):
+    for way, nodes in (("single", 1), ("batch", 2), ("epoch", 2), ("local, H = 8", 2)):
         found = [run.config.seed for run in runs if (run.way, run.config.node_count) == (way, nodes)]
         assert found == [7, 8, 9]
     # Those of one node first, so that each number of processes needs one cluster.
     assert [run.processes for run in runs] == [1] * 3 + [2] * 9
-    assert runs[0].key == "single-n1-s7" and runs[-1].key == "local-h-8-nesterov-n2-s9"
+    assert runs[0].key == "single-n1-s7" and runs[-1].key == "local-h-8-n2-s9"
+
+
+def test_further_seeds_are_planned_and_belong_to_later_looks():
+    runs = plan(parse(CompareConfig, {
+        "data": "d", "output": "o", "strategies": ["batch", "epoch"], "nodes": [1, 2], "virtual": [4], "seeds": 2,
+        "max_seeds": 5, "seed": 7,
+    }))  # fmt: skip
+    assert len(runs) == 3 * 5 + 1 + 2
+    counts = [sum(run.is_within(7, seeds) for run in runs) for seeds in (2, 4, 5)]
+    assert counts == [3 * 2 + 3, 3 * 4 + 3, 3 * 5 + 3]
 
 
 def test_on_one_node_all_ways_are_one_run():
-    runs = planned(strategies=["batch", "epoch", "epoch-delayed", LOCAL], nodes=[1], seeds=2)
+    runs = planned(strategies=["batch", "epoch", "epoch-delayed", PLAIN], nodes=[1], seeds=2)
     assert [(run.way, run.config.strategy) for run in runs] == [("single", "single")] * 2
 
 
 def test_a_way_with_keys_of_its_own_keeps_them_on_one_node():
     runs = planned(
-        strategies=["single", {**LOCAL, "batch_size": 16}, {"strategy": "single", "batch_size": 8}], nodes=[1], seeds=1
+        strategies=["single", {**PLAIN, "batch_size": 16}, {"strategy": "single", "batch_size": 8}], nodes=[1], seeds=1
     )
     assert [(run.way, run.config.batch_size) for run in runs] == [
         ("single", 64), ("single, batch_size = 16", 16), ("single, batch_size = 8", 8)
@@ -50,7 +66,7 @@ def test_runs_that_sum_by_another_collective_have_a_cluster_of_their_own():
     ways = ["batch", *others, LOCAL]
     runs = planned(strategies=ways, nodes=[1, 2], virtual=[3], seeds=2)
     assert [(run.cluster, run.way) for run in runs if not run.config.virtual] == [
-        *[((1, None), "single")] * 2,
+        *[((1, None), "single"), ((1, None), "local, H = 8, nesterov")] * 2,
         *[((2, "ring"), "batch"), ((2, "ring"), "local, H = 8, nesterov")] * 2,
         *[((2, "tensorflow"), "batch, collective = tensorflow")] * 2,
         *[((2, "a.py:mine"), "batch, collective = a.py:mine")] * 2,
@@ -82,6 +98,37 @@ def test_every_number_of_nodes_divides_the_epochs(asked, numbers):
     found = epochs(asked, numbers)
     assert all(found % number == 0 for number in numbers)
     assert asked <= found < asked + math.lcm(*numbers)
+
+
+def test_numbers_of_nodes_that_would_make_too_many_epochs_are_refused_with_what_to_ask_for():
+    with pytest.raises(ConfigError) as caught:
+        planned(strategies=["batch", "epoch"], nodes=[1, 2, 3, 5, 7, 8], epochs=10)
+    assert str(caught.value).startswith("nodes: all passes are equal only if every number of nodes divides the epochs")
+    assert "10 would become 840: leave out 3, 7, 8 (then 10 are run), or ask for epochs: 840" in str(caught.value)
+    assert {run.config.epochs for run in planned(strategies=["epoch"], nodes=[1, 2, 5], epochs=10)} == {10}
+    whole = planned(strategies=["epoch"], nodes=[1, 2, 3, 5, 7, 8], epochs=840, seeds=1)
+    assert {run.config.epochs for run in whole} == {840}
+    # Where every node reads a part of each epoch, all numbers do.
+    assert {run.config.epochs for run in planned(strategies=["batch", LOCAL], nodes=[3, 7, 8], epochs=10)} == {10}
+    assert {run.config.epochs for run in planned(strategies=["epoch"], nodes=[1], virtual=[32], epochs=10)} == {32}
+
+
+@given(st.integers(1, 60), st.lists(st.integers(1, 16), min_size=1, max_size=5, unique=True))
+def test_what_a_refusal_asks_for_is_accepted(asked, numbers):
+    try:
+        assert {run.config.epochs for run in planned(strategies=["epoch"], nodes=numbers, epochs=asked, seeds=1)} == {
+            epochs(asked, numbers)
+        }
+    except ConfigError as error:
+        left, then, more = re.search(
+            r"leave out ([\d, ]+) \(then (\d+) are run\), or ask for epochs: (\d+)", str(error)
+        ).groups()
+        kept = [number for number in numbers if str(number) not in left.split(", ")]
+        runs = planned(strategies=["epoch"], nodes=kept, epochs=asked, seeds=1)
+        assert {run.config.epochs for run in runs} == {int(then)}
+        assert {
+            run.config.epochs for run in planned(strategies=["epoch"], nodes=numbers, epochs=int(more), seeds=1)
+        } == {int(more)}
 
 
 @pytest.mark.parametrize(
@@ -167,7 +214,27 @@ def test_one_node_with_the_comparisons_own_keys_is_what_all_are_compared_with_ho
         [{"strategy": "local", "optimizer": {"learning_rate": 0.01}}],
     ):
         runs = planned(strategies=ways, nodes=[1, 2], seeds=1)
-        assert [run.key for run in runs if run.config.node_count == 1] == ["single-n1-s1"]
+        on_one = [run for run in runs if run.config.node_count == 1]
+        assert [run.key for run in on_one if run.config.strategy == "single"] == ["single-n1-s1"]
+
+
+def test_an_outer_optimiser_makes_a_way_on_one_node_more_than_single():
+    """Was: `single`, whatever the sync, so that nobody could tell momentum from splitting."""
+    runs = planned(strategies=[LOCAL], nodes=[1, 2], seeds=2)
+    assert [(run.way, run.config.node_count) for run in runs] == [
+        *[("local, H = 8, nesterov", 1), ("single", 1)] * 2, *[("local, H = 8, nesterov", 2)] * 2
+    ]  # fmt: skip
+    assert runs[0].config.sync.outer == "nesterov" and runs[0].key == "local-h-8-nesterov-n1-s1"
+
+
+def test_the_target_has_runs_of_single_on_seeds_that_nothing_is_compared_on():
+    found = references(strategies=["batch", "epoch"], nodes=[1, 2], seeds=5, seed=7, virtual=[4])
+    assert [run.config.seed for run in found] == [1_000_007, 1_000_008, 1_000_009]
+    assert {(run.config.strategy, run.config.nodes) for run in found} == {("single", 1)}
+    assert len(references(strategies=["batch"], nodes=[1, 2], seeds=1)) == 1
+    # Nothing is compared with `single` there.
+    assert references(strategies=["batch"], nodes=[2], seeds=5) == []
+    assert references(strategies=[{"strategy": "batch", "batch_size": 8}], nodes=[1, 2], seeds=5) == []
 
 
 def test_what_all_runs_share_and_what_a_way_says():
@@ -190,14 +257,23 @@ def test_what_all_runs_share_and_what_a_way_says():
         ("strategies: [{split: batch}]", ":3: strategies.0.split: is called strategy now"),
         ("strategies: [{sync: {every: 3}}]", "strategies.0: must name its strategy"),
         ("strategies: [{strategy: batch, nodes: 3}]", "strategies.0.nodes: is the same for all ways"),
+        ("strategies: [{strategy: batch, device: cpu}]", "strategies.0.device: is the same for all ways"),
+        (
+            "strategies: [{strategy: batch, deterministic: false}]",
+            "strategies.0.deterministic: is the same for all ways",
+        ),
+        ("strategies: [{strategy: batch, threads: 3}]", "strategies.0.threads: is the same for all ways"),
         ("early_stop: {patience: 3}", ":3: early_stop: is for train: runs are compared at equal passes, by their last"),
         ("keep_best: true", ":3: keep_best: is for train: runs are compared at equal passes, by their last weights"),
         ("strategies: [{strategy: batch, early_stop: {}}]", ":3: strategies.0.early_stop: is for train: runs are"),
         ("strategies: [{strategy: batch, sync: {every: 3}}]", "sync needs strategy: local"),
         ("strategies: [batch, none.py:vote]", ":3: strategies.1.strategy: none.py"),
         ("strategies: [single]\nnodes: [2]", ":4: nodes: no way of single runs on so many: add 1"),
-        ("nodes: [2, 2]", "nodes has a number twice"),
+        ("nodes: [2, 2]", ":3: nodes: has a number twice (is [2, 2])"),
         ("seeds: 0", "seeds: must be"),
+        ("margin: 1", "margin: must be below 1"),
+        ("seeds: 5\nmax_seeds: 4", ":4: max_seeds: must be at least seeds, 5 (is 4)"),
+        ("collective: auto", ":3: collective: belongs to a way: give it within `strategies`"),
         ("input_mode: spark", "input_mode"),
     ],
 )

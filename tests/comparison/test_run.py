@@ -33,22 +33,32 @@ def done(zygote, digits, tmp_path_factory):
 def test_every_way_runs_on_every_number_of_nodes_and_seed(done, digits):
     output, results = done
     assert json.loads((output / "results.json").read_text()) == results
-    assert len(results["runs"]) == 2 * 5 and len(results["virtual"]) == 3
+    assert len(results["runs"]) == 2 * 6 and len(results["virtual"]) == 3
     for record in (*results["runs"], *results["virtual"]):
         assert record["ledger"]["exact"] and record["passes"] == 4 and record["ledger"]["rows"] == 4 * 1300
         check_seconds(record)
         assert record["steps"] == record["history"][-1]["steps"] >= record["updates"]
     assert [(row["way"], row["nodes"], row["virtual"], row["runs"]) for row in results["table"]] == [
         ("single", 1, False, 2),
+        ("local, H = 8, nesterov", 1, False, 2),
         *((way, 2, False, 2) for way in ("batch", "epoch", "epoch-delayed", "local, H = 8, nesterov")),
         *((way, 4, True, 1) for way in ("epoch", "epoch-delayed", "local, H = 8, nesterov")),
     ]
+    references = results["references"]
+    assert [(run["seed"], run["passes"], len(run["untrained"])) for run in references] == [
+        (1_000_001, 4, 2), (1_000_002, 4, 2)
+    ]  # fmt: skip
+    found = results["metric"]["range"]
+    assert found["untrained"] < 0.4 < found["trained"] and results["target"]["by"] == found["by"]
+    assert results["metric"]["margin"] == pytest.approx(0.003 * (found["trained"] - found["untrained"]))
+    places = [run["place"] for run in (*results["runs"], *references)]
+    assert places == [results["place"]] * len(places) and results["grid"] == [2, 4]
     page = (output / "report.html").read_text()
     assert all(part in page for part in ("epoch-delayed", "local, H = 8, nesterov", results["config_hash"]))
-    assert len(results["answer"]["text"]) == 2
+    assert len(results["answer"]["text"]) == 3
     # Every sum's seconds at every size, on the only number of nodes above one.
     assert [point["bytes"] for point in results["cost_model"]["sweep"]] == [1 << power for power in range(10, 27)]
-    assert {check["way"] for check in results["cost_model"]["checks"]} == {row["way"] for row in results["table"][:5]}
+    assert {check["way"] for check in results["cost_model"]["checks"]} == {row["way"] for row in results["table"][:6]}
 
 
 @pytest.mark.parametrize("strategy", ["batch", "epoch-delayed"])
@@ -103,7 +113,7 @@ def test_a_loss_that_is_no_number_counts_as_diverged_and_the_others_go_on(forked
     assert "the loss is" in results["diverged"][0]["diverged"]
     wild_rows = [row for row in results["table"] if row["diverged"]]
     assert [(row["nodes"], row["runs"], row["metric"]["mean"]) for row in wild_rows] == [(1, 0, None), (2, 0, None)]
-    assert results["answer"]["text"][2].startswith(
+    assert results["answer"]["text"][-1].startswith(
         "Not recommended, because the loss or the metric was no longer a number: `"
     )
 
@@ -146,10 +156,10 @@ except KeyboardInterrupt:
     (os.killpg if signum == signal.SIGINT else os.kill)(process.pid, signum)
     assert process.wait(60) == (130 if signum == signal.SIGINT else -signal.SIGKILL)
     kept = {path.name: path.stat().st_mtime_ns for path in (output / "runs").glob("*.json")}
-    assert 3 <= len(kept) < 5 and not (output / "results.json").exists()
+    assert 3 <= len(kept) < 7 and not (output / "results.json").exists()
     subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=500)
     assert {name: (output / "runs" / name).stat().st_mtime_ns for name in kept} == kept
-    assert len(json.loads((output / "results.json").read_text())["runs"]) == 5
+    assert len(json.loads((output / "results.json").read_text())["runs"]) == 6
 
 
 @pytest.mark.parametrize(

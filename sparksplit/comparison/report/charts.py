@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
@@ -107,11 +108,17 @@ def learning(results: Results) -> list[Picture]:
     quantity = Quantity(results.metric.name)
     title = f"Held-out {quantity.label}"
     curves = {way: points for way in ways(results) if (points := _curve(results, way))}
-    wheres = (("passes", "passes over the training set"), ("seconds", "seconds of training"))
     if not curves:
         note = f"No run measured {quantity.label} on the validation rows."
-        return [Picture(f"learning-{where}", f"{title} over {where}", note=note) for where, _ in wheres]
-    return [_learning(results, curves, where, label, f"{title} over {where}") for where, label in wheres]
+        return [Picture(f"learning-{where}", f"{title} over {where}", note=note) for where in ("passes", "seconds")]
+    timed = {way: (nodes, points) for way, (nodes, points) in curves.items() if math.isfinite(points[-1][1])}
+    over = f"{title} over seconds"
+    return [
+        _learning(results, curves, "passes", "passes over the training set", f"{title} over passes"),
+        _learning(results, timed, "seconds", "seconds of training", over)
+        if timed
+        else Picture("learning-seconds", over, note="The times of these runs do not count."),
+    ]
 
 
 def _learning(results: Results, curves: dict[str, tuple[int, Curve]], where: str, label: str, title: str) -> Picture:
@@ -162,22 +169,26 @@ def _learning(results: Results, curves: dict[str, tuple[int, Curve]], where: str
 
 
 def _curve(results: Results, way: str) -> tuple[int, Curve] | None:
-    """(N, points (passes, seconds, mean, least, greatest)) of a way's real runs on its largest N."""
+    """(N, points (passes, seconds, mean, least, greatest)) of a way's real runs on its largest N; the seconds are those
+    of the runs whose times count, and not a number where there is none."""
     name = results.metric.name
     runs = [run for run in results.runs if run.way == way]
     nodes = max((run.nodes for run in runs), default=0)
-    by_passes: dict[float, list[tuple[float, float]]] = {}
+    by_passes: dict[float, list[tuple[float | None, float]]] = {}
     for run in runs:
         for point in run.history if run.nodes == nodes else []:
             value = usable((point.validation or {}).get(name))
             if value is not None:
-                by_passes.setdefault(point.passes, []).append((point.seconds, value))
+                counts = run.place == results.place
+                by_passes.setdefault(point.passes, []).append((point.seconds if counts else None, value))
     if not by_passes:
         return None
     points: Curve = []
     for passes, found in sorted(by_passes.items()):
         values = [value for _, value in found]
-        points.append((float(passes), fmean(s for s, _ in found), fmean(values), min(values), max(values)))
+        seconds = [second for second, _ in found if second is not None]
+        mean = fmean(seconds) if seconds else math.nan
+        points.append((float(passes), mean, fmean(values), min(values), max(values)))
     return nodes, points
 
 

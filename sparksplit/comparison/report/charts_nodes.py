@@ -186,7 +186,9 @@ def times(results: Results) -> Picture:
         samples = zip(PARTS, _PART_COLOURS, _HATCHES, strict=True)
         legend(figure, [(part, Patch(facecolor=c, hatch=h, edgecolor="white")) for part, c, h in samples])
         svg = drawing.to_svg(figure, key, f"{title}: a stacked bar for each way and number of nodes")
-    caption = "Seconds of training, by what they were spent on: the mean over the seeds."
+    caption = (
+        "Seconds of a run, by what they were spent on (other: to start, compile and validate): the mean over the seeds."
+    )
     caption = f"{caption} {survivors(rows)}".strip()
     cells = [[described(row.way, row.nodes), *(duration(_part(row, part)) for part in PARTS)] for row in rows]
     return Picture(key, title, caption, svg, ("way", *PARTS), cells)

@@ -13,8 +13,9 @@ from typing import Any
 
 import yaml
 
+from sparksplit.comparison.analysis.runs import ALL_RUNS
 from sparksplit.comparison.content import Results
-from sparksplit.comparison.numbers import Quantity, count, plain, size
+from sparksplit.comparison.numbers import Quantity, count, percent, plain, size, steps
 from sparksplit.comparison.report import charts, charts_cost, charts_nodes, tables
 from sparksplit.pages import rendered
 
@@ -29,6 +30,7 @@ def render(results: Results) -> str:
         answer=results.answer,
         notes=list(_notes(results)),
         pairs=tables.pairs(results),
+        times=tables.times(results),
         forests=charts.forests(results),
         measured=tables.ways(results, virtual=False),
         virtual=tables.ways(results, virtual=True),
@@ -71,10 +73,17 @@ def _notes(results: Results) -> Iterator[str]:
     if target:
         quantity = Quantity(target.metric)
         yield f"The target is {quantity.label} {quantity.value(target.value)} of the validation rows."
-        if target.by == "all runs":
-            yield "It comes from all runs, since none of `single` with the comparison's own keys finished."
+        if target.by == ALL_RUNS:
+            yield "It comes from all runs, since there is none of `single` on seeds of its own that finished."
+        if results.grid:
+            yield f"Runs are looked at after the same passes: {steps(results.grid)}."
     else:
         yield "No run measured the metric on validation rows, so there is no time to a target."
+    if elsewhere := [run.key for run in results.runs if run.place != results.place]:
+        yield (
+            f"Times that do not count, because they were not measured where most were, which is {results.place}: "
+            f"{', '.join(elsewhere)}."
+        )
     if results.metric.split != "test":
         yield "There are no test rows: the validation rows decide, from which the target comes too."
     if diverged := results.diverged:
@@ -89,16 +98,21 @@ def _facts(results: Results) -> Iterator[tuple[str, str]]:
     """What the numbers depend on: name and value."""
     machine, data, metric = results.machine, results.data, results.metric
     quantity = Quantity(metric.name)
-    margin = "no margin" if metric.margin is None else quantity.difference(metric.margin).lstrip("+")
+    margin = quantity.difference(metric.margin).lstrip("+")
     better = "higher" if metric.higher_is_better else "lower"
     yield "model", results.model
     yield "data", data.path
     yield "data's digest", data.digest
     yield "rows", ", ".join(f"{count(rows)} {name}" for name, rows in data.rows.items())
     yield "metric", f"{quantity.label} of the {metric.split} rows; {better} is better; no difference within {margin}"
+    if metric.range is not None:
+        ends = f"{quantity.value(metric.range.untrained)} untrained, {quantity.value(metric.range.trained)} trained"
+        yield "margin", f"{percent(metric.share, 2)} of the metric's range ({ends}, by {metric.range.by}): {margin}"
     yield "nodes", ", ".join(str(nodes) for nodes in results.nodes)
     yield "seeds", ", ".join(str(seed) for seed in results.seeds)
     yield "config's hash", results.config_hash
+    if results.place is not None:
+        yield "times", f"measured on {results.place}"
     yield "machine", f"{count(machine.cores)} cores, {size(machine.memory_bytes)} memory, {machine.processor}"
     yield "GPUs", ", ".join(str(gpu) for gpu in machine.gpus) or "none"
     yield "system", f"{machine.system}, Python {machine.python}"

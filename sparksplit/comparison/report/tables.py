@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparksplit.comparison.content import Metric, OnHosts, Original, Ours, Results, Row
-from sparksplit.comparison.numbers import Quantity, compact, count, duration, megabytes, part, percent, plain
+from sparksplit.comparison.numbers import (
+    MISSING,
+    Quantity,
+    bound,
+    compact,
+    count,
+    duration,
+    megabytes,
+    part,
+    percent,
+    plain,
+)
 from sparksplit.comparison.record import ComparedRun, DivergedRun
 from sparksplit.pages.tables import Cell, Table, number, text
 from sparksplit.training.metrics import LOSS
@@ -45,6 +56,28 @@ def pairs(results: Results) -> Table | None:
     return Table("differences", caption, [(name, "") for name in names], rows)
 
 
+def times(results: Results) -> Table | None:
+    """How many times as fast as `single` each way is."""
+    if not results.times:
+        return None
+    rows = [
+        [
+            text(f"{pair.way}, N = {pair.nodes}"),
+            text(f"{pair.against}, N = {pair.against_nodes}"),
+            text(pair.what),
+            number(pair.times, compact(pair.times)),
+            number(pair.low, MISSING if pair.low is None else f"{compact(pair.low)} to {compact(pair.high)}"),
+            number(pair.at_least, bound(pair.at_least)),
+            number(pair.seeds, part(pair.seeds, pair.of)),
+            text(pair.verdict),
+        ]
+        for pair in results.times
+    ]
+    names = ("way", "against", "time", "times as fast", "interval", "at least", "seeds", "verdict")
+    caption = "How many times as fast: seconds of runs of the same seed. At least: for all that are faster, together"
+    return Table("times", caption, [(name, "") for name in names], rows)
+
+
 def ways(results: Results, virtual: bool) -> Table | None:
     """What each way did on each number of nodes, on nodes at hand or on virtual ones."""
     found = [row for row in results.table if row.virtual == virtual]
@@ -60,19 +93,20 @@ def ways(results: Results, virtual: bool) -> Table | None:
         ("updates", "changes of the weights that all nodes share"),
         ("syncs", "times that the nodes agreed"),
         ("MB per node", "sent by each node in all its synchronisations"),
-        ("seconds", "of training, without start and feed"),
+        ("seconds", "of training, with waiting for rows and exchanges; without start, compiling and validation"),
         ("rows/s", "trained, by all nodes together"),
         ("efficiency", "speed-up over one node, divided by N"),
         (f"{metric.split} {quantity.label}", "mean over the runs that finished"),
         ("interval", "of the mean"),
-        ("time to target", "of training until the validation rows reach the target: mean over the runs that did"),
-        ("passes to target", "until the validation rows reach the target: mean over the runs that did"),
+        ("time to target", "of training until the validation rows are seen to reach the target: median over all runs"),
+        ("passes to target", "until the validation rows are seen to reach the target: median over all runs"),
         ("reached", "runs that reached the target, of all"),
+        ("node-hours", "to the target: the median time of all nodes, in hours"),
     ]
     rows = [_way(row, quantity) for row in found]
-    left_out = {"seconds", "rows/s", "efficiency", "time to target"} if virtual else {"passes to target"}
+    left_out = {"seconds", "rows/s", "efficiency", "time to target", "node-hours"} if virtual else {"passes to target"}
     if not results.target:
-        left_out |= {"time to target", "passes to target", "reached"}
+        left_out |= {"time to target", "passes to target", "reached", "node-hours"}
     kept = [index for index, (name, _) in enumerate(columns) if name not in left_out]
     caption = PREDICTED[0].upper() + PREDICTED[1:] if virtual else "Measured on the nodes at hand: means over the seeds"
     return Table(
@@ -87,6 +121,7 @@ def ways(results: Results, virtual: bool) -> Table | None:
 def _way(row: Row, quantity: Quantity) -> list[Cell]:
     metric, to = row.metric, row.to_target
     seconds, passes = (None, None) if to is None else (to.seconds, to.passes)
+    hours = None if seconds is None else seconds * row.nodes / 3600
     reached = count(None) if to is None else f"{to.reached} of {to.of}"
     return [
         text(row.way),
@@ -102,6 +137,7 @@ def _way(row: Row, quantity: Quantity) -> list[Cell]:
         number(seconds, duration(seconds)),
         number(passes, compact(passes)),
         number(None if to is None else to.reached, reached),
+        number(hours, plain(hours, 3)),
     ]
 
 
@@ -161,7 +197,7 @@ def runs(results: Results) -> Table | None:
     quantities = [Quantity(name) for name in names]
     rows = []
     for run in found:
-        values, seconds = _values(run, metric), run.seconds.train
+        values, seconds = _values(run, metric), run.history[-1].seconds if run.history else None
         rows.append(
             [
                 text(run.way),
@@ -186,7 +222,7 @@ def runs(results: Results) -> Table | None:
         ("seed", ""),
         ("ledger", "exact: every row once in each pass; diverged: the loss or the metric was no longer a number"),
         ("weights", "digest of the weights at the end"),
-        ("seconds", "of training; those of virtual nodes say nothing about real ones"),
+        ("seconds", "of training, as above; those of virtual nodes say nothing about real ones"),
         *((f"{metric.split} {quantity.label}", "") for quantity in quantities),
     ]
     return Table("runs", "Every run. Choose a column's name to sort by it.", columns, rows, sortable=True)

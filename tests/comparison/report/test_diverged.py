@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sparksplit.comparison.content import Results
+from sparksplit.comparison.numbers import MISSING, duration
 from sparksplit.comparison.report.charts import learning
 from tests.comparison import sample
 from tests.comparison.report.pages import rendered, visible
@@ -73,3 +74,23 @@ def test_a_ledger_that_is_not_exact_is_said_first():
     words = visible(rendered(results))
     assert "Runs whose ledger is NOT exact, and whose numbers are not to be trusted: 1." in words
     assert words.index("NOT exact") < words.index("The differences")
+
+
+def test_seconds_that_do_not_count_are_in_no_picture():
+    """`batch` was measured elsewhere with one of its seeds, and there took a hundred times as long; then with both."""
+    results = sample.results(seeds=2)
+    first, second = (run for run in results["runs"] if run["way"] == sample.BATCH)
+    for point in second["history"]:
+        point["seconds"] *= 100
+    second["place"] = {**sample.PLACE, "threads": 2}
+    over_passes, over_seconds = pictures_of(results)
+    for picture in (over_passes, over_seconds):
+        (line,) = (line for line in picture.rows if line[0] == sample.BATCH)
+        assert line[3] == duration(first["history"][-1]["seconds"])
+    first["place"] = second["place"]
+    over_passes, over_seconds = pictures_of(results)
+    assert [sample.BATCH, "2", "12.00", MISSING] in [line[:4] for line in over_passes.rows]
+    assert sample.BATCH not in [line[0] for line in over_seconds.rows]
+    for run in results["runs"]:
+        run["place"] = second["place"]
+    assert pictures_of(results)[1].note == "The times of these runs do not count."

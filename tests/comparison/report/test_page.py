@@ -114,7 +114,7 @@ def test_it_can_be_repeated(page):
 def test_a_metric_that_is_no_share(higher):
     results = sample.results(seeds=3)
     results["metric"] = {"name": "mean_absolute_error", "higher_is_better": higher, "margin": 0.02}
-    results["metric"] |= {"split": "test", "resolution": None}
+    results["metric"] |= {"split": "test", "resolution": None, "share": 0.01, "range": None}
     for pair in results["pairs"]:
         pair["quantity"] = "mean_absolute_error"
     for run in results["runs"] + results["virtual"]:

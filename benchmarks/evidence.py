@@ -1,0 +1,202 @@
+"""How often `compare` is wrong, by comparisons of which the truth is known.
+
+    python benchmarks/evidence.py [--comparisons 1000] [--seed 1]
+
+Made-up runs go through the very analysis that compare uses (sparksplit.comparison.analysis). Some comparisons are of
+noise alone (no way differs from `single`, in quality or in time), the others have real effects; in some of both ways
+spread alike, in others from half to twice as much; some look once, after 5 seeds, and others go on, up to 20, until all
+is decided. --comparisons: of each of these eight kinds.
+
+The last line is one JSON object, with the worst of the eight kinds. false_better: the share of comparisons in which
+anything was called better, worse, faster, slower or faster by at least so much that is not; false_same: the same for
+no difference and not worse. coverage: of the 95 % intervals, in quality and in time, those that held the truth. power,
+power_times: of the effects of about three margins or more (2.7 to 6, between two ways that both differ from `single`),
+and of a tenth of the time, those that were decided, over all kinds. by_kind: each by itself. Meant: false_better at
+most 0.05 within what chance allows, coverage at least 0.93.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections import Counter
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from sparksplit.comparison.analysis.analyse import Analysis, analyse
+from sparksplit.comparison.analysis.verdicts import level_at, looks
+from sparksplit.comparison.content import Deciding
+from sparksplit.comparison.record import ComparedRun
+from sparksplit.training.record import CurvePoint, RunLedger, RunMetrics, RunSeconds
+
+WAYS = (("single", 1), ("batch", 2), ("epoch", 2), ("epoch-delayed", 2), ("local", 2), ("batch", 4), ("epoch", 4))
+METRIC = Deciding("loss", False, "test", None)
+SHARE, UNTRAINED, TRAINED = 0.01, 2.0, 1.0
+MARGIN = SHARE * (UNTRAINED - TRAINED)
+SEEDS, MOST = 5, 20
+_SECONDS = RunSeconds(**dict.fromkeys((field.name for field in fields(RunSeconds)), 0.0))
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What is so. worse: how much higher a way's loss is than `single`'s; slower: the logarithm of how many times its
+    seconds are. noise: the standard deviation of each way's own part of the loss, time: that of the logarithm."""
+
+    worse: dict[tuple[str, int], float]
+    slower: dict[tuple[str, int], float]
+    noise: dict[tuple[str, int], float]
+    time: float
+
+
+def drawn(generator: np.random.Generator, effects: bool, unequal: bool) -> Truth:
+    """A truth: without effects, or with one in each way, in quality, in time or both."""
+    own = MARGIN * float(generator.choice([0.3, 1.0]))
+    sizes = [-3 * MARGIN, -MARGIN / 3, 0.0, MARGIN / 3, 3 * MARGIN] if effects else [0.0]
+    speeds = [-math.log(2), -0.1, 0.0, 0.1] if effects else [0.0]
+    spread = [0.5, 1.0, 2.0] if unequal else [1.0]
+    others = WAYS[1:]
+    return Truth(
+        {WAYS[0]: 0.0, **{way: float(generator.choice(sizes)) for way in others}},
+        {WAYS[0]: 0.0, **{way: float(generator.choice(speeds)) for way in others}},
+        {way: own * float(generator.choice(spread)) for way in WAYS},
+        float(generator.choice([0.02, 0.1])),
+    )
+
+
+def made(way: tuple[str, int], seed: int, loss: float, seconds: float) -> ComparedRun:
+    """The record of such a run."""
+    point = CurvePoint(passes=1, updates=1, steps=1, seconds=seconds, validation={METRIC.name: TRAINED})
+    return replace(
+        _RUN, way=way[0], nodes=way[1], seed=seed, history=[point], metrics=RunMetrics(test={METRIC.name: loss})
+    )
+
+
+_RUN = ComparedRun.from_json(
+    {
+        **dict.fromkeys(("run_id", "config_hash", "command", "strategy", "input_mode", "weights"), ""),
+        **dict.fromkeys(("rows", "batch_size", "epochs", "passes", "updates", "steps", "syncs", "restarts"), 1),
+        **dict.fromkeys(("key", "way", "application_id"), ""),
+        "data": {"path": "", "digest": ""},
+        "config": {},
+        "sync": {"every": "step", "outer": None, "after": 0},
+        "nodes": 1,
+        "virtual": False,
+        "sync_bytes_per_node": 0,
+        "ledger": vars(RunLedger(1, "", True)),
+        "seconds": vars(_SECONDS),
+        "rows_per_second": 1.0,
+        "metrics": {"test": {}},
+        "resumed": [],
+        "hosts": ["a"],
+        "versions": {},
+        "seed": 1,
+        "history": [],
+    },
+    "a run made up",
+)
+
+
+def runs_of(generator: np.random.Generator, truth: Truth, seeds: range) -> list[ComparedRun]:
+    """Runs of all ways with these seeds."""
+    found = []
+    for seed in seeds:
+        shared, pace = 3 * MARGIN * generator.normal(), truth.time * generator.normal()
+        for way in WAYS:
+            loss = TRAINED + truth.worse[way] + shared + truth.noise[way] * generator.normal()
+            log = truth.slower[way] + pace + truth.time * generator.normal()
+            found.append(made(way, seed, float(loss), 10 * math.exp(log)))
+    return found
+
+
+REFERENCE = replace(made(WAYS[0], 0, TRAINED, 10.0), untrained={METRIC.name: UNTRAINED})
+
+
+def compared(generator: np.random.Generator, truth: Truth, most: int | None) -> Analysis:
+    """A comparison that looks after 5 seeds and, with `most`, goes on until all is decided."""
+    planned, runs = looks(SEEDS, most), []
+    for before, now in zip([0, *planned[:-1]], planned, strict=True):
+        runs += runs_of(generator, truth, range(before + 1, now + 1))
+        found = analyse(runs, [REFERENCE], METRIC, SHARE, level=level_at(planned, now))
+        if all(pair.verdict != "undecided" for pair in (*found.pairs, *found.times)):
+            break
+    return found
+
+
+def count(found: Analysis, truth: Truth, counts: Counter[str]) -> None:
+    """Add what was right and wrong. Names: what happened, with the number that it is a share of under `of NAME`."""
+    wrong = wrong_same = False
+    for pair in found.pairs:
+        true = truth.worse[pair.way, pair.nodes] - truth.worse[pair.against, pair.against_nodes]
+        assert pair.low is not None and pair.high is not None
+        counts["of covered"] += 1
+        counts["covered"] += pair.low <= true <= pair.high
+        wrong |= (pair.verdict == "better" and true >= 0) or (pair.verdict == "worse" and true <= 0)
+        wrong_same |= pair.verdict == "no difference" and abs(true) > MARGIN
+        wrong_same |= pair.verdict == "not worse" and true > MARGIN
+        if abs(true) > 2.5 * MARGIN:
+            counts["of decided quality"] += 1
+            counts["decided quality"] += pair.verdict == ("better" if true < 0 else "worse")
+    for time in found.times:
+        true = -truth.slower[time.way, time.nodes]
+        assert time.low is not None and time.high is not None
+        counts["of covered times"] += 1
+        counts["covered times"] += time.low <= math.exp(true) <= time.high
+        wrong |= (time.verdict == "faster" and true <= 0) or (time.verdict == "slower" and true >= 0)
+        wrong |= time.at_least is not None and math.exp(true) < time.at_least
+        if abs(true) == 0.1:
+            counts["of decided time"] += 1
+            counts["decided time"] += time.verdict == ("faster" if true > 0 else "slower")
+    counts["comparisons"] += 1
+    counts["wrong"] += wrong
+    counts["wrong same"] += wrong_same
+
+
+def main() -> None:
+    """Simulate, and print the line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--comparisons", type=int, default=1000, help="of each kind (default: 1000)")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    kinds: dict[str, Counter[str]] = {}
+    for effects in (False, True):
+        for unequal in (False, True):
+            for most in (None, MOST):
+                name = f"{'effects' if effects else 'noise'}{', unequal' if unequal else ''}{', looks' if most else ''}"
+                generator = np.random.default_rng([given.seed, len(kinds)])
+                counts = kinds[name] = Counter()
+                for _ in range(given.comparisons):
+                    truth = drawn(generator, effects, unequal)
+                    count(compared(generator, truth, most), truth, counts)
+
+    def share(counts: Counter[str], name: str, of: str) -> float | None:
+        return round(counts[name] / counts[of], 4) if counts[of] else None
+
+    told = {
+        name: {
+            "false_better": share(counts, "wrong", "comparisons"),
+            "false_same": share(counts, "wrong same", "comparisons"),
+            "coverage": share(counts, "covered", "of covered"),
+            "coverage_times": share(counts, "covered times", "of covered times"),
+            "power": share(counts, "decided quality", "of decided quality"),
+            "power_times": share(counts, "decided time", "of decided time"),
+        }
+        for name, counts in kinds.items()
+    }
+    total = sum(kinds.values(), Counter())
+    line = {
+        "benchmark": "evidence",
+        "comparisons": total["comparisons"],
+        "false_better": max(one["false_better"] or 0.0 for one in told.values()),
+        "false_same": max(one["false_same"] or 0.0 for one in told.values()),
+        "coverage": min(min(one["coverage"] or 0.0, one["coverage_times"] or 0.0) for one in told.values()),
+        "power": share(total, "decided quality", "of decided quality"),
+        "power_times": share(total, "decided time", "of decided time"),
+        "by_kind": told,
+    }
+    print(json.dumps(line))
+
+
+if __name__ == "__main__":
+    main()

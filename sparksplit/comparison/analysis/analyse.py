@@ -1,0 +1,61 @@
+"""All steps of the analysis, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparksplit.comparison.analysis.differences import compared
+from sparksplit.comparison.analysis.frontier import frontier
+from sparksplit.comparison.analysis.runs import (
+    AnyRun,
+    finished,
+    grid,
+    grouped,
+    judged,
+    main_place,
+    range_of,
+    target_of,
+)
+from sparksplit.comparison.analysis.table import row
+from sparksplit.comparison.content import Choice, Deciding, Metric, Pair, Row, Target, TimePair
+from sparksplit.comparison.intervals import LEVEL
+from sparksplit.comparison.record import Place
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What runs say together, as results.json has it. runs, references: with those turned into diverged ones whose
+    metric was not a finite number at the end."""
+
+    runs: list[AnyRun]
+    references: list[AnyRun]
+    metric: Metric
+    target: Target | None
+    grid: list[int]
+    place: Place | None
+    table: list[Row]
+    pairs: list[Pair]
+    times: list[TimePair]
+    frontier: list[Choice]
+
+
+def analyse(
+    runs: Sequence[AnyRun],
+    references: Sequence[AnyRun],
+    deciding: Deciding,
+    share: float,
+    target: float | None = None,
+    level: float = 1 - LEVEL,
+) -> Analysis:
+    """What `runs` say together. references: those that nothing is compared with. share: the margin's, of the metric's
+    range. target: the configuration's. level: the chance that any verdict about nodes at hand may be wrong."""
+    runs, references = ([judged(run, deciding) for run in some] for some in (runs, references))
+    groups, alone = grouped(runs), finished(references)
+    metric = Metric.of(deciding, share, range_of(alone, groups, deciding))
+    passes, place = grid(groups), main_place(runs)
+    found = target_of(target, groups, alone, metric, passes)
+    table = [row(group, groups, metric, found, passes, place) for group in groups]
+    pairs, times = compared(groups, metric, found, passes, place, level)
+    few = frontier(table, pairs, times, metric)
+    return Analysis(runs, references, metric, found, passes, place, table, pairs, times, few)

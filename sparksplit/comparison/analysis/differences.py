@@ -1,0 +1,193 @@
+"""What two ways differ in, paired by seed: what they learn, and the time they take. Each is compared with `single`, and
+with `batch` on as many nodes; verdicts are those of all of them together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sparksplit.comparison.analysis.estimates import Estimate, estimates
+from sparksplit.comparison.analysis.runs import (
+    BASE,
+    Group,
+    Groups,
+    finished,
+    reached,
+    timed,
+    training_seconds,
+    value_of,
+)
+from sparksplit.comparison.analysis.verdicts import BETTER, UNDECIDED, WORSE, Question, verdicts
+from sparksplit.comparison.content import IN_ALL, TO_TARGET, Metric, Pair, Target, TimePair
+from sparksplit.comparison.intervals import LEVEL
+from sparksplit.comparison.record import Place
+
+_TIMES = {BETTER: "faster", WORSE: "slower"}
+BySeed = Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class _Versus:
+    """A way and the other that it is compared with. by_seed: the differences; of: seeds that both were given."""
+
+    way: Group
+    other: Group
+    by_seed: BySeed
+    of: int
+    estimate: Estimate | None = None
+
+
+def compared(
+    groups: Groups,
+    metric: Metric,
+    target: Target | None,
+    passes: Collection[int],
+    place: Place | None,
+    level: float = 1 - LEVEL,
+) -> tuple[list[Pair], list[TimePair]]:
+    """All pairs of results.json: in the metric, and in time.
+
+    passes: the grid. place: where times must have been measured to count. level: the chance of being wrong that all
+    verdicts about nodes at hand have together; those about virtual ones have it again.
+    """
+    pairs: list[Pair] = []
+    times: list[TimePair] = []
+    for virtual in (False, True):
+        learnt = _learnt({group: groups[group] for group in groups if group[2] == virtual or group == BASE}, metric)
+        learnt = [one for one in learnt if one.way[2] == virtual]
+        took = [] if virtual else _took(groups, metric, target, passes, place)
+        sign = 1 if metric.higher_is_better else -1
+        questions = [Question(_signed(one.estimate, sign), metric.margin) for one in learnt]
+        # Less time is better.
+        questions += [Question(_signed(one.estimate, -1)) for _, one in took]
+        found = verdicts(questions, level)
+        pairs += [_pair(one, metric, verdict) for one, verdict in zip(learnt, found[: len(learnt)], strict=True)]
+        many = {what: sum(kind == what for kind, _ in took) for what in (TO_TARGET, IN_ALL)}
+        times += [
+            _time_pair(what, one, verdict, level / many[what])
+            for (what, one), verdict in zip(took, found[len(learnt) :], strict=True)
+        ]
+    return pairs, times
+
+
+def _signed(estimate: Estimate | None, sign: int) -> Estimate | None:
+    return estimate if estimate is None or sign > 0 else estimate.turned()
+
+
+def _estimated(found: Sequence[_Versus], resolution: float | None = None) -> list[_Versus]:
+    """With estimates: those with the same other way may share their spread."""
+    made: list[_Versus] = []
+    for other in dict.fromkeys(one.other for one in found):
+        some = {one.way: one for one in found if one.other == other}
+        known = estimates({way: one.by_seed for way, one in some.items()}, resolution)
+        made += [replace(one, estimate=known[way]) for way, one in some.items()]
+    places = {(one.way, one.other): place for place, one in enumerate(found)}
+    return sorted(made, key=lambda one: places[one.way, one.other])
+
+
+def _versus(
+    values: Mapping[Group, BySeed], given: Mapping[Group, Collection[int]], others: Mapping[Group, Sequence[Group]]
+) -> list[_Versus]:
+    """Each way against `others`, over the seeds for which both have a value."""
+    found = []
+    for way, against in others.items():
+        for other in against:
+            seeds = sorted(values[way].keys() & values[other].keys())
+            differences = {seed: values[way][seed] - values[other][seed] for seed in seeds}
+            found.append(_Versus(way, other, differences, len(set(given[way]) & set(given[other]))))
+    return found
+
+
+def _learnt(groups: Groups, metric: Metric) -> list[_Versus]:
+    """Each way against `single`, and against `batch` on as many nodes, over the seeds with which both finished."""
+    values = {
+        group: {run.seed: value_of(run, metric) for run in finished(members)} for group, members in groups.items()
+    }
+    given = {group: [member.seed for member in members] for group, members in groups.items()}
+    others = {
+        group: [
+            other
+            for other in dict.fromkeys((BASE, ("batch", group[1], group[2])))
+            if other in groups and other != group
+        ]
+        for group in groups
+    }
+    return _estimated([one for one in _versus(values, given, others) if one.by_seed], metric.resolution)
+
+
+def _took(
+    groups: Groups, metric: Metric, target: Target | None, passes: Collection[int], place: Place | None
+) -> list[tuple[str, _Versus]]:
+    """(what, each way against `single` in the logarithm of its seconds) on the nodes at hand.
+
+    To the target only where all runs of both reached it: what survivors say is no difference.
+    """
+    real = {group: members for group, members in groups.items() if not group[2]}
+    if BASE not in real:
+        return []
+    given = {group: [member.seed for member in members] for group, members in real.items()}
+    others = {group: [BASE] for group in real if group != BASE}
+    here = {group: timed(members, place) for group, members in real.items()}
+    kinds = {IN_ALL: {group: {run.seed: training_seconds(run) for run in runs} for group, runs in here.items()}}
+    if target is not None:
+        kinds[TO_TARGET] = {}
+        for group, runs in here.items():
+            hits = {run.seed: reached(run, target, metric.higher_is_better, passes) for run in finished(real[group])}
+            every = len(hits) == len(real[group]) and None not in hits.values()
+            found_at = {run.seed: hit[1] for run in runs if (hit := hits[run.seed]) is not None}
+            kinds[TO_TARGET][group] = found_at if every else {}
+    found: list[tuple[str, _Versus]] = []
+    for what in (TO_TARGET, IN_ALL):
+        seconds = kinds.get(what, {})
+        logs = {
+            group: {seed: math.log(value) for seed, value in by_seed.items() if value > 0}
+            for group, by_seed in seconds.items()
+        }
+        some = [one for one in _versus(logs, given, others) if one.by_seed] if logs else []
+        found += [(what, one) for one in _estimated(some)]
+    return found
+
+
+def _pair(one: _Versus, metric: Metric, verdict: str) -> Pair:
+    low, high = (None, None) if one.estimate is None else one.estimate.interval()
+    return Pair(
+        way=one.way[0],
+        nodes=one.way[1],
+        virtual=one.way[2],
+        against=one.other[0],
+        against_nodes=one.other[1],
+        quantity=metric.name,
+        seeds=len(one.by_seed),
+        of=one.of,
+        mean=math.fsum(one.by_seed.values()) / len(one.by_seed),
+        low=low,
+        high=high,
+        pooled=one.estimate is not None and one.estimate.pooled,
+        verdict=verdict,
+    )
+
+
+def _time_pair(what: str, one: _Versus, verdict: str, level: float) -> TimePair:
+    """level: the chance of being wrong that one of as many bounds has, of all that are told."""
+    low, high, least = None, None, None
+    if one.estimate is not None:
+        faster = one.estimate.turned()
+        low, high = map(math.exp, faster.interval())
+        bound = math.exp(faster.interval(1 - level)[0])
+        least = bound if verdict == BETTER and bound > 1 else None
+    return TimePair(
+        way=one.way[0],
+        nodes=one.way[1],
+        against=one.other[0],
+        against_nodes=one.other[1],
+        what=what,
+        seeds=len(one.by_seed),
+        of=one.of,
+        times=math.exp(-math.fsum(one.by_seed.values()) / len(one.by_seed)),
+        low=low,
+        high=high,
+        at_least=least,
+        pooled=one.estimate is not None and one.estimate.pooled,
+        verdict=_TIMES.get(verdict, UNDECIDED),
+    )

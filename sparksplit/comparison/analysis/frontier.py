@@ -1,0 +1,72 @@
+"""The few ways worth having: the fastest, the cheapest, the best. Each is `single` unless something else is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sparksplit.comparison.analysis.runs import BASE
+from sparksplit.comparison.analysis.verdicts import BETTER, GOOD
+from sparksplit.comparison.content import IN_ALL, TO_TARGET, Choice, Metric, Pair, Row, TimePair
+
+
+def single_of(table: Sequence[Row]) -> Row | None:
+    """The line of what all are compared with."""
+    return next((row for row in table if (row.way, row.nodes, row.virtual) == BASE), None)
+
+
+def goal_of(table: Sequence[Row]) -> str:
+    """What times are compared: to the target or, if not even `single` always reaches it, in all."""
+    single = single_of(table)
+    return IN_ALL if single is None or _to_target(single) is None else TO_TARGET
+
+
+def seconds_of(row: Row, goal: str) -> float | None:
+    """Seconds of a way: the median to the target, if every run reached it, or the mean in all."""
+    return row.seconds if goal == IN_ALL else _to_target(row)
+
+
+def _to_target(row: Row) -> float | None:
+    to = row.to_target
+    return to.seconds if to is not None and to.reached == to.of else None
+
+
+def frontier(table: Sequence[Row], pairs: Sequence[Pair], times: Sequence[TimePair], metric: Metric) -> list[Choice]:
+    """The fastest, the cheapest and the best of the ways on the nodes at hand that are decided to learn as well as
+    `single`; empty where that cannot be told. No way is among them of which a run diverged."""
+    single, goal = single_of(table), goal_of(table)
+    alone = None if single is None else seconds_of(single, goal)
+    if single is None or single.diverged or alone is None or single.metric.mean is None:
+        return []
+    base = Choice("", single.way, single.nodes, goal, alone, _hours(alone, 1), single.metric.mean)
+    versus = {(pair.way, pair.nodes): pair for pair in pairs if not pair.virtual and (pair.against, 1) == BASE[:2]}
+    speeds = {(pair.way, pair.nodes): pair for pair in times if pair.what == goal}
+    faster: list[Choice] = []
+    cheaper: list[Choice] = []
+    better: list[Choice] = []
+    for row in table:
+        pair, speed, seconds = versus.get((row.way, row.nodes)), speeds.get((row.way, row.nodes)), seconds_of(row, goal)
+        if row.virtual or row.diverged or pair is None or pair.verdict not in GOOD or row.metric.mean is None:
+            continue
+        hours = None if seconds is None else _hours(seconds, row.nodes)
+        choice = Choice("", row.way, row.nodes, goal, seconds, hours, row.metric.mean)
+        if pair.verdict == BETTER:
+            better.append(choice)
+        if speed is None or seconds is None or hours is None:
+            continue
+        if speed.verdict == "faster" and seconds < alone:
+            faster.append(choice)
+        if speed.at_least is not None and speed.at_least > row.nodes and hours < _hours(alone, 1):
+            cheaper.append(choice)
+    # The fastest and the cheapest have a time; the best need not.
+    sign = 1 if metric.higher_is_better else -1
+    by: tuple[tuple[str, list[Choice], Callable[[Choice], float]], ...] = (
+        ("fastest", faster, lambda one: one.seconds or 0.0),
+        ("cheapest", cheaper, lambda one: one.node_hours or 0.0),
+        ("best", better, lambda one: -sign * one.metric),
+    )
+    return [replace(min(some or [base], key=key), role=role) for role, some, key in by]
+
+
+def _hours(seconds: float, nodes: int) -> float:
+    return seconds * nodes / 3600

@@ -1,0 +1,92 @@
+"""The lines of the table: what the runs of a way on so many nodes did."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from statistics import fmean
+
+from sparksplit.comparison.analysis.runs import (
+    BASE,
+    Group,
+    Groups,
+    finished,
+    median,
+    reached,
+    timed,
+    training_seconds,
+    value_of,
+)
+from sparksplit.comparison.content import Deciding, Interval, Row, Target, ToTarget
+from sparksplit.comparison.intervals import interval
+from sparksplit.comparison.record import ComparedRun, Place
+
+
+def row(
+    group: Group,
+    groups: Groups,
+    metric: Deciding,
+    target: Target | None,
+    passes: Collection[int],
+    place: Place | None,
+) -> Row:
+    """A line of the table. passes: the grid. place: where times must have been measured to count."""
+    way, nodes, virtual = group
+    members = groups[group]
+    done, here, alone = finished(members), timed(members, place), timed(groups.get(BASE, []), place)
+    first = done[0] if done else None
+    values = interval([value_of(member, metric) for member in done], metric.resolution) if done else (None, None, None)
+    seconds = fmean(map(training_seconds, here)) if here else None
+    return Row(
+        way=way,
+        nodes=nodes,
+        virtual=virtual,
+        runs=len(done),
+        diverged=len(members) - len(done),
+        timed=len(here),
+        hosts=len(set(first.hosts)) if first else None,
+        strategy=first.strategy if first else None,
+        passes=first.passes if first else None,
+        updates=first.updates if first else None,
+        syncs=first.syncs if first else None,
+        bytes_per_node=fmean(member.sync_bytes_per_node for member in done) if done else None,
+        seconds=seconds,
+        rows_per_second=first.passes * first.rows / max(seconds, 1e-9) if first and seconds is not None else None,
+        efficiency=fmean(map(training_seconds, alone)) / (nodes * seconds) if alone and seconds else None,
+        to_target=None if target is None or not done else _to_target(members, metric, target, passes, place),
+        time=_times(here) if here else None,
+        metric=Interval(*values),
+    )
+
+
+def _to_target(
+    members: Sequence[object], metric: Deciding, target: Target, passes: Collection[int], place: Place | None
+) -> ToTarget:
+    done = [member for member in members if isinstance(member, ComparedRun) and member.diverged is None]
+    found = [reached(member, target, metric.higher_is_better, passes) for member in done]
+    lost = [math.inf] * (len(members) - len(done))
+    here = [member.place == place and not member.virtual for member in done]
+    seconds = [math.inf if hit is None else hit[1] for hit, own in zip(found, here, strict=True) if own]
+    return ToTarget(
+        seconds=median([*seconds, *lost]) if seconds else None,
+        passes=median([*(math.inf if hit is None else hit[0] for hit in found), *lost]),
+        reached=sum(hit is not None for hit in found),
+        of=len(members),
+    )
+
+
+def _times(members: Sequence[ComparedRun]) -> dict[str, float]:
+    """Where the seconds went, as means over the runs."""
+
+    def mean(name: str) -> float:
+        return fmean(getattr(member.seconds, name) for member in members)
+
+    sync, waiting = mean("sync"), mean("waiting")
+    return {
+        "reading": mean("feed"),
+        "hand-off": 0.0,
+        "compute": max(0.0, mean("train") - sync),
+        "waiting": waiting,
+        "synchronising": max(0.0, sync - waiting),
+        "other": mean("start") + mean("warmup") + mean("validation"),
+    }

@@ -1,0 +1,45 @@
+"""What a host is, and which cluster this is: what times depend on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from collections import Counter
+from collections.abc import Sequence
+
+from sparksplit.comparison.content import Machine
+
+
+def machine(gpus: list[str]) -> Machine:
+    """What the driver's host is. gpus: a node's."""
+    return Machine(
+        cores=os.cpu_count(),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        processor=_processor(),
+        system=f"{platform.system()} {platform.release()}",
+        python=platform.python_version(),
+        gpus=gpus,
+    )
+
+
+def kind_of_host(gpus: Sequence[str]) -> str:
+    """What of this host its speed depends on, such as `AMD EPYC, 2 cores, 1 x NVIDIA L4`. gpus: its names for them."""
+    found = [f"{count} x {name}" for name, count in sorted(Counter(gpus).items())]
+    return ", ".join([_processor(), f"{os.cpu_count()} cores", *found])
+
+
+def cluster_name(master: str) -> str:
+    """The cluster of Spark's master, without what differs between numbers of executors. For one that is on the driver's
+    host, that host belongs to the name."""
+    kind = master.partition("[")[0]
+    return f"{kind} on {socket.gethostname()}" if kind in ("local", "local-cluster") else master
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:  # noqa: PTH123
+            names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor() or platform.machine()

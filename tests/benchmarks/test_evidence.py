@@ -1,0 +1,57 @@
+"""benchmarks/evidence.py: what it makes up is what it says, and it finds what is wrong."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def evidence() -> ModuleType:
+    # A script, not a package's module: it runs where only the product is installed.
+    spec = importlib.util.spec_from_file_location("benchmark_evidence", FOLDER / "evidence.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for what their annotations name
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("most", [None, 20])
+def test_large_effects_are_found_and_nothing_is_wrong(evidence: ModuleType, most: int | None) -> None:
+    generator = np.random.default_rng(1)
+    way, other = evidence.WAYS[1], evidence.WAYS[2]
+    truth = evidence.Truth(
+        dict.fromkeys(evidence.WAYS, 0.0) | {way: -3 * evidence.MARGIN},
+        dict.fromkeys(evidence.WAYS, 0.0) | {other: 0.1},
+        dict.fromkeys(evidence.WAYS, 0.01 * evidence.MARGIN),
+        1e-4,
+    )
+    found = evidence.compared(generator, truth, most)
+    assert found.metric.margin == pytest.approx(evidence.MARGIN)
+    counts: Counter[str] = Counter()
+    evidence.count(found, truth, counts)
+    # `single` and, on two nodes, the three ways that are compared with `batch` differ from it.
+    assert (counts["decided quality"], counts["of decided quality"]) == (4, 4)
+    assert counts["decided time"] == counts["of decided time"] == 2  # to the target, and in all
+    assert (counts["wrong"], counts["wrong same"], counts["comparisons"]) == (0, 0, 1)
+
+
+def test_what_is_wrong_is_counted(evidence: ModuleType) -> None:
+    """The same verdicts, held against another truth."""
+    generator = np.random.default_rng(2)
+    truth = evidence.drawn(generator, effects=False, unequal=False)
+    sure = replace(truth, noise=dict.fromkeys(evidence.WAYS, 1e-6))
+    found = evidence.compared(generator, sure, None)
+    counts: Counter[str] = Counter()
+    evidence.count(found, replace(sure, worse=dict.fromkeys(evidence.WAYS, 0.0) | {("local", 2): 1.0}), counts)
+    assert counts["wrong same"] == 1 and counts["covered"] < counts["of covered"]
