@@ -8,12 +8,13 @@ Each limit is 1.5 to 4 times as slow as the next one, as the seed draws it:
     reader      a data set that does not fit into cache_mb, on an HDFS whose DataNodes send no faster than tc lets them
     link        two nodes that share mini-batches, on two hosts (network namespaces) with a slow link between them
     model       a multi-layer perceptron with as many hidden units as it takes; a sleeping transform is the next limit
-    skew        for preprocess: gzipped files, one of which has 3 to 8 times as many rows as the others together
+    skew        for preprocess: gzipped files, one of which has 3 to 8 times as many rows as the others together; so
+                many that two slots lose 1.5 to 4 times what a preparation takes whatever its rows are, the next limit
     control     nothing is planted: MLP 784-128-10 from memory, on one node or on two of one host
 
 First the step without anything planted is measured, by `sparksplit train`: the strengths are relative to it, which is
-more than any of its parts. The data are MNIST (SPARKSPLIT_DATA), or random rows of its shape. All runs in namespaces
-of its own; one Spark session serves all trials of a place.
+more than any of its parts; and two preparations of files of equal size. The data are MNIST (SPARKSPLIT_DATA), or random
+rows of its shape. All runs in namespaces of its own; one Spark session serves all trials of a place.
 
 A line for each trial: what was planted, what was named, and what the recommended settings brought when `diagnose`
 measured them (how many times as many rows/s, with the interval).
@@ -31,6 +32,7 @@ import argparse
 import gzip
 import json
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -55,6 +57,7 @@ from benchmarks.diagnose_plan import (  # noqa: E402
     line,
     link_mbit,
     reached,
+    rows_for,
     skewed,
     summary,
     trial,
@@ -78,9 +81,12 @@ EFFORT: dict[str, Any] = {
     "sweep_rounds": 3,
     "readers": [0, 1, 2, 4],
 }
-SKEW_ROWS, SKEW_COLUMNS = 300_000, 60
-PAIRS = 2
-"""How often what would help against a skewed input is tried."""
+SKEW_ROWS, SKEW_COLUMNS = 150_000, 60
+"""Of the smaller of the two even inputs by which those of a skewed one are found, and whose rows all others repeat."""
+MORE_ROWS = 4
+"""How many times as many rows the larger one has."""
+INPUT_PARTS = ("parse", "number", "count", "shuffle")
+"""What a task does with its own part of the input."""
 EPOCHS = 4
 """Of what is measured without a planted limit; the first one counts not."""
 
@@ -152,9 +158,41 @@ class Bench:
     def lines(self) -> list[str]:
         """The lines of a CSV file, the first of which has its columns' names."""
         values = np.random.default_rng(0).integers(-10_000, 10_000, (SKEW_ROWS, SKEW_COLUMNS)) / 100
-        names = [f"x{number}" for number in range(SKEW_COLUMNS)]
+        names = ["copy", *(f"x{number}" for number in range(SKEW_COLUMNS))]
         rows = (",".join(map(str, row)) + f",{number % 3}\n" for number, row in enumerate(values.tolist()))
         return [",".join([*names, "label"]) + "\n", *rows]
+
+    def preparation(self, counts: Sequence[int]) -> dict[str, Any]:
+        """Of a preparation of gzipped CSV files of so many rows, no two of which are equal."""
+        folder = self.folder()
+        folder.mkdir()
+        header, *lines = self.lines
+        begin = 0
+        for number, count in enumerate(counts):
+            with gzip.open(folder / f"part-{number:02}.csv.gz", "wt", compresslevel=1) as file:
+                file.write(header)
+                places = (divmod(place, len(lines)) for place in range(begin, begin + count))
+                file.writelines(f"{copy},{lines[line]}" for copy, line in places)
+            begin += count
+        return {"input": {"format": "csv", "path": str(folder), "label": "label"}, "output": str(self.folder())}
+
+    @cached_property
+    def even(self) -> tuple[float, float]:
+        """Of preparations of files of equal size: (seconds whatever the rows are, seconds of slots for each row of
+        the input)"""
+        from sparksplit.diagnosis.preprocess.parts import DRIVERS
+
+        found = []
+        for rows in (SKEW_ROWS, MORE_ROWS * SKEW_ROWS):
+            parts = diagnosed_preparation(self.preparation([rows // 4] * 4), 0)["parts"]
+            busy = sum(part["task_seconds"] for part in parts if part["name"] in INPUT_PARTS)
+            found.append((rows, busy, sum(part["seconds"] for part in parts if part["name"] in DRIVERS)))
+        (few, less, _), (many, more, alone) = found
+        if more <= less:
+            raise ValueError(f"{many} rows took no longer than {few}: {more:.1f} and {less:.1f} s of slots")
+        row = (more - less) / (many - few)
+        told(f"nothing planted, a preparation: {alone:.2f} s whatever its rows are, {1e6 * row:.2f} us of a slot a row")
+        return alone, row
 
     def config(self, **keys: Any) -> dict[str, Any]:
         """Of a training run, without its output."""
@@ -228,14 +266,14 @@ def diagnosed(config: dict[str, Any], output: Path) -> dict[str, Any]:
     return record.of(own, measured, made="", seconds=0.0, hosts=[], versions={}).to_json()
 
 
-def diagnosed_preparation(config: dict[str, Any]) -> dict[str, Any]:
-    """diagnosis.json of a preparation of data."""
+def diagnosed_preparation(config: dict[str, Any], pairs: int | None = None) -> dict[str, Any]:
+    """diagnosis.json of a preparation of data. pairs: how often what would help is tried; None: as the command does"""
     from hdfs_io.config import PreprocessConfig
-    from sparksplit.base.command import Options
     from sparksplit.base.config import parse
     from sparksplit.diagnosis.preprocess.run import diagnose_preprocess
+    from sparksplit.diagnosis.preprocess.trying import PAIRS
 
-    return diagnose_preprocess(parse(PreprocessConfig, config), Options(), PAIRS).to_json()
+    return diagnose_preprocess(parse(PreprocessConfig, config), PAIRS if pairs is None else pairs).to_json()
 
 
 # What is planted: each gives what diagnosis.json holds.
@@ -291,15 +329,14 @@ def link(bench: Bench, planted: Trial) -> dict[str, Any]:
 def skew(bench: Bench, planted: Trial) -> dict[str, Any]:
     """A large file, which one task has to read, among small ones."""
     assert planted.strength is not None
-    folder = bench.folder()
-    folder.mkdir()
-    begin = 0
-    for number, count in enumerate(skewed(SKEW_ROWS, planted.draws["files"], planted.strength)):
-        with gzip.open(folder / f"part-{number:02}.csv.gz", "wt", compresslevel=1) as file:
-            file.writelines([bench.lines[0], *bench.lines[1 + begin : 1 + begin + count]])
-        begin += count
-    config = {"input": {"format": "csv", "path": str(folder), "label": "label"}, "output": str(bench.folder())}
-    return diagnosed_preparation(config)
+    alone, row = bench.even
+    times = planted.draws["times"]
+    rows = rows_for(planted.strength, alone, row, times)
+    config = bench.preparation(skewed(rows, planted.draws["files"], times))
+    try:
+        return diagnosed_preparation(config)
+    finally:
+        shutil.rmtree(config["input"]["path"])
 
 
 # Where trials run.

@@ -41,7 +41,7 @@ def _draws(scenario: str, chance: random.Random) -> dict[str, Any]:
         # Where only one thread at a time can do it, a reader beside the step is all that helps.
         return {"how": how, "readers": 0 if how == "python" else chance.choice((0, 1))}
     if scenario == "skew":
-        return {"files": chance.randint(4, 12)}
+        return {"files": chance.randint(4, 12), "times": round(chance.uniform(3, 8), 2)}
     if scenario == "control":
         return {"strategy": chance.choice(("single", "batch"))}
     return {}
@@ -55,10 +55,20 @@ def link_mbit(strength: float, step_seconds: float, bytes_per_step: int) -> int:
     return max(1, math.floor(bytes_per_step * 8 / (strength * step_seconds) / 1e6))
 
 
-def skewed(rows: int, files: int, strength: float) -> list[int]:
-    """The rows of so many files, of which the first has twice `strength` times as many as all others together: with 1.5
-    times as many, two slots would wait for no more than a tenth of this work."""
-    large = round(rows * 2 * strength / (1 + 2 * strength))
+def rows_for(strength: float, next_limit: float, row_seconds: float, times: float) -> int:
+    """How many rows a skewed input needs for two slots to lose `strength` times what the next limit costs.
+
+    next_limit: seconds that a preparation takes whatever its rows are. row_seconds: of slots, for a
+    row, where a task works on its own part of the input. times: the rows of the large file against all others together:
+    one slot is at them while the other one is at the rest and then idle, so that half the difference is lost.
+    """
+    lost = row_seconds * (times - 1) / (times + 1) / 2
+    return math.ceil(strength * next_limit / lost)
+
+
+def skewed(rows: int, files: int, times: float) -> list[int]:
+    """The rows of so many files, of which the first has `times` as many as all others together."""
+    large = round(rows * times / (1 + times))
     left = rows - large
     return [large, *(left * (place + 1) // (files - 1) - left * place // (files - 1) for place in range(files - 1))]
 
@@ -128,7 +138,9 @@ def _preparation(planted: Trial, found: Mapping[str, Any]) -> Outcome:
         return Outcome(limit, named, None, None, False)
     first = tried[0]
     low, high = (None if first[end] is None else 1 / (1 - first[end]) for end in ("low", "high"))
-    return Outcome(limit, named, first["settings"], (1 / (1 - first["gain"]), low, high), first["helps"])
+    new = first["rewritten"]
+    changed = {**first["settings"], **({"files of the input": new["files"]} if new else {})}
+    return Outcome(limit, named, changed, (1 / (1 - first["gain"]), low, high), first["helps"])
 
 
 def line(planted: Trial, outcome: Outcome) -> str:

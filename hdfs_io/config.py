@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Annotated, Any, Literal, Self
 
@@ -13,7 +14,6 @@ from hdfs_io.features.config import Features
 from hdfs_io.formats import DATAFRAME, FORMATS, format_of, known_format, users
 from hdfs_io.functions import is_own
 from hdfs_io.listing import expand
-from hdfs_io.marks import delimiter_of, mark_of
 from hdfs_io.windows import WindowsConfig, check_windows, timed
 from sparksplit.base.config import Config, digest
 from sparksplit.base.errors import ConfigError, InputError
@@ -28,9 +28,35 @@ RULES = 3
 """Version of the rules for reading, numbering, cutting and fitting rows. Goes up by one when the same configuration
 would give other rows or numbers, so that nothing made by the earlier rules is taken for complete."""
 
+_MARKS = {"tab": "\t", "space": " ", "comma": ",", "semicolon": ";", "pipe": "|", r"\t": "\t"}
+_ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})|\\([0-7]{3})|\^([A-_])")
+
+
+def _delimiter(text: str) -> str:
+    """The character that `text` stands for: itself, a name or an escape."""
+    mark = _MARKS.get(text, text)
+    if escape := _ESCAPE.fullmatch(text):
+        hexadecimal, octal, control = escape.groups()
+        mark = chr(int(hexadecimal, 16) if hexadecimal else int(octal, 8) if octal else ord(control) - ord("@"))
+    if len(mark) != 1 or not mark.isascii() or mark in '"\r\n\0':
+        names = ", ".join(name for name in _MARKS if name.isalpha())
+        raise ValueError(
+            "must be one ASCII character that is neither a quote nor a line end, "
+            f"or one of {names}, or like \\t, \\x01, \\001 or ^A (is {text!r})"
+        )
+    return mark
+
+
 _Path = Annotated[str, Field(min_length=1)]
 Paths = _Path | Annotated[list[_Path], Field(min_length=1)]
 """A path, or several."""
+
+
+def _mark(text: str) -> str:
+    """`text`, which must be one character that Spark's reader can look for."""
+    if len(text) != 1 or not text.isascii() or text in "\r\n\0":
+        raise ValueError(f"must be one ASCII character that is no line end (is {text!r})")
+    return text
 
 
 class InputConfig(Config):
@@ -66,12 +92,12 @@ class InputConfig(Config):
     """csv: whether the first line of each file names the columns."""
     columns: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
     """csv without a header, hive-text: the columns' names, all of them; otherwise they go by position."""
-    delimiter: Annotated[str, AfterValidator(delimiter_of)] = ","
+    delimiter: Annotated[str, AfterValidator(_delimiter)] = ","
     """csv, hive-text (^A there): what separates the columns: one ASCII character, or tab, space, comma, semicolon or
     pipe by name, or an escape such as \\t, \\x01, \\001 or ^A."""
-    quote: Annotated[str, AfterValidator(mark_of)] | None = '"'
+    quote: Annotated[str, AfterValidator(_mark)] | None = '"'
     """csv: the character around a cell that holds delimiters or line ends; null: none."""
-    escape: Annotated[str, AfterValidator(mark_of)] | None = None
+    escape: Annotated[str, AfterValidator(_mark)] | None = None
     """csv: the character that stands before a quote within quotes; null: the quote itself."""
     multiline: bool = False
     """csv: whether a quoted cell may hold line ends. A file is then read by one task, however large."""
@@ -79,7 +105,7 @@ class InputConfig(Config):
     """csv, hive-text (\\N and the empty cell there): texts that stand for a missing value."""
     encoding: str = "UTF-8"
     """csv, hive-text: the files' encoding, by Java's names, such as ISO-8859-1 or windows-1252."""
-    comment: Annotated[str, AfterValidator(mark_of)] | None = None
+    comment: Annotated[str, AfterValidator(_mark)] | None = None
     """csv, hive-text: lines that begin with this character are left out."""
     dtype: Dtype | None = None
     """All but text: the exact type that values are stored in; null: the IDX file's own, otherwise float32."""
@@ -237,24 +263,16 @@ class PreprocessConfig(Config):
     block_size: Annotated[int, Field(ge=1024)] = 512 * 1024
     """Bytes to aim for in a block, the unit that nodes read; a block has 16 to 4096 rows. Past 384 lanes blocks are
     smaller, so that a node that reads all lanes does not need more memory."""
-    spread: bool = False
-    """Where rows have columns: whether they are dealt evenly to all tasks as soon as they are read, before they are
-    parsed: for input of which one task has to read the most, such as a large .gz. What is prepared stays the same."""
     executors: Annotated[int, Field(ge=1)] = 2
     """Executors of the local cluster that is started where spark-submit names no master."""
 
     def config_hash(self, function: str | None = None, fitted: str | None = None) -> str:
         """The hash of everything that can change the result. function: the source text of the user's own function,
         where the rows come from one. fitted: the digest of what is `fitted` already"""
-        own = self.model_dump(exclude={"input", "output", "executors", "fitted", "spread"})
+        own = self.model_dump(exclude={"input", "output", "executors", "fitted"})
         values = {**own, "input": self.input.located(), "rules": RULES}
         more = {"function": function, "fitted": fitted}
         return digest({**values, **{name: text for name, text in more.items() if text is not None}})
-
-    @property
-    def spreads(self) -> bool:
-        """Whether rows can be dealt to all tasks before they are parsed: what `spread` asks for."""
-        return format_of(self.input.format).columns and self.input.windows is None
 
     def effective(self) -> Self:
         """The same, with nothing cut off for validation where files of its own bring it, and with windows cut by
@@ -289,7 +307,6 @@ class PreprocessConfig(Config):
                 raise self.error(key, f"is settled by what {self.fitted} has fitted (fitted)")
         if self.features is not None and not format_of(self.input.format).columns:
             raise self.error("features", f"is for rows that have columns; the format is {self.input.format}")
-        self._check_spread()
         no_numbers = self.input.label is None or self.input.label_type in ("integer", "text")
         self.check_label_scaling(None if no_numbers else "number")
         cut_by_hash = [name for name, each in FORMATS.items() if not each.tokens]
@@ -309,11 +326,6 @@ class PreprocessConfig(Config):
             if self.input.label is None:
                 raise self.input.error("label", "must not be null: the next token is what a text has to be trained on")
         check_input(self.input)
-
-    def _check_spread(self) -> None:
-        if self.spread and not self.spreads:
-            rows = "windows over time" if self.input.windows is not None else f"the format {self.input.format}"
-            raise self.error("spread", f"must be false for {rows}, whose rows are read in order")
 
 
 class DataFramePreprocess(PreprocessConfig):

@@ -300,11 +300,13 @@ def writing(path: str, parents: bool = True) -> Iterator[disk.Writable]:
 
 
 def flush(folder: str) -> None:
-    """Have all that `folder` holds on the disk, whoever wrote it. On HDFS it does nothing: hdfs-native has no hsync."""
+    """Have `folder`, its name and all that it holds on the disk, whoever wrote it. On HDFS it does nothing:
+    hdfs-native has no hsync."""
     filesystem, inner = resolve(folder)
     if isinstance(filesystem, fs.LocalFileSystem):
         with _named(folder, "cannot be written"):
             disk.sync_tree(inner)
+            disk.sync(posixpath.dirname(inner.rstrip("/")))
 
 
 def create_bytes(path: str, content: bytes) -> bool:

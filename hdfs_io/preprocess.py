@@ -132,7 +132,7 @@ def open_rows(
     if source.label_kind == "number" and (config.unseen_labels != "error" or config.cut.stratify):
         key = "cut.stratify" if config.cut.stratify else "unseen_labels"
         raise config.error(key, f"needs labels that are classes, and {source.place} has numbers to predict")
-    source.cut_by, source.spread = config.cut.by, config.spread
+    source.cut_by = config.cut.by
     return source
 
 

@@ -167,8 +167,6 @@ class Source(abc.ABC):
     """What shows that files are others, where Spark reads them; None where there are none to look at."""
     windows: Windows | None = None
     """Where rows are windows over time; with their step once `raw` has been called."""
-    spread: bool = False
-    """Whether its raw rows are dealt evenly to all tasks before they are parsed; see spread.py."""
 
     @property
     def label_places(self) -> int | None:

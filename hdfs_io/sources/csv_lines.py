@@ -60,19 +60,6 @@ class LineReader:
                 rows = pa.array(np.flatnonzero(found))
                 yield self._columns(batch.take(rows), lines.take(rows), wrong.take(rows))
 
-    def alone(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches; only lines that are headers say still that they are in a block that begins a file, so that
-        each batch can be read without those before it."""
-        headers = _Headers()
-        for batch in batches:
-            found: list[int] = []
-            if self._cells.header:
-                there = ~blank(decoded(batch.column(0))) if headers.may_come(batch) else np.ones(len(batch), np.bool_)
-                found = headers.places(there, *batch.columns[-3:-1])
-            begins = np.zeros(len(batch), np.bool_)
-            begins[found] = True
-            yield batch.set_column(batch.num_columns - 2, batch.schema.field(-2), pa.array(begins))
-
     @property
     def _cells(self) -> Cells:
         assert self.rows.cells is not None
@@ -112,14 +99,6 @@ class _Headers:
     file: str | None = None
     begins: bool = False
     waiting: bool = False
-
-    def may_come(self, batch: pa.RecordBatch) -> bool:
-        """Whether there may be a header in a batch: one is to come, or a block begins there."""
-        if self.waiting or self.file is None:
-            return True
-        files, begins = batch.columns[-3:-1]
-        same = pc.and_(pc.equal(files, self.file), pc.equal(begins, self.begins))
-        return not pc.all(same).as_py()
 
     def places(self, found: Bools, files: pa.Array, begins: pa.Array) -> list[int]:
         """The rows of a batch that are headers. found: which are not blank. files, begins: of each row"""

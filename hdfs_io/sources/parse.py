@@ -17,7 +17,6 @@ from hdfs_io.manifest import SPLITS
 from hdfs_io.preprocessing import TOKENS, TensorSpec
 from hdfs_io.sources.base import BAD as BAD_STRUCT
 from hdfs_io.sources.base import BadRow, BadRows, ParsedRows, Reader, Source
-from hdfs_io.sources.spread import spread
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -99,8 +98,6 @@ def parse(spark: SparkSession, source: Source, wanted: Sequence[str] = SPLITS, t
         counted. then: what is done with them at once; the columns are then its own.
     """
     frame, read = source.raw(spark)
-    if source.spread:
-        frame, read = spread(spark, source, frame, read)
     schema, read = parsed_schema(source), reader_of(source, read)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -4,7 +4,7 @@ they can be written."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -31,7 +31,6 @@ from hdfs_io.sources.parse import (
     text_names,
     told_apart,
 )
-from hdfs_io.sources.spread import dealt_batches
 from hdfs_io.spark_batches import bounded_batches, rows_per_batch, shuffled
 
 if TYPE_CHECKING:
@@ -58,8 +57,7 @@ class Passes:
     @described("parse")
     def count(self) -> tuple[int, int, float]:
         """(good rows, bad rows, bytes of a good row's texts on average: what is kept, and a label that is text)"""
-        with dealt_batches(self._spark, self._batch_rows) if self._source.spread else nullcontext():
-            found = self.rows.count()
+        found = self.rows.count()
         self._count = found[0]
         return found
 

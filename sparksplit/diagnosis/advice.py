@@ -92,6 +92,18 @@ def knee(readers: Sequence[Readers]) -> Readers:
     return min(good, key=lambda row: row.readers)
 
 
+def knee_is_decided(readers: Sequence[Readers]) -> bool:
+    """Whether more rounds would hardly change which number is the knee: of none that are as few it is open whether they
+    are within 10 % of the fastest."""
+    fastest, best = min(readers, key=lambda row: typical(row.seconds)), knee(readers)
+    for row in readers:
+        if row.readers <= best.readers and row is not fastest:
+            slower = gain(row.seconds, fastest.seconds)
+            if slower.low is None or slower.high is None or slower.low <= _KNEE <= slower.high:
+                return False
+    return True
+
+
 def besides(config: TrainConfig, measured: Measured) -> float:
     """Seconds per row of each pass with `config` that are no part of a step: Spark's hand-off, the first reading of
     rows that are kept, and checkpoints. measured: with a configuration that differs in no more than is advised here."""

@@ -21,6 +21,8 @@ from sparksplit.training.config import NOT_IN_HASH
 
 SAFE = NOT_IN_HASH - {"data", "init", "output"}
 """The keys of `train` that may be written: whatever their values, the trained weights are the same."""
+SAFE_TO_PREPARE = frozenset(("file_size",))
+"""The same of `preprocess`: which files rows lie in says nothing about their order."""
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,14 @@ class Tried:
     after: list[float]
 
 
+@dataclass(frozen=True)
+class Failed:
+    """Settings with which a node failed, and the first cause."""
+
+    settings: dict[str, Json]
+    error: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Facts:
     """What the measurements depend on. Of nodes that differ, the one with the most work or the least room.
@@ -76,7 +84,7 @@ class Measured(Record):
     handoff: seconds per row while Spark handed rows over, for stretches of the feed; None with input_mode: tensorflow,
     or where all rows had come before a node was ready to wait for them.
     checkpoint: seconds for which training stood still for one checkpoint; None where none is written. tried: the
-    settings that were recommended or proposed.
+    settings that were recommended or proposed. failed: those, and numbers of readers, that could not be tried.
     """
 
     facts: Facts
@@ -85,3 +93,4 @@ class Measured(Record):
     handoff: list[float] | None = None
     checkpoint: float | None = None
     tried: list[Tried] = field(default_factory=list)
+    failed: list[Failed] = field(default_factory=list)

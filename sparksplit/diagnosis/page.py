@@ -14,7 +14,7 @@ from sparksplit.base.yaml_edits import as_yaml
 from sparksplit.comparison.numbers import count, duration, size
 from sparksplit.diagnosis import pictures, tables
 from sparksplit.diagnosis.record import Advice, Diagnosis
-from sparksplit.pages import rendered
+from sparksplit.pages import rendered, sentence
 
 PAGE = "diagnosis.html"
 
@@ -26,7 +26,7 @@ def render(record: Diagnosis) -> str:
         "diagnosis.html.jinja",
         title="What limits training",
         subtitle=list(_subtitle(record)),
-        said=_sentence(record.verdict.sentence),
+        said=sentence(record.verdict.sentence),
         answers=list(_answers(record)),
         shares=pictures.shares(record),
         shares_table=tables.shares(record),
@@ -42,11 +42,6 @@ def render(record: Diagnosis) -> str:
         config=yaml.safe_dump(record.config, sort_keys=False, allow_unicode=True),
         facts=list(_facts(record)),
     )
-
-
-def _sentence(text: str) -> str:
-    """With its first letter large, and a full stop."""
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
 def _subtitle(record: Diagnosis) -> Iterator[str]:
@@ -72,11 +67,13 @@ def _answers(record: Diagnosis) -> Iterator[tuple[str, str]]:
 
 def _advised(advice: Advice) -> str:
     settings = ", ".join(f"`{key}: {as_yaml(value)}`" for key, value in advice.settings.items())
+    if advice.failed is not None:
+        return f"{settings}, which could not be tried: {advice.failed}"
     if advice.gain is None:
         return f"{settings}, which was not measured"
     interval = tables.span(advice.gain)
     found = f"{tables.times(advice.gain.mean)} times as fast{f' ({interval})' if interval else ''}"
-    return f"{settings}: {found}{'' if advice.helps else '; it is not certain that it helps at all'}"
+    return f"{settings}: {found}{advice.doubt and '; '}{advice.doubt}"
 
 
 def _facts(record: Diagnosis) -> Iterator[tuple[str, str]]:

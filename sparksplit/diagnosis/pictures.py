@@ -155,9 +155,5 @@ def settings(record: Diagnosis) -> Picture:
 
 
 def _with_interval(axes: Any, row: int, gain: Gain, unit: float) -> None:
-    low, high = usable(gain.low), usable(gain.high)
-    if low is not None and high is not None:
-        ends = [low * unit, high * unit]
-        axes.plot(ends, [row, row], color=INK, linewidth=1.6, marker="|", markersize=8)
-    if usable(gain.mean) is not None:
-        axes.plot([gain.mean * unit], [row], color=INK, marker="o", linestyle="none")
+    known = [usable(value) for value in (gain.mean, gain.low, gain.high)]
+    drawing.interval_row(axes, row, *(None if value is None else value * unit for value in known))

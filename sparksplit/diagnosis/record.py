@@ -11,7 +11,7 @@ from sparksplit import __version__
 from sparksplit.base.records import Json, JsonObject, Record
 from sparksplit.diagnosis import advice
 from sparksplit.diagnosis.measured import Measured
-from sparksplit.diagnosis.settings import compare_command, with_settings
+from sparksplit.diagnosis.settings import compare_command, with_settings, written
 from sparksplit.diagnosis.verdict import Gain, Verdict, gain, typical, verdict
 from sparksplit.training.config import TrainConfig
 
@@ -42,12 +42,20 @@ class ReadersTable:
 @dataclass(frozen=True, kw_only=True)
 class Advice:
     """Settings (keys with dots, and their values) that may help. gain: of the run, as measured; None where it was not.
-    helps: whether all of that interval is above 1."""
+    helps: whether all of that interval is above 1. failed: why they could not be tried, where that failed."""
 
     settings: dict[str, Json]
     why: str
     gain: Gain | None
     helps: bool
+    failed: str | None = None
+
+    @property
+    def doubt(self) -> str:
+        """What is to be said after a gain that does not help; '' after one that does, or without one."""
+        if self.gain is None or self.helps:
+            return ""
+        return "it is slower with it" if self.gain.is_loss else "it is not certain that it helps at all"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +106,8 @@ def of(
     """What the measurements of a run with `config` say."""
     recommended = advice.recommended(config, measured)
     proposed = [_advice(config, measured, candidate) for candidate in advice.proposed(config, measured)]
-    worth = [each.settings for each in proposed if each.helps or each.gain is None]
+    worth = [each.settings for each in proposed if each.helps or (each.gain is None and each.failed is None)]
+    own = [each.settings for each in (recommended, *advice.proposed(config, measured)) if each is not None]
     return Diagnosis(
         format=FORMAT,
         version=__version__,
@@ -114,15 +123,25 @@ def of(
         recommended=None if recommended is None else _advice(config, measured, recommended),
         proposed=sorted(proposed, key=lambda each: -each.gain.mean if each.gain else 0.0),
         compare=compare_command(config, worth) if worth else None,
-        notes=advice.notes(config, measured),
+        notes=[*advice.notes(config, measured), *_failures(measured, own)],
         measured=measured,
     )
 
 
 def _advice(config: TrainConfig, measured: Measured, candidate: advice.Candidate) -> Advice:
     own = _gain(config, measured, candidate)
-    helps = own is not None and own.low is not None and own.low > 1
-    return Advice(settings=candidate.settings, why=candidate.why, gain=own, helps=helps)
+    helps = own is not None and own.is_certain
+    failed = next((each.error for each in measured.failed if each.settings == candidate.settings), None)
+    return Advice(settings=candidate.settings, why=candidate.why, gain=own, helps=helps, failed=failed)
+
+
+def _failures(measured: Measured, advised: Sequence[Mapping[str, Json]]) -> list[str]:
+    """What could not be tried, beside what is advised, and why."""
+    return [
+        f"{written(each.settings) or 'what else there was to try'} could not be tried: {each.error}"
+        for each in measured.failed
+        if each.settings not in advised
+    ]
 
 
 def _gain(config: TrainConfig, measured: Measured, candidate: advice.Candidate) -> Gain | None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
 from hdfs_io.publish import Output
 from sparksplit.base.config import Config, digest
-from sparksplit.base.progress import Progress
+from sparksplit.base.errors import SparksplitError
+from sparksplit.base.progress import Progress, say
+from sparksplit.base.records import Json
 from sparksplit.base.session import spark_session
-from sparksplit.diagnosis.measured import Measured
+from sparksplit.cluster.requirements import explained
+from sparksplit.diagnosis.measured import Failed, Measured
 from sparksplit.diagnosis.messages import DiagnosisPayload, Effort
+from sparksplit.diagnosis.settings import written
 from sparksplit.strategies.splits import owned_by_rank
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.inputs import RunInputs, open_data
@@ -33,7 +39,8 @@ def diagnose(config: TrainConfig, effort: Effort | None = None) -> Measured:
     """Measure on the nodes of a cluster what a step of the configuration consists of; nothing is trained or written.
 
     Raises UsageError for the user's mistakes, before Spark starts if they can be known by then; RunError and its
-    subclasses where a node fails: there is nothing to go on from.
+    subclasses where a node fails before the step has been measured. Where one fails later, that is noted with what it
+    tried, and other nodes go on without it.
     """
     if config.virtual:
         raise config.error("nodes", "must be real ones to be diagnosed: virtual ones take turns (nodes: N)")
@@ -53,7 +60,42 @@ def diagnose(config: TrainConfig, effort: Effort | None = None) -> Measured:
             init=None if inputs.initial is None else inputs.initial.digest,
             effort=effort or Effort(),
         )
-        return _nodes(spark, inputs, payload)
+
+        def nodes(payload: DiagnosisPayload) -> Measured:
+            return _nodes(spark, inputs, payload)
+
+        return gone_on(nodes, payload, config.max_restarts)
+
+
+class Ended(Exception):
+    """The nodes have failed: why, what they had measured until then (None: not even the step), and with what settings
+    (None: with none but the configuration's)."""
+
+    def __init__(self, why: SparksplitError, found: Measured | None, trying: dict[str, Json] | None) -> None:
+        super().__init__(str(why))
+        self.why, self.found, self.trying = why, found, trying
+
+
+def gone_on(nodes: Callable[[DiagnosisPayload], Measured], payload: DiagnosisPayload, restarts: int) -> Measured:
+    """What nodes measure; where they fail with settings that they try, other nodes do without these, at most `restarts`
+    times. Then, and where it was not for settings, what is known is all there is."""
+    while True:
+        try:
+            return nodes(payload)
+        except Ended as ended:
+            found = ended.found or payload.known
+            if found is None:
+                raise ended.why from None
+            failed = Failed(ended.trying or {}, " ".join(str(ended.why).split()))
+            found = replace(found, failed=[*found.failed, failed])
+            if not ended.trying:
+                return found
+            say(f"{written(ended.trying)} could not be tried: {failed.error}")
+            if not restarts:
+                ended_by = Failed({}, "nodes have failed more often than max_restarts allows")
+                return replace(found, failed=[*found.failed, ended_by])
+            restarts -= 1
+            payload = replace(payload, known=found)
 
 
 @contextmanager
@@ -79,29 +121,35 @@ def leave(output: Output, files: Mapping[str, bytes]) -> str:
 def _nodes(spark: SparkSession, inputs: RunInputs, payload: DiagnosisPayload) -> Measured:
     from sparksplit.cluster import NodeCluster
 
-    config, data = inputs.config, inputs.data
-    with (
-        _Display(config.processes) as display,
-        NodeCluster(
-            spark,
-            config.processes,
-            "sparksplit.diagnosis.node.work:work",
-            payload.to_json(),
-            limits=config.limits,
-            network=config.network,
-            on_state=display.state,
-            spare=config.feeders,
-        ) as cluster,
-    ):
-        if config.input_mode != "spark":
-            results = cluster.run()
-        else:
-            from sparksplit.handoff.feeding import Feeding
+    config, data, since = inputs.config, inputs.data, time.time()
+    display = _Display(config.processes)
+    try:
+        with (
+            display,
+            NodeCluster(
+                spark,
+                config.processes,
+                "sparksplit.diagnosis.node.work:work",
+                payload.to_json(),
+                limits=config.limits,
+                network=config.network,
+                on_state=display.state,
+                spare=config.feeders,
+            ) as cluster,
+        ):
+            if config.input_mode != "spark":
+                results = cluster.run()
+            else:
+                from sparksplit.handoff.feeding import Feeding
 
-            cluster.start()
-            owned = owned_by_rank(inputs.way.split, data.manifest.lanes, config.processes)
-            with Feeding(spark, data, None, cluster, display.states, owned) as feeding:
-                results = cluster.run(feeding.go_on)
+                cluster.start()
+                owned = owned_by_rank(inputs.way.split, data.manifest.lanes, config.processes)
+                with Feeding(spark, data, None, cluster, display.states, owned) as feeding:
+                    results = cluster.run(feeding.go_on)
+    except SparksplitError as error:
+        state = display.states[0]
+        found = None if "found" not in state else Measured.from_json(state["found"], "what the nodes have measured")
+        raise Ended(explained(error, spark, since), found, state.get("trying")) from error
     return Measured.from_json(results[0], "what the nodes have measured")
 
 

@@ -21,6 +21,12 @@ def with_settings(config: TrainConfig, settings: Mapping[str, Json]) -> TrainCon
     return parse(TrainConfig, merged(config.model_dump(mode="json"), _nested(settings)), config.origin)
 
 
+def written(settings: Mapping[str, Json]) -> str:
+    """Settings as one would give them: readers=4, input_mode=tensorflow"""
+    plain = {key: value if isinstance(value, str) else json.dumps(value) for key, value in settings.items()}
+    return ", ".join(f"{key}={value}" for key, value in plain.items())
+
+
 def keeps_weights(settings: Mapping[str, Json]) -> bool:
     """Whether the trained weights are the same with other values of `settings`."""
     return all(key.partition(".")[0] in NOT_IN_HASH for key in settings)

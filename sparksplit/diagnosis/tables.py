@@ -23,6 +23,15 @@ SHARES = {
 """What takes a share of the step, by its name in the record, in words."""
 
 
+UNCERTAIN = "not certain"
+"""Instead of a gain whose interval has 1 in it."""
+
+
+def cost(gain: Gain) -> str:
+    """What is said instead of the gain without a part that may cost nothing."""
+    return "nothing" if gain.is_loss else UNCERTAIN
+
+
 def times(value: float | None) -> str:
     """How many times as fast: 1.42"""
     value = usable(value)
@@ -63,7 +72,7 @@ def parts(record: Diagnosis) -> Table:
     rows = [
         [
             text(part.name),
-            number(part.gain.mean, times(part.gain.mean)),
+            _times(part.gain) if part.gain.is_certain else number(None, cost(part.gain)),
             _interval(part.gain),
             number(part.rows_per_second, count(part.rows_per_second)),
             number(part.low, rates(part) or MISSING),
@@ -90,7 +99,7 @@ def readers(record: Diagnosis) -> Table | None:
         [
             number(row.readers, count(row.readers)),
             number(row.rows_per_second, count(row.rows_per_second)),
-            _times(row.gain),
+            _against(row.gain, row.readers == found.now),
             _interval(row.gain),
             text(_named(row.readers, {"as configured": found.now, "the knee": found.knee})),
         ]
@@ -119,7 +128,7 @@ def settings(record: Diagnosis) -> Table | None:
             text(kind),
             _times(advice.gain),
             _interval(advice.gain),
-            text("not measured" if advice.gain is None else "yes" if advice.helps else "not for certain"),
+            text(_helps(advice)),
             text("the same" if kind == "recommended" else "change"),
             text(advice.why),
         ]
@@ -167,6 +176,19 @@ def variants(record: Diagnosis) -> Table:
 
 def _times(gain: Gain | None) -> Cell:
     return number(None, MISSING) if gain is None else number(gain.mean, times(gain.mean))
+
+
+def _against(gain: Gain | None, is_now: bool) -> Cell:
+    """How many times as fast as with the configured number, where that is certain."""
+    if gain is None or is_now or gain.is_certain or gain.is_loss:
+        return _times(gain)
+    return number(None, UNCERTAIN)
+
+
+def _helps(advice: Advice) -> str:
+    if advice.gain is None:
+        return "not measured" if advice.failed is None else "could not be tried"
+    return "yes" if advice.helps else "no, it is slower" if advice.gain.is_loss else "not for certain"
 
 
 def _interval(gain: Gain | None) -> Cell:

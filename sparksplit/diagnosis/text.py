@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
 
-from sparksplit.base.records import Json
 from sparksplit.comparison.numbers import MISSING, compact, count, duration, percent
 from sparksplit.diagnosis.record import Advice, Diagnosis, ReadersTable
+from sparksplit.diagnosis.settings import written
+from sparksplit.diagnosis.tables import UNCERTAIN, cost
 from sparksplit.diagnosis.verdict import Gain, Verdict
 
 
@@ -52,12 +52,6 @@ def shares(verdict: Verdict) -> str:
     return ", ".join(f"{percent(share.share)} {words.get(share.name, share.name)}" for share in verdict.shares)
 
 
-def written(settings: Mapping[str, Json]) -> str:
-    """Settings as one would give them: readers=4, input_mode=tensorflow"""
-    plain = {key: value if isinstance(value, str) else json.dumps(value) for key, value in settings.items()}
-    return ", ".join(f"{key}={value}" for key, value in plain.items())
-
-
 def times(gain: Gain | None) -> str:
     """1.52 times as fast (1.40 to 1.65)"""
     if gain is None:
@@ -68,15 +62,18 @@ def times(gain: Gain | None) -> str:
 def _advice(advice: Advice | None) -> str:
     if advice is None:
         return "nothing"
-    text = f"{written(advice.settings)} ({advice.why}): {times(advice.gain)}"
-    return text if advice.helps or advice.gain is None else f"{text}, so it does not help"
+    text = f"{written(advice.settings)} ({advice.why}): "
+    if advice.failed is not None:
+        return f"{text}could not be tried: {advice.failed}"
+    return f"{text}{times(advice.gain)}{advice.doubt and '; '}{advice.doubt}"
 
 
 def _parts(verdict: Verdict) -> Table:
     table = _table("part", "without it", "95 % interval", "alone, rows/s", "the step reaches")
     for part in verdict.parts:
         rate = count(part.rows_per_second), percent(part.reached)
-        table.add_row(part.name, f"x {_two(part.gain.mean)}", _interval(part.gain), *rate)
+        without = f"x {_two(part.gain.mean)}" if part.gain.is_certain else cost(part.gain)
+        table.add_row(part.name, without, _interval(part.gain), *rate)
     return table
 
 
@@ -85,7 +82,9 @@ def _readers(readers: ReadersTable) -> Table:
     for row in readers.rows:
         marks = [word for word, place in (("now", readers.now), ("knee", readers.knee)) if row.readers == place]
         gain = None if row.readers == readers.now else row.gain
-        against = MISSING if gain is None else f"x {_two(gain.mean)}"
+        against = MISSING if gain is None else UNCERTAIN
+        if gain is not None and (gain.is_certain or gain.is_loss):
+            against = f"x {_two(gain.mean)}"
         table.add_row(str(row.readers), count(row.rows_per_second), against, _interval(gain), ", ".join(marks))
     return table
 

@@ -49,6 +49,17 @@ class Gain:
     low: float | None
     high: float | None
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether it is certainly faster: all of the interval is above 1."""
+        return self.low is not None and self.low > 1
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether it is certainly slower. Of a part that is left out, that says that the part costs nothing: what it
+        takes is less than what another way costs to measure it."""
+        return self.high is not None and self.high < 1
+
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
@@ -276,8 +287,17 @@ def _undecided(parts: list[Part]) -> str:
     low, high = first.gain.low, first.gain.high
     if low is None or high is None:
         return "no single part can be named from fewer than two rounds"
+    full = [part.name for part in parts if part.reached is not None and part.reached > 0.8]
+    together = f"{' and '.join(full)} take about as long, at the same time" if len(full) > 1 else ""
+    if low <= 1:
+        return f"no single part: {together or 'of none it is certain that the step would be faster without it'}"
     if low > LEAST:
         second = others[0]
+        if not second.gain.is_certain:
+            return (
+                f"no single part: without {first.name} the step would be {_times(first)} ({low:.2f} to {high:.2f}), "
+                f"but how much {second.name} costs is not certain"
+            )
         return (
             f"no single part: {first.name} and {second.name} cost about as much (without the one the step would be "
             f"{_times(first)}, without the other {_times(second)})"
@@ -286,8 +306,7 @@ def _undecided(parts: list[Part]) -> str:
         f"no single part: {first.name} costs the most, and without it the step would be {_times(first)} "
         f"({low:.2f} to {high:.2f})"
     )
-    full = [part.name for part in parts if part.reached is not None and part.reached > 0.8]
-    return f"{text}; {' and '.join(full)} take about as long, at the same time" if len(full) > 1 else text
+    return f"{text}; {together}" if together else text
 
 
 def _times(part: Part) -> str:

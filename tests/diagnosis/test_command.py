@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import yaml
 
@@ -9,10 +11,11 @@ from hdfs_io.config import PreprocessConfig
 from sparksplit.commands import cli
 from sparksplit.commands import diagnose as command
 from sparksplit.diagnosis.measured import Facts, Measured, Readers, Tried
-from sparksplit.diagnosis.preprocess.record import PreprocessDiagnosis
+from sparksplit.diagnosis.preprocess.record import PreprocessDiagnosis, Rewritten, Trouble
 from sparksplit.diagnosis.preprocess.record import Tried as TriedSetting
 from sparksplit.diagnosis.record import Diagnosis
 from sparksplit.training.config import TrainConfig
+from tests.diagnosis.preprocess.made_up import preparation
 
 FACTS = Facts(
     nodes=2,
@@ -90,26 +93,39 @@ def test_a_configuration_is_known_by_its_keys():
 
 def prepared(helps: bool) -> PreprocessDiagnosis:
     tried = TriedSetting(
-        kind="skew", settings={"spread": True}, before=[2.0], after=[1.0], gain=0.5, low=None, high=None, helps=helps
+        kind="skew", settings={"file_size": 4096}, before=[2.0], after=[1.0], gain=0.5, low=None, high=None, helps=helps
     )
-    return PreprocessDiagnosis(
-        version="1", made="2026-11-23T00:00:00+00:00", master="local", application_id="app", output="x", limit="skew",
-        sentence="it is skewed", seconds=2.0, slots=2, rows=10, prepared_bytes=100, files=None, parts=[], troubles=[],
-        tried=[tried],
-    )  # fmt: skip
+    return preparation(tried=[tried], troubles=[], sentence="it is skewed")
 
 
 @pytest.mark.parametrize("helps", [True, False])
 def test_a_preparation_is_diagnosed_and_what_helps_applied(monkeypatch, tmp_path, capsys, helps):
-    monkeypatch.setattr(command, "diagnose_preprocess", lambda config, options: prepared(helps))
+    monkeypatch.setattr(command, "diagnose_preprocess", lambda config: prepared(helps))
     path = tmp_path / "preprocess.yaml"
     text = f"input: {{format: csv, path: {tmp_path}}}\noutput: {tmp_path / 'set'}\n"
     path.write_text(text)
     assert cli.main(["diagnose", "--config", str(path), "--apply"]) == 0
     out = capsys.readouterr().out
     assert "it is skewed" in out and f"{tmp_path}/set-diagnosis/diagnosis.json" in out
+    assert "It is skewed." in (tmp_path / "set-diagnosis" / "diagnosis.html").read_text()
     found = (tmp_path / "set-diagnosis" / "diagnosis.json").read_text()
     assert PreprocessDiagnosis.parse(found, "it") == prepared(helps)
     assert path.read_text().startswith(text)
-    assert ("spread: true" in path.read_text()) == helps
+    assert ("file_size: 4096" in path.read_text()) == helps
     assert ("stays as it is" in out) != helps
+
+
+def test_what_cannot_be_written_into_a_configuration_is_said(monkeypatch, tmp_path, capsys):
+    trouble = Trouble(kind="skew", parts=["parse"], seconds=1.0, why="", help=["rows in 2 files; so"], rewrite=2)
+    own = {"kind": "skew", "before": [2.0], "after": [1.0], "gain": 0.5, "low": None, "high": None, "helps": True}
+    written = Rewritten(files=2, bytes=20, largest_bytes=10, seconds=0.1)
+    tried = [TriedSetting(**own, settings={}, rewritten=written), TriedSetting(**own, settings={"spark.x": 1})]
+    found = replace(prepared(True), tried=tried, troubles=[trouble])
+    monkeypatch.setattr(command, "diagnose_preprocess", lambda config: found)
+    path = tmp_path / "preprocess.yaml"
+    text = f"input: {{format: csv, path: {tmp_path}}}\noutput: {tmp_path / 'set'}\n"
+    path.write_text(text)
+    assert cli.main(["diagnose", "--config", str(path), "--apply"]) == 0
+    out = capsys.readouterr().out
+    assert "--apply: does not touch the input's files. rows in 2 files; so" in out
+    assert "give --conf spark.x=1 to spark-submit" in out and path.read_text() == text

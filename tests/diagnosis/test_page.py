@@ -50,7 +50,7 @@ def test_its_tables_hold_the_records_values(page: str) -> None:
     ]
     assert cells(page, "parts") == [
         ["reading", "2.51", "2.32 to 2.71", "12,345", "11,777 to 12,888", "81 %"],
-        ["copy", "1.01", "0.97 to 1.06", "–", "–", "–"],
+        ["copy", "not certain", "0.97 to 1.06", "–", "–", "–"],
         ["synchronise", "1.09", "1.03 to 1.14", "140,449", "–", "7 %"],
         ["compute", "1.21", "1.17 to 1.26", "31,250", "–", "32 %"],
     ]
@@ -137,7 +137,7 @@ def one_round(record: Diagnosis) -> Diagnosis:
 
 def test_one_round_has_no_intervals() -> None:
     page = render(one_round(diagnosis()))
-    assert [row[2] for row in cells(page, "parts")] == ["–"] * 4
+    assert [row[1:3] for row in cells(page, "parts")] == [["not certain", "–"]] * 4
     assert cells(page, "variants")[0][3] == "–"
     assert "Without a line: too few rounds for an interval." in visible(page)
     assert "1.87 times as fast; it is not certain" in visible(page)
@@ -178,7 +178,40 @@ def test_numbers_that_are_none_break_nothing() -> None:
     parts = [replace(part, gain=Gain(math.nan, -math.inf, math.inf)) for part in record.verdict.parts]
     shares = [Share("rows", math.nan), Share("copy", 1.0)]
     page = render(replace(record, verdict=replace(record.verdict, parts=parts, shares=shares)))
-    assert cells(page, "parts")[0][:3] == ["reading", "–", "–"]
+    assert cells(page, "parts")[0][:3] == ["reading", "not certain", "–"]
+
+
+def test_what_is_not_certain_is_shown_as_no_figure() -> None:
+    parts = [
+        Part(name="copy", gain=Gain(0.92, 0.88, 0.96), rows_per_second=None, reached=None),
+        Part(name="reading", gain=Gain(0.92, 0.8, 1.05), rows_per_second=None, reached=None),
+    ]
+    record = diagnosis()
+    assert record.readers
+    rows = [replace(record.readers.rows[0], gain=Gain(1.3, 0.9, 1.9)), *record.readers.rows[1:]]
+    slower = Advice(settings={"readers": 8}, why="", gain=Gain(0.67, 0.55, 0.81), helps=False)
+    page = render(
+        replace(
+            record,
+            verdict=replace(record.verdict, parts=parts),
+            readers=replace(record.readers, rows=rows),
+            recommended=slower,
+        )
+    )
+    assert [row[:3] for row in cells(page, "parts")] == [
+        ["copy", "nothing", "0.88 to 0.96"],
+        ["reading", "not certain", "0.80 to 1.05"],
+    ]
+    assert cells(page, "readers")[0][2:4] == ["not certain", "0.90 to 1.90"]
+    assert cells(page, "settings")[0][4] == "no, it is slower"
+    assert "readers: 8 : 0.67 times as fast (0.55 to 0.81); it is slower with it" in visible(page)
+
+
+def test_what_could_not_be_tried_is_said_with_the_first_cause() -> None:
+    failed = Advice(settings={"readers": 8}, why="", gain=None, helps=False, failed="node 1 on a: out of memory")
+    page = render(diagnosis(recommended=failed))
+    assert "readers: 8 , which could not be tried: node 1 on a: out of memory" in visible(page)
+    assert cells(page, "settings")[0][4] == "could not be tried"
 
 
 def test_nothing_of_the_users_is_markup() -> None:

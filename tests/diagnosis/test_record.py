@@ -11,7 +11,7 @@ from rich.console import Console
 
 from sparksplit.base.config import load, parse
 from sparksplit.diagnosis import advice, record, text
-from sparksplit.diagnosis.measured import Measured, Readers, Tried
+from sparksplit.diagnosis.measured import Failed, Measured, Readers, Tried
 from sparksplit.diagnosis.record import Diagnosis
 from sparksplit.training.config import TrainConfig
 from tests.diagnosis.pipelines import Pipeline
@@ -72,12 +72,53 @@ def test_the_terminal_says_what_limits_the_run_and_what_would_help() -> None:
     assert lines[-1] == "out/diagnosis.html, out/diagnosis.json"
 
 
-@pytest.mark.parametrize("times", [1.0, 1.2])
-def test_what_does_not_help_is_said_not_to(times) -> None:
+@pytest.mark.parametrize(
+    ("times", "said"), [(1.0, "it is not certain that it helps at all"), (1.2, "it is slower with it")]
+)
+def test_what_does_not_help_is_said_not_to(times, said) -> None:
     diagnosis = made(SLOW, CONFIG, {"readers": times}, readers=readers(SLOW))
     assert diagnosis.recommended is not None and not diagnosis.recommended.helps
     (advised,) = (line for line in shown(diagnosis) if line.startswith("recommended"))
-    assert advised.endswith(", so it does not help")
+    assert advised.endswith(f"; {said}")
+
+
+def test_what_could_not_be_tried_is_said_with_the_first_cause() -> None:
+    measured = SLOW.measured(np.random.default_rng(5), noise=0.03, readers=readers(SLOW))
+    candidate = advice.recommended(CONFIG, measured)
+    assert candidate is not None
+    failed = [
+        Failed({"readers": 8}, "no threads"),
+        Failed(candidate.settings, "node 0: out of memory"),
+        Failed({}, "x"),
+    ]
+    given = {"made": "", "seconds": 1.0, "hosts": [], "versions": {}}
+    diagnosis = record.of(CONFIG, replace(measured, failed=failed), **given)
+    assert diagnosis.recommended is not None and diagnosis.recommended.failed == "node 0: out of memory"
+    assert not diagnosis.recommended.helps and diagnosis.recommended.gain is None
+    assert diagnosis.notes[-2:] == [
+        "readers=8 could not be tried: no threads",
+        "what else there was to try could not be tried: x",
+    ]
+    (advised,) = (line for line in shown(diagnosis) if line.startswith("recommended"))
+    assert advised.endswith("): could not be tried: node 0: out of memory")
+    assert Diagnosis.from_json(json.loads(json.dumps(diagnosis.to_json())), "a test") == diagnosis
+
+
+def test_a_gain_that_is_not_certain_is_neither_shown_nor_named() -> None:
+    quiet = Pipeline(reading=1, compute=1, copy=0.02)
+    random = np.random.default_rng(3)
+    measured = quiet.measured(random, rounds=4, noise=0.2)
+    # What is left out costs nothing, and another way costs more to measure it.
+    seconds = {**measured.seconds, "no_copy": [each * 1.5 for each in measured.seconds["no_copy"]]}
+    given = {"made": "", "seconds": 1.0, "hosts": [], "versions": {}}
+    diagnosis = record.of(CONFIG, replace(measured, seconds=seconds), **given)
+    lines = [line for line in shown(diagnosis) if line.startswith(("reading ", "copy ", "compute "))]
+    gains = {part.name: part.gain for part in diagnosis.verdict.parts}
+    assert gains["copy"].mean < 1
+    for line in lines:
+        name, *rest = line.split()
+        assert (rest[0] == "x") == (gains[name].low > 1), line
+    assert diagnosis.verdict.limit is None and "0." not in diagnosis.verdict.sentence.split(":")[1]
 
 
 def test_proposals_come_by_what_they_bring_and_with_the_comparison_that_decides() -> None:

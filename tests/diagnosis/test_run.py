@@ -15,7 +15,16 @@ from sparksplit.diagnosis.run import diagnose
 from sparksplit.training.config import TrainConfig
 
 OWN = str(Path(__file__).with_name("transforms.py"))
-SHORT = Effort(block=0.05, reading=0.05, rounds=3, most_rounds=3, sweep_rounds=1, readers=[0, 2])
+SHORT = Effort(
+    block=0.05,
+    reading=0.05,
+    rounds=3,
+    most_rounds=3,
+    sweep_rounds=1,
+    most_sweep_rounds=1,
+    tried_rounds=3,
+    readers=[0, 2],
+)
 
 
 def config(digits, output, **keys):
@@ -75,6 +84,15 @@ def test_rows_that_spark_hands_over_are_timed_on_their_way(fed, digits, tmp_path
     assert found.handoff is None or (found.handoff and all(value > 0 for value in found.handoff))
     # Spooled rows are mapped into memory, and these are few enough to be kept besides.
     assert found.facts.kept and set(found.seconds) == set(VARIANTS) - {"no_transform", "reading_only", "no_reading"}
+
+
+def test_a_setting_with_which_a_node_ends_is_left_out_and_the_rest_measured(forked, digits, tmp_path):
+    keys = {"nodes": 1, "strategy": "single", "transform": f"{OWN}:only_one", "checkpoint": {"seconds": None}}
+    found = diagnose(config(digits, tmp_path / "run", **keys), SHORT)
+    (failed,) = found.failed
+    assert failed.settings == {"readers": 2} and failed.error.startswith("node 0 on ")
+    assert [one.readers for one in found.readers] == [0, 1] and {len(one.seconds) for one in found.readers} == {1}
+    assert {len(values) for values in found.seconds.values()} == {3}
 
 
 def test_what_fails_is_said_as_in_training(forked, digits, tmp_path):

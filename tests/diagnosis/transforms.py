@@ -1,5 +1,7 @@
 """Users' transforms, as tests name them by this file's path."""
 
+import os
+import threading
 import time
 
 
@@ -11,3 +13,11 @@ def slow(tensors, label, seeds):
 
 def failing(tensors, label, seeds):
     raise KeyError("out")
+
+
+def only_one(tensors, label, seeds):
+    """As slow; ends the node where a second reader calls it, as one that the kernel kills for its memory."""
+    time.sleep(4e-4 * len(label))
+    if threading.current_thread().name == "reader_1":
+        os._exit(9)
+    return tensors, label

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
+from hdfs_io import filesystem
 from hdfs_io.publish import (
     CONFIG,
     SUCCESS,
@@ -69,6 +71,32 @@ def test_an_incomplete_output_is_replaced_or_resumed(tmp_path: Path) -> None:
         assert [name for name in names(tmp_path / "run") if not name.startswith(".writing-")] == [CONFIG]
         one.complete()
     assert one.decide() == "done"
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_what_is_complete_is_on_the_disk_whoever_wrote_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_place: bool
+) -> None:
+    """Before its marker: a power failure leaves no complete output with half its files."""
+    synced, before = set[int](), list[set[int]]()
+    fsync, write = os.fsync, filesystem.write_bytes
+
+    def noted(descriptor: int) -> None:
+        synced.add(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    def written(path: str, content: bytes, parents: bool = True) -> None:
+        if not content:  # the marker's
+            before.append(set(synced))
+        write(path, content, parents)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(filesystem, "write_bytes", written)
+    (fill if in_place else stage)(output(tmp_path / "out"))
+    assert len(before) == 1
+    assert (tmp_path / "out" / ("run.json" if in_place else "data")).stat().st_ino in before[0]
+    assert {(tmp_path / "out").stat().st_ino, (tmp_path / "out" / SUCCESS).stat().st_ino} <= synced
+    assert tmp_path.stat().st_ino in synced
 
 
 def test_a_complete_output_stays_until_its_successor_is_complete(tmp_path: Path) -> None:

@@ -43,7 +43,8 @@ _NO_LIMIT = 1 << 20
 
 
 class Rig:
-    """`config` on `member`, which has `process`. rows: the training split. Every node must make it, and call it, alike.
+    """`config` on `member`, which has `process`. rows: the training split. like: another one, whose sample is taken
+    where it has rows for every node. Every node must make it, and call it, alike.
 
     kept: whether rows stay in memory after the first pass; first_reading: the seconds until they are there; None where
     they do not stay. reads: whether rows are really read in every pass. steps: of a round, on the node with the most.
@@ -57,6 +58,7 @@ class Rig:
         config: TrainConfig,
         rows: RowSource,
         runner: Runner,
+        like: Rig | None = None,
     ) -> None:
         self.process, self.member, self.collective, self.config = process, member, collective, config
         self._runner, self._rows = runner, rows
@@ -67,6 +69,7 @@ class Rig:
         self.first_reading: float | None = None
         self.held_out_bytes = 0
         self._open: list[Rows] = []
+        self._lanes: list[int] = []
         self._window: int | None = None
         self.in_memory: Feed | None = None
         """A feed of the sample that has it in memory; None where it is mapped."""
@@ -79,7 +82,7 @@ class Rig:
             self.way.split.lanes(lanes, rank, member.size).tolist() for rank in range(member.size)
         ]
         self.own_rows = max(sum(rows.lane_rows[lane] for lane in own) for own in self._own)
-        self._take()
+        self._take(like)
 
     # Rows.
 
@@ -121,8 +124,8 @@ class Rig:
         while self._open:
             self._open.pop().close()
 
-    def _take(self) -> None:
-        """Take a sample of the rows: as much as is read, and trained on, in a moment."""
+    def _take(self, like: Rig | None) -> None:
+        """Take a sample of the rows: as much as is read, and trained on, in a moment; or that of `like`."""
         config, manifest = self.config, self.process.data.manifest
         whole = self._whole_feed()
         self.row_bytes: int = whole.row_bytes
@@ -133,6 +136,14 @@ class Rig:
         window = config.window or window_for(manifest.lanes, manifest.block_bytes)
         deepest = -(-max(self._rows.lane_rows) // self._rows.block_rows)
         self._blocks = min(deepest, _WINDOWS * window)
+        if like is not None and self._has_sample_of(like):
+            self._lanes, self._blocks, self.reads = like._lanes, like._blocks, self.reads and (like.reads or like.kept)
+            self.sample = Sample(self._rows, self._lanes, self._blocks)
+            if self.reads and deepest > self._blocks:
+                self._window = self._steps_of_windows(2, window)
+            if not mapped:
+                self._read()
+            return
         self._take_lanes(_LANES)
         seconds = self._read() if not mapped else 0.0
         most = max(map(len, self._own))
@@ -155,6 +166,11 @@ class Rig:
             own = sum(self.sample.lane_rows[lane] for lane in self._own[self.member.rank])
             rows = sum(self._rows.lane_rows[lane] for lane in self._own[self.member.rank])
             self.first_reading = self._runner.most(seconds * rows / max(1, own))
+
+    def _has_sample_of(self, like: Rig) -> bool:
+        """Whether the sample of `like` has rows for every node, in the same blocks."""
+        same = like._rows.block_rows == self._rows.block_rows
+        return same and all(set(own) & set(like._lanes) for own in self._own)
 
     def _take_lanes(self, count: int) -> None:
         self._lanes = sorted({lane for own in self._own for lane in own[:count]})
@@ -230,13 +246,19 @@ class Rig:
             sync_interval(self.sync.every, self.steps),
             self.reads and isinstance(rows, Feed) and rows.at_hand is None,
             None if endless else self._window,
+            readers=self.config.readers if isinstance(rows, Feed) else 0,
+            transforms=isinstance(rows, Feed) and rows.transforms,
         )
 
     def whole(self, readers: int | None = None, like: Variant | None = None) -> Variant:
-        """The whole step, as `train` runs it. readers: other than the configuration's. like: in blocks like its."""
+        """The whole step, as `train` runs it, with its graphs. readers: other than the configuration's. like: in blocks
+        of about as many rows as its, and calls of as many."""
+        self.warm(self.step, self.first())
         made = self.variant(self.feed(readers=readers), self.trained, self.step.synchronise)
+        if readers is not None:
+            made.readers = readers
         if like is not None:
-            made.extent, made.per_call = like.extent, like.per_call
+            self._runner.alike(made, like)
         return made
 
     def trained(self, chunk: Chunk) -> None:

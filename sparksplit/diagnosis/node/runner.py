@@ -14,7 +14,15 @@ from sparksplit.base import activity
 from sparksplit.base.errors import Passing, RunError
 from sparksplit.collectives import Collective
 from sparksplit.diagnosis.messages import Effort
-from sparksplit.diagnosis.node.blocks import Extent, extent_of, syncs, updates_per_call
+from sparksplit.diagnosis.node.blocks import (
+    CALL_SECONDS,
+    CALLS,
+    Extent,
+    extent_of,
+    next_call,
+    syncs,
+    whole_calls,
+)
 from sparksplit.diagnosis.node.samples import Rows
 from sparksplit.rows.chunks import Chunk
 
@@ -23,6 +31,8 @@ if TYPE_CHECKING:
 
 _GROWTH = 4
 _FEW = 4
+_TRIES = 12
+"""More than it takes to find how many updates a second has."""
 
 
 @dataclass
@@ -32,8 +42,10 @@ class Variant:
     train: what is done with a chunk. begin: what is done before a block. agree: makes the nodes agree, given the rows
     since the last time; None where there is nothing to be done between the steps. interval: steps from one time to the
     next. steps: of a round, on the node with the most. epoch: the epoch of a round, on this node. reads: whether rows
-    are really read, so that a block has to be whole rounds, or `window` steps. extent: a block's, and per_call: the
-    updates of a call into TensorFlow, once they are known.
+    are really read, so that a block has to be whole rounds, or `window` steps. readers: that take chunks ahead.
+    transforms: whether the user's function is called for each chunk: since each call may cost something of its own,
+    chunks are then as long as in training. extent: a block's, per_call: the updates of a call into TensorFlow,
+    rows_of_step: over all nodes, once they are known.
     """
 
     rows: Rows
@@ -45,8 +57,16 @@ class Variant:
     interval: int = 1
     reads: bool = False
     window: int | None = None
+    readers: int = 0
+    transforms: bool = False
     extent: Extent | None = None
     per_call: int = 1
+    rows_of_step: float = 1.0
+
+    @property
+    def together(self) -> int:
+        """Updates that readers have ready about the same time."""
+        return max(1, self.readers) * self.per_call
 
     @property
     def syncs(self) -> int:
@@ -56,11 +76,12 @@ class Variant:
 
 @dataclass(frozen=True)
 class Block:
-    """seconds: of the node that was slowest. rows: over all nodes. steps: of each node."""
+    """seconds: of the node that was slowest. rows: over all nodes. steps: of each node. longest: updates of a chunk."""
 
     seconds: float
     rows: int
     steps: int
+    longest: int
 
     @property
     def per_row(self) -> float:
@@ -74,7 +95,7 @@ class Runner:
     def __init__(self, member: Member, collective: Collective, effort: Effort) -> None:
         self._member, self._collective, self.effort = member, collective, effort
         self._began = time.perf_counter()
-        self._blocks = self._round = 0
+        self._blocks = self._round = self._longest = 0
 
     def table(self, *values: float) -> np.ndarray:
         """These values of every node, [nodes, values]."""
@@ -99,25 +120,50 @@ class Runner:
         if variant.reads:
             return self._calibrate_reading(variant)
         block = self.effort.block
-        variant.extent = Extent(0, 1) if variant.steps > 2 else Extent(1)
-        self.measure(variant)  # makes the graphs
-        while True:
-            found = self.measure(variant)
+        call = CALL_SECONDS if variant.transforms else block / CALLS
+        self._first(variant)
+        for _ in range(_TRIES):
+            found, before = self.measure(variant), variant.per_call
             pace = found.seconds / max(1, found.steps)
-            variant.per_call = updates_per_call(pace, block)
-            if variant.extent.rounds or found.seconds > block / _GROWTH:
+            variant.per_call = next_call(before, pace, call)
+            if found.longest < before:  # no chunk holds more
+                variant.per_call = min(variant.per_call, found.longest)
+            grows = variant.per_call > before and before < variant.steps
+            if not grows and (variant.extent != Extent(0, 1) or variant.per_call == 1):
                 break
-            longer = variant.extent.updates * _GROWTH
-            variant.extent = Extent(0, longer) if 2 * longer <= variant.steps else Extent(1)
-        variant.extent = extent_of(variant.steps, pace, block)
+            variant.extent = whole_calls(variant.steps, variant.per_call, variant.together)
+        variant.extent = extent_of(variant.steps, pace, max(block, CALLS * variant.per_call * pace), variant.together)
         return found
+
+    def alike(self, variant: Variant, other: Variant) -> None:
+        """Give `variant` blocks of as many rows as those of `other`, in calls of as many rows. With fewer readers, of
+        as many calls for each: they may take that much longer."""
+        if variant.reads and (variant.window, variant.steps) == (other.window, other.steps):
+            variant.extent, variant.per_call = other.extent, other.per_call
+            return
+        if variant.reads or other.reads:
+            self.calibrate(variant)
+            return
+        self._first(variant)
+        times = other.rows_of_step / variant.rows_of_step
+        variant.per_call = max(1, round(other.per_call * times))
+        extent = other.extent or Extent(1)
+        fewer = min(1.0, max(1, variant.readers) / max(1, other.readers))
+        updates = max(CALLS * variant.per_call, round(extent.updates * times * fewer))
+        variant.extent = extent if extent.rounds else whole_calls(variant.steps, updates, variant.together)
+
+    def _first(self, variant: Variant) -> None:
+        """Make the graphs of `variant`, and count a step's rows."""
+        variant.per_call, variant.extent = 1, Extent(0, 1) if variant.steps > 2 else Extent(1)
+        self.measure(variant)
 
     def _calibrate_reading(self, variant: Variant) -> Block:
         variant.per_call = _FEW
         variant.extent = Extent(1) if variant.window is None else Extent(0, variant.window)
         for _ in range(2):
             found = self.measure(variant)
-            variant.per_call = updates_per_call(found.seconds / max(1, found.steps), self.effort.block)
+            pace = found.seconds / max(1, found.steps)
+            variant.per_call = max(1, int(self.effort.block / CALLS / max(pace, 1e-9)))
         if variant.window is None:
             variant.extent = Extent(max(1, round(self.effort.reading / max(found.seconds, 1e-9))))
         return found
@@ -128,6 +174,7 @@ class Runner:
         variant.begin()
         variant.rows.max_updates = variant.per_call
         extent = variant.extent or Extent(1)
+        self._longest = 0
         if extent.rounds:
             seconds, rows, since = self._rounds(variant, extent.rounds)
         else:
@@ -142,8 +189,9 @@ class Runner:
         self._blocks += 1
         self._round += max(1, extent.rounds)
         self._member.state(update=self._blocks)
-        found = self.table(seconds, rows)
-        return Block(float(found[:, 0].max()), int(found[:, 1].sum()), steps)
+        found = self.table(seconds, rows, self._longest)
+        variant.rows_of_step = max(1.0, float(found[:, 1].sum()) / max(1, steps))
+        return Block(float(found[:, 0].max()), int(found[:, 1].sum()), steps, int(found[:, 2].max()))
 
     def _rounds(self, variant: Variant, rounds: int) -> tuple[float, int, int]:
         """(seconds, rows, rows since the last sync)."""
@@ -181,9 +229,9 @@ class Runner:
         variant.rows.rest()
         return seconds, rows, since
 
-    @staticmethod
-    def _train(variant: Variant, chunk: Chunk, rows: int, since: int) -> tuple[int, int]:
+    def _train(self, variant: Variant, chunk: Chunk, rows: int, since: int) -> tuple[int, int]:
         variant.train(chunk)
+        self._longest = max(self._longest, chunk.updates)
         activity.note()
         count = int(chunk.offsets[-1])
         return rows + count, since + count

@@ -126,7 +126,7 @@ def _sent_arrays(rig: Rig) -> list[np.ndarray]:
     """Zeros in the shapes of what the nodes exchange."""
     model = rig.process.model
     variables = [*model.trainable_variables, *averaged_state(model)]
-    return [*(np.zeros(tuple(each.shape), each.dtype) for each in variables), np.zeros((), np.float32)]
+    return [*(np.zeros_like(each.numpy()) for each in variables), np.zeros((), np.float32)]
 
 
 def _sent(rig: Rig, again: Again) -> int:

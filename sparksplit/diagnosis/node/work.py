@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sparksplit.base.errors import ConfigError
@@ -12,13 +12,14 @@ from sparksplit.base.records import Json, JsonObject
 from sparksplit.collectives import Collective
 from sparksplit.diagnosis import advice
 from sparksplit.diagnosis.measured import Measured, Readers, Tried
-from sparksplit.diagnosis.messages import DiagnosisPayload
-from sparksplit.diagnosis.node.blocks import is_enough, rotated
+from sparksplit.diagnosis.messages import DiagnosisPayload, Effort
+from sparksplit.diagnosis.node.blocks import is_enough, rotated, sweep_is_enough
 from sparksplit.diagnosis.node.handed import handed_rows
 from sparksplit.diagnosis.node.runner import Runner, Variant
 from sparksplit.diagnosis.settings import with_settings
 from sparksplit.strategies import find
 from sparksplit.training.config import TrainConfig
+from sparksplit.training.node.kernels import naming_keys
 from sparksplit.training.node.main import configure, connect
 from sparksplit.training.node.process import Process
 from sparksplit.training.node.saver import Saver
@@ -29,7 +30,22 @@ if TYPE_CHECKING:
     from sparksplit.diagnosis.node.rig import Rig
     from sparksplit.rows.feed import RowSource
 
-_FIXED = ("threads", "nodes", "collective", "dtype", "data", "model", "optimizer", "init", "seed")
+_Seconds = Mapping[str, Sequence[float]]
+
+_FIXED = (
+    "device",
+    "deterministic",
+    "jit_compile",
+    "threads",
+    "nodes",
+    "collective",
+    "dtype",
+    "data",
+    "model",
+    "optimizer",
+    "init",
+    "seed",
+)
 """Keys that are settled once a process has begun: settings with one of them cannot be tried in it."""
 _NO_MATTER = ("checkpoint",)
 """Keys that what is measured does not depend on."""
@@ -47,7 +63,7 @@ def work(member: Member) -> JsonObject:
         collective = connect(member, config, payload.sources)
         process = Process(member, payload, config)
     try:
-        with member.phase("start"):
+        with member.phase("start"), naming_keys(config):
             process.build()
         return _Diagnosis(process, member, collective).measured().to_json()
     finally:
@@ -58,12 +74,13 @@ def work(member: Member) -> JsonObject:
 class _Diagnosis:
     def __init__(self, process: Process, member: Member, collective: Collective) -> None:
         self._process, self._member, self._collective = process, member, collective
-        self._effort = DiagnosisPayload.from_json(member.payload, "what the driver gave").effort
+        payload = DiagnosisPayload.from_json(member.payload, "what the driver gave")
+        self._effort, self._known = payload.effort, payload.known
         self._runner = Runner(member, collective, self._effort)
         self._spooled: RowSource | None = None
 
     def measured(self) -> Measured:
-        """Everything."""
+        """Everything that is not known yet."""
         from sparksplit.diagnosis.node.facts import facts
         from sparksplit.diagnosis.node.rig import Rig
         from sparksplit.diagnosis.node.variants import Variants
@@ -75,22 +92,36 @@ class _Diagnosis:
         with runner.phase():
             rig = Rig(process, member, self._collective, process.config, rows, runner)
             try:
-                variants = Variants(rig)
-                found = Measured(
-                    facts=facts(member, rig, variants.sync_bytes),
-                    seconds=self._rounds("variants", variants.all),
-                    handoff=handoff,
-                    checkpoint=self._checkpoint(rig),
-                )
-                full = variants.all["full"]
-                found.readers.extend(self._readers(rig, full))
-                found.tried.extend(self._tried(rig, full, found))
+                if self._known is not None:
+                    found, full = self._known, rig.whole()
+                    self._runner.calibrate(full)
+                else:
+                    variants = Variants(rig)
+                    found = Measured(
+                        facts=facts(member, rig, variants.sync_bytes),
+                        seconds=self._rounds("variants", variants.all, self._effort.rounds, is_enough),
+                        handoff=handoff,
+                        checkpoint=self._checkpoint(rig),
+                    )
+                    full = variants.all["full"]
+                if not found.readers:
+                    self._trying(found, None)
+                    found.readers.extend(self._readers(rig, full, found))
+                self._try(rig, full, found)
             finally:
                 rig.close()
         return found
 
-    def _rounds(self, what: str, variants: Mapping[str, Variant], rounds: int | None = None) -> dict[str, list[float]]:
-        """Seconds per row of each variant, by round; None: as many rounds as it takes."""
+    def _trying(self, found: Measured, settings: Mapping[str, Json] | None) -> None:
+        """Tell the driver what there is so far, and what is tried next: should this node fail with that, other nodes
+        go on without it."""
+        first = self._member.rank == 0  # all have found the same
+        self._member.announce(trying=settings, **({"found": found.to_json()} if first else {}))
+
+    def _rounds(
+        self, what: str, variants: Mapping[str, Variant], about: int, enough: Callable[[_Seconds, float, Effort], bool]
+    ) -> dict[str, list[float]]:
+        """Seconds per row of each variant, by round, until there are enough. about: how many rounds are expected."""
         for place, (name, variant) in enumerate(variants.items()):
             self._say(what, f"how long {name} takes", _CALIBRATING * place / len(variants))
             if variant.extent is None:
@@ -102,21 +133,27 @@ class _Diagnosis:
         gc.collect()
         while True:
             for name in rotated(list(variants), done):
-                part = done / (rounds or self._effort.rounds)
+                part = done / about
                 self._say(what, name, _CALIBRATING + (1 - _CALIBRATING) * part)
                 seconds[name].append(self._runner.measure(variants[name]).per_row)
             done += 1
-            if done >= (rounds or 0) and (rounds or is_enough(seconds, self._runner.clock() - began, self._effort)):
+            if enough(seconds, self._runner.clock() - began, self._effort):
                 return seconds
 
-    def _readers(self, rig: Rig, full: Variant) -> list[Readers]:
+    def _readers(self, rig: Rig, full: Variant, known: Measured) -> list[Readers]:
         """The whole step with other numbers of readers, and with the configuration's own."""
-        numbers = sorted({*self._effort.readers, rig.config.readers})
-        variants = {str(number): rig.whole(number, full) for number in numbers}
-        found = self._rounds("readers", variants, self._effort.sweep_rounds)
+        failed = [failure.settings for failure in known.failed]
+        variants: dict[str, Variant] = {}
+        for number in sorted({*self._effort.readers, rig.config.readers}):
+            if (settings := {"readers": number}) not in failed:
+                self._trying(known, settings)
+                variants[str(number)] = rig.whole(number, full)
+                self._runner.measure(variants[str(number)])
+        self._trying(known, None)
+        found = self._rounds("readers", variants, self._effort.sweep_rounds, sweep_is_enough)
         for variant in variants.values():
             rig.end(variant.rows)
-        return [Readers(number, found[str(number)]) for number in numbers]
+        return [Readers(int(number), seconds) for number, seconds in found.items()]
 
     def _checkpoint(self, rig: Rig) -> float | None:
         """The seconds for which training stands still for a checkpoint, which is written beside it."""
@@ -135,32 +172,41 @@ class _Diagnosis:
         # The first one touches its memory for the first time.
         return sorted(seconds[1:])[(_CHECKPOINTS - 1) // 2]
 
-    def _tried(self, rig: Rig, full: Variant, measured: Measured) -> list[Tried]:
-        config, found = rig.config, []
-        recommended = advice.recommended(config, measured)
-        candidates = [*([] if recommended is None else [recommended]), *advice.proposed(config, measured)]
+    def _try(self, rig: Rig, full: Variant, found: Measured) -> None:
+        """Try what is recommended or proposed, and keep it in `found`."""
+        config = rig.config
+        recommended = advice.recommended(config, found)
+        candidates = [*([] if recommended is None else [recommended]), *advice.proposed(config, found)]
+        done = [*(each.settings for each in found.tried), *(each.settings for each in found.failed)]
         for candidate in candidates:
             changed = self._with(config, candidate.settings)
-            if changed is None or self._runner.clock() > self._effort.limit:
+            late = candidate is not recommended and self._runner.clock() > self._effort.limit
+            if changed is None or late or candidate.settings in done:
                 continue
             self._say("settings", ", ".join(f"{key}: {value}" for key, value in candidate.settings.items()), 0.0)
-            found.append(self._pairs(rig, full, changed, candidate.settings))
-        return found
+            self._trying(found, candidate.settings)
+            found.tried.append(self._pairs(rig, full, changed, candidate.settings))
+        self._trying(found, None)
 
     def _pairs(self, rig: Rig, full: Variant, changed: TrainConfig, settings: Mapping[str, Json]) -> Tried:
-        """Both configurations, in alternating rounds. full: the whole step of the one that there is."""
+        """Both configurations on the same rows, in alternating rounds of blocks that are alike. full: the whole step of
+        the one that there is."""
         from sparksplit.diagnosis.node.rig import Rig
 
         rig.reset()
-        other = Rig(self._process, self._member, self._collective, changed, self._rows(changed, rig), self._runner)
+        rows = self._rows(changed)
+        other = Rig(self._process, self._member, self._collective, changed, rows, self._runner, rig)
         try:
-            with_either = {"before": full, "after": other.whole()}
-            seconds = self._rounds("settings", with_either, self._effort.rounds)
+            with_either = {"before": full, "after": other.whole(like=full)}
+            rounds = self._effort.tried_rounds
+            seconds = self._rounds(
+                "settings", with_either, rounds, lambda seconds, *_: len(seconds["before"]) >= rounds
+            )
         finally:
             other.close()
         return Tried(dict(settings), seconds["before"], seconds["after"])
 
-    def _rows(self, changed: TrainConfig, rig: Rig) -> RowSource:
+    def _rows(self, changed: TrainConfig) -> RowSource:
         if changed.input_mode == "spark" and self._spooled is not None:
             return self._spooled
         return self._process.prepared_rows()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hdfs_io.config import InputConfig
 from hdfs_io.formats import format_of
 from hdfs_io.listing import find
+from hdfs_io.recut import training_files, why_not
 from sparksplit.diagnosis.preprocess.record import Files
 
 _WHOLE = (".gz", ".snappy", ".zst", ".deflate", ".lz4")
@@ -32,6 +33,13 @@ def files_of(config: InputConfig) -> Files | None:
         largest_bytes=largest[1],
         whole=sum(is_whole(config, path) for path, _ in found),
     )
+
+
+def fixed(config: InputConfig) -> str:
+    """Why the input's rows cannot be put into other files; "" where they can."""
+    if not config.listed:
+        return "only Spark reaches the input's files, if there are any"
+    return why_not(config, training_files(config)) or ""
 
 
 def is_whole(config: InputConfig, path: str) -> bool:

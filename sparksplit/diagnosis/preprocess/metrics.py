@@ -56,11 +56,11 @@ class Metrics:
             raise RunError("Spark has forgotten the first stages: set spark.ui.retainedStages higher")
         return found
 
-    def slots(self) -> tuple[int, int]:
-        """(tasks that Spark can run at the same time, executors that these are on)"""
+    def slots(self) -> int:
+        """How many tasks Spark can run at the same time."""
         found = self._json(self._store.executorList(True))
         own = [one for one in found if one["id"] != "driver" or len(found) == 1]
-        return max(1, sum(one["maxTasks"] for one in own)), max(1, len(own))
+        return max(1, sum(int(one["maxTasks"]) for one in own))
 
     def _stages(self) -> list[dict[str, Any]]:
         # What has happened arrives in the store a little later.

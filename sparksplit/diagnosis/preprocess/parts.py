@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heapreplace
 from itertools import pairwise
 from statistics import fmean, median
 
@@ -12,16 +13,17 @@ from sparksplit.diagnosis.preprocess.record import Part
 from sparksplit.diagnosis.preprocess.stages import OTHER, Stage, Task
 
 ORDER = [*PARTS, OTHER, "driver", "publish"]
-UNEVEN = 1.4
-"""A task with so many times the mean of a stage's rows is a large one. Equal files, packed into partitions, come to
-less, unless they are very few."""
+DRIVERS = ("open", "driver", "publish")
+"""What takes its time whatever the rows are."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """Why a stage took longer than its tasks' work, shared by all slots, would: seconds by reason.
+    """Why a stage took longer than its tasks' work, shared evenly by all slots, would: seconds by reason.
 
-    large: the slowest task's rows against the mean; None with a single task.
+    skew: other slots had nothing to do while one task was at its many rows. few: tasks are too few, or do not come out
+    even. slow: a task took longer than its rows account for. large: the slowest task's rows against the mean; None with
+    a single task.
     """
 
     skew: float = 0.0
@@ -38,39 +40,53 @@ class Loss:
 def loss(stage: Stage, slots: int, kept: dict[int, int]) -> Loss:
     """What a stage has lost. kept: the bytes of the input's partitions once they are parsed, where known
 
-    With n equal tasks the stage would have taken as long as the rounds of them; what is beyond that is the slowest
-    task's: because it has most rows (skew), or without such a reason (slow). What these rounds are beyond the work's
-    even share is because there are few tasks; if one of them has most of the rows, because of that.
+    However rows are dealt to its tasks, a stage takes no less than an even share of the work; nor than one of equal
+    tasks, where they are fewer than the slots. What the slowest task takes beyond that, as far as its rows account for
+    it, is lost to skew: it goes by what others waited for, so a task of any size that nobody waits for costs nothing.
+    What else rows account for is lost because tasks are few: the last round of them is not full.
     """
     tasks = stage.done
     if not tasks:
         return Loss()
     took = max(task.ended for task in stage.tasks) - min(task.launched for task in stage.tasks)
-    even = stage.busy / slots
-    rounds = -(-len(tasks) // slots) * stage.busy / len(tasks)
-    few, beyond = max(0.0, min(rounds, took) - even), max(0.0, took - rounds)
-    slowest = max(tasks, key=lambda task: task.seconds)
-    large = largeness(slowest, tasks, {} if stage.shuffles else kept)
-    # Files are as large as the plan makes them: one of validation rows has fewer than one of training rows.
-    if stage.part != "write" and large is not None and large >= UNEVEN:
-        return Loss(skew=few + beyond, large=large)
-    return Loss(slow=beyond, few=few, large=large)
+    even, mean = stage.busy / slots, stage.busy / len(tasks)
+    least = min(took, max(even, mean))
+    sizes = largeness(tasks, {} if stage.shuffles else kept)
+    slowest = max(range(len(tasks)), key=lambda place: tasks[place].seconds)
+    own = min(tasks[slowest].seconds, sizes[slowest] * mean)
+    skew = min(max(0.0, own - least), took - least)
+    by_rows = _span([size * mean for size in sizes], slots)
+    uneven = max(0.0, min(took, by_rows) - least - skew)
+    few, slow = max(0.0, least - even) + uneven, max(0.0, took - least - skew - uneven)
+    large = sizes[slowest] if len(tasks) > 1 else None
+    if stage.part == "write":
+        # Files are as large as the plan makes them: one of validation rows has fewer than one of training rows.
+        return Loss(few=few + skew, slow=slow, large=large)
+    return Loss(skew=skew, few=few, slow=slow, large=large)
 
 
-def largeness(task: Task, tasks: Sequence[Task], kept: dict[int, int]) -> float | None:
-    """How many times the mean a task has to read: by its rows, its bytes, or the bytes of its rows once they are
-    parsed, whatever says most; None with a single task."""
-    if len(tasks) < 2:
-        return None
-    ratios = [1.0]
+def largeness(tasks: Sequence[Task], kept: dict[int, int]) -> list[float]:
+    """How many times the mean each task has to read: by its rows, its bytes, or the bytes of its rows once they are
+    parsed, whatever says most of the slowest one."""
+    slowest = max(range(len(tasks)), key=lambda place: tasks[place].seconds)
+    found = [1.0] * len(tasks)
     for sizes in (
-        {each.index: each.rows for each in tasks},
-        {each.index: each.bytes for each in tasks},
-        {each.index: kept.get(each.index, 0) for each in tasks} if len(kept) == len(tasks) else {},
+        [each.rows for each in tasks],
+        [each.bytes for each in tasks],
+        [kept.get(each.index, 0) for each in tasks] if len(kept) == len(tasks) else [],
     ):
-        if mean := fmean(sizes.values()) if sizes else 0.0:
-            ratios.append(sizes[task.index] / mean)
-    return max(ratios)
+        mean = fmean(sizes) if sizes else 0.0
+        if mean and sizes[slowest] / mean > found[slowest]:
+            found = [size / mean for size in sizes]
+    return found
+
+
+def _span(seconds: Sequence[float], slots: int) -> float:
+    """How long slots take for tasks, each begun in its turn by the first one that is free."""
+    free = [0.0] * slots
+    for took in seconds:
+        heapreplace(free, free[0] + took)
+    return max(free)
 
 
 def kept_bytes(stages: Sequence[Stage]) -> dict[int, int]:

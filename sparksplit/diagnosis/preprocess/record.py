@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from sparksplit.base.records import Json, Record
+from sparksplit.base.records import Json, JsonObject, Record
 
 Kind = Literal["skew", "few", "many", "slow", "failed", "gc", "spill", "driver", "work"]
 KINDS: dict[str, str] = {
     "skew": "one task has more rows than the others, which wait for it",
-    "few": "there are fewer tasks than slots",
+    "few": "tasks are fewer than the slots, or their last round does not fill them",
     "many": "tasks are so small that starting them takes longer than their rows",
     "slow": "one task, or one executor, is slower than the others with as many rows",
     "failed": "tasks failed, and were done again",
@@ -59,7 +59,8 @@ class Trouble:
 
     parts: where. seconds: of the wall time that it costs, as the tasks' times tell; None where these do not. why: what
     was seen. help: what to change. settings: of these, what can be tried at once: keys of the configuration and of
-    Spark (spark. ...), by their names.
+    Spark (spark. ...), by their names. rewrite: into how many files of equal size the input's rows are to be put; that
+    can be tried, too. not_tried: why nothing of it was tried; "" where something was, or there is nothing to try.
     """
 
     kind: Kind
@@ -68,11 +69,25 @@ class Trouble:
     why: str
     help: list[str]
     settings: dict[str, Json] = field(default_factory=dict)
+    rewrite: int | None = None
+    not_tried: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewritten:
+    """The input's rows in other files, for a trial. files, bytes: of them; largest_bytes: of the largest one. seconds:
+    that writing them took, which is no part of any preparation."""
+
+    files: int
+    bytes: int
+    largest_bytes: int
+    seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """Preparations with a trouble's settings and without them, in turns.
+    """Preparations with what would help against a trouble and without it, in turns: with its settings, or with the
+    input `rewritten`.
 
     before, after: seconds, one pair for each turn. gain: of the time, the mean of the pairs (0.25: a quarter less);
     low, high: its 95 % interval, None with a single pair. helps: whether it is faster for sure (or, with a single pair,
@@ -81,6 +96,7 @@ class Tried:
 
     kind: Kind
     settings: dict[str, Json]
+    rewritten: Rewritten | None = None
     before: list[float]
     after: list[float]
     gain: float
@@ -105,7 +121,7 @@ class Files:
 class PreprocessDiagnosis(Record):
     """See the fields of its parts. limit: the kind of the trouble that costs most, or work where none costs a tenth of
     the time. sentence: the same in one sentence. seconds: of the first preparation, without Spark's start. slots: tasks
-    that Spark can run at the same time."""
+    that Spark can run at the same time. config: with every key; config_file: where it is from."""
 
     WHAT: ClassVar[str] = "a diagnosis of a preparation"
 
@@ -118,6 +134,9 @@ class PreprocessDiagnosis(Record):
     output: str
     limit: Kind
     sentence: str
+    config: JsonObject
+    config_file: str | None
+    versions: dict[str, str]
     seconds: float
     slots: int
     rows: int

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sparksplit.comparison.numbers import percent, size
-from sparksplit.diagnosis.preprocess.record import Part, PreprocessDiagnosis, Tried
+from sparksplit.diagnosis.preprocess.record import Part, PreprocessDiagnosis, Tried, Trouble
 
 WIDTH = 120
 """Columns where there is no terminal."""
@@ -67,15 +67,30 @@ def lines(found: PreprocessDiagnosis) -> Iterator[str]:
     for tried in found.tried:
         yield f"tried      {said(tried)}"
     for trouble in found.troubles:
-        if not trouble.settings:
-            yield f"not tried  what helps against {trouble.kind}: no setting that can be changed while Spark runs does"
+        if trouble.not_tried or not (trouble.settings or trouble.rewrite):
+            yield f"not tried  what helps against {trouble.kind}: {untried(trouble)}"
+
+
+def untried(trouble: Trouble) -> str:
+    """Why nothing that helps was tried."""
+    return trouble.not_tried or "it cannot be changed while Spark runs"
 
 
 def said(tried: Tried) -> str:
     """What a setting brought, in a sentence."""
-    setting = ", ".join(f"{key}: {str(value).lower()}" for key, value in tried.settings.items())
     before, after = (sum(times) / len(times) for times in (tried.before, tried.after))
-    gained = f"{abs(tried.gain):.0%} {'less' if tried.gain >= 0 else 'more'} time ({before:.1f} s to {after:.1f} s"
+    gained = f"{percent(abs(tried.gain))} {'less' if tried.gain >= 0 else 'more'} time ({before:.1f} s to {after:.1f} s"
     known = tried.low is not None and tried.high is not None
-    sure = f"; 95 % interval of the gain {tried.low:.0%} to {tried.high:.0%})" if known else "; a single pair)"
-    return f"{setting}: {gained}{sure}: {'it helps' if tried.helps else 'it does not help for sure'}"
+    sure = (
+        f"; 95 % interval of the gain {percent(tried.low)} to {percent(tried.high)})" if known else "; a single pair)"
+    )
+    return f"{changed(tried)}: {gained}{sure}: {'it helps' if tried.helps else 'it does not help for sure'}"
+
+
+def changed(tried: Tried) -> str:
+    """What was tried: settings as they stand in a configuration, or other files of the input."""
+    settings = [f"{key}: {str(value).lower()}" for key, value in tried.settings.items()]
+    if (new := tried.rewritten) is not None:
+        files = f"{new.files} file{'' if new.files == 1 else 's'}"
+        settings.append(f"the input in {files} of {size(new.bytes / max(1, new.files))} on average")
+    return ", ".join(settings)

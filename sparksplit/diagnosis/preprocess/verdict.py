@@ -10,9 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from statistics import median
+from typing import Required, TypedDict
 
+from hdfs_io.formats import format_of
 from sparksplit.base.records import Json
-from sparksplit.diagnosis.preprocess.parts import kept_bytes, loss
+from sparksplit.comparison.numbers import percent
+from sparksplit.diagnosis.preprocess.parts import DRIVERS, kept_bytes, loss
 from sparksplit.diagnosis.preprocess.record import KINDS, Files, Kind, Part, Trouble
 from sparksplit.diagnosis.preprocess.stages import Stage
 
@@ -29,27 +32,27 @@ MANY = 8
 """Tasks for each slot, from which they may be too many."""
 START_SHARE = 0.5
 """Of a task's time: more for its start than for its rows."""
+PIECE_BYTES = 128 * 2**20
+"""Of a file of the input, as it is stored: what Spark gives to a task, where it can."""
 
 
 @dataclass(frozen=True)
 class Setup:
     """What help depends on.
 
-    slots: tasks at a time. executors: that they are on. format: of the input. spreads: whether rows can be dealt to
-    all tasks before they are parsed (the key spread); spread: whether they were. file_size: as configured. files: the
-    input's, where they can be seen. windows: whether rows are windows over time. own: whether we started Spark.
+    slots: tasks at a time. format: of the input. file_size: as configured. files: the input's, where they can be seen.
+    windows: whether rows are windows over time. fixed: why the input's rows cannot be put into other files; "" where
+    they can. config_file: of the configuration.
     """
 
     slots: int
-    executors: int
     format: str
-    spreads: bool
-    spread: bool
     file_size: int
     prepared_bytes: int
     files: Files | None
     windows: bool = False
-    own: bool = True
+    fixed: str = ""
+    config_file: str | None = None
 
 
 def troubles_of(stages: Sequence[Stage], parts: Sequence[Part], setup: Setup) -> list[Trouble]:
@@ -91,7 +94,7 @@ def sentence(parts: Sequence[Part], troubles: Sequence[Trouble], setup: Setup) -
     share = most.seconds / wall if wall else 0.0
     return (
         f"{KINDS['work']}: nothing costs a tenth of the {wall:.1f} s but what has to be done, {most.name} most of all"
-        f" ({share:.0%}); {_slots(setup.slots)} are busy, and only more of them, or faster ones, would help"
+        f" ({percent(share)}); {_slots(setup.slots)} are busy, and only more of them, or faster ones, would help"
     )
 
 
@@ -122,17 +125,8 @@ def _uneven(stages: Sequence[Stage], parts: Sequence[Part], setup: Setup) -> lis
             named = [part.name for part in parts if any(s.part == part.name and cost > 0.1 for s, cost, _ in own)]
             stage, _, large = max(own, key=lambda each: each[1])
             why = _why(kind, stage, large, setup)
-            help_, settings = _help(kind, files, stage, setup)
-            troubles.append(
-                Trouble(
-                    kind=kind,
-                    parts=named or [stage.part],
-                    seconds=seconds,
-                    why=why,
-                    help=help_,
-                    settings=settings,
-                )
-            )
+            helps = _help(kind, files, setup)
+            troubles.append(Trouble(kind=kind, parts=named or [stage.part], seconds=seconds, why=why, **helps))
     return troubles
 
 
@@ -148,7 +142,7 @@ def _why(kind: str, stage: Stage, large: float | None, setup: Setup) -> str:
     idle = max(0.0, 1 - stage.busy / (setup.slots * stage.seconds)) if stage.seconds else 0.0
     rest = f", the median of the other {len(others)} {median(others):.1f} s" if others else ""
     took = f"in {stage.part}, the slowest of {len(times)} tasks took {slowest:.1f} s{rest}"
-    waste = f"; {_slots(setup.slots)} were idle for {idle:.0%} of that stage"
+    waste = f"; {_slots(setup.slots)} were idle for {percent(idle)} of that stage"
     if kind == "skew":
         return f"{took}, with {large or 0:.1f} times the mean's rows{waste}"
     if kind == "slow":
@@ -156,40 +150,68 @@ def _why(kind: str, stage: Stage, large: float | None, setup: Setup) -> str:
     return f"{stage.part} has {len(times)} task{'' if len(times) == 1 else 's'} for {_slots(setup.slots)}{waste}"
 
 
-def _help(kind: str, files: bool, stage: Stage, setup: Setup) -> tuple[list[str], dict[str, Json]]:
-    """(what to change, which settings of that can be tried)"""
+class _Help(TypedDict, total=False):
+    """Of a Trouble: what to change, and what of that can be tried."""
+
+    help: Required[list[str]]
+    settings: dict[str, Json]
+    rewrite: int
+    not_tried: str
+
+
+def _help(kind: str, files: bool, setup: Setup) -> _Help:
     if kind == "slow":
-        return [
-            "look at the host of the slow task (Spark's page of the stage names it): its disk, its load, its memory",
-            "spark.speculation: true starts a second attempt of tasks that are slow by chance",
-        ], {}
-    if files:
-        return _for_files(setup)
-    return _for_input(setup)
+        return {
+            "help": [
+                "look at the host of the slow task (Spark's page of the stage names it): its disk, load and memory",
+                "spark.speculation: true starts a second attempt of tasks that are slow by chance",
+            ]
+        }
+    return _for_files(setup) if files else _for_input(setup)
 
 
-def _for_files(setup: Setup) -> tuple[list[str], dict[str, Json]]:
+def _for_files(setup: Setup) -> _Help:
     size = max(1 << 20, ceil(setup.prepared_bytes / setup.slots))
     if size >= setup.file_size:
-        return ["more rows: so small a set has files of 8 MiB at least, one task each"], {}
-    return [f"file_size: {size}, so that each slot writes a file"], {"file_size": size}
+        return {"help": ["more rows: so small a set has files of 8 MiB at least, one task each"]}
+    return {"help": [f"file_size: {size}, so that each slot writes a file"], "settings": {"file_size": size}}
 
 
-def _for_input(setup: Setup) -> tuple[list[str], dict[str, Json]]:
+def _for_input(setup: Setup) -> _Help:
     files = setup.files
-    largest = "" if files is None or files.largest is None else f" ({files.largest}, {_bytes(files.largest_bytes)})"
-    split = [f"split the large file{largest} into several of equal size, or write it so that it can be split: unpacked"]
     if setup.windows:
-        return ["input.windows.by: a series is one task's work, and without `by` all rows are one series"], {}
-    if setup.spreads and not setup.spread:
-        advice = "spread: true deals the rows to all tasks as soon as they are read; whether that helps is tried"
-        return [*split, advice], {"spread": True}
-    if files is not None and files.whole == 0 and setup.spreads:
+        return {"help": ["input.windows.by: a series is one task's work, and without `by` all rows are one series"]}
+    if files is None:
+        return {"help": ["more partitions of about equal size where the rows come from"], "not_tried": setup.fixed}
+    if files.whole == 0 and format_of(setup.format).columns:
         size = max(1 << 20, ceil(files.bytes / (2 * setup.slots)))
-        return [f"spark.sql.files.maxPartitionBytes: {size} cuts the files into more pieces"], {
-            "spark.sql.files.maxPartitionBytes": size
-        }
-    return split, {}
+        key = "spark.sql.files.maxPartitionBytes"
+        return {"help": [f"{key}: {size} cuts the files into more pieces"], "settings": {key: size}}
+    largest = f"{files.largest} ({_bytes(files.largest_bytes)} of {_bytes(files.bytes)})"
+    if setup.fixed:
+        advice = f"rows in several files of equal size: {largest} is one task's work, however many slots there are"
+        return {"help": [advice], "not_tried": setup.fixed}
+    if format_of(setup.format).made_of == "values":
+        advice = f"plain files in place of .gz: {largest} is one task's work, however many slots there are"
+        return {"help": [f"{advice}; {command(setup, 1)}"], "rewrite": 1}
+    count = pieces(files.bytes, setup.slots)
+    advice = (
+        f"rows in {count} files of equal size, about {_bytes(files.bytes / count)} each: {largest} is one task's work, "
+        "however many slots there are"
+    )
+    return {"help": [f"{advice}; {command(setup, count)}"], "rewrite": count}
+
+
+def pieces(size: int, slots: int) -> int:
+    """In how many files so many bytes are shared evenly, of PIECE_BYTES at the most: each slot gets as many."""
+    return slots * max(1, ceil(size / (slots * PIECE_BYTES)))
+
+
+def command(setup: Setup, count: int) -> str:
+    """What a user does to have the rows in so many files."""
+    config = setup.config_file or "FILE"
+    called = f"python -m hdfs_io.recut --config {config} --files {count} --into FOLDER"
+    return f"`{called}` writes them; then input.path: FOLDER"
 
 
 def _many(stages: Sequence[Stage], parts: Sequence[Part], setup: Setup) -> list[Trouble]:
@@ -242,7 +264,7 @@ def _gc(parts: Sequence[Part], setup: Setup) -> list[Trouble]:
             kind="gc",
             parts=[part.name for part in high],
             seconds=seconds,
-            why=f"in {worst.name} garbage collection takes {worst.gc:.0%} of the tasks' time",
+            why=f"in {worst.name} garbage collection takes {percent(worst.gc)} of the tasks' time",
             help=["spark.executor.memory: twice what it is", "fewer spark.executor.cores with the same memory"],
         )
     ]
@@ -266,7 +288,7 @@ def _spill(parts: Sequence[Part], setup: Setup) -> list[Trouble]:
 
 
 def _driver(parts: Sequence[Part]) -> list[Trouble]:
-    own = [part for part in parts if part.name in ("open", "driver", "publish")]
+    own = [part for part in parts if part.name in DRIVERS]
     if not own:
         return []
     said = ", ".join(f"{part.seconds:.1f} s {_DRIVER[part.name]}" for part in own)

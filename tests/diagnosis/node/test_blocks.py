@@ -9,10 +9,12 @@ from sparksplit.diagnosis.node.blocks import (
     Extent,
     extent_of,
     is_enough,
+    next_call,
     rotated,
+    sweep_is_enough,
     sync_interval,
     syncs,
-    updates_per_call,
+    whole_calls,
 )
 from sparksplit.diagnosis.node.handed import stretches
 
@@ -34,9 +36,37 @@ def test_a_block_is_a_part_of_a_round_or_whole_rounds(steps, pace, found):
     assert found.steps(steps) == (found.rounds * steps or found.updates)
 
 
-def test_there_are_several_calls_in_a_block_and_at_least_one_update_in_a_call():
-    assert [updates_per_call(pace, 0.4) for pace in (0.001, 0.05, 7.0)] == [100, 2, 1]
-    assert updates_per_call(0.001, 60.0) == 250  # as in training
+@pytest.mark.parametrize(
+    ("steps", "updates", "together", "found"),
+    [
+        (1000, 7, 10, Extent(0, 10)),  # of two readers that have five updates each
+        (1000, 11, 10, Extent(0, 20)),
+        (1000, 0, 1, Extent(0, 1)),
+        (30, 7, 20, Extent(1)),
+        (30, 61, 20, Extent(2)),
+    ],
+)
+def test_a_block_goes_on_until_all_readers_are_as_far_again(steps, updates, together, found):
+    assert whole_calls(steps, updates, together) == found
+
+
+def test_calls_grow_and_shrink_as_in_training():
+    assert next_call(1, 0.001, 0.25) == 4
+    assert next_call(200, 0.001, 0.25) == 250
+    assert next_call(200, 0.01, 0.25) == 25
+    assert next_call(1, 7.0, 0.25) == 1
+
+
+def test_readers_are_swept_until_the_knee_is_decided_or_time_is_over():
+    effort = Effort(sweep_rounds=3, most_sweep_rounds=6, sweep_seconds=20.0)
+    clear = {"0": [2.0, 2.1, 2.0], "1": [1.0, 1.01, 1.0], "2": [1.0, 1.0, 1.01]}
+    open_ = {"0": [2.0, 2.1, 2.0], "1": [1.1, 1.2, 1.0], "2": [1.0, 1.0, 1.01]}
+    assert not sweep_is_enough({name: own[:2] for name, own in clear.items()}, 1.0, effort)
+    assert sweep_is_enough(clear, 1.0, effort) and not sweep_is_enough(open_, 1.0, effort)
+    assert sweep_is_enough(open_, 21.0, effort)
+    assert sweep_is_enough({name: own * 2 for name, own in open_.items()}, 1.0, effort)
+    assert sweep_is_enough({name: own[:2] for name, own in open_.items()}, 41.0, effort)
+    assert not sweep_is_enough({name: own[:1] for name, own in open_.items()}, 41.0, effort)
 
 
 @pytest.mark.parametrize(

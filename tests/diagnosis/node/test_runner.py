@@ -88,11 +88,35 @@ def test_a_block_takes_about_as_long_as_it_should(runner, feed):
     done = Trained(pace=0.004)
     variant = done.variant(feed)
     runner.calibrate(variant)
-    assert variant.extent.rounds == 1 and 1 <= variant.per_call <= 3
+    assert 1 <= variant.extent.steps(variant.steps) <= 18 and 1 <= variant.per_call <= 5
     again = Again(next(feed.epoch(0)))
     variant = Variant(again, done.train, 1 << 40, lambda number: number)
     runner.calibrate(variant)
-    assert 3 <= variant.extent.updates <= 13
+    assert 3 <= variant.extent.updates <= 20
+
+
+def test_blocks_that_are_compared_go_through_as_many_rows_in_as_long_calls(runner, rows, feed):
+    done = Trained()
+    now = done.variant(feed, readers=2, extent=Extent(0, 4))
+    runner.measure(now)
+    halves = Feed(rows, np.arange(LANES), batch_size=BATCH // 2, window=2, cache=0, readers=3)
+    after = done.variant(halves, readers=3)
+    after.steps *= 2
+    runner.alike(after, now)
+    # Eight mini-batches of half the rows, two in a call; but all three readers are to be as far again.
+    assert (after.extent, after.per_call, after.rows_of_step) == (Extent(0, 12), 2, 25.0)
+    now.readers, now.extent = 6, Extent(0, 18)
+    runner.alike(after, now)
+    assert (after.extent, after.per_call) == (Extent(0, 18), 2)
+    now.extent = Extent(2)
+    runner.alike(after, now)
+    assert after.extent == Extent(2)
+    # Whole windows are the same, whatever the readers.
+    reading = [done.variant(feed, reads=True, window=5, extent=Extent(0, 5), per_call=3), None]
+    reading[1] = done.variant(feed, reads=True, window=5, readers=2)
+    runner.alike(reading[1], reading[0])
+    assert (reading[1].extent, reading[1].per_call) == (Extent(0, 5), 3)
+    halves.close()
 
 
 def test_rows_that_are_read_are_measured_in_whole_windows(runner, feed):

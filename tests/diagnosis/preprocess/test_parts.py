@@ -49,14 +49,38 @@ def test_reasons() -> None:
     # Two tasks on four slots: half of the time.
     few = loss(stage("parse", [4.0, 4.0]), 4, {})
     assert (few.few, few.skew, few.slow) == (2.0, 0, 0)
-    # One task has most of the rows: whatever is lost is lost to it.
+    # Three equal tasks on two slots: the second round is half empty.
+    uneven = loss(stage("parse", [2.0] * 3, slots=2), 2, {})
+    assert (uneven.few, uneven.skew, uneven.slow) == (1.0, 0, 0)
+    # One task has most of the rows: equal tasks would be three for four slots, and take four seconds.
     skew = loss(stage("parse", [10.0, 1.0, 1.0], [10_000, 1000, 1000]), 4, {})
-    assert (skew.skew, skew.few, skew.slow) == (7.0, 0, 0)
+    assert (skew.skew, skew.few, skew.slow) == (6.0, 1.0, 0)
     assert skew.large == 2.5
     # The same with equal rows: it is slow.
     slow = loss(stage("parse", [10.0, 1.0, 1.0, 1.0]), 4, {})
     assert (slow.slow, slow.skew) == (6.75, 0)
+    # Of planned files, a smaller file_size would make more.
+    write = loss(stage("write", [9.0, 1.0], [9000, 1000], slots=2), 2, {})
+    assert (write.few, write.skew, write.slow) == (4.0, 0, 0)
     assert loss(stage("parse", []), 4, {}).seconds == 0
+
+
+@given(st.floats(1.01, 100), st.integers(1, 30), st.integers(2, 16), st.floats(0.1, 10))
+def test_skew_costs_what_the_others_wait_for(times: float, others: int, slots: int, seconds: float) -> None:
+    """A task with so many times the rows of each other one, which all slots share: it begins first."""
+    one = stage("parse", [times * seconds, *[seconds] * others], [round(1000 * times), *[1000] * others], slots=slots)
+    lost = loss(one, slots, {})
+    waited = times * seconds - max((times + others) * seconds / slots, (times + others) * seconds / (1 + others))
+    assert lost.skew == pytest.approx(max(0.0, waited), abs=0.002 * times * seconds)
+    assert lost.slow == pytest.approx(0, abs=0.002 * times * seconds)
+
+
+def test_a_large_task_that_nobody_waits_for_costs_nothing() -> None:
+    """1.5 times the rows of others on two slots, two each: a fifth of a task more than the even share."""
+    lost = loss(stage("parse", [1.5, 1.0, 1.0, 1.0], [1500, 1000, 1000, 1000], slots=2), 2, {})
+    assert lost.skew == 0 and lost.large == pytest.approx(4 / 3)
+    # Two tasks alone: a quarter of a task, a sixth of the stage.
+    assert loss(stage("parse", [1.5, 1.0], [1500, 1000], slots=2), 2, {}).skew == pytest.approx(0.25)
 
 
 def test_rows_of_our_own_files_are_known_by_what_was_kept() -> None:

@@ -15,16 +15,13 @@ from sparksplit.diagnosis.preprocess.files import files_of
 from sparksplit.diagnosis.preprocess.parts import parts_of
 from sparksplit.diagnosis.preprocess.record import Files, Trouble
 from sparksplit.diagnosis.preprocess.stages import Stage, Task
-from sparksplit.diagnosis.preprocess.verdict import Setup, limit_of, sentence, troubles_of
+from sparksplit.diagnosis.preprocess.verdict import Setup, limit_of, pieces, sentence, troubles_of
 from tests.diagnosis.preprocess.tables import after, stage
 
 FILES = Files(files=8, bytes=8 << 20, largest="/raw/large.csv.gz", largest_bytes=1 << 20, whole=8)
 SETUP = Setup(
     slots=4,
-    executors=4,
     format="csv",
-    spreads=True,
-    spread=False,
     file_size=128 << 20,
     prepared_bytes=1 << 30,
     files=FILES,
@@ -62,13 +59,13 @@ def test_even_work_has_no_trouble(noise: list[float], seconds: float) -> None:
 @given(st.floats(6, 60), st.integers(3, 20), st.floats(1, 60))
 def test_skew_is_named_however_strong(times: float, tasks: int, seconds: float) -> None:
     stages = skewed(times, seconds, tasks)
-    lost = sum(one.seconds - one.busy / 4 for one in stages[:2])
+    lost = sum(one.seconds - max(one.busy / 4, one.busy / tasks) for one in stages[:2])
     whole = stages[-1].completed - stages[0].submitted + 0.5
     troubles = found(stages)
     if lost > max(0.3, whole * 0.1) * 1.01:
         assert limit_of(troubles) == "skew"
         assert troubles[0].seconds == pytest.approx(lost)
-        assert troubles[0].settings == {"spread": True}
+        assert troubles[0].rewrite == 4
         assert troubles[0].parts == ["parse", "count"]
         assert "/raw/large.csv.gz" in troubles[0].help[0]
 
@@ -83,12 +80,23 @@ def test_a_sentence_says_what_it_costs() -> None:
     assert "the slowest of 6 tasks took 40.0 s, the median of the other 5 2.0 s, with 4.8 times" in troubles[0].why
 
 
-def test_where_dealing_rows_does_not_help_nothing_is_tried() -> None:
-    for setup in (replace(SETUP, spreads=False), replace(SETUP, spread=True)):
-        (trouble,) = found(skewed(20.0), setup)
-        assert trouble.kind == "skew"
-        assert trouble.settings == {}
-        assert trouble.help[0].startswith("split the large file (/raw/large.csv.gz, 1.0 MB)")
+def test_what_helps_against_skew() -> None:
+    (trouble,) = found(skewed(20.0))
+    assert (trouble.kind, trouble.settings, trouble.rewrite, trouble.not_tried) == ("skew", {}, 4, "")
+    assert trouble.help[0] == (
+        "rows in 4 files of equal size, about 2.1 MB each: /raw/large.csv.gz (1.0 MB of 8.4 MB) is one task's work, "
+        "however many slots there are; `python -m hdfs_io.recut --config FILE --files 4 --into FOLDER` writes them; "
+        "then input.path: FOLDER"
+    )
+    (trouble,) = found(skewed(20.0), replace(SETUP, fixed="it is not ours"))
+    assert (trouble.rewrite, trouble.not_tried) == (None, "it is not ours")
+    (trouble,) = found(skewed(20.0), replace(SETUP, format="idx", config_file="x.yaml"))
+    assert trouble.rewrite == 1 and "plain files in place of .gz" in trouble.help[0]
+    assert "--config x.yaml" in trouble.help[0]
+    (trouble,) = found(skewed(20.0), replace(SETUP, files=None, fixed="only Spark"))
+    assert (trouble.rewrite, trouble.not_tried) == (None, "only Spark")
+    (trouble,) = found(skewed(20.0), replace(SETUP, files=replace(FILES, whole=0)))
+    assert trouble.settings == {"spark.sql.files.maxPartitionBytes": 1 << 20}
     (trouble,) = found(skewed(20.0), replace(SETUP, windows=True))
     assert trouble.help[0].startswith("input.windows.by")
 
@@ -143,3 +151,10 @@ def test_the_files_are_looked_at_without_spark(tmp_path: Path) -> None:
     largest = str(tmp_path / "a.csv.gz")
     assert found == Files(files=2, bytes=600, largest=largest, largest_bytes=500, whole=1)
     assert files_of(InputConfig(format="table", table="a.b")) is None
+
+
+def test_each_slot_gets_as_many_files_of_the_size_that_spark_likes() -> None:
+    assert pieces(1000, 2) == 2
+    assert pieces(2 * 128 << 20, 2) == 2
+    assert pieces((2 * 128 << 20) + 1, 2) == 4
+    assert pieces(10 << 30, 3) == 81

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from itertools import pairwise
-from random import Random
 
 import numpy as np
 import pyarrow as pa
@@ -14,13 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfs_io.manifest import SPLITS
-from hdfs_io.plan import partition_keys
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.sources.base import ParsedRows
 from hdfs_io.sources.cells import Cells
 from hdfs_io.sources.column_rows import ColumnReader
 from hdfs_io.sources.csv_lines import LineReader, blank, cells_of, decoded, loose_fields
-from hdfs_io.sources.spread import Deal, Dealt
 
 Line = tuple[str, str, bool]
 """The line, its file, whether it is in the block that begins the file."""
@@ -211,33 +208,3 @@ def test_every_line_is_a_row_a_bad_row_blank_or_a_header(
     assert len(good) + len(bad) + blanks == len(lines)  # no header here is right
     assert sum(reason.startswith("FATAL") for _, reason, _ in bad) == headers
     assert (good, bad) == read(made, [batch(lines)])
-
-
-@given(
-    st.lists(st.tuples(lines_of('"",,1 \x01', 8), st.booleans()), min_size=1, max_size=4),
-    st.sets(st.integers(0, 60)),
-    st.booleans(),
-    st.integers(1, 4),
-    st.randoms(use_true_random=False),
-)
-def test_lines_that_are_dealt_to_tasks_are_the_same_rows_in_any_order(
-    files: list[tuple[list[str], bool]], cuts: set[int], header: bool, tasks: int, random: Random
-) -> None:
-    lines = [(line, f"/{number}", begins) for number, (own, begins) in enumerate(files) for line in own]
-    ends = [0, *sorted(cut for cut in cuts if 0 < cut < len(lines)), len(lines)]
-    made = reader(header)
-    batches = [batch(lines[start:end]) for start, end in pairwise(ends)]
-    dealt = list(Deal(made, partition_keys(tasks))(batches))
-    random.shuffle(dealt)
-    good, bad = read(Dealt(made), dealt)  # type: ignore[arg-type]
-    expected, wrong = read(made, batches)
-    assert sorted(map(repr, good)) == sorted(map(repr, expected))
-    assert sorted(bad) == sorted(wrong)
-    # A file's bad rows have the order of its lines still.
-    rows = [row for _, found in Dealt(made)(dealt) if not isinstance(found, ParsedRows) for row in found]
-    ordered = sorted(rows, key=lambda row: (row.path, row.offset))
-    assert [(row.path, "FATAL " * row.fatal + row.reason, row.text) for row in ordered] == sorted(
-        wrong, key=lambda row: row[0]
-    )
-    keys = [one.column(0)[0].as_py() for one in Deal(made, partition_keys(tasks))(batches)]
-    assert max(map(keys.count, keys)) - min(map(keys.count, set(keys))) <= 1

@@ -1,0 +1,90 @@
+"""A diagnosis of a preparation that nobody measured, for the page and texts: every number is another one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sparksplit.diagnosis.preprocess.record import Files, Part, PreprocessDiagnosis, Rewritten, Tried, Trouble
+
+
+def preparation(**changes: Any) -> PreprocessDiagnosis:
+    """The record, with other parts."""
+    return replace(_RECORD, **changes)
+
+
+_RECORD = PreprocessDiagnosis(
+    version="0.2.0",
+    made="2026-11-23T09:30:00+00:00",
+    master="spark://driver:7077",
+    application_id="app-7",
+    output="prepared/clients",
+    limit="skew",
+    sentence="one task has more rows than the others, which wait for it: it costs 6.1 of 21.5 s in parse and count",
+    config={"input": {"format": "csv", "path": "clients"}, "output": "prepared/clients"},
+    config_file="conf/mine.yaml",
+    versions={"sparksplit": "0.2.0", "pyspark": "3.5.9"},
+    seconds=21.5,
+    slots=2,
+    rows=300_123,
+    prepared_bytes=72_000_000,
+    files=Files(files=8, bytes=52_000_000, largest="/raw/large.csv.gz", largest_bytes=39_000_000, whole=8),
+    parts=[
+        Part(name="open", seconds=0.9),
+        Part(
+            name="parse",
+            seconds=12.0,
+            task_seconds=15.0,
+            stages=1,
+            tasks=2,
+            failed=1,
+            slowest=11.5,
+            median=3.5,
+            largest=1.53,
+            idle=0.375,
+            even=7.5,
+            gc=0.021,
+            rows=300_200,
+            bytes=52_000_000,
+        ),
+        Part(
+            name="write",
+            seconds=8.0,
+            task_seconds=15.5,
+            stages=1,
+            tasks=4,
+            slowest=4.1,
+            median=3.9,
+            idle=0.03,
+            even=7.75,
+            shuffle_read=71_000_000,
+            spilled=9_000_000,
+            spilled_disk=3_300_000,
+        ),
+        Part(name="publish", seconds=0.6),
+    ],
+    troubles=[
+        Trouble(
+            kind="skew",
+            parts=["parse", "count"],
+            seconds=6.1,
+            why="in parse, the slowest of 2 tasks took 11.5 s",
+            help=["rows in 2 files of equal size; `python -m hdfs_io.recut` writes them"],
+            rewrite=2,
+        ),
+        Trouble(kind="spill", parts=["write"], seconds=None, why="3.3 MB on disks", help=["more memory", "disks"]),
+    ],
+    tried=[
+        Tried(
+            kind="skew",
+            settings={},
+            rewritten=Rewritten(files=2, bytes=53_000_000, largest_bytes=26_600_000, seconds=2.2),
+            before=[21.0, 22.0, 23.0],
+            after=[15.0, 16.0, 17.0],
+            gain=0.272,
+            low=0.241,
+            high=0.303,
+            helps=True,
+        )
+    ],
+)
