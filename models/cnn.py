@@ -30,6 +30,7 @@ def build(data: DataDescription, filters: Sequence[int] = (20, 50), kernel: int 
     layers += [
         keras.layers.Flatten(),
         keras.layers.Dense(dense, "relu", kernel_initializer="he_normal"),
-        keras.layers.Dense(data.outputs, data.activation),
+        # Of 16 bits, probabilities would have two or three digits.
+        keras.layers.Dense(data.outputs, data.activation, dtype=keras.config.floatx()),
     ]
     return keras.Sequential(layers)

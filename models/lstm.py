@@ -52,5 +52,6 @@ def build(
         layers.append(keras.layers.LSTM(width, return_sequences=each or place + 1 < len(units)))
     # The numbers of one position where there is one label at each.
     outputs = 1 if each and data.classes is None else data.outputs
-    layers.append(keras.layers.Dense(outputs, data.activation))
+    # Of 16 bits, probabilities would have two or three digits.
+    layers.append(keras.layers.Dense(outputs, data.activation, dtype=keras.config.floatx()))
     return keras.Sequential(layers)

@@ -16,6 +16,7 @@ def build(data: DataDescription, hidden: Sequence[int] = (128,), activation: str
             keras.layers.Input(data.input_shape),
             keras.layers.Flatten(),
             *(keras.layers.Dense(width, activation) for width in hidden),
-            keras.layers.Dense(data.outputs, data.activation),
+            # Of 16 bits, probabilities would have two or three digits.
+            keras.layers.Dense(data.outputs, data.activation, dtype=keras.config.floatx()),
         ]
     )

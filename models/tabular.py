@@ -40,7 +40,8 @@ def build(
     outputs = keras.layers.Dense(data.outputs, name="deep.outputs")(outputs)
     if wide:
         outputs = keras.layers.Add(name="sum.outputs")([outputs, *(_wide(*one, data.outputs) for one in given)])
-    outputs = keras.layers.Activation(data.activation, name="all.outputs")(outputs)
+    # Of 16 bits, probabilities would have two or three digits.
+    outputs = keras.layers.Activation(data.activation, name="all.outputs", dtype=keras.config.floatx())(outputs)
     return keras.Model(inputs if len(inputs) > 1 else next(iter(inputs.values())), outputs)
 
 

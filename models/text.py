@@ -56,7 +56,9 @@ def build(
     outputs = keras.layers.Concatenate(name="side.by.side")(parts) if len(parts) > 1 else parts[0]
     if dropout:
         outputs = keras.layers.Dropout(dropout, name="dropout.0")(outputs)
-    outputs = keras.layers.Dense(data.outputs, data.activation, name="all.outputs")(outputs)
+    # Of 16 bits, probabilities would have two or three digits.
+    last = {"name": "all.outputs", "dtype": keras.config.floatx()}
+    outputs = keras.layers.Dense(data.outputs, data.activation, **last)(outputs)
     return keras.Model(inputs if len(inputs) > 1 else next(iter(inputs.values())), outputs)
 
 

@@ -15,13 +15,22 @@ from sparksplit.collectives.base import Alone, Collective, PeerTimeout
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
 
-__all__ = ["COLLECTIVES", "Alone", "Collective", "PeerTimeout", "join"]
+__all__ = ["COLLECTIVES", "Alone", "Collective", "PeerTimeout", "bits_of", "join"]
 
 COLLECTIVES = {
+    "auto": "sparksplit.collectives.auto:join",
     "ring": "sparksplit.collectives.ring:join",
+    "shared": "sparksplit.collectives.shared:join",
     "tensorflow": "sparksplit.collectives.tensorflow:join",
 }
 """By name, the function that makes it on a node. Each is imported only there: one must be TensorFlow's first."""
+
+_IN_RING_ORDER = ("auto", "ring", "shared")
+
+
+def bits_of(name: str) -> str:
+    """The name of a collective whose sums have the same bits: which of these it is cannot change a run's result."""
+    return "ring" if name in _IN_RING_ORDER else name
 
 
 def join(name: str, source: str | None, member: Member) -> Collective:
@@ -41,4 +50,5 @@ def join(name: str, source: str | None, member: Member) -> Collective:
         raise RunError(f"collective: {name} failed: {type(error).__name__}: {error}") from error
     if not isinstance(made, Collective):
         raise FunctionError(f"{name} returned {type(made).__name__}, not a sparksplit.collectives.Collective")
+    made.name = made.name or name
     return made

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from sparksplit.base.errors import PeerLost
+from sparksplit.collectives.narrow import narrowed, narrowed_tensors, widened, widened_tensors
 
 Array = npt.NDArray[Any]
+Plan = TypeVar("Plan")
+
+_MOST_PLANS = 16  # kept: the last ones used. Each may have buffers; what a mini-batch uses of embeddings varies
 
 
 class PeerTimeout(PeerLost):
@@ -26,11 +30,14 @@ class Collective(ABC):
     same_graphs: whether all nodes must run the same graphs, and the loops in them equally often. in_graphs: whether
     `sum_tensors` works inside a tf.function; if not, it is called with eager tensors. same_shapes: whether a
     `sum_tensors` in a loop must have the same shapes each time; if so, large embeddings' gradients travel whole.
+    name: its name in the table of collectives. reason: why it was chosen, where the configuration leaves that open.
     """
 
     same_graphs = False
     in_graphs = True
     same_shapes = False
+    name = ""
+    reason = ""
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
@@ -44,9 +51,10 @@ class Collective(ABC):
     @abstractmethod
     def sum(self, arrays: Sequence[Array]) -> list[Array]:
         """The element-wise sums over all nodes; shapes and dtypes (floats, 64-bit integers) as given, on every rank.
+        Those of float16 and bfloat16 are made in float32, and rounded once (collectives.narrow).
 
         Every node must call it with the same shapes, which may be others each time. Results stay valid until the call
-        after next. Raises PeerLost.
+        after next, and are not to be written to. Raises PeerLost.
         """
 
     @abstractmethod
@@ -68,6 +76,54 @@ class Collective(ABC):
     @abstractmethod
     def close(self) -> None:
         """End the connections; may be called twice."""
+
+
+class NumPyCollective(Collective, Generic[Plan]):
+    """What the collectives whose sums are written in NumPy have in common: how graphs call them, floats of 16 bits, and
+    plans of how arrays of certain shapes and dtypes are summed."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        super().__init__(rank, size)
+        self._failure: BaseException | None = None
+        self._plans: dict[tuple[Any, ...], Plan] = {}
+
+    def _planned(self, arrays: Sequence[Array], make: Callable[[], Plan]) -> Plan:
+        """The plan for arrays like these; made where it is not among those that are kept."""
+        signature = tuple((array.shape, array.dtype.str) for array in arrays)
+        plan = self._plans.pop(signature, None) or make()
+        self._plans[signature] = plan
+        if len(self._plans) > _MOST_PLANS:
+            del self._plans[next(iter(self._plans))]
+        return plan
+
+    @abstractmethod
+    def _sum(self, arrays: Sequence[Array]) -> list[Array]:
+        """`sum`, of dtypes that are added as they are."""
+
+    def sum(self, arrays: Sequence[Array]) -> list[Array]:
+        # What is infinite is noticed in the sums, by whoever knows what it means.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return narrowed(self._sum(widened(arrays)), arrays)
+
+    def sum_tensors(self, tensors: Sequence[Any]) -> list[Any]:
+        import tensorflow as tf
+
+        wide = widened_tensors(tensors)
+        # Outside a graph, a list of one tensor comes back as that tensor.
+        sums: list[Any] = tf.nest.flatten(tf.numpy_function(self._sum_kept, wide, [t.dtype for t in wide]))
+        for result, tensor in zip(sums, tensors, strict=True):
+            result.set_shape(tensor.shape)
+        return narrowed_tensors(sums, tensors)
+
+    def failure(self) -> BaseException | None:
+        return self._failure
+
+    def _sum_kept(self, *arrays: Array) -> list[Array]:
+        try:
+            return self.sum(arrays)
+        except BaseException as error:
+            self._failure = error
+            raise
 
 
 class Alone(Collective):

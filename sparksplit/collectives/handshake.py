@@ -1,5 +1,5 @@
-"""How a ring's nodes find each other: each calls the next one and is called by the previous one, and both ends prove
-that they know the run's secret before any data is sent.
+"""How nodes find each other: in a ring each calls the next one and is called by the previous one, on one host all call
+the first; and both ends prove that they know the run's secret before any data is sent.
 
 Each end sends a nonce, and answers the other's with an HMAC over both nonces, its role and its rank; under TLS, if that
 is wanted, where the one who calls knows the other's certificate. One thread serves all connections at once: a peer that
@@ -17,7 +17,7 @@ import selectors
 import socket
 import struct
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -35,9 +35,9 @@ MOST_STRANGERS = 64
 _PAUSE = 0.05
 """Seconds until the next `accept` after one that failed for lack of descriptors or memory."""
 
-_Steps = Generator[int, bytes, bool]
-"""One side of a conversation: yields how many bytes it needs next, is sent them, returns whether the other is who it
-must be."""
+_Steps = Generator[int, bytes, int | None]
+"""One side of a conversation: yields how many bytes it needs next, is sent them, returns the other's rank, or None if
+that is not who it must be."""
 
 
 def neighbours(
@@ -59,14 +59,14 @@ def neighbours(
     """
     following, previous = (rank + 1) % size, (rank - 1) % size
     with selectors.DefaultSelector() as selector:
-        callers = _Callers(server, selector, previous, secret, served)
+        callers = _Callers(server, selector, {previous}, secret, served)
         call: _Talk | None = None
         try:
             call = _called(address, following, rank, secret, selector)
-            while call.outcome is None or callers.peer is None:
+            while call.outcome is None or not callers.peers:
                 now = time.monotonic()
                 if now > deadline:
-                    if callers.peer is None:
+                    if not callers.peers:
                         raise PeerTimeout(f"node {previous} did not join the ring in time")
                     raise PeerTimeout(f"node {following} at {_text(address)} did not answer in time")
                 for key, _ in selector.select(max(0.0, min(deadline, callers.next_deadline()) - now)):
@@ -74,19 +74,64 @@ def neighbours(
                 callers.sweep()
                 if call.outcome is False:
                     raise PeerLost(f"cannot reach node {following} at {_text(address)}: {call.problem}")
-            return call.socket, callers.peer
+            return call.socket, callers.peers[previous]
         except BaseException:
             if call is not None:
                 call.socket.close()
-            if callers.peer is not None:
-                callers.peer.close()
+            callers.drop()
             raise
         finally:
             callers.close()
 
 
+def answered(server: socket.socket, ranks: Collection[int], secret: bytes, deadline: float) -> dict[int, Connection]:
+    """The connections of the nodes `ranks`, which call this one, non-blocking and proven, by rank.
+
+    server: this node's own listening socket. deadline: in monotonic seconds. Raises PeerTimeout.
+    """
+    with selectors.DefaultSelector() as selector:
+        callers = _Callers(server, selector, ranks, secret, None)
+        try:
+            while len(callers.peers) < len(ranks):
+                now = time.monotonic()
+                if now > deadline:
+                    missing = min(set(ranks) - set(callers.peers))
+                    raise PeerTimeout(f"node {missing} did not call in time")
+                for key, _ in selector.select(max(0.0, min(deadline, callers.next_deadline()) - now)):
+                    key.data()
+                callers.sweep()
+            return callers.peers
+        except BaseException:
+            callers.drop()
+            raise
+        finally:
+            callers.close()
+
+
+def call(connection: socket.socket, rank: int, secret: bytes) -> None:
+    """Prove to the other end of `connection` that this is node `rank`, and have it prove that it is of this run.
+
+    The connection's time limit holds for each wait. Raises PeerLost or OSError.
+    """
+    steps, data = _call(connection, 0, rank, secret), b""
+    needed = next(steps)
+    while True:
+        while len(data) < needed:
+            piece = connection.recv(needed - len(data))
+            if not piece:
+                raise PeerLost("it ended the connection during the handshake")
+            data += piece
+        try:
+            needed, data = steps.send(data), b""
+        except StopIteration as end:
+            if end.value is None:
+                raise PeerLost("it does not know the run's secret") from None
+            return
+
+
 class _Talk:
-    """One side of a conversation over a non-blocking socket. outcome: None until it ends. problem: why it failed."""
+    """One side of a conversation over a non-blocking socket. outcome: None until it ends; then whether the other is who
+    it must be. rank: the other's. problem: why it failed."""
 
     def __init__(
         self,
@@ -99,6 +144,7 @@ class _Talk:
         self._plain, self._encrypt, self._make_steps, self._selector = connection, encrypt, steps, selector
         self.began = time.monotonic()
         self.outcome: bool | None = None
+        self.rank = -1
         self.problem = "it does not know the run's secret"
         self._steps: _Steps | None = None
         self._needed, self._data = 0, b""
@@ -159,7 +205,8 @@ class _Talk:
         try:
             self._needed = step()
         except StopIteration as end:
-            self.outcome = bool(end.value)
+            self.outcome = end.value is not None
+            self.rank = -1 if end.value is None else end.value
             self._leave()
         except BlockingIOError:
             return False
@@ -175,13 +222,13 @@ class _Talk:
 
 
 class _Callers:
-    """Everyone who has called, until node `expected` is among them. peer: its connection."""
+    """Everyone who has called, until the nodes `expected` are among them. peers: their connections, by rank."""
 
     def __init__(
         self,
         server: socket.socket,
         selector: selectors.BaseSelector,
-        expected: int,
+        expected: Collection[int],
         secret: bytes,
         served: Served | None,
     ) -> None:
@@ -189,7 +236,7 @@ class _Callers:
         self._served = served
         self._talks: list[_Talk] = []
         self._paused: float | None = None
-        self.peer: Connection | None = None
+        self.peers: dict[int, Connection] = {}
         server.setblocking(False)
         selector.register(server, selectors.EVENT_READ, self._accept)
 
@@ -202,8 +249,8 @@ class _Callers:
         """See who has proven itself; drop those that have failed or take too long."""
         now = time.monotonic()
         for talk in self._talks:
-            if talk.outcome and self.peer is None:
-                self.peer = talk.socket
+            if talk.outcome and talk.rank not in self.peers:
+                self.peers[talk.rank] = talk.socket
             elif talk.outcome:
                 talk.socket.close()
             elif talk.outcome is None and now > talk.began + STRANGER_SECONDS:
@@ -217,7 +264,12 @@ class _Callers:
         """Turn everyone else away."""
         for talk in self._talks:
             if talk.outcome is None:
-                talk.fail("the ring is formed")
+                talk.fail("all have come")
+
+    def drop(self) -> None:
+        """End the connections of those who have proven themselves."""
+        for peer in self.peers.values():
+            peer.close()
 
     def _accept(self) -> None:
         self.sweep()
@@ -226,7 +278,7 @@ class _Callers:
         except (BlockingIOError, ConnectionAbortedError):
             return  # gone before it was looked at
         except OSError as error:
-            log.warning("the ring's port takes nobody for a moment: %s", error.strerror or error)
+            log.warning("the nodes' port takes nobody for a moment: %s", error.strerror or error)
             self._selector.unregister(self._server)
             self._paused = time.monotonic() + _PAUSE
             if self._talks:
@@ -252,7 +304,7 @@ def _called(
     connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     connection.setblocking(False)
     encrypt = partial(wrap_call, fingerprint=str(address[2])) if len(address) > 2 else None
-    talk = _Talk(connection, lambda opened: _call(opened, rank, secret), selector, encrypt)
+    talk = _Talk(connection, lambda opened: _call(opened, following, rank, secret), selector, encrypt)
 
     def connected() -> None:
         selector.unregister(connection)
@@ -274,23 +326,23 @@ def _called(
     return talk
 
 
-def _call(connection: Connection, rank: int, secret: bytes) -> _Steps:
+def _call(connection: Connection, called: int, rank: int, secret: bytes) -> _Steps:
     mine = secrets.token_bytes(16)
     theirs = yield 16
     _send(connection, mine + struct.pack("!I", rank) + _proof(secret, b"call", theirs, mine, rank))
     proof = yield 32
-    return hmac.compare_digest(proof, _proof(secret, b"answer", mine, theirs, rank))
+    return called if hmac.compare_digest(proof, _proof(secret, b"answer", mine, theirs, rank)) else None
 
 
-def _answer(connection: Connection, expected: int, secret: bytes) -> _Steps:
+def _answer(connection: Connection, expected: Collection[int], secret: bytes) -> _Steps:
     mine = secrets.token_bytes(16)
     _send(connection, mine)
     hello = yield 52
     theirs, rank, proof = hello[:16], struct.unpack("!I", hello[16:20])[0], hello[20:]
-    if rank != expected or not hmac.compare_digest(proof, _proof(secret, b"call", mine, theirs, rank)):
-        return False
+    if rank not in expected or not hmac.compare_digest(proof, _proof(secret, b"call", mine, theirs, rank)):
+        return None
     _send(connection, _proof(secret, b"answer", theirs, mine, rank))
-    return True
+    return int(rank)
 
 
 def _send(connection: Connection, data: bytes) -> None:

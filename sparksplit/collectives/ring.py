@@ -18,9 +18,10 @@ import numpy as np
 
 from sparksplit.base import activity
 from sparksplit.base.errors import PeerLost
-from sparksplit.base.memory import ALIGNMENT, aligned
-from sparksplit.collectives.base import Array, Collective
+from sparksplit.base.memory import aligned
+from sparksplit.collectives.base import Array, NumPyCollective
 from sparksplit.collectives.handshake import neighbours
+from sparksplit.collectives.layout import Flat, flats
 from sparksplit.network.keys import derived
 from sparksplit.network.listening import ANY, Network
 from sparksplit.network.tls import Connection, Served
@@ -33,7 +34,6 @@ CONNECT_SECONDS = 100.0
 
 _PIECE = 256 << 10  # bytes given to the kernel at once: less than caches hold
 _MOST_BUFFERS = 64  # given to the kernel at once; it takes 1024
-_MOST_LAYOUTS = 16  # kept: the last ones used. Each has buffers; what a mini-batch uses of embeddings varies
 _NOTED = 1 << 20  # bytes of one sum that count as progress; never what nodes tell one another again and again
 _SPIN = 200e-6  # seconds of polling before sleeping: waking up takes longer than most waits
 
@@ -49,7 +49,7 @@ def join(member: Member) -> Ring:
     )
 
 
-class Ring(Collective):
+class Ring(NumPyCollective["_Layout"]):
     """The ring over connected sockets: `to_next` is only written to, `from_previous` only read from."""
 
     def __init__(
@@ -65,8 +65,6 @@ class Ring(Collective):
         for connection in (to_next, from_previous):
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._layouts: dict[tuple[Any, ...], _Layout] = {}
-        self._failure: BaseException | None = None
         self._began = 0.0
         self._moved = 0
 
@@ -102,14 +100,10 @@ class Ring(Collective):
             to_next, from_previous = neighbours(server, address, rank, size, key, deadline, served)
         return cls(rank, size, to_next, from_previous, waiting)
 
-    def sum(self, arrays: Sequence[Array]) -> list[Array]:
+    def _sum(self, arrays: Sequence[Array]) -> list[Array]:
         began = self._began = time.perf_counter()
         self._moved = 0
-        signature = tuple((array.shape, array.dtype.str) for array in arrays)
-        layout = self._layouts.pop(signature, None) or _Layout(arrays, self.size)
-        self._layouts[signature] = layout
-        if len(self._layouts) > _MOST_LAYOUTS:
-            del self._layouts[next(iter(self._layouts))]
+        layout = self._planned(arrays, lambda: _Layout(arrays, self.size))
         flat = [array.reshape(-1) for array in arrays]
         results = layout.next()
         for group in layout.groups:
@@ -117,28 +111,9 @@ class Ring(Collective):
         self.seconds += time.perf_counter() - began
         return results
 
-    def sum_tensors(self, tensors: Sequence[Any]) -> list[Any]:
-        import tensorflow as tf
-
-        # Outside a graph, a list of one tensor comes back as that tensor.
-        sums: list[Any] = tf.nest.flatten(tf.numpy_function(self._sum_kept, list(tensors), [t.dtype for t in tensors]))
-        for result, tensor in zip(sums, tensors, strict=True):
-            result.set_shape(tensor.shape)
-        return sums
-
-    def failure(self) -> BaseException | None:
-        return self._failure
-
     def close(self) -> None:
         self._next.close()
         self._previous.close()
-
-    def _sum_kept(self, *arrays: Array) -> list[Array]:
-        try:
-            return self.sum(arrays)
-        except BaseException as error:
-            self._failure = error
-            raise
 
     def _sum_group(self, group: _Group, flat: Sequence[Array]) -> None:
         """Sum a group's arrays over the ring. Slice i is always summed in the order i, i+1, ..."""
@@ -258,10 +233,7 @@ class _Layout:
     """Buffers for the sums of one signature of arrays. groups: one for each dtype."""
 
     def __init__(self, arrays: Sequence[Array], size: int) -> None:
-        by_dtype: dict[np.dtype[Any], list[int]] = {}
-        for number, array in enumerate(arrays):
-            by_dtype.setdefault(array.dtype, []).append(number)
-        self.groups = [_Group(arrays, numbers, size) for numbers in by_dtype.values()]
+        self.groups = [_Group(flat) for flat in flats(arrays, size)]
         # Two sets of results, in turn: TensorFlow may still be reading the last one when the next sum begins.
         self._results: list[list[Array]] = [list(arrays) for _ in range(2)]
         for group in self.groups:
@@ -279,40 +251,19 @@ class _Layout:
 
 
 class _Group:
-    """The arrays of one dtype, laid end to end and cut into one slice per node.
+    """The arrays of one dtype, and buffers for their sums.
 
-    Sums are kept in buffers, each array at an aligned offset; the arrays to sum are sent from where they are, without a
-    copy. results: for each of two sets, (number of the array, its sum). turn: the set in use.
+    The arrays to sum are sent from where they are, without a copy. results: for each of two sets, (number of the array,
+    its sum). turn: the set in use.
     """
 
-    def __init__(self, arrays: Sequence[Array], numbers: Sequence[int], size: int) -> None:
-        dtype = arrays[numbers[0]].dtype
-        step = ALIGNMENT // dtype.itemsize
-        offsets, total = [], 0
-        for number in numbers:
-            offsets.append(total)
-            total += -(-arrays[number].size // step) * step
-        share = -(-total // size)
-        buffers = [aligned((total,), dtype) for _ in range(2)]
+    def __init__(self, flat: Flat) -> None:
+        buffers = [aligned((flat.total,), flat.dtype) for _ in range(2)]
         for buffer in buffers:
             buffer[:] = 0
         self.turn = 0
-        self.results = [
-            [
-                (number, buffer[offset : offset + arrays[number].size].reshape(arrays[number].shape))
-                for number, offset in zip(numbers, offsets, strict=True)
-            ]
-            for buffer in buffers
-        ]
-        # For each slice: (number of the array, first element, last element + 1, offset of the first).
-        self._pieces: list[list[tuple[int, int, int, int]]] = []
-        for low in (rank * share for rank in range(size)):
-            pieces = []
-            for number, offset in zip(numbers, offsets, strict=True):
-                begin, end = max(low, offset) - offset, min(low + share, offset + arrays[number].size) - offset
-                if begin < end:
-                    pieces.append((number, begin, end, offset + begin))
-            self._pieces.append(pieces)
+        self.results = [flat.views(buffer) for buffer in buffers]
+        self._pieces = [flat.slice(place) for place in range(flat.size)]
         self._sums = [
             [[buffer[at : at + end - begin] for _, begin, end, at in pieces] for pieces in self._pieces]
             for buffer in buffers

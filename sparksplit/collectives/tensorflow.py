@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from sparksplit.base.errors import PeerLost, RunError
 from sparksplit.collectives.base import Array, Collective
+from sparksplit.collectives.narrow import narrowed, narrowed_tensors, widened, widened_tensors
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
@@ -51,17 +52,19 @@ class TensorFlowCollective(Collective):
     def sum(self, arrays: Sequence[Array]) -> list[Array]:
         began = time.perf_counter()
         # TensorFlow's collectives know no unsigned integers; the sum modulo 2^64 has the same bits either way.
-        signed = [array.view(np.int64) if array.dtype == np.uint64 else array for array in arrays]
+        signed = [array.view(np.int64) if array.dtype == np.uint64 else array for array in widened(arrays)]
         try:
             sums = self._sum_function([tf.constant(array) for array in signed])
         except tf.errors.OpError as error:
             raise self.cause(error) or error from None
         self.seconds += time.perf_counter() - began
-        return [result.numpy().view(array.dtype) for result, array in zip(sums, arrays, strict=True)]
+        found = narrowed([result.numpy() for result in sums], arrays)
+        return [result.view(array.dtype) for result, array in zip(found, arrays, strict=True)]
 
     def sum_tensors(self, tensors: Sequence[Any]) -> list[Any]:
-        self._traced_bytes = sum(tensor.dtype.size * math.prod(tensor.shape) for tensor in tensors)
-        return self._sum_all(tensors)
+        wide = widened_tensors(tensors)
+        self._traced_bytes = sum(tensor.dtype.size * math.prod(tensor.shape) for tensor in wide)
+        return narrowed_tensors(self._sum_all(wide), tensors)
 
     def account(self, calls: int) -> None:
         # What a ring would send: each node passes on every slice twice, except its last.

@@ -10,6 +10,8 @@ import numpy as np
 
 from sparksplit.base.errors import PeerLost
 from sparksplit.collectives.base import Array, Collective
+from sparksplit.collectives.layout import flats
+from sparksplit.collectives.narrow import narrowed, widened
 
 Result = TypeVar("Result")
 Total = TypeVar("Total")
@@ -93,21 +95,26 @@ class VirtualCollective(Collective):
     """Sums over the nodes of a stage. bytes_sent: what a ring of that many nodes would send; seconds stay 0."""
 
     in_graphs = False
+    name = "virtual"
 
     def __init__(self, rank: int, stage: Stage) -> None:
         super().__init__(rank, stage.size)
         self._stage = stage
 
     def sum(self, arrays: Sequence[Array]) -> list[Array]:
-        def add(total: list[Array] | None) -> list[Array]:
-            if total is None:
-                return [np.array(array) for array in arrays]
-            for place, array in enumerate(arrays):
-                total[place] = np.asarray(total[place] + array)
-            return total
+        given = [np.asarray(array) for array in arrays]
+        wide = widened(given)
 
-        self.bytes_sent += 2 * (self.size - 1) * sum(np.asarray(array).nbytes for array in arrays) // self.size
-        return self._stage.exchange(self.rank, add)
+        def add(running: _Running | None) -> _Running:
+            running = running or _Running(wide, self.size)
+            running.add(self.rank, [array.reshape(-1) for array in wide])
+            return running
+
+        self.bytes_sent += 2 * (self.size - 1) * sum(array.nbytes for array in wide) // self.size
+        # As in the ring, what is infinite is noticed in the sums.
+        with np.errstate(over="ignore", invalid="ignore"):
+            running = self._stage.exchange(self.rank, add)
+        return narrowed(running.sums, given)
 
     def sum_tensors(self, tensors: Sequence[Any]) -> list[Any]:
         import tensorflow as tf
@@ -116,3 +123,34 @@ class VirtualCollective(Collective):
 
     def close(self) -> None:
         return
+
+
+class _Running:
+    """Sums to which nodes add one after the other; each slice gets its terms in the order that a ring adds them in.
+
+    sums: once all have added. Node j < i comes before slice i has begun: its part of that slice is kept until the end.
+    """
+
+    def __init__(self, arrays: Sequence[Array], size: int) -> None:
+        self._flats = flats(arrays, size)
+        self._size = size
+        self._buffers = [np.zeros(flat.total, flat.dtype) for flat in self._flats]
+        self._kept: list[list[Array]] = [[] for _ in self._flats]
+        self.sums: list[Array] = list(arrays)
+        for flat, buffer in zip(self._flats, self._buffers, strict=True):
+            for number, view in flat.views(buffer):
+                self.sums[number] = view
+
+    def add(self, rank: int, given: Sequence[Array]) -> None:
+        """Add the arrays of node `rank`, one-dimensional; the ranks' turns are in order."""
+        for flat, total, kept in zip(self._flats, self._buffers, self._kept, strict=True):
+            own = np.empty_like(total)
+            if flat.total:
+                flat.lay(flat.pieces(0, flat.total, gaps=True), given, own)
+            begun, begins = rank * flat.share, (rank + 1) * flat.share
+            total[:begun] += own[:begun]
+            total[begun:begins] = own[begun:begins]
+            kept.append(own[begins:].copy())
+            if rank == self._size - 1:
+                for node, late in enumerate(kept):
+                    total[(node + 1) * flat.share :] += late

@@ -17,6 +17,7 @@ from hdfs_io.functions import FunctionError
 from hdfs_io.preprocessing import Description, LabelSpec
 from sparksplit.model.builders import load_builder
 from sparksplit.model.description import DataDescription
+from sparksplit.model.floats import is_loss_scaled, outputs_of
 from sparksplit.model.inputs import Inputs
 from sparksplit.model.keras_names import unknown
 from sparksplit.model.labels import scaled, unscaled
@@ -66,6 +67,9 @@ def build_optimizer(config: TrainConfig, warmed_up: WarmedUp | None = None) -> A
     """The Keras optimizer. Raises ConfigError for an unknown name or argument.
 
     warmed_up: replaces the learning rate, and is given the rate itself, where the strategy changes it.
+
+    Where the loss is scaled, it is Keras's LossScaleOptimizer around that one: it is given sums of scaled gradients,
+    which are the same on all nodes, so all find the same ones infinite.
     """
     optimizer: OptimizerConfig = config.optimizer
     arguments = dict(optimizer.model_extra or {})
@@ -84,15 +88,16 @@ def build_optimizer(config: TrainConfig, warmed_up: WarmedUp | None = None) -> A
     if warmed_up is not None:
         warmed_up.rate = arguments["learning_rate"]
         arguments["learning_rate"] = warmed_up
-    return _deserialize(
+    made = _deserialize(
         config, "optimizer.name", keras.optimizers, keras.optimizers.Optimizer, optimizer.name, arguments
     )
+    return keras.optimizers.LossScaleOptimizer(made) if is_loss_scaled(config.dtype) else made
 
 
 def build_loss(config: TrainConfig, data: DataDescription, model: Any, inputs: Inputs) -> Callable[[Any, Any], Any]:
     """A function of (labels, outputs) that gives one loss per row. Raises ConfigError where they do not fit it."""
     example, labels = inputs.examples()
-    outputs = model(example, training=False)
+    outputs = outputs_of(model, example, training=False)
     _check_classes(config, data, outputs)
     wanted = config.loss
     if wanted is None:
@@ -129,7 +134,7 @@ def build_metrics(config: TrainConfig, data: DataDescription, model: Any, inputs
     if names is None:
         names = ["mean_absolute_error" if data.classes is None else "accuracy"]
     example, labels = inputs.examples()
-    outputs = model(example, training=False)
+    outputs = outputs_of(model, example, training=False)
     logits = isinstance(config.loss, dict) and bool(config.loss.get("from_logits"))
     classes = None if data.classes is None else len(data.classes)
     metrics = {}

@@ -10,6 +10,7 @@ import keras
 
 from hdfs_io import filesystem
 from hdfs_io.fence import Fence
+from sparksplit.model.floats import outputs_of
 from sparksplit.model.inputs import Inputs
 from sparksplit.model.labels import unscaled
 from sparksplit.model.raw_inputs import RawInputs
@@ -50,7 +51,7 @@ def export(model: Any, inputs: Inputs, run: Fence, scratch: str) -> None:
 
 def _add_endpoints(archive: Any, model: Any, inputs: Inputs) -> None:
     def outputs(*columns: Any) -> dict[str, Any]:
-        return {"outputs": unscaled(model(inputs.decode(columns)[0], training=False), inputs.description.label)}
+        return {"outputs": unscaled(outputs_of(model, inputs.decode(columns)[0], False), inputs.description.label)}
 
     signature = inputs.tensor_signature()
     if not inputs.description.features:

@@ -8,16 +8,19 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+import ml_dtypes
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparksplit.base import activity
 from sparksplit.base.errors import PeerLost
 from sparksplit.collectives import PeerTimeout, handshake
+from sparksplit.collectives.base import _MOST_PLANS
 from sparksplit.collectives.handshake import neighbours
-from sparksplit.collectives.ring import _MOST_LAYOUTS, Ring
+from sparksplit.collectives.ring import Ring
 from sparksplit.network.listening import ANY, Network
 from tests.descriptors import no_descriptors
 from tests.nodes import in_threads
@@ -66,6 +69,61 @@ def test_every_rank_gets_the_same_bits_of_the_sum(nodes, shapes, seed, tls):
                 assert result[place].dtype == dtypes[place % 4]
                 assert result[place].tobytes() == found[0][0][place].tobytes()
                 np.testing.assert_allclose(result[place], expected, rtol=1e-5)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    nodes=st.integers(2, 5),
+    sizes=st.lists(st.integers(0, 40), min_size=1, max_size=4),
+    dtype=st.sampled_from([np.float16, ml_dtypes.bfloat16]),
+    seed=st.integers(0, 99),
+)
+def test_sums_of_16_bits_are_those_of_float32_rounded_once(nodes, sizes, dtype, seed):
+    """Whatever travels beside them, and on every rank."""
+    generator = np.random.default_rng(seed)
+    narrow = [[generator.normal(size=size).astype(dtype) for size in sizes] for _ in range(nodes)]
+    wide = [[array.astype(np.float32) for array in own] for own in narrow]
+    beside = np.arange(3, dtype=np.float32)
+    formed = rings(nodes)
+    try:
+        found = in_threads(nodes, lambda rank, _: sums(formed[rank], [*narrow[rank], beside], [*wide[rank], beside]))
+    finally:
+        for ring in formed:
+            ring.close()
+    for (*sums_, _), (*expected, _) in found:
+        for result, exact, first in zip(sums_, expected, found[0][0], strict=False):
+            assert result.dtype == dtype
+            assert result.tobytes() == exact.astype(dtype).tobytes() == first.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_tensors_of_16_bits_are_summed_within_a_graph(dtype):
+    """256 + 1 is 256 in bfloat16: rounded at each node, five ones more would be lost."""
+    formed = rings(6)
+
+    @tf.function
+    def summed(rank, value):
+        return formed[rank].sum_tensors([value, tf.ones(2)])
+
+    def work(rank, _):
+        value = tf.fill([40], tf.cast(256.0 if rank == 0 else 1.0, dtype))
+        return [result.numpy() for result in summed.get_concrete_function(rank, value)(value)]
+
+    try:
+        for narrow, wide in in_threads(6, work):
+            assert narrow.dtype == tf.as_dtype(dtype).as_numpy_dtype and wide.tolist() == [6.0, 6.0]
+            assert set(narrow.astype(np.float32).tolist()) == {261.0 if dtype == "float16" else 260.0}
+    finally:
+        for ring in formed:
+            ring.close()
+
+
+def test_a_sum_that_is_too_large_for_16_bits_is_infinite():
+    formed = rings(2)
+    found = in_threads(2, lambda rank, _: sums(formed[rank], [np.array([6e4, 1.0], np.float16)]))
+    assert [result[0][0].tolist() for result in found] == [[np.inf, 2.0]] * 2
+    for ring in formed:
+        ring.close()
 
 
 def test_sums_of_integers_are_modulo_two_to_the_64th():
@@ -276,7 +334,7 @@ def test_a_neighbour_that_ends_during_the_handshake_is_told_at_once():
 
 def test_a_lack_of_descriptors_passes():
     with socket.create_server(("127.0.0.1", 0)) as server, selectors.DefaultSelector() as selector:
-        callers = handshake._Callers(server, selector, 1, SECRET, None)
+        callers = handshake._Callers(server, selector, {1}, SECRET, None)
         caller = socket.create_connection(server.getsockname())
         caller.settimeout(10)
         with no_descriptors():
@@ -346,5 +404,5 @@ def test_buffers_are_kept_for_the_last_shapes_only():
     for found in in_threads(2, lambda rank, _: sums(formed[rank], *calls)):
         assert [result.tolist() for [result] in found] == [[3.0] * len(array) for [array] in calls]
     for ring in formed:
-        assert len(ring._layouts) == _MOST_LAYOUTS
+        assert len(ring._plans) == _MOST_PLANS
         ring.close()

@@ -77,7 +77,10 @@ def data(tmp_path_factory):
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("rign", "must be one of ring, tensorflow, or a function that returns a collective (is 'rign'); did you mean"),
+        (
+            "rign",
+            "must be one of auto, ring, shared, tensorflow, or a function that returns a collective (is 'rign')",
+        ),
         (f"{FILE}:by_the_drivr", "has no function 'by_the_drivr'; did you mean 'by_the_driver'?"),
         ("none.py:mine", "none.py: does not exist"),
         ("nobody.knows:mine", "there is no module 'nobody.knows'"),

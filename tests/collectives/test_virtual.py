@@ -1,5 +1,6 @@
 """Several nodes that one process plays in turn."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -28,6 +29,28 @@ def test_sums_are_those_of_all_nodes(size):
         for turn, (matrix, number, empty) in enumerate(found):
             assert matrix.dtype == np.float32 and (matrix == sum(range(size)) + 10 * turn * size).all()
             assert (number, number.dtype, empty.shape) == (sum(range(size)), np.int64, (0,))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_sums_of_16_bits_are_made_in_float32_and_rounded_once(dtype):
+    generator = np.random.default_rng(3)
+    parts = [generator.normal(size=50).astype(dtype) for _ in range(5)]
+    exact = parts[0].astype(np.float32)
+    for part in parts[1:]:
+        exact = exact + part.astype(np.float32)
+    stage, collectives = staged(5)
+
+    def node(rank):
+        (found,), (tensor,) = (
+            collectives[rank].sum([parts[rank]]),
+            collectives[rank].sum_tensors([tf.constant(parts[rank])]),
+        )
+        return found, tensor.numpy()
+
+    for found in stage.play(node):
+        for result in found:
+            assert result.dtype == dtype and result.tobytes() == exact.astype(dtype).tobytes()
+    assert collectives[0].bytes_sent == 2 * (2 * 4 * 50 * 4 // 5)
 
 
 def test_each_node_finds_its_variables_as_it_left_them():
