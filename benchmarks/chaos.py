@@ -11,7 +11,8 @@ validates, while it is restarted, while the model is exported, or when run.json 
 this; --only repeats single runs of a seed, by their numbers.
 
 Each run is compared with an undisturbed one of the same strategy, which is made first. What a fault costs is the time
-until all nodes are again as far as they were before it. Two of which the second comes before that count as one,
+until all nodes are again as far as they were before it, or where they went on, how much longer the run took than an
+undisturbed one. Two of which the second comes before that count as one,
 `together`.
 
 The last line is one JSON object: runs; finished; exact_ledgers; largest_weight_difference, from the undisturbed run;

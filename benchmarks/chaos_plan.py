@@ -70,9 +70,12 @@ def plan(seed: int, number: int, datanodes: int = 0) -> Plan:
     faults = [_fault(drawn, nodes, mode, datanodes)]
     if drawn.random() < 0.6:
         faults.append(_fault(drawn, nodes, mode, datanodes))
-        if drawn.random() < 0.4:
-            faults[1] = _fault(drawn, nodes, mode, datanodes, at="restart")
-        else:
+        at = "restart" if drawn.random() < 0.4 else None
+        if at is not None:
+            faults[1] = _fault(drawn, nodes, mode, datanodes, at)
+        while [fault.target for fault in faults] == ["datanode"] * 2:  # of two replicas of a block, one must be left
+            faults[1] = _fault(drawn, nodes, mode, datanodes, at)
+        if at is None:
             faults.sort(key=_when)
     return Plan(number, strategy, mode, tuple(faults))
 
@@ -145,11 +148,6 @@ class Timeline:
         """Seconds until all nodes built their models for the first time."""
         return self.begun_after(self.began) - self.began
 
-    @property
-    def tail(self) -> float:
-        """Seconds after the last that a node has told."""
-        return self.ended - max((each.time for each in self.events), default=self.began)
-
     def begun_after(self, moment: float) -> float:
         """When all nodes have begun after `moment`."""
         firsts = [self._first(rank, moment, (0, 0.0), set()) for rank in range(self.nodes)]
@@ -164,15 +162,18 @@ class Timeline:
         before = [each for each in self.events if each.time <= moment]
         if len({each.rank for each in before}) < self.nodes:
             return max(0.0, self.begun_after(moment) - self.began - like.start)
-        reached = []
+        reached, far, any_came_back = [], [], False
         for rank in range(self.nodes):
             own = [each for each in before if each.rank == rank]
-            pid, far = own[-1].pid, max((each.progress or (0, 0.0)) for each in own if each.pid == own[-1].pid)
+            pid = own[-1].pid
+            far.append(max((each.progress or (0, 0.0)) for each in own if each.pid == pid))
             came_back = any(each.rank == rank and each.pid != pid and each.time > moment for each in self.events)
-            reached.append(self._first(rank, moment, far, {pid} if came_back else set()))
-        if max(reached) < self.ended:
+            any_came_back |= came_back
+            reached.append(self._first(rank, moment, far[rank], {pid} if came_back else set()))
+        if any_came_back and max(reached) < self.ended:
             return max(reached) - moment
-        return max(0.0, self.ended - moment - like.tail)
+        there = max(like._first(rank, like.began, far[rank], set()) for rank in range(self.nodes))
+        return max(0.0, (self.ended - moment) - (like.ended - there))
 
     def _first(self, rank: int, moment: float, far: tuple[int, float], without: Iterable[int]) -> float:
         """When node `rank` told after `moment` that it was that far; the run's end if it never did."""

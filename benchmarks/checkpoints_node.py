@@ -42,7 +42,7 @@ class Blocks(Looks):
             elif now - self._begun[0] >= self.block and not self._saver.seconds:
                 begun, first = self._begun
                 block = {"steps": step - first, "seconds": now - begun, "checkpoints": self._written}
-                self.found["blocks"].append(block | {"longest_write": round(self._longest, 1)})
+                self.found["blocks"].append(block | {"longest_write": round(self._longest, 3)})
                 self._begun, self._written, self._longest = (now, step), 0, 0.0
         seen = super().look(step, ends_round)
         if seen.ending:

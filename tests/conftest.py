@@ -118,6 +118,19 @@ def fed(spark: SparkSession, zygote: Zygote) -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def floats(request: pytest.FixtureRequest) -> Iterator[float]:
+    """Keras with the float type that is the parameter, by its name; the tolerance of invariant 1."""
+    import keras
+
+    before = keras.config.floatx(), keras.config.dtype_policy()
+    keras.config.set_floatx(request.param)
+    keras.config.set_dtype_policy(request.param)
+    yield 1e-9 if request.param == "float64" else 1e-4
+    keras.config.set_floatx(before[0])
+    keras.config.set_dtype_policy(before[1])
+
+
 @pytest.fixture(scope="session")
 def data() -> Path:
     """The folder of real data (MNIST, text) that SPARKSPLIT_DATA names."""

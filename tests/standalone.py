@@ -85,8 +85,9 @@ class StandaloneCluster:
         self._wait_for("the worker", lambda: self.address(worker) in self._alive())
 
     def used_workers(self) -> list[int]:
-        """The workers that hold executors."""
-        return [int(one["host"].rpartition(".")[2]) - 2 for one in self.state()["workers"] if one["coresused"]]
+        """The workers that hold executors; the master still knows of those that were killed."""
+        used = [one["host"] for one in self.state()["workers"] if one["coresused"] and one["state"] == "ALIVE"]
+        return [int(host.rpartition(".")[2]) - 2 for host in used]
 
     def state(self) -> dict[str, Any]:
         """What the master's page tells: workers, activeapps, ..."""

@@ -85,6 +85,15 @@ def readable(settings: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in settings.items() if key not in wrong}
 
 
+def granted_cores(settings: Mapping[str, str]) -> int:
+    """The cores that Spark grants to a task, and so to a node, which is one.
+
+    An executor has one task slot, but may have more cores; on Spark standalone, without spark.executor.cores, it has
+    all of its worker's.
+    """
+    return int(settings.get("spark.task.cpus") or 1)
+
+
 def is_standalone(settings: Mapping[str, str]) -> bool:
     """Whether the master is one of Spark's own."""
     return settings.get("spark.master", "").startswith("spark://")

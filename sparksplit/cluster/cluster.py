@@ -265,6 +265,7 @@ class NodeCluster:
         if fault is None and self._job is not None and self._job.failure is not None and not leaving:
             fault = self._job_fault(channel, self._job.failure)
         if fault is not None:
+            self._report_states()  # what nodes have said last
             self._fault = fault
             error = fault.error()
             if isinstance(error, NodeFailed) and fault.rank is not None and self._job is not None:

@@ -55,8 +55,10 @@ def table_of(results: Results) -> Table:
 
 def _to_target(to: ToTarget | None) -> str:
     """How long it took to reach the target (in passes, if time was not measured), and how many runs did if not all."""
-    if to is None or to.passes is None:
-        return "" if to is None else "not reached"
+    if to is None:
+        return ""
+    if to.passes is None:
+        return f"not reached ({to.reached} of {to.of})" if to.reached else "not reached"
     text = f"{compact(to.passes)} passes" if to.seconds is None else duration(to.seconds)
     return text if to.reached == to.of else f"{text} ({to.reached} of {to.of})"
 

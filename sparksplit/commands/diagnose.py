@@ -14,8 +14,10 @@ from hdfs_io.config import PreprocessConfig
 from sparksplit.base.command import Command, Options
 from sparksplit.base.config import Config
 from sparksplit.base.records import Json
-from sparksplit.diagnosis.apply import ConfigFile
+from sparksplit.diagnosis.apply import SAFE_TO_PREPARE, ConfigFile
 from sparksplit.diagnosis.page import PAGE, render
+from sparksplit.diagnosis.preprocess.page import render as render_preparation
+from sparksplit.diagnosis.preprocess.record import PreprocessDiagnosis
 from sparksplit.diagnosis.preprocess.run import diagnose_preprocess
 from sparksplit.diagnosis.preprocess.text import show as show_preparation
 from sparksplit.diagnosis.record import DIAGNOSIS, Diagnosis, of
@@ -72,20 +74,31 @@ def _apply(file: ConfigFile, record: Diagnosis) -> None:
 
 
 def _preparation(config: PreprocessConfig, options: Options) -> None:
-    # What is prepared is the same, whether its rows are dealt to all tasks or not.
-    file = ConfigFile(config.origin, {"spread"}) if options.apply else None
+    file = ConfigFile(config.origin, SAFE_TO_PREPARE) if options.apply else None
     with claimed(config, config.output) as output:
-        record = diagnose_preprocess(config, options)
-        path = leave(output, {DIAGNOSIS: json.dumps(record.to_json(), indent=1).encode() + b"\n"})
+        record = diagnose_preprocess(config)
+        content = json.dumps(record.to_json(), indent=1).encode() + b"\n"
+        path = leave(output, {DIAGNOSIS: content, PAGE: render_preparation(record).encode()})
     show_preparation(record)
-    print(f"diagnosis  {filesystem.join(path, DIAGNOSIS)}")
+    print(f"diagnosis  {filesystem.join(path, PAGE)}, {filesystem.join(path, DIAGNOSIS)}")
     if file is not None:
-        helpful = {key: value for each in record.tried if each.helps for key, value in each.settings.items()}
-        _write(file, {key: value for key, value in helpful.items() if not key.startswith("spark.")})
+        _write(file, record)
 
 
-def _write(file: ConfigFile, settings: dict[str, Json]) -> None:
-    """Write settings of a preparation that were measured to help."""
+def _write(file: ConfigFile, record: PreprocessDiagnosis) -> None:
+    """Write the settings of a preparation that were measured to help, and say what else is to be done."""
+    helpful = [each for each in record.tried if each.helps]
+    settings: dict[str, Json] = {}
+    for each in helpful:
+        settings.update({key: value for key, value in each.settings.items() if not key.startswith("spark.")})
+        for key, value in each.settings.items():
+            if key.startswith("spark."):
+                print(
+                    f"--apply: {key} is Spark's: give --conf {key}={value} to spark-submit, or put it into its defaults"
+                )
+        if each.rewritten is not None:
+            todo = next(trouble.help[0] for trouble in record.troubles if trouble.rewrite and trouble.kind == each.kind)
+            print(f"--apply: does not touch the input's files. {todo}")
     if not settings:
         print(f"--apply: {file.file} stays as it is: none of its keys was measured to help")
         return
@@ -97,7 +110,8 @@ def _write(file: ConfigFile, settings: dict[str, Json]) -> None:
 COMMAND = Command(
     name="diagnose",
     summary="Where the time of a training or a preparation goes, by leaving parts out, and what would help. --config "
-    "names the configuration of either; the output is beside its output.",
+    "names the configuration of either; the output is beside its output. The keys below are those of train; preprocess "
+    "--help lists the others.",
     config=TrainConfig,
     run=run,
     overwrites=False,

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from sparksplit.base.unnamed import unnamed
 from sparksplit.network.certificate import for_host
 
 _RECORD = 16 << 10
@@ -36,7 +37,7 @@ class Served:
         # Nobody resumes a session, and what callers have not read when they close would reset the connection.
         self._context.num_tickets = 0
         # OpenSSL reads files only; this one is memory.
-        held = os.memfd_create("certificate")
+        held = unnamed("certificate")
         try:
             os.write(held, certificate + key)
             self._context.load_cert_chain(f"/proc/self/fd/{held}")

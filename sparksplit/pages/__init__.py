@@ -34,6 +34,11 @@ def rendered(package: str, template: str, **values: Any) -> str:
     return environment.get_template(template).render(**values)
 
 
+def sentence(text: str) -> str:
+    """With its first letter large, and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+
+
 def _names(text: str) -> Markup:
     """Text in which whatever stands between backticks is a name."""
     return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))

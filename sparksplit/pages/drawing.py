@@ -174,6 +174,14 @@ def bar_height(rows: int) -> float:
     return 0.75 + _BAR_ROW * rows
 
 
+def interval_row(axes: Any, row: int, mean: float | None, low: float | None, high: float | None) -> None:
+    """A dot in a row of `bar_rows`, with a line through it; without what is None."""
+    if low is not None and high is not None:
+        axes.plot([low, high], [row, row], color=INK, linewidth=1.6, marker="|", markersize=8)
+    if mean is not None:
+        axes.plot([mean], [row], color=INK, marker="o", linestyle="none")
+
+
 def to_svg(figure: Figure, key: str, label: str) -> str:
     """The figure as an <svg> element whose ids begin with `key`."""
     file = io.StringIO()

@@ -2,7 +2,8 @@
 
 It reads window by window, over all lanes of this node at once. If the node's rows fit into `cache`, they are read once
 and kept; if the source has them mapped into memory, they are taken from there; otherwise two windows are in memory at a
-time, so that memory does not depend on the data set's size: 2 x own lanes x window x block bytes, and a few chunks.
+time, so that memory does not depend on the data set's size: 2 x own lanes x window x block bytes, and a few chunks more
+than there are readers.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from sparksplit.rows.chunks import Assembler, Chunk, Piece, RandomRows, Rows, Tr
 from sparksplit.rows.unfit import Fit
 
 Array = npt.NDArray[Any]
-_CHUNKS_AHEAD = 2
 
 Stops = Callable[[int], int]
 
@@ -137,7 +137,7 @@ class Feed:
         self._chunk_rows = max(1, chunk_bytes // self._assembler.row_bytes)
         self.max_updates = 1
         """The most mini-batches in each chunk from now on; may change at any time, the order of rows does not."""
-        self._ahead = _CHUNKS_AHEAD if readers else 1
+        self._ahead = readers + 1  # none of them waits for the one that takes chunks
         self._pool: Executor = ThreadPoolExecutor(readers, thread_name_prefix="reader") if readers else _AtOnce()
         self._local = threading.local()
         self._readers: list[RowReader] = []
@@ -151,6 +151,11 @@ class Feed:
     def exact(self) -> bool:
         """Whether chunks follow the order of rows; always."""
         return True
+
+    @property
+    def transforms(self) -> bool:
+        """Whether a user's function is applied to each chunk."""
+        return self._transforms
 
     @property
     def keeps(self) -> bool:

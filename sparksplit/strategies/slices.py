@@ -38,8 +38,15 @@ def used_rows(gradient: Any, variable: Any) -> Any:
     size = tf.as_dtype(variable.dtype).size * variable.shape.num_elements()
     if not isinstance(gradient, tf.IndexedSlices) or size < LARGE:
         return tf.convert_to_tensor(gradient)
-    indices, places = tf.unique(tf.cast(gradient.indices, tf.int64))
-    return tf.IndexedSlices(tf.math.unsorted_segment_sum(gradient.values, places, tf.size(indices)), indices)
+    return each_once(gradient)
+
+
+def each_once(slices: Any) -> Any:
+    """tf.IndexedSlices in which each row occurs once, with the sum of what `slices` has for it."""
+    import tensorflow as tf
+
+    indices, places = tf.unique(tf.cast(slices.indices, tf.int64))
+    return tf.IndexedSlices(tf.math.unsorted_segment_sum(slices.values, places, tf.size(indices)), indices)
 
 
 def no_rows(variable: Any) -> Any:

@@ -63,7 +63,7 @@ def _counters(model: Any) -> list[Any]:
 
 
 def _floats(model: Any) -> list[Any]:
-    return [variable for variable in model.non_trainable_variables if variable.dtype.startswith("float")]
+    return [variable for variable in model.non_trainable_variables if "float" in variable.dtype]  # bfloat16, too
 
 
 def _assigned(graph: Any, resource: Any) -> Iterator[Any]:

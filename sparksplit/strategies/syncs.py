@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparksplit.collectives import Collective
+from sparksplit.collectives.narrow import narrowed, widened
 from sparksplit.strategies.outer import Outer
 from sparksplit.strategies.slices import summed, takes_slices
 from sparksplit.strategies.state import averaged_state, counters
@@ -37,7 +38,9 @@ class Sync(Protocol):
 
         values: this node's part of the means over the rows of the mini-batch (all nodes' rows, if `every_step`): the
         gradients, one per trainable variable; the non-trainable float variables that training changes, times the node's
-        share of the rows; the loss. Gradients are tensors, except for an `update` that is marked with `takes_slices`.
+        share of the rows, in float32 where they are narrower; the loss. Gradients are tensors, except for an `update`
+        that is marked with `takes_slices`. Where the optimizer scales the loss they are of the scaled one, and its
+        `apply` takes the scale out.
         """
 
     def begin(self, model: Any) -> None:
@@ -120,14 +123,14 @@ class LocalSync:
         return values[-1]
 
     def begin(self, model: Any) -> None:
-        self._agreed = [np.array(variable.numpy()) for variable in model.trainable_variables]
+        self._agreed = [np.array(array) for array in _numbers(model.trainable_variables)]
 
     def agree(self, model: Any, rows: int) -> None:
         if self._collective.size == 1 and self._plain:
             return
         trainable, state, whole = model.trainable_variables, averaged_state(model), counters(model)
-        changes = [variable.numpy() - agreed for variable, agreed in zip(trainable, self._agreed, strict=True)]
-        parts = [np.asarray(part) * rows for part in (*changes, *(variable.numpy() for variable in state))]
+        changes = [now - agreed for now, agreed in zip(_numbers(trainable), self._agreed, strict=True)]
+        parts = [np.asarray(part) * rows for part in (*changes, *_numbers(state))]
         is_first = int(self._collective.rank == 0)
         firsts = [np.asarray(variable.numpy(), np.int64) * is_first for variable in whole]
         *sums, total = self._collective.sum([*parts, *firsts, np.array(rows, np.int64)])
@@ -135,12 +138,9 @@ class LocalSync:
             return
         averages = [np.asarray(part / int(total), part.dtype) for part in sums[: len(parts)]]
         applied = self._outer.changes(averages[: len(trainable)])
-        for variable, agreed, change in zip(trainable, self._agreed, applied, strict=True):
-            variable.assign(agreed + change)
+        _assign(trainable, [agreed + change for agreed, change in zip(self._agreed, applied, strict=True)])
         if self._collective.size > 1:
-            values = [*averages[len(trainable) :], *sums[len(parts) :]]
-            for variable, value in zip([*state, *whole], values, strict=True):
-                variable.assign(value)
+            _assign([*state, *whole], [*averages[len(trainable) :], *sums[len(parts) :]])
         self.begin(model)
 
     def state(self) -> dict[str, Array]:
@@ -160,3 +160,14 @@ class RoundSync(LocalSync):
     def __init__(self, collective: Collective, settings: SyncConfig) -> None:
         super().__init__(collective, settings)
         self.every = None
+
+
+def _numbers(variables: Sequence[Any]) -> list[Array]:
+    """The variables' values, none narrower than float32: times a node's rows, float16 would overflow."""
+    return widened([np.asarray(variable.numpy()) for variable in variables])
+
+
+def _assign(variables: Sequence[Any], values: Sequence[Array]) -> None:
+    like = [np.asarray(variable.numpy()) for variable in variables]
+    for variable, value in zip(variables, narrowed(values, like), strict=True):
+        variable.assign(value)

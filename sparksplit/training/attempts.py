@@ -10,7 +10,7 @@ from hdfs_io.fence import Fence
 from sparksplit.base.errors import InputError, NodeFailed
 from sparksplit.base.records import Record
 from sparksplit.training import checkpoints
-from sparksplit.training.record import Attempt, Cause, Progress
+from sparksplit.training.record import Attempt, Cause, Progress, RunRecord
 
 _FILE = "_ATTEMPTS"
 
@@ -64,6 +64,17 @@ def note(run: Fence, attempts: Attempts) -> None:
 def forget(run: Fence) -> None:
     """Remove what `note` has kept, since a finished run has it in its record."""
     run.remove(filesystem.join(run.folder, _FILE))
+
+
+def take_back(run: Fence) -> None:
+    """Keep again what the record of a run tells that goes on after all, if nothing is kept."""
+    if noted(run.folder).story:
+        return
+    try:
+        record = RunRecord.read(run.folder)
+    except InputError:  # there is none, as nearly always, or only a damaged one
+        return
+    note(run, Attempts(record.restarts, record.seconds.total, record.attempts or []))
 
 
 def noted(run: str) -> Attempts:

@@ -151,6 +151,10 @@ class Training(Config):
     rows' weights. Validation and test do not use them. null: each row counts 1."""
     batch_size: pydantic.PositiveInt = 64
     """Rows of one global mini-batch (B)."""
+    accumulate: pydantic.PositiveInt = 1
+    """In how many parts each node computes its rows of a mini-batch, one after the other, before one exchange and one
+    update: the model's activations then take the memory of one part. The result is the same within rounding, except
+    through BatchNorm and Dropout."""
     epochs: pydantic.PositiveInt = 10
     """Passes over the training split (E)."""
     readers: pydantic.NonNegativeInt = 1
@@ -163,10 +167,22 @@ class Training(Config):
     4, or as many as a node that has all lanes can hold in 384 MiB, at least one."""
     cache_mb: pydantic.NonNegativeInt = 512
     """A node whose rows fit into this many MiB keeps them in memory instead of reading them in every epoch."""
-    dtype: Literal["float32", "float64"] = "float32"
-    """Keras's float type."""
+    dtype: Literal["float32", "float64", "mixed_bfloat16", "mixed_float16"] = "float32"
+    """Keras's float type; or one of its policies mixed_bfloat16 and mixed_float16, with which layers compute in 16
+    bits, and weights, losses and sums have 32. With mixed_float16 gradients are computed of a multiple of the loss,
+    which grows and shrinks by itself; an update in which they overflow is left out, on all nodes that share it."""
+    device: Literal["auto", "cpu"] = "auto"
+    """What nodes compute on: auto, the GPU that the node is given, and otherwise its processors; cpu, its processors,
+    whatever GPUs there are."""
+    jit_compile: bool = False
+    """Have XLA compile the model's forward and backward pass. It takes seconds for each number of rows that a node may
+    have of a mini-batch, and the last bits are others."""
+    deterministic: bool = True
+    """Only operations that give the same bits each time. false: also those without such a kernel; the same run then may
+    have other bits each time, also after a restart."""
     threads: pydantic.NonNegativeInt = 0
-    """TensorFlow threads per operation on each node; 0: the executor's cores."""
+    """TensorFlow threads per operation on each node; 0: the cores that Spark grants to the node's task,
+    spark.task.cpus. Another number may change the last bits of what is computed."""
     seed: pydantic.NonNegativeInt = 1
     """Seed of the weights, the order of rows, the transform and Dropout."""
     max_restarts: pydantic.NonNegativeInt = 3
@@ -192,6 +208,13 @@ class Training(Config):
     tls: bool = False
     """Encrypt what driver and nodes exchange, and the rows that Spark sends them, with certificates made for the run.
     collective: tensorflow is not encrypted whatever this says."""
+
+    @pydantic.field_validator("accumulate")
+    @classmethod
+    def _parts_have_rows(cls, parts: int, info: pydantic.ValidationInfo) -> int:
+        if parts > info.data.get("batch_size", parts):
+            raise ValueError(f"must be at most batch_size, {info.data['batch_size']} (is {parts}): parts need rows")
+        return parts
 
     @property
     def network(self) -> Network:
@@ -246,8 +269,10 @@ class TrainConfig(Training):
     """exact: training begins when all rows are there; arrival, with input_mode spark: the first epoch trains on rows as
     they arrive, in any order, and a run cannot be resumed in the middle of it."""
     collective: Annotated[str, _one_of(COLLECTIVES, "a collective")] = "ring"
-    """What sums gradients over the nodes: ring (over TCP), or tensorflow (its collectives: NCCL on GPUs). Or your own:
-    `package.module:function` or `path/to/file.py:function` that returns a sparksplit.collectives.Collective."""
+    """What sums gradients over the nodes: auto (shared where all are on one host, otherwise ring), ring (over TCP),
+    shared (memory that they share: all on one host), with the same bits, or tensorflow (its collectives: NCCL on GPUs).
+    Or your own: `package.module:function` or `path/to/file.py:function` that returns a
+    sparksplit.collectives.Collective."""
 
     @property
     def virtual(self) -> bool:
@@ -317,7 +342,6 @@ NOT_IN_HASH = frozenset(
         "tls",
         "readers",
         "cache_mb",
-        "threads",
         "checkpoint",
         "max_restarts",
         "min_nodes",

@@ -11,6 +11,7 @@ from hdfs_io.manifest import Manifest
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.preprocessing import WEIGHT
 from sparksplit.base.config import digest
+from sparksplit.collectives import bits_of
 from sparksplit.model import class_weights, keras_names
 from sparksplit.model.builders import builder_source
 from sparksplit.strategies import Strategy, find
@@ -19,8 +20,18 @@ from sparksplit.training.config import NOT_IN_HASH, TrainConfig, misfit
 from sparksplit.training.initial import Initial
 from sparksplit.training.stopping import watch_of
 
-_ADDED = ("early_stop", "keep_best", "class_weights")
-"""Keys that are left out of the hash where they change nothing: runs made before there were such keys keep theirs."""
+_ADDED = {
+    "early_stop": None,
+    "keep_best": False,
+    "class_weights": None,
+    "accumulate": 1,
+    "device": "auto",
+    "jit_compile": False,
+    "deterministic": True,
+    "threads": 0,
+}
+"""Keys that are left out of the hash with these values, which change nothing: runs made before they were there keep
+theirs."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +73,9 @@ class RunInputs:
         """The hash of everything that can change the run's result. nodes: replaces the configuration's."""
         values = {key: value for key, value in self.config.model_dump(mode="json").items() if key not in NOT_IN_HASH}
         values["keep_best"] = self.config.keeps_best
-        values = {key: value for key, value in values.items() if key not in _ADDED or value}
+        values["class_weights"] = self.config.class_weights or None
+        values["collective"] = bits_of(self.config.collective)
+        values = {key: value for key, value in values.items() if key not in _ADDED or value != _ADDED[key]}
         if self.way.any_nodes:
             del values["nodes"]
         elif nodes is not None:

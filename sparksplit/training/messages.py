@@ -11,7 +11,7 @@ from sparksplit.base.config import Origin, parse
 from sparksplit.base.records import Json, JsonObject, Record
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.initial import Initial
-from sparksplit.training.record import Progress, RunInit, Values
+from sparksplit.training.record import LossScale, Progress, RunCollective, RunInit, Values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,8 @@ class Payload(Record):
     where its keys were written down (Origin.to_json). run: the folder to fill; output: what that is to become; owner:
     the output's; writing: its fence's name. sources: the text of the user's files, by the key that names them.
     checkpoint: the path of the one to go on from. before: what the run has taken so far, as in `spent.gone_on`.
-    record_only: leave no model, no checkpoints and no metrics.jsonl. init: the digest of the weights to begin with.
+    record_only: leave no model, no checkpoints and no metrics.jsonl. untrained: tell what the model is worth before
+    training, too. init: the digest of the weights to begin with.
     """
 
     config: JsonObject
@@ -37,6 +38,7 @@ class Payload(Record):
     checkpoint: str | None = None
     before: dict[str, float] = field(default_factory=dict)
     record_only: bool = False
+    untrained: bool = False
     init: str | None = None
 
     @classmethod
@@ -88,8 +90,10 @@ def settled(config: TrainConfig, data: PreparedDataSet, initial: Initial | None)
 class NodeResult(Record):
     """What one node says about a finished run; all say the same, except for host and seconds.
 
-    sync_every: like RunSync.every. test: None without test rows. seconds: the run's, by what they were spent on
-    (training.spent). weights: the digest of the trained weights. init: as RunRecord's.
+    sync_every: like RunSync.every. test: None without test rows. untrained: the same before training, without test rows
+    on the validation rows; None if it was not asked for. seconds: the run's, by what they were spent on
+    (training.spent). weights: the digest of the trained weights. init, collective, loss_scale, threads: as
+    RunRecord's.
     """
 
     progress: Progress
@@ -100,3 +104,7 @@ class NodeResult(Record):
     host: str
     seconds: dict[str, float]
     init: RunInit | None = None
+    loss_scale: LossScale | None = None
+    threads: int | None = None
+    collective: RunCollective | None = None
+    untrained: Values | None = None

@@ -211,6 +211,15 @@ class RunSync:
 
 
 @dataclass(frozen=True)
+class RunCollective:
+    """What summed over the nodes, in the last attempt. name: as the key `collective` has it. reason: why it was chosen;
+    None where the configuration says which."""
+
+    name: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
 class RunLedger:
     """rows: how many the weights have seen. checksum: of their row_ids, as text, because JSON readers round large
     integers. exact: whether each pass saw every row exactly once."""
@@ -286,6 +295,16 @@ class Best:
     kept: bool
 
 
+@dataclass(frozen=True)
+class LossScale:
+    """By what the loss was multiplied (dtype: mixed_float16). value: at the end. left_out: the steps that changed no
+    weight, because gradients overflowed; None where the run went on with another number of nodes, which count steps
+    differently. Where nodes apply their own gradients, both are node 0's."""
+
+    value: float
+    left_out: int | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunRecord(Record):
     """run.json: what was trained, how, at what cost, and how well.
@@ -294,8 +313,9 @@ class RunRecord(Record):
     updates: changes of the weights that all nodes share; steps: mini-batches of the node with the most; syncs:
     exchanges between nodes. weights: the digest of the trained weights. restarts: over all commands that trained it.
     stopped_early: None if it ran to its last epoch. best: None if no metric was watched, or none of its values finite.
-    init: None where all layers began afresh. attempts: all of them, over all commands; None in the records of compare,
-    and of versions that did not keep them.
+    init: None where all layers began afresh. collective: None for one real node. loss_scale: None where the loss was
+    not multiplied. attempts: all of them, over all commands; None in the records of compare, and of versions that did
+    not keep them. threads: TensorFlow's, per operation; None in those of earlier versions.
     """
 
     WHAT: ClassVar[str] = "what train writes"
@@ -333,6 +353,9 @@ class RunRecord(Record):
     stopped_early: StoppedEarly | None = None
     best: Best | None = None
     init: RunInit | None = None
+    loss_scale: LossScale | None = None
+    threads: int | None = None
+    collective: RunCollective | None = None
 
     @classmethod
     def read(cls, folder: str) -> Self:

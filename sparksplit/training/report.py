@@ -122,6 +122,8 @@ def summary(run: RunRecord, output: str, config: str | None = None) -> Iterator[
         f"({run.passes} passes), {run.updates} updates{steps}, {run.ledger.rows} rows seen, ledger {exact}"
     )
     yield from _ended(run)
+    if run.loss_scale is not None and run.loss_scale.left_out:
+        yield f"{run.loss_scale.left_out} of {run.steps} steps left out, since gradients overflowed in float16"
     yield f"{run.rows_per_second:,.0f} rows/s, {run.seconds.total:.1f} s in all" + (
         f", {run.sync_bytes_per_node / 1e6:,.1f} MB sent per node" if run.nodes > 1 else ""
     )
@@ -215,4 +217,7 @@ def record(
         stopped_early=stopping.stopped_early(watch, progress, config.epochs),
         best=stopping.best_of(watch, progress, config.keeps_best),
         init=first.init,
+        loss_scale=first.loss_scale,
+        threads=first.threads,
+        collective=first.collective,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from hdfs_io.publish import Output
 from sparksplit.base.command import Options
 from sparksplit.base.errors import NodeFailed, NotStarted, Passing, RunError, SparksplitError, UsageError
 from sparksplit.base.progress import say
+from sparksplit.base.requirements import granted_cores
 from sparksplit.base.session import spark_session
 from sparksplit.cluster.placing import failing
 from sparksplit.cluster.requirements import explained
@@ -23,6 +23,7 @@ from sparksplit.strategies.splits import BatchSplit, owned_by_rank
 from sparksplit.training import attempts, checkpoints, report
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.display import RunDisplay
+from sparksplit.training.finished import completed
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import NodeResult, Payload
 from sparksplit.training.missing import AllBack, Missing
@@ -68,6 +69,9 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
         checkpoint, earlier = None, attempts.Attempts()
         if decision == "resume":
             output.go_on()
+            if (record := completed(output)) is not None:
+                say(f"{output.path}: its last command was killed when all but the marker was there; now it is complete")
+                return record
             earlier = attempts.noted(output.folder)
             checkpoint = checkpoint_of(output.folder, config.node_count)
             if checkpoint is not None:
@@ -113,10 +117,7 @@ def _going_on(output: Output) -> Iterator[None]:
 
 def threads(config: TrainConfig, spark: SparkSession) -> int:
     """How many threads TensorFlow uses per operation."""
-    if config.threads:
-        return config.threads
-    local = re.match(r"local-cluster\[\d+,\s*(\d+)", spark.sparkContext.master or "")
-    return int(local[1]) if local else int(spark.conf.get("spark.executor.cores", "1") or "1")
+    return config.threads or granted_cores(dict(spark.sparkContext.getConf().getAll()))
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ def test_faults_hit_what_is_there_at_moments_that_come() -> None:
 def test_datanodes_are_hit_where_there_are_some() -> None:
     faults = [fault for number in range(40) for fault in plan(1, number, datanodes=3).faults]
     assert {fault.rank for fault in faults if fault.target == "datanode"} == {0, 1, 2}
+    targets = [[fault.target for fault in plan(seed, number, 3).faults] for seed in range(20) for number in range(20)]
+    assert ["datanode", "datanode"] not in targets
 
 
 def test_a_line_of_a_node() -> None:
@@ -71,6 +73,17 @@ def test_a_fault_that_nobody_minds_costs_nothing() -> None:
         "1 5 0 phase build", "2 6 1 phase build", "1 20 0 phase export", ended=22.0, faults=((20.5, KILL),)
     )
     assert found.costs(QUIET) == [("kill", 0.0)]
+
+
+def test_nodes_that_go_on_while_the_run_has_to_wait_at_its_end() -> None:
+    quiet = timeline("1 5 0 update 0", "2 5 1 update 0", "1 20 0 update 40", "2 21 1 update 40", ended=30.0)
+    found = timeline(
+        *("1 5 0 update 0", "2 5 1 update 0", "1 25 0 update 40", "2 25 1 update 40", "1 25.1 0 update 41"),
+        *("2 25.1 1 update 41", "1 27 0 phase export"),
+        ended=49.0,
+        faults=((25.05, STOP),),
+    )
+    assert found.costs(quiet) == [("stop", pytest.approx(49.0 - 25.05 - (30.0 - 21.0)))]
 
 
 def test_two_faults_are_one_until_the_run_is_back() -> None:

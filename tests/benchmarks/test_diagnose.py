@@ -11,6 +11,9 @@ import pytest
 
 from benchmarks import diagnose_plan as plan
 from benchmarks import diagnose_transform
+from sparksplit.diagnosis.preprocess.parts import loss, parts_of
+from sparksplit.diagnosis.preprocess.verdict import Setup, limit_of, troubles_of
+from tests.diagnosis.preprocess.tables import stage
 
 
 def test_a_seed_decides_each_trial_whatever_else_is_run() -> None:
@@ -42,12 +45,35 @@ def test_a_model_has_the_units_that_take_long_enough() -> None:
 
 
 def test_one_file_has_more_rows_than_all_others_together() -> None:
-    assert plan.skewed(1000, 5, 2.0) == [800, 50, 50, 50, 50]
+    assert plan.skewed(1000, 5, 4.0) == [800, 50, 50, 50, 50]
     for files in range(4, 13):
-        rows = plan.skewed(99_991, files, 1.5)
+        rows = plan.skewed(99_991, files, 3)
         assert sum(rows) == 99_991 and len(rows) == files
         assert rows[0] / sum(rows[1:]) == pytest.approx(3, rel=1e-3)
         assert max(rows[1:]) - min(rows[1:]) <= 1
+
+
+def test_two_slots_lose_so_many_times_what_the_next_limit_costs() -> None:
+    """By the very arithmetic that diagnose does, for what a seed may plant."""
+    for number in range(50):
+        planted = plan.trial(3, "skew", number)
+        assert planted.strength is not None
+        times, alone, row = planted.draws["times"], 1.1, 1.1e-5
+        rows = plan.rows_for(planted.strength, alone, row, times)
+        large, *others = plan.skewed(rows, planted.draws["files"], times)
+        # Spark puts the small files together.
+        counts = [large, sum(others)]
+        parse = stage("parse", [count * row for count in counts], counts, slots=2, begin=0)
+        lost = loss(parse, 2, {})
+        assert lost.skew == pytest.approx(planted.strength * alone, rel=1e-3)
+        assert lost.few + lost.slow == pytest.approx(0)
+        # As much again is written, evenly.
+        write = stage("write", [rows * row / 4] * 4, slots=2, start=parse.completed, number=1, shuffled=True)
+        parts = parts_of([parse, write], parse.submitted - alone, write.completed, 2)
+        setup = Setup(slots=2, format="csv", file_size=1 << 27, prepared_bytes=rows * 240, files=None)
+        troubles = troubles_of([parse, write], parts, setup)
+        assert limit_of(troubles) == "skew"
+        assert all((each.seconds or 0) * 1.49 <= lost.skew for each in troubles[1:])
 
 
 @pytest.mark.parametrize("how", ("sleep", "numpy", "python"))
@@ -104,8 +130,10 @@ def test_with_nothing_planted_no_other_limit_than_computing_is_right() -> None:
 
 
 def test_a_preparation_gains_a_share_of_its_time() -> None:
-    tried = {"kind": "skew", "settings": {"spread": True}, "gain": 0.5, "low": 0.2, "high": 0.75, "helps": True}
+    tried = {"kind": "skew", "settings": {}, "gain": 0.5, "low": 0.2, "high": 0.75, "helps": True}
+    tried["rewritten"] = {"files": 2, "bytes": 10, "largest_bytes": 5, "seconds": 1.0}
     outcome = _judged("skew", {"limit": "skew", "tried": [{**tried, "kind": "few"}, tried]})
+    assert outcome.settings == {"files of the input": 2}
     assert (outcome.named, outcome.helped, outcome.gain) == (True, True, (2.0, 1.25, 4.0))
     alone = _judged("skew", {"limit": "skew", "tried": [{**tried, "low": None, "high": None}]})
     assert alone.gain == (2.0, None, None)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import fcntl
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.cluster.launcher import PREFIX, _scratch_folder
 from sparksplit.cluster.requirements import check_settings, too_few
+from sparksplit.training.config import TrainConfig
+from sparksplit.training.run import threads
 
 
 @pytest.mark.parametrize(
@@ -109,3 +113,19 @@ def test_a_folder_that_is_not_locked_yet_is_not_taken_for_a_killed_predecessors(
     with _scratch_folder(rank=0) as scratch:
         assert Path(scratch).is_dir()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "cores"),
+    [
+        ({"spark.master": "spark://here:7077", "spark.task.cpus": "8"}, 8),  # and an executor has its worker's
+        ({"spark.master": "yarn", "spark.executor.cores": "5", "spark.task.cpus": "4"}, 4),
+        ({"spark.master": "local-cluster[2,1,1024]"}, 1),
+        ({"spark.master": "yarn", "spark.task.cpus": ""}, 1),
+    ],
+)
+def test_a_node_computes_with_the_cores_that_spark_grants_to_its_task(settings, cores):
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: SimpleNamespace(getAll=settings.items)))
+    own = {"data": "d", "output": "o"}
+    assert threads(parse(TrainConfig, own), spark) == cores
+    assert threads(parse(TrainConfig, {**own, "threads": 3}), spark) == 3

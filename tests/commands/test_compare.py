@@ -20,10 +20,12 @@ def test_a_mean_over_some_runs_says_over_how_many():
     single["to_target"] = {"seconds": 14.0, "passes": 2.0, "reached": 1, "of": 3}
     batch["to_target"] = {"seconds": 9.0, "passes": 2.0, "reached": 3, "of": 3}
     epoch.update(runs=1, diverged=2, to_target={"seconds": None, "passes": None, "reached": 0, "of": 3})
+    results["table"][3]["to_target"] = {"seconds": None, "passes": None, "reached": 1, "of": 3}
     above, head, *lines = printed(results)
     assert (above, head) == ("test", "way N runs passes syncs MB/node time efficiency accuracy to target")
     assert lines[0].startswith("single 1 3 12 ") and lines[0].endswith(" 14.0 s (1 of 3)")
     assert lines[1].endswith(" 9.00 s")
+    assert lines[3].endswith(" not reached (1 of 3)")
     assert lines[2].startswith("epoch 2 1 of 3 12 ") and lines[2].endswith(" not reached")
 
 

@@ -112,20 +112,35 @@ def test_a_lost_worker_without_a_spare_ends_the_run_which_goes_on_later(
     assert record_of(output)["weights"] == undisturbed["weights"]
 
 
-def a_nodes_worker(cluster: StandaloneCluster) -> int:
-    """A worker that holds a node."""
+def nodes_of(cluster: StandaloneCluster) -> dict[int, psutil.Process]:
+    """The node in each worker that holds one."""
     nodes = [each for each in psutil.process_iter() if "sparksplit.cluster.node_main" in words_of(each)]
-    return next(
-        number
-        for number in range(cluster.workers)
-        if any(Path(each.cwd()).is_relative_to(cluster.work(number)) for each in nodes)
-    )
+    found = {}
+    for node in nodes:
+        with suppress(psutil.Error):  # it has just ended
+            place = Path(node.cwd())
+            found |= {each: node for each in range(cluster.workers) if place.is_relative_to(cluster.work(each))}
+    return found
 
 
 def words_of(process: psutil.Process) -> list[str]:
     with suppress(psutil.Error):
         return process.cmdline()
     return []
+
+
+def await_new_nodes(
+    run: subprocess.Popen[str], cluster: StandaloneCluster, before: dict[int, psutil.Process]
+) -> dict[int, psutil.Process]:
+    """As `nodes_of`, once there are two that were not there before."""
+    give_up = time.monotonic() + SECONDS
+    while True:
+        found = nodes_of(cluster)
+        if len(found) == 2 and not set(found.values()) & set(before.values()):
+            return found
+        assert run.poll() is None, end(run)
+        assert time.monotonic() < give_up
+        time.sleep(0.1)
 
 
 def await_attempt(run: subprocess.Popen[str], output: Path, how: str, nodes: int) -> None:
@@ -149,7 +164,7 @@ def test_it_goes_on_with_fewer_nodes_and_with_all_once_the_worker_is_back(
     mode = ("--set=input_mode=spark", "--set=min_nodes=1")
     run = start(standalone, digits, output, *mode, *limits, held=True, cores=3)
     await_checkpoint(run, output)
-    lost = a_nodes_worker(standalone)
+    lost = min(nodes_of(standalone))
     standalone.kill_worker(lost)
     await_attempt(run, output, "restart", 1)
     standalone.start_worker(lost)
@@ -166,3 +181,28 @@ def test_it_goes_on_with_fewer_nodes_and_with_all_once_the_worker_is_back(
     assert told[0]["cause"]["rank"] in (0, 1) and "lost" in told[0]["cause"]["what"]
     assert (record["nodes"], len(record["hosts"])) == (2, 2)
     assert largest_difference(weights(output), weights(undisturbed["folder"])) < 1e-4
+
+
+def test_a_host_on_which_nodes_have_failed_twice_is_left_out(
+    standalone: StandaloneCluster, undisturbed: dict[str, Any], digits: Path, tmp_path: Path
+) -> None:
+    """Nodes alone are killed there: its executor stays, and is as free as the others."""
+    output = tmp_path / "run"
+    run = start(standalone, digits, output, held=True, cores=3)
+    await_checkpoint(run, output)
+    nodes, failed = nodes_of(standalone), list[int]()
+    while len(failed) == len(set(failed)):
+        # Two of three hosts hold nodes: of any two attempts in a row, one has held some of both.
+        failed.append(next((each for each in failed if each in nodes), min(nodes)))
+        nodes[failed[-1]].kill()
+        nodes = await_new_nodes(run, standalone, nodes)
+    executors = standalone.used_workers()
+    (output / "go").touch()
+    status, errors = end(run)
+    assert status == 0, errors
+    assert len(executors) == 3 and failed[-1] not in nodes
+    assert f"{standalone.address(failed[-1])}: left out, since nodes have failed there repeatedly" in errors
+    record = record_of(output)
+    assert record["restarts"] == len(failed)
+    assert ["SIGKILL" in each["cause"]["what"] for each in record["attempts"][:-1]] == [True] * len(failed)
+    assert record["weights"] == undisturbed["weights"]

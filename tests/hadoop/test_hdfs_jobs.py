@@ -17,12 +17,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import AnalysisException
 
 from hdfs_io import filesystem
+from hdfs_io.config import PreprocessConfig
 from hdfs_io.prepared import PreparedDataSet
 from sparksplit.commands.predict import COMMAND as PREDICT
 from sparksplit.commands.preprocess import COMMAND as PREPROCESS
-from sparksplit.commands.quickstart import digits
+from sparksplit.commands.quickstart import digits as digits_file
 from sparksplit.commands.train import COMMAND as TRAIN
+from sparksplit.diagnosis.preprocess.scratch import rewritten
+from sparksplit.diagnosis.preprocess.trying import Trials
 from tests.commands.texts import sentences
+from tests.faults.two_drivers import superseded
 from tests.forked import Zygote, nodes_of
 from tests.hadoop.cluster import HadoopCluster
 
@@ -46,7 +50,7 @@ SLOWLY = TRAINING | {"cache_mb": 0, "transform": f"{Path(__file__).parents[1]}/t
 def hdfs(hadoop: HadoopCluster) -> Iterator[str]:
     """A new folder on HDFS, with the digits in it."""
     path = f"{hadoop.uri}/jobs-{uuid.uuid4().hex}"
-    filesystem.write_bytes(f"{path}/raw/digits.csv.gz", Path(digits()).read_bytes())
+    filesystem.write_bytes(f"{path}/raw/digits.csv.gz", Path(digits_file()).read_bytes())
     yield path
     filesystem.remove(path)
 
@@ -73,7 +77,7 @@ def preprocess(call: Callable[..., None], source: str, output: str) -> None:
 def local(call: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) -> str:
     """What the commands leave in a local folder: prepared, run, predictions."""
     folder = str(tmp_path_factory.mktemp("local"))
-    preprocess(call, digits(), f"{folder}/prepared")
+    preprocess(call, digits_file(), f"{folder}/prepared")
     call(TRAIN, TRAINING | {"data": f"{folder}/prepared", "output": f"{folder}/run"})
     keys = {"model": f"{folder}/run", "input": f"{folder}/prepared", "output": f"{folder}/predictions"}
     call(PREDICT, keys)
@@ -200,6 +204,12 @@ def test_a_namenode_that_restarts_while_nodes_train_is_waited_for(
     assert weights(run) == weights(f"{local}/run")
 
 
+def test_a_driver_that_was_taken_for_dead_writes_nothing_more(
+    forked: None, hdfs: str, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    superseded(digits, f"{hdfs}/superseded", tmp_path / "nodes", monkeypatch)
+
+
 def test_spark_hands_over_rows_from_hdfs(call: Callable[..., None], hdfs: str, prepared: str, local: str) -> None:
     call(TRAIN, TRAINING | {"data": prepared, "output": f"{hdfs}/run-3", "input_mode": "spark"})
     assert weights(f"{hdfs}/run-3") == weights(f"{local}/run")
@@ -231,3 +241,25 @@ def test_a_text_on_hdfs_gives_the_files_of_a_local_one(hdfs: str, call: Callable
         for file, size in one.files(split).items():
             same = filesystem.read_bytes(f"{two.path}/{file}")
             assert Path(one.path, file).read_bytes() == same and len(same) == size
+
+
+def test_a_preparation_is_tried_from_other_files_and_nothing_stays(spark: SparkSession, hdfs: str) -> None:
+    raw = f"{hdfs}/skewed"
+    for number, rows in enumerate((5000, 100, 100)):
+        lines = "".join(f"{number},{row},{row % 3}\n" for row in range(rows))
+        filesystem.write_bytes(f"{raw}/part-{number}.csv.gz", gzip.compress(f"a,b,label\n{lines}".encode()))
+    values = {"input": {"format": "csv", "path": raw}, "output": f"{hdfs}/deep/set"}
+    config = PreprocessConfig.model_validate(values)
+    before = filesystem.listing(hdfs)
+    trials = Trials(spark, config)
+    assert sum(split.rows for split in trials.prepare().manifest.splits.values()) == 5200
+    with rewritten(spark, config, 4) as (changed, written):
+        folder = changed.input.one_path()
+        assert folder == f"{hdfs}/deep/.set.diagnose-input/input"
+        sizes = filesystem.listing(folder)
+        assert written.files > 1
+        assert (written.files, written.bytes) == (len(sizes), sum(size or 0 for size in sizes.values()))
+        # Other rows would be an error.
+        stages = trials.prepare(config=changed).stages
+    assert {"parse", "number", "shuffle", "write"} <= {stage.part for stage in stages}
+    assert filesystem.listing(hdfs) == before

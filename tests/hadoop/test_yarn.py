@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -10,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from hdfs_native import Client
 
-from hdfs_io import filesystem
+from hdfs_io import filesystem, lease
 from sparksplit.commands.predict import COMMAND as PREDICT
 from sparksplit.commands.preprocess import COMMAND as PREPROCESS
 from sparksplit.commands.train import COMMAND as TRAIN
@@ -19,6 +21,7 @@ from sparksplit.operations.config import PackageConfig
 from sparksplit.operations.devices.record import DevicesRecord
 from sparksplit.operations.package import package
 from sparksplit.training import checkpoints
+from tests.faults.two_drivers import contents
 from tests.hadoop.submit import explain
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -233,6 +236,42 @@ def test_an_application_that_yarn_kills_leaves_nothing_and_goes_on_with_resume(
     assert found["ledger"]["exact"] and found["resumed"][0]["update"] > 0
 
 
+def test_an_application_that_stood_still_writes_nothing_more(place, hadoop, begin, run, prepared):
+    """As where all its hosts were asleep: driver and nodes wake up when another has ended what they were doing."""
+    runs, epochs = f"{place}/superseded", ("--set", "epochs=300")
+    config = ["--config", "train.yaml", "--set", f"output={runs}/run", "--set", "checkpoint.every=200", *epochs]
+    first = begin("train", *config)
+    hadoop.wait_for("a checkpoint", lambda: checkpoints.latest(f"{runs}/run") is not None, "resourcemanager")
+    asleep = put_to_sleep(hadoop.folder, first.application()["id"])
+    try:
+        assert len({process.pid for process in asleep} & {node.pid for node in node_processes(hadoop.folder)}) == 2
+        long_ago = int(1000 * (time.time() - lease.EXPIRE_SECONDS))
+        file = lease.file_of(f"{runs}/run").removeprefix(hadoop.uri)
+        Client(hadoop.uri).set_times(file, long_ago, long_ago)
+        ok(run("train", *config, "--resume"))
+        finished = contents(runs)
+    finally:
+        for process in asleep:
+            process.resume()
+    application = first.finish()
+    assert (application.status, application.final_status) == (1, "FAILED"), explain(application)
+    said = "".join(application.containers.values())
+    assert f"{runs}/run: another run has taken over this output; this one ends" in said, explain(application)
+    assert contents(runs) == finished
+    found = filesystem.read_json(f"{runs}/run/run.json")
+    assert found["ledger"]["exact"] and [each["how"] for each in found["attempts"]] == ["start", "resume"]
+
+
+def put_to_sleep(folder, application):
+    """Stop all processes of an application's containers, which are in `folder`; returns them."""
+    asleep = {}
+    while new := [process for process in processes_in(folder, application) if process.pid not in asleep]:
+        for process in new:
+            asleep[process.pid] = process
+            process.suspend()
+    return list(asleep.values())
+
+
 def test_containers_that_yarn_ends_for_their_memory_or_asks_to_end(shipped, place, hadoop, begin, prepared, tmp_path):
     output = f"{place}/ended"
     large = ["--set", "model.build=mine.py:large_once", "--set", f"model.params={{mark: {tmp_path}/large}}"]
@@ -258,9 +297,20 @@ def container_of(process):
 def node_processes(folder):
     """The nodes whose containers are in `folder`."""
     found = []
-    for process in psutil.process_iter():
+    for process in processes_in(folder):
         with suppress(psutil.NoSuchProcess):
-            if "sparksplit.cluster.node_main" in process.cmdline() and process.cwd().startswith(str(folder)):
+            if "sparksplit.cluster.node_main" in process.cmdline():
+                found.append(process)
+    return found
+
+
+def processes_in(folder, application=""):
+    """The processes that work below `folder`, in a folder of `application` if that is given."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            place = Path(process.cwd())
+            if place.is_relative_to(folder) and (not application or application in place.parts):
                 found.append(process)
     return found
 

@@ -199,3 +199,16 @@ def test_a_damaged_file_is_named(data, tmp_path):
 
 def test_the_checksum_is_of_row_ids(data):
     assert row_checksum(np.array([], np.uint64)) == 0
+
+
+@pytest.mark.parametrize("readers", [1, 3, 5])
+def test_each_reader_assembles_another_chunk_at_the_same_time(data, readers):
+    together = threading.Barrier(readers, timeout=30)
+
+    def meet(tensors, label, seeds):
+        together.wait()
+        return tensors, label
+
+    feed = feed_of(data, readers=readers, transform=meet, batch_size=60)
+    assert len(list(feed.epoch(0))) == 15
+    feed.close()

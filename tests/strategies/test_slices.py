@@ -159,16 +159,6 @@ def trained(nodes, optimizer, updates=6, rows=12):
     return in_threads(nodes, work)
 
 
-@pytest.fixture
-def floats(request):
-    before = keras.config.floatx(), keras.config.dtype_policy()
-    keras.config.set_floatx(request.param)
-    keras.config.set_dtype_policy(request.param)
-    yield 1e-9 if request.param == "float64" else 1e-4
-    keras.config.set_floatx(before[0])
-    keras.config.set_dtype_policy(before[1])
-
-
 @pytest.mark.parametrize(
     ("optimizer", "floats"),
     [

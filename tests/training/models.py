@@ -61,3 +61,15 @@ def embedded(data, whole=False):
         keras.layers.Dense(data.outputs, data.activation),
     ]
     return keras.Sequential(layers)
+
+
+def timed(data):
+    """A model with an operation that has no deterministic kernel."""
+    import tensorflow as tf
+
+    class Timed(keras.layers.Layer):
+        def call(self, x):
+            return x + 0 * tf.cast(tf.timestamp(), x.dtype)
+
+    flat = [keras.layers.Input(data.input_shape), keras.layers.Flatten(), Timed()]
+    return keras.Sequential([*flat, keras.layers.Dense(data.outputs, data.activation)])

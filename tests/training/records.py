@@ -76,6 +76,8 @@ RUN_JSON: dict[str, Any] = {
         },
         {"how": "resume", "begun": "2026-11-22T08:30:00Z", "nodes": 2, "update": 20, "ended": "2026-11-22T08:30:01Z"},
     ],
+    "threads": 1,
+    "collective": {"name": "ring"},
 }
 
 

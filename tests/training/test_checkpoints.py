@@ -1,8 +1,10 @@
 import errno
 import io
 import json
+import os
 import re
 import shutil
+import stat
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +54,31 @@ def test_every_node_reads_what_was_written(tmp_path, nodes):
             assert np.array_equal(found.state[name], array)
     assert checkpoints.read(path, 0, nodes + 1).own is None
     assert checkpoints.newest_whole(str(tmp_path), nodes) == (path, [])
+
+
+def test_one_that_can_be_seen_is_on_the_disk(tmp_path, monkeypatch):
+    """Each file, and each name, before the name that makes it a checkpoint: a power failure takes none of them back."""
+    synced, published = set(), []
+    fsync, rename = os.fsync, filesystem.rename
+
+    def noted(descriptor):
+        found = os.fstat(descriptor)
+        synced.add((found.st_ino, found.st_size) if stat.S_ISREG(found.st_mode) else found.st_ino)
+        fsync(descriptor)
+
+    def renamed(old, new):
+        if Path(old).is_dir():
+            parts = [path.stat() for path in Path(old).iterdir()]
+            assert {(part.st_ino, part.st_size) for part in parts} | {Path(old).stat().st_ino} <= synced
+            published.append(new)
+            synced.discard(Path(new).parent.stat().st_ino)
+        rename(old, new)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(filesystem, "rename", renamed)
+    write(tmp_path, 12, nodes=2)
+    assert published == [checkpoints.latest(str(tmp_path))]
+    assert (tmp_path / "checkpoints").stat().st_ino in synced
 
 
 def test_the_last_ones_stay_and_the_newest_is_by_number(tmp_path):

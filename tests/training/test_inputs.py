@@ -34,11 +34,21 @@ def test_names_and_places_of_the_data_sets_do_not_count_and_their_content_does(d
     assert inputs_of([f"{days}/ds=0"]).hash() == inputs_of(f"{days}/ds=[0]").hash() == inputs_of(f"{days}/ds=0").hash()
 
 
+def test_collectives_with_the_same_bits_make_the_same_run(days):
+    def hash_of(collective):
+        return inputs_of(f"{days}/ds=0", strategy="batch", nodes=2, collective=collective).hash()
+
+    assert hash_of("ring") == hash_of("shared") == hash_of("auto") != hash_of("tensorflow")
+
+
 def test_keys_that_came_later_and_change_nothing_leave_data_sets_and_runs_their_hashes(days):
     """These are of the commit before early stopping, weights and features: its runs are complete, or resumed, today."""
     inputs = inputs_of(f"{days}/ds=0")
     assert (inputs.data.digest, inputs.hash()) == ("48dfc072a6c0a970", "56e8573f023c9953")
-    assert inputs_of(f"{days}/ds=0", class_weights="balanced").hash() != inputs.hash()
+    changes = ("class_weights", "balanced"), ("accumulate", 2), ("threads", 2), ("device", "cpu"), ("jit_compile", True)
+    for changed in [{key: value} for key, value in (*changes, ("deterministic", False))]:
+        assert inputs_of(f"{days}/ds=0", **changed).hash() != inputs.hash()
+    assert inputs_of(f"{days}/ds=0", class_weights={}).hash() == inputs.hash()
 
 
 def test_training_rows_that_all_weigh_nothing_are_refused(tmp_path):

@@ -19,7 +19,7 @@ from sparksplit.base.errors import InputError, RunError, UsageError
 from sparksplit.base.progress import Progress, say
 from sparksplit.base.reasons import spark_reason
 from sparksplit.base.records import Json, JsonObject
-from sparksplit.base.requirements import TENSORFLOW_MEBIBYTES, mebibytes, most_executors
+from sparksplit.base.requirements import TENSORFLOW_MEBIBYTES, granted_cores, mebibytes, most_executors
 from sparksplit.base.session import spark_session
 from sparksplit.cluster import requirements
 from sparksplit.operations.config import DevicesConfig
@@ -167,9 +167,10 @@ def _executors(spark: SparkSession, count: int, ask: _Ask) -> list[JsonObject]:
 
 
 def _threads(settings: dict[str, str]) -> int:
-    """How many threads TensorFlow uses per operation in an executor: its cores, as in a run."""
+    """How many threads TensorFlow uses per operation in an executor: the cores that it would have in a run, in which
+    spark.task.cpus is all of them; here it need not be."""
     local = re.match(r"local-cluster\[\s*\d+\s*,\s*(\d+)", settings.get("spark.master", ""))
-    return int(local[1]) if local else int(settings.get("spark.executor.cores", "1"))
+    return max(granted_cores(settings), int(local[1]) if local else int(settings.get("spark.executor.cores", "1")))
 
 
 def _too_small(settings: dict[str, str]) -> str | None:

@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from sparksplit.collectives.narrow import widened_tensors
+from sparksplit.model.floats import outputs_of
 from sparksplit.model.inputs import Inputs
 from sparksplit.model.weights import Weights
 from sparksplit.strategies.slices import no_rows, used_rows
 from sparksplit.strategies.state import averaged_state
+from sparksplit.training.node.accumulated import accumulated
 from sparksplit.training.node.metrics import Metrics
 
 
 class Graphs:
     """loss: a keras loss without reduction: it maps (labels, outputs) to one value per row, or per row and position.
 
-    inputs: how stored values become the model's. weights: what each row counts.
+    inputs: how stored values become the model's. weights: what each row counts. parts: in how many a node's rows of a
+    mini-batch are computed. scale_loss: what gradients are computed of, from the loss: the optimizer's method.
+    jit: whether XLA compiles the model's passes.
     """
 
-    def __init__(self, model: Any, loss: Any, metrics: Metrics, inputs: Inputs, weights: Weights) -> None:
+    def __init__(
+        self,
+        model: Any,
+        loss: Any,
+        metrics: Metrics,
+        inputs: Inputs,
+        weights: Weights,
+        parts: int,
+        scale_loss: Callable[[Any], Any],
+        jit: bool = False,
+    ) -> None:
         self._model, self._loss, self._metrics, self._inputs = model, loss, metrics, inputs
-        self._weights = weights
+        self._scale_loss = scale_loss
+        self._passes = tf.function(self._both_passes, jit_compile=True, autograph=False) if jit else self._both_passes
+        self._weights, self._parts = weights, parts
         self.float = tf.as_dtype(keras.config.floatx())
         # Metrics make their variables now, outside the graphs.
         examples, labels = inputs.examples()
-        metrics.update(labels, model(examples, training=False))
+        metrics.update(labels, outputs_of(model, examples, training=False))
         metrics.reset()
         self.loss_sum = tf.Variable(0.0, dtype=self.float, trainable=False)
         """The summed loss of the rows that `evaluate` has seen."""
@@ -40,31 +57,48 @@ class Graphs:
         return None if weights is None else tf.reduce_sum(weights)
 
     def forward(self, share: Sequence[Any], total: Any, slices: bool = False, weight: Any = None) -> list[Any]:
-        """This node's part of the means over the mini-batch's `total` rows: gradients, averaged state, loss.
+        """This node's part of the means over the mini-batch's `total` rows: gradients (of the scaled loss), averaged
+        state, loss.
 
         share: the node's rows of the mini-batch, as columns of stored values. slices: whether of a large gradient only
         the rows are wanted that the share used. weight: the sum of the weights of all of the mini-batch's rows, where
         rows have some: gradients and loss are then means by weight.
         """
+        *gradients, loss = accumulated(share, self._parts, lambda rows: self._mean(rows, total, slices, weight))
+        part = tf.cast(tf.shape(share[0])[0], self.float) / total
+        state = [value * tf.cast(part, value.dtype) for value in self._state()]
+        return [*gradients, *state, loss]
+
+    def _mean(self, share: Sequence[Any], total: Any, slices: bool, weight: Any) -> list[Any]:
+        """These rows' part of the mean over the mini-batch: gradients, loss."""
         inputs, labels = self._inputs.decode(share)
         weights = self._weights.training(share)
         part = tf.cast(tf.shape(share[0])[0], self.float) / total
+        gradients, loss, outputs = self._passes(inputs, labels, weights, total, part, weight)
+        self._metrics.update(labels, outputs, weights)
+        trainable = [variable.value for variable in self._model.trainable_variables]
+        parts = map(used_rows, gradients, trainable) if slices else map(tf.convert_to_tensor, gradients)
+        return [*parts, loss]
+
+    def _both_passes(
+        self, inputs: Any, labels: Any, weights: Any, total: Any, part: Any, weight: Any
+    ) -> tuple[list[Any], Any, Any]:
+        """(gradients, loss, the model's outputs). part: which part of the mini-batch's rows these are."""
         with tf.GradientTape() as tape:
-            outputs = self._model(inputs, training=True)
+            outputs = outputs_of(self._model, inputs, training=True)
             losses = self._row_losses(labels, outputs, weights)
             loss = losses / total if weight is None else tf.math.divide_no_nan(losses, weight)
             if self._model.losses:
                 loss += part * tf.cast(tf.add_n(self._model.losses), self.float)
+            # `apply` takes the scale out of the sums over all nodes again, if there is one.
+            scaled = self._scale_loss(loss)
         trainable = [variable.value for variable in self._model.trainable_variables]
-        gradients = tape.gradient(loss, trainable, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        self._metrics.update(labels, outputs, weights)
-        state = [variable.value * tf.cast(part, variable.dtype) for variable in averaged_state(self._model)]
-        parts = map(used_rows, gradients, trainable) if slices else map(tf.convert_to_tensor, gradients)
-        return [*parts, *state, loss]
+        gradients = tape.gradient(scaled, trainable, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return gradients, loss, outputs
 
     def nothing(self, like: Sequence[Any]) -> list[Any]:
         """What `forward` would give for no rows. like: what it gave for some."""
-        shaped = [*self._model.trainable_variables, *averaged_state(self._model)]
+        shaped = [*(variable.value for variable in self._model.trainable_variables), *self._state()]
         parts = [
             no_rows(variable) if isinstance(part, tf.IndexedSlices) else tf.zeros(variable.shape, variable.dtype)
             for variable, part in zip(shaped, like[:-1], strict=True)
@@ -85,6 +119,10 @@ class Graphs:
         found: list[Any] = tf.cond(any_rows, some, lambda: self.nothing(like))
         return found
 
+    def _state(self) -> list[Any]:
+        """The averaged state's values, none narrower than float32: a share of the rows is hardly a number of 8 bits."""
+        return widened_tensors([variable.value for variable in averaged_state(self._model)])
+
     def evaluate(self, *arguments: Any) -> Any:
         """Add a chunk's rows to the metrics, `loss_sum` and `weight_sum`. arguments: its columns, its mini-batches'
         offsets."""
@@ -96,7 +134,7 @@ class Graphs:
 
             def add() -> Any:
                 inputs, labels = self._inputs.decode(share)
-                outputs = self._model(inputs, training=False)
+                outputs = outputs_of(self._model, inputs, training=False)
                 weights = self._weights.evaluation(share)
                 self.loss_sum.assign_add(self._row_losses(labels, outputs, weights))
                 if self.weight_sum is not None:

@@ -12,6 +12,7 @@ from sparksplit.cluster import Member
 from sparksplit.collectives import Collective, join
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.messages import NodeResult, Payload
+from sparksplit.training.node.kernels import naming_keys
 from sparksplit.training.node.process import Process
 from sparksplit.training.node.tally import Clock
 from sparksplit.training.node.worker import Worker
@@ -42,35 +43,55 @@ def train_once(
     with member.phase("start"):
         process = Process(member, payload, config)
     try:
-        if config.virtual:
-            from sparksplit.training.node.virtual import play
-
-            return play(process, clock)
-        with member.phase("start"):
-            process.build()
-            worker = Worker(process, member, collective)
-            worker.begin()
-        in_order = config.order == "exact" or worker.goes_on
-        with worker.saver.finishing():
-            with clock.spent_on("handoff"):
-                rows = process.await_rows() if in_order else None
-            return worker.train(rows, {}, clock)
+        with naming_keys(config):
+            return _trained(process, collective, clock)
     finally:
         process.close()
 
 
+def _trained(process: Process, collective: Collective, clock: Clock) -> NodeResult:
+    config, member = process.config, process.member
+    if config.virtual:
+        from sparksplit.training.node.virtual import play
+
+        return play(process, clock)
+    with member.phase("start"):
+        process.build()
+        worker = Worker(process, member, collective)
+        worker.begin()
+    in_order = config.order == "exact" or worker.goes_on
+    with worker.saver.finishing():
+        with clock.spent_on("handoff"):
+            rows = process.await_rows() if in_order else None
+        return worker.train(rows, {}, clock)
+
+
 def configure(config: TrainConfig, threads: int) -> None:
-    """Settings that must come before anything else in TensorFlow: threads, determinism, float type, seed."""
+    """Settings that must come before anything else in TensorFlow: device, threads, determinism, float type, seed."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    import keras
+    if config.device == "cpu":
+        # Before TensorFlow is imported: asking for its GPUs begins to use them.
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    for device in tf.config.list_physical_devices("GPU"):
+    if config.device == "cpu":
+        tf.config.set_visible_devices([], "GPU")  # of other makers, or where TensorFlow had been imported
+    for device in tf.config.get_visible_devices("GPU"):
         tf.config.experimental.set_memory_growth(device, True)
-    tf.config.experimental.enable_op_determinism()
-    keras.config.set_floatx(config.dtype)
+    if config.deterministic:
+        tf.config.experimental.enable_op_determinism()
+    begin_anew(config)
+
+
+def begin_anew(config: TrainConfig) -> None:
+    """Settings that each of a process's runs has of its own: float types, seed."""
+    import keras
+
+    from sparksplit.model.floats import set_floats
+
+    set_floats(config.dtype)
     keras.utils.set_random_seed(config.seed)
 
 

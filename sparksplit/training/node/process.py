@@ -86,7 +86,15 @@ class Process:
 
         made = self.model, self.optimizer, self.loss, self.metrics, self.inputs
         with self.member.phase("compiling"):
-            return Step(*made, sync, collective, self.weights, lambda: self.member.phase("compiling"))
+            return Step(
+                *made,
+                sync,
+                collective,
+                self.weights,
+                lambda: self.member.phase("compiling"),
+                self.config.accumulate,
+                self.config.jit_compile,
+            )
 
     def random_states(self) -> list[Any]:
         """The model's random states, which differ from node to node."""

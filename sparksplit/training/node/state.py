@@ -16,7 +16,7 @@ from sparksplit.strategies.syncs import Sync
 from sparksplit.training import checkpoints
 from sparksplit.training.node.process import Process
 from sparksplit.training.node.saver import Saver
-from sparksplit.training.record import Progress, Resumed
+from sparksplit.training.record import LossScale, Progress, Resumed
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
@@ -95,6 +95,15 @@ class State:
             raise RunError(f"the nodes' weights differ {when}: {_by_rank(all_digests)}")
         return own
 
+    def loss_scale(self, progress: Progress) -> LossScale | None:
+        """By what the loss is multiplied now, if it is; `progress` is the run's."""
+        scale = getattr(self._optimizer, "dynamic_scale", None)
+        if scale is None:
+            return None
+        same = all(resumed.nodes_before == progress.nodes for resumed in progress.resumed)
+        left_out = progress.step - int(self._optimizer.iterations.numpy()) if same else None
+        return LossScale(float(scale.numpy()), left_out)
+
     def _copied(self, arrays: Arrays) -> Arrays:
         """Copies, since training goes on with what they may share memory with. Each is made where the last one was:
         touching new memory for the first time costs more than the copy."""
@@ -158,7 +167,9 @@ def assign(prefix: str, variables: Sequence[Any], arrays: Arrays, source: str) -
     for name, variable in _names(prefix, variables):
         if name not in arrays or tuple(arrays[name].shape) != tuple(variable.shape):
             raise InputError(f"{source}: does not fit this model and optimizer ({name} is missing or of another shape)")
-        variable.assign(arrays[name])
+        array = arrays[name]
+        # NumPy's files know of a bfloat16 only that it has two bytes.
+        variable.assign(array.view(variable.numpy().dtype) if array.dtype.kind == "V" else array)
 
 
 def _names(prefix: str, variables: Sequence[Any]) -> list[tuple[str, Any]]:

@@ -29,6 +29,7 @@ from sparksplit.rows.chunks import Chunk
 from sparksplit.strategies.slices import wants_slices
 from sparksplit.strategies.state import observe
 from sparksplit.strategies.syncs import Sync
+from sparksplit.training.node.accumulated import rows_of
 from sparksplit.training.node.graphs import Graphs
 from sparksplit.training.node.metrics import Metrics
 
@@ -52,7 +53,8 @@ class Step:
 
     loss: a keras loss without reduction: it maps (labels, outputs) to one value per row, or per row and position.
     metrics: fresh keras metrics by name. inputs: how stored values become the model's. weights: what each row counts.
-    compiling: the context of calls that make graphs, or a device's code for them.
+    compiling: the context of calls that make graphs, or a device's code for them. accumulate: in how many parts the
+    node's rows of a mini-batch are computed. jit: whether XLA compiles the model's passes.
     """
 
     def __init__(
@@ -66,12 +68,14 @@ class Step:
         collective: Collective,
         weights: Weights = Weights(),  # noqa: B008
         compiling: Callable[[], AbstractContextManager[None]] = nullcontext,
+        accumulate: int = 1,
+        jit: bool = False,
     ) -> None:
         self._model, self._optimizer, self._compiling = model, optimizer, compiling
         self._sync, self._collective = sync, collective
         optimizer.build(model.trainable_variables)
         self._metrics = Metrics(metrics)
-        self._graphs = Graphs(model, loss, self._metrics, inputs, weights)
+        self._graphs = Graphs(model, loss, self._metrics, inputs, weights, accumulate, optimizer.scale_loss, jit)
         observe(model, lambda *columns: model(inputs.decode(columns)[0], training=True), inputs.tensor_signature())
         self._signature = [*inputs.signature(), _COUNTS]
         self._train: dict[tuple[int | None, type[Sync]], Any] = {}
@@ -220,7 +224,7 @@ class Step:
         def update(index: Any, losses: Any) -> Any:
             begin, end = offsets[index], offsets[index + 1]
             total = tf.cast(totals[index], graphs.float)
-            share = [_rows(column, begin, even) if even else column[begin:end] for column in columns]
+            share = [rows_of(column, begin, even) if even else column[begin:end] for column in columns]
             weight = self._weight_of_all(graphs.weight(share))
             if even:
                 # Static shapes save a tenth of a small model's time.
@@ -256,7 +260,9 @@ class Step:
         """
         if weight is None or self._collective.size == 1 or not self._sync.every_step:
             return weight
-        return self._collective.sum_tensors([weight])[0]
+        # Copied: TensorFlow may divide the loss by it as late as in the gradients' sums, the third exchange from here
+        # where large embeddings' rows travel; the collective's buffers are the next sums' by then.
+        return tf.raw_ops.DeepCopy(x=self._collective.sum_tensors([weight])[0])
 
     def _forward_part(self, *arguments: Any) -> list[Any]:
         columns = len(self._signature) - 1
@@ -285,9 +291,3 @@ def as_tensor(array: Any) -> Any:
     if isinstance(array, tf.Tensor):
         return array
     return tf.experimental.dlpack.from_dlpack(array.__dlpack__()) if is_aligned(array) else tf.constant(array)
-
-
-def _rows(column: Any, begin: Any, count: int) -> Any:
-    """column[begin:begin + count], with a static shape."""
-    rest = column.shape[1:]
-    return tf.slice(column, [begin, *[0] * rest.rank], [count, *rest])

@@ -19,13 +19,14 @@ from sparksplit.training.node.saver import Saver
 from sparksplit.training.node.schedule import Schedule, Stretch, is_within_round, step_at
 from sparksplit.training.node.state import State
 from sparksplit.training.node.tally import Clock, Tally
-from sparksplit.training.record import EpochRecord, Progress
+from sparksplit.training.record import EpochRecord, Progress, RunCollective, Values
 from sparksplit.training.report import finite
 from sparksplit.training.stopping import watch_of
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
-    from sparksplit.training.node.step import Step
+    from sparksplit.rows.feed import Feed
+    from sparksplit.training.node.step import Evaluation, Step
 
 _PUBLISHING = 10
 """How many times as long as publishing the history takes is the shortest time to the next: an epoch may take less."""
@@ -82,6 +83,7 @@ class Worker:
         # A run that has stopped, but was killed before it had told so, is over in the stretch of its last epoch.
         stretches = schedule.stretches(self._progress.epochs - self._has_stopped)
         self._go_on(stretches[0], tally)
+        untrained = self._untrained(test or validation, clock)
         looks = self._looks(tally.step)
         self._heed(looks is not None)
         clock.begin_training(self._progress.since_round)
@@ -132,12 +134,25 @@ class Worker:
             progress=self._progress,
             passes=rounds.passes if rounds.epochs[0] and not self._has_stopped else len(self._progress.ledger),
             sync_every="step" if sync.every_step else sync.every or "epoch",
-            test=None if tested is None else finite({"loss": tested.loss, **tested.metrics}),
+            test=_values(tested),
+            untrained=untrained,
             weights=weights,
             host=member.host,
             seconds={name: round(value, 4) for name, value in clock.spent.items()},
             init=self._process.init,
+            loss_scale=self._state.loss_scale(self._progress),
+            threads=self._process.payload.threads,
+            collective=_described(self._collective),
         )
+
+    def _untrained(self, rows: Feed | None, clock: Clock) -> Values | None:
+        """What the model is worth before it is trained, if that is asked for; every node must call it."""
+        if not self._process.payload.untrained:
+            return None
+        from sparksplit.training.node.loop import evaluate_once
+
+        with self._member.phase("validation"), clock.validating(self.step, "test"):
+            return _values(evaluate_once(self.step, rows))
 
     def close(self) -> None:
         """End reading."""
@@ -234,3 +249,13 @@ class Worker:
             publishing.publish_history(self._process.payload.fence, history, self._member.local_dir)
         now, self._published = time.monotonic(), len(history)
         self._publish_after = now + _PUBLISHING * (now - began)
+
+
+def _described(collective: Collective) -> RunCollective | None:
+    if collective.size == 1:
+        return None
+    return RunCollective(collective.name, collective.reason or None)
+
+
+def _values(evaluation: Evaluation | None) -> Values | None:
+    return None if evaluation is None else finite({"loss": evaluation.loss, **evaluation.metrics})

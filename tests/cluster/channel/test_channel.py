@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from sparksplit.base.errors import ConfigError
 from sparksplit.cluster.channel import line, wire
 from sparksplit.cluster.channel.line import Line, Post
 from sparksplit.cluster.channel.server import Channel
-from sparksplit.cluster.faults import Link, culprit
+from sparksplit.cluster.faults import Link, NodeRecord, culprit
 from tests.cluster.channel.ends import as_node, join, post, until
 from tests.descriptors import no_descriptors
 from tests.relay import Relay
@@ -76,6 +77,26 @@ def test_beats_carry_the_state_and_are_answered(channel: Channel, monkeypatch: p
     assert channel.records[1].node is not None
     assert channel.records[1].node.pid == os.getpid()
     assert channel.records[1].host == socket.gethostname()
+
+
+def test_a_beat_is_one_nodes_business_however_many_there_are(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the driver does for a beat must not grow with the nodes: a thousand beat 500 times a second."""
+    monkeypatch.setattr(line, "BEAT", 0.02)
+    node, passed = join(channel, 1), list[str]()
+
+    class Records(list[NodeRecord]):
+        def __iter__(self) -> Iterator[NodeRecord]:
+            passed.append("all records")
+            return super().__iter__()
+
+    channel.records = Records(channel.records)
+    passed.clear()
+    for update in range(3):
+        node.state(update=update)
+        until(lambda update=update: channel.records[1].state.get("update") == update)  # type: ignore[misc]
+    assert not passed
+    assert culprit(channel.records, time.monotonic()) is None
+    assert passed, "they are looked at once in a while, by whoever waits"
 
 
 def test_scalars_of_libraries_travel(channel: Channel) -> None:

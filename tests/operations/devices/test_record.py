@@ -168,3 +168,4 @@ def test_the_drivers_container_on_yarn():
     assert run._too_small({**settings, "spark.submit.deployMode": "client"}) is None
     assert run._threads({"spark.master": "local-cluster[2, 3, 1024]"}) == 3
     assert run._threads({"spark.master": "yarn", "spark.executor.cores": "4"}) == 4
+    assert run._threads({"spark.master": "spark://here:7077", "spark.task.cpus": "3"}) == 3

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorSpec
+from sparksplit.base.memory import aligned
 from sparksplit.collectives import Alone
+from sparksplit.collectives.base import NumPyCollective
 from sparksplit.collectives.ring import Ring
 from sparksplit.collectives.virtual import Stage, VirtualCollective
 from sparksplit.model.inputs import Inputs
@@ -122,6 +124,42 @@ def test_virtual_nodes_divide_by_all_nodes_weights_too():
         return losses, model.get_weights()
 
     check(stage.play(node), batches)
+
+
+class Overwriting(NumPyCollective):
+    """The sums of two nodes of which the other has nothing, in buffers that are used again as soon as they may be."""
+
+    def __init__(self):
+        super().__init__(0, 2)
+        self._buffers = [aligned((1 << 20,), np.uint8) for _ in range(2)]  # which TensorFlow reads where they are
+
+    def _sum(self, arrays):
+        self._buffers.reverse()
+        buffer, begin, results = self._buffers[0], 0, []
+        buffer[:] = 0x47  # as a float32, 51,015.3
+        for array in arrays:
+            result = buffer[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
+            result[...] = array
+            results.append(result)
+            begin += -(-array.nbytes // 64) * 64
+        return results
+
+    def close(self):
+        return
+
+
+def test_losses_are_divided_by_the_weights_also_where_rows_of_large_embeddings_travel():
+    """In three exchanges more, which overwrite the sum of the weights."""
+
+    def embedding():
+        keras.utils.set_random_seed(1)
+        columns = [keras.layers.Input((FEATURES,)), keras.layers.Embedding(70_000, 4), keras.layers.Flatten()]
+        return keras.Sequential([*columns, keras.layers.Dense(1)])
+
+    shares = [rows(8, seed) for seed in range(3)]
+    shares = [(np.abs(x * 1000), weight, label) for x, weight, label in shares]
+    alone, two = (step_of(embedding(), collective).train(chunk_of(shares)) for collective in (Alone(), Overwriting()))
+    np.testing.assert_allclose(two, alone, rtol=1e-5)
 
 
 def test_a_node_that_trains_by_itself_divides_by_its_own_weights():

@@ -87,6 +87,8 @@ def _step(config: TrainConfig, sources: dict[str, str]) -> tuple[Any, Sequence[A
         STRATEGIES["single"].sync(collective, config.sync),
         collective,
         Weights(manifest.description, class_weights.of(config, manifest)),
+        accumulate=config.accumulate,
+        jit=config.jit_compile,
     )
     return made, inputs.signature()
 

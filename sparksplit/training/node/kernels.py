@@ -1,0 +1,51 @@
+"""What TensorFlow cannot do because of a key of the configuration, as an error that names the key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sparksplit.training.config import TrainConfig
+
+_LONGEST = 300
+_REASONS = (
+    (
+        "deterministic",
+        re.compile(r"determinis", re.IGNORECASE),
+        "is true, and an operation has no deterministic kernel; with false, the same run may have other bits each time",
+    ),
+    (
+        "jit_compile",
+        re.compile(r"XLA|unsupported operations.*compil", re.IGNORECASE),
+        "is true, and XLA cannot compile an operation of the model; set it to false",
+    ),
+)
+"""(key, what TensorFlow's words for it have, what to say)"""
+
+
+@contextmanager
+def naming_keys(config: TrainConfig) -> Iterator[None]:
+    """Raise ConfigError where what TensorFlow refuses in the block is due to one of these keys, which are true; with
+    its words, which name the operation."""
+    try:
+        yield
+    except Exception as error:
+        found = _found(error)
+        for key, pattern, what in _REASONS:
+            if found is not None and getattr(config, key) and pattern.search(found):
+                raise config.error(key, f"{what} (TensorFlow: {found[:_LONGEST]})") from error
+        raise
+
+
+def _found(error: BaseException | None) -> str | None:
+    """The words of TensorFlow's refusal, which other errors may have been raised from; None if there is none."""
+    import tensorflow as tf
+
+    known = tf.errors
+    refusals = known.FailedPreconditionError, known.InvalidArgumentError, known.NotFoundError, known.UnimplementedError
+    while error is not None:
+        if isinstance(error, refusals):
+            return " ".join(error.message.split())
+        error = error.__cause__
+    return None
