@@ -260,9 +260,7 @@ class NodeCluster:
         self._looked = now
         with channel.lock:
             fault = culprit(channel.records, now, self.limits)
-        # Spark has given up an executor's tasks, and its node is still busy with its last checkpoint.
-        leaving = any(record.state.get("leaving") and not record.ended for record in channel.records)
-        if fault is None and self._job is not None and self._job.failure is not None and not leaving:
+        if fault is None and self._job is not None and self._job.failure is not None:
             fault = self._job_fault(channel, self._job.failure)
         if fault is not None:
             self._report_states()  # what nodes have said last
@@ -286,12 +284,14 @@ class NodeCluster:
                 self._on_state(record.rank, state)
 
     def _job_fault(self, channel: Channel, reason: str) -> Fault | None:
-        """The fault where the Spark job has ended but not every node has."""
+        """The fault where the Spark job has ended but not every node has; None while there is none yet."""
         end = time.monotonic() + EXPLAIN
         while time.monotonic() < end:
             with channel.lock:
                 fault = culprit(channel.records, time.monotonic(), self.limits)
-            if fault or all(record.result is not None for record in channel.records):
+            # Spark may have given up an executor's tasks while its node is still busy with its last checkpoint.
+            leaving = any(record.state.get("leaving") and not record.ended for record in channel.records)
+            if fault or leaving or all(record.result is not None for record in channel.records):
                 return fault
             time.sleep(POLL)
         return Fault(Cause.JOB, end, None, "", f"Spark ended the nodes' job: {reason}")
