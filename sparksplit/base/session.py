@@ -65,7 +65,7 @@ def spark_session(
     """
     running = _running_session()
     if running is not None:
-        with interruptible_program(running), _spark_errors():
+        with interruptible_program(running), spark_errors():
             yield running
         return
     submitted = _submitted()
@@ -87,7 +87,7 @@ def spark_session(
         spark = _start(wanted)
         stack.callback(_stop, spark)
         try:
-            with interruptible(handlers, spark), _where_the_logs_are(spark), _spark_errors():
+            with interruptible(handlers, spark), _where_the_logs_are(spark), spark_errors():
                 yield spark
         finally:
             with undisturbed():
@@ -318,7 +318,8 @@ def _where_the_logs_are(spark: SparkSession) -> Iterator[None]:
 
 
 @contextmanager
-def _spark_errors() -> Iterator[None]:
+def spark_errors() -> Iterator[None]:
+    """Turn what Spark raises within the block into a RunError of one line."""
     try:
         yield
     except Exception as error:

@@ -19,7 +19,7 @@ from sparksplit.base.progress import say
 from sparksplit.diagnosis.preprocess.files import files_of, fixed
 from sparksplit.diagnosis.preprocess.parts import DRIVERS, parts_of
 from sparksplit.diagnosis.preprocess.record import Files, PreprocessDiagnosis, Tried, Trouble
-from sparksplit.diagnosis.preprocess.scratch import NotRewritten, beside, free_bytes
+from sparksplit.diagnosis.preprocess.scratch import NotTried, beside, free_bytes
 from sparksplit.diagnosis.preprocess.trying import MORE, PAIRS, TRYING_SECONDS, Prepared, Trials
 from sparksplit.diagnosis.preprocess.verdict import DRIVER_NAMED, Setup, limit_of, sentence, troubles_of
 
@@ -94,14 +94,17 @@ def _tried(
         if (trouble.settings or trouble.rewrite) and (trouble.settings, trouble.rewrite) not in known:
             once.append(trouble)
     tried: list[Tried] = []
-    told: dict[int, str] = {}
+    told: list[tuple[Trouble, str]] = []
     for trouble in once:
         there_is_time = int(TRYING_SECONDS / len(once) / (2 * seconds))
         try:
             tried.append(trials.tried(trouble, seconds, min(pairs, there_is_time), min(MORE * pairs, there_is_time)))
-        except NotRewritten as error:
-            told[trouble.rewrite or 0] = str(error)
-    return [replace(each, not_tried=told.get(each.rewrite or 0, each.not_tried)) for each in troubles], tried
+        except NotTried as error:
+            told.append((trouble, str(error)))
+    for failed, why in told:
+        alike = [(each.settings, each.rewrite) == (failed.settings, failed.rewrite) for each in troubles]
+        troubles = [replace(each, not_tried=why) if same else each for each, same in zip(troubles, alike, strict=True)]
+    return list(troubles), tried
 
 
 def _setup(config: PreprocessConfig, manifest: Manifest, slots: int, files: Files | None) -> Setup:

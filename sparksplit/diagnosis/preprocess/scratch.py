@@ -24,8 +24,9 @@ _ROOM = 1.5
 """Bytes that have to be free for each byte of the files: the fast compression takes a little more room than others."""
 
 
-class NotRewritten(SparksplitError):
-    """The rows could not be put into other files: these are too large or damaged, have no room, or nobody may write."""
+class NotTried(SparksplitError):
+    """What would help could not be tried: a preparation fails with it, or the rows could not be put into other files,
+    since these are too large or damaged, have no room, or nobody may write."""
 
 
 @contextmanager
@@ -33,7 +34,7 @@ def rewritten(
     spark: SparkSession, config: PreprocessConfig, count: int
 ) -> Iterator[tuple[PreprocessConfig, Rewritten]]:
     """(the configuration with its training rows in about `count` files of equal size, what was written), while the
-    block lasts; what a diagnosis that was killed has left is removed first. Raises NotRewritten."""
+    block lasts; what a diagnosis that was killed has left is removed first. Raises NotTried."""
     folder = beside(config.output, "diagnose-input")
     made = filesystem.missing(filesystem.parent(folder))
     try:
@@ -44,7 +45,7 @@ def rewritten(
             began, rows = time.monotonic(), filesystem.join(folder, "input")
             found = recut(config.input, rows, count)
         except (InputError, RunError) as error:
-            raise NotRewritten(str(error)) from error
+            raise NotTried(str(error)) from error
         seconds = time.monotonic() - began
         changed = config.model_copy(update={"input": config.input.model_copy(update={"path": rows})})
         yield changed, Rewritten(files=found.files, bytes=found.bytes, largest_bytes=found.largest, seconds=seconds)

@@ -13,13 +13,14 @@ from hdfs_io.manifest import Manifest
 from hdfs_io.preprocess import preprocess
 from hdfs_io.spark_batches import settings
 from sparksplit.base.command import Options
-from sparksplit.base.errors import RunError
+from sparksplit.base.errors import RunError, SparksplitError
 from sparksplit.base.progress import say
 from sparksplit.base.records import Json
+from sparksplit.base.session import spark_errors
 from sparksplit.comparison.intervals import interval
 from sparksplit.diagnosis.preprocess.metrics import Metrics
 from sparksplit.diagnosis.preprocess.record import Rewritten, Tried, Trouble
-from sparksplit.diagnosis.preprocess.scratch import beside, rewritten
+from sparksplit.diagnosis.preprocess.scratch import NotTried, beside, rewritten
 from sparksplit.diagnosis.preprocess.stages import Stage
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ TRYING_SECONDS = 1800.0
 """For all repetitions, as far as the first preparation tells; one with the setting is always made."""
 BY_A_TENTH = 0.1
 """What a single pair must gain to be believed."""
+
+
+class OtherRows(RunError):
+    """A preparation that was made again has other rows than the first one."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ class Trials:
     def prepare(self, tried: Mapping[str, Json] | None = None, config: PreprocessConfig | None = None) -> Prepared:
         """Prepare once. tried: settings of the configuration and of Spark, by name. config: instead of the own one
 
-        Raises RunError where other rows come out than in the first one.
+        Raises OtherRows where other rows come out than in the first one.
         """
         own = {key: value for key, value in (tried or {}).items() if not key.startswith("spark.")}
         sparks = {key: str(value) for key, value in (tried or {}).items() if key.startswith("spark.")}
@@ -88,7 +93,7 @@ class Trials:
         where the interval of the gain is wide. seconds: of one preparation, which counts as the one without where there
         is no time for pairs
 
-        Raises NotRewritten where the input's rows cannot be written into other files.
+        Raises NotTried where a preparation fails with it, or the input's rows cannot be written into other files.
         """
         if trouble.rewrite is None:
             return self._turns(trouble, seconds, pairs, most, None, None)
@@ -111,7 +116,7 @@ class Trials:
             # The order of a pair changes, so that what grows warm, or full, favours neither.
             for tries in (True, False) if place % 2 else (False, True):
                 if tries:
-                    after.append(self.prepare(trouble.settings, changed).seconds)
+                    after.append(self._prepared(trouble, changed).seconds)
                 elif pairs >= 1:
                     before.append(self.prepare().seconds)
             found = judged(trouble, before, after, written)
@@ -119,12 +124,21 @@ class Trials:
                 break
         return found
 
+    def _prepared(self, trouble: Trouble, changed: PreprocessConfig | None) -> Prepared:
+        try:
+            with spark_errors():
+                return self.prepare(trouble.settings, changed)
+        except OtherRows:
+            raise
+        except SparksplitError as error:
+            raise NotTried(f"the preparation fails with it: {error}") from error
+
     def _compare(self, manifest: Manifest, how: str) -> None:
         rows = rows_of(manifest)
         self._rows = self._rows or rows
         if rows != self._rows:
             different = next(name for name in rows if rows[name] != self._rows.get(name))
-            raise RunError(
+            raise OtherRows(
                 f"{self._config.input.place}: prepared again, {how}, it has other rows: {different} {rows[different]}, "
                 f"at first {self._rows.get(different)}; either the input has changed meanwhile, or this is an error of "
                 "sparksplit, and nothing that was measured can be trusted"

@@ -14,7 +14,7 @@ from hdfs_io.config import PreprocessConfig
 from sparksplit.base.errors import RunError
 from sparksplit.diagnosis.preprocess import run, scratch, trying
 from sparksplit.diagnosis.preprocess.record import Trouble
-from sparksplit.diagnosis.preprocess.scratch import NotRewritten, rewritten
+from sparksplit.diagnosis.preprocess.scratch import NotTried, rewritten
 from sparksplit.diagnosis.preprocess.trying import Trials
 from tests.diagnosis.preprocess.tables import stage
 
@@ -72,10 +72,10 @@ def test_without_room_nothing_is_written(
     config: PreprocessConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scratch, "free_bytes", lambda spark, path: 10)
-    with pytest.raises(NotRewritten, match="has 10 bytes free, and "), rewritten(SPARK, config, 2):
+    with pytest.raises(NotTried, match="has 10 bytes free, and "), rewritten(SPARK, config, 2):
         pass
     monkeypatch.setattr(scratch, "MOST_BYTES", 10)
-    with pytest.raises(NotRewritten, match="are rewritten"), rewritten(SPARK, config, 2):
+    with pytest.raises(NotTried, match="are rewritten"), rewritten(SPARK, config, 2):
         pass
     assert {path.name for path in tmp_path.iterdir()} == {"in"}
 
@@ -87,7 +87,7 @@ def test_a_disk_that_fills_up_meanwhile_is_no_end_of_the_diagnosis(
         raise RunError("x: cannot be written: No space left on device")
 
     monkeypatch.setattr(scratch, "recut", full)
-    with pytest.raises(NotRewritten, match="No space left"), rewritten(SPARK, config, 2):
+    with pytest.raises(NotTried, match="No space left"), rewritten(SPARK, config, 2):
         pass
     assert {path.name for path in tmp_path.iterdir()} == {"in"}
 
@@ -154,6 +154,29 @@ def test_what_has_no_room_is_not_tried_and_the_diagnosis_says_so(
     assert [(each.kind, each.settings, each.helps) for each in tried] == [("few", {"file_size": 4096}, True)]
     assert "10 bytes free" in troubles[0].not_tried and "10 bytes free" in troubles[2].not_tried
     assert troubles[1].not_tried == ""
+
+
+def test_what_a_preparation_fails_with_is_not_tried_and_the_rest_is(
+    config: PreprocessConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def seconds(one: PreprocessConfig) -> float:
+        if one.file_size == 4096:
+            raise RunError("no memory")
+        return 2.0 if one.input is config.input else 1.0
+
+    Made(monkeypatch, seconds)
+    same = Trouble(kind="many", parts=["write"], seconds=1.0, why="", help=[], settings={"file_size": 4096})
+    troubles, tried = run._tried(Trials(SPARK, config), [FASTER, SKEW, same], 2.0, 3)
+    assert [each.not_tried for each in troubles] == [
+        "the preparation fails with it: no memory",
+        "",
+        troubles[0].not_tried,
+    ]
+    assert [(each.kind, each.helps) for each in tried] == [("skew", True)]
+    monkeypatch.setattr(trying, "preprocess", Made(monkeypatch, lambda one: 1 / 0).preprocess)
+    with pytest.raises(ZeroDivisionError):
+        Trials(SPARK, config).tried(SKEW, 1.0, 3, 6)
+    assert {path.name for path in tmp_path.iterdir()} == {"in"}
 
 
 def test_a_first_preparation_that_was_mostly_sparks_first_steps_is_made_again() -> None:
