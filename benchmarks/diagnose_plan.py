@@ -43,7 +43,7 @@ def _draws(scenario: str, chance: random.Random) -> dict[str, Any]:
     if scenario == "skew":
         return {"files": chance.randint(4, 12), "times": round(chance.uniform(3, 8), 2)}
     if scenario == "control":
-        return {"strategy": chance.choice(("single", "batch"))}
+        return {"strategy": chance.choice(("single", "local"))}
     return {}
 
 
@@ -101,9 +101,9 @@ ONLY_MORE = "more nodes or a faster device"
 
 @dataclass(frozen=True)
 class Outcome:
-    """limit: what diagnosis.json names. settings: what it recommends or, where it recommends nothing that leaves the
-    weights the same, proposes first; gain: how many times as fast that was, with the interval, or null. helped: None
-    where nothing was planted."""
+    """limit: what diagnosis.json names. settings: what it recommends or, where it recommends nothing that helps and
+    leaves the weights the same, proposes first; gain: how many times as fast that was, with the interval, or null.
+    helped: None where nothing was planted."""
 
     limit: str | None
     named: bool
@@ -117,13 +117,14 @@ def judged(planted: Trial, found: Mapping[str, Any]) -> Outcome:
     if planted.scenario == "skew":
         return _preparation(planted, found)
     limit = found["verdict"]["limit"]
-    advice = [found["recommended"]] if found["recommended"] else found["proposed"]
-    best: Mapping[str, Any] = advice[0] if advice else {"settings": None, "gain": None, "helps": False}
+    own = found["recommended"]
+    advice = [own, *found["proposed"]] if own and own["helps"] else [*found["proposed"], own]
+    best: Mapping[str, Any] = advice[0] or {"settings": None, "gain": None, "helps": False}
     gain = best["gain"] and (best["gain"]["mean"], best["gain"]["low"], best["gain"]["high"])
     helped: bool | None = best["helps"]
     if planted.scenario == "model":
         # No setting is the answer; one that was tried, and is said not to help, is none either.
-        helped = ONLY_MORE in found["verdict"]["sentence"] and not (found["recommended"] or {}).get("helps")
+        helped = ONLY_MORE in found["verdict"]["sentence"] and not (own or {}).get("helps")
     elif planted.scenario == "control":
         helped = None
     return Outcome(limit, limit in NAMES[planted.scenario], best["settings"], gain, helped)

@@ -103,15 +103,15 @@ def _judged(scenario: str, found: dict[str, Any]) -> plan.Outcome:
     return plan.judged(plan.trial(1, scenario, 0), found)
 
 
-def test_what_is_recommended_counts_before_what_is_proposed() -> None:
+def test_what_is_recommended_counts_before_what_is_proposed_if_it_helps() -> None:
     outcome = _judged("transform", _found("transform", _advice(True, readers=2), [_advice(False, batch_size=256)]))
     assert (outcome.named, outcome.helped, outcome.settings) == (True, True, {"readers": 2})
     assert outcome.gain == (2.0, 1.5, 2.5)
     outcome = _judged("link", _found("synchronise", None, [_advice(True, strategy="local")]))
     assert (outcome.named, outcome.helped) == (True, True)
-    assert not _judged(
-        "link", _found("synchronise", _advice(False, readers=2), [_advice(True, strategy="local")])
-    ).helped
+    found = _found("synchronise", _advice(False, readers=2), [_advice(True, strategy="local")])
+    assert _judged("link", found).settings == {"strategy": "local"} and _judged("link", found).helped
+    assert not _judged("link", _found("synchronise", _advice(False, readers=2))).helped
     nothing = _judged("reader", _found("compute"))
     assert (nothing.named, nothing.helped, nothing.settings, nothing.gain) == (False, False, None, None)
 
