@@ -13,8 +13,9 @@ Each limit is 1.5 to 4 times as slow as the next one, as the seed draws it:
     control     nothing is planted: MLP 784-128-10 from memory, on one node, or on two that agree every 64 steps
 
 First the step without anything planted is measured, by `sparksplit train`: the strengths are relative to it, which is
-more than any of its parts; and two preparations of files of equal size. The data are MNIST (SPARKSPLIT_DATA), or random
-rows of its shape. All runs in namespaces of its own; one Spark session serves all trials of a place.
+more than any of its parts; and preparations of an even and of a skewed input, since a slot may be faster while the
+other one is idle. The data are MNIST (SPARKSPLIT_DATA), or random rows of its shape. All runs in namespaces of its own;
+one Spark session serves all trials of a place.
 
 A line for each trial: what was planted, what was named, and what the recommended settings brought when `diagnose`
 measured them (how many times as many rows/s, with the interval).
@@ -57,6 +58,7 @@ from benchmarks.diagnose_plan import (  # noqa: E402
     line,
     link_mbit,
     reached,
+    row_seconds,
     rows_for,
     skewed,
     summary,
@@ -82,11 +84,11 @@ EFFORT: dict[str, Any] = {
     "readers": [0, 1, 2, 4],
 }
 SKEW_ROWS, SKEW_COLUMNS = 150_000, 60
-"""Of the smaller of the two even inputs by which those of a skewed one are found, and whose rows all others repeat."""
-MORE_ROWS = 4
-"""How many times as many rows the larger one has."""
-INPUT_PARTS = ("parse", "number", "count", "shuffle")
-"""What a task does with its own part of the input."""
+"""The rows that all inputs of preparations repeat."""
+TRIED_ROWS, TRIED_TIMES = 600_000, 7.0
+"""Of the even input and of the skewed one that say what an idle slot costs."""
+EVEN = 1.03
+"""A skewed input that takes no more than this many times as long as an even one is lost in what else is going on."""
 EPOCHS = 4
 """Of what is measured without a planted limit; the first one counts not."""
 
@@ -178,20 +180,27 @@ class Bench:
 
     @cached_property
     def even(self) -> tuple[float, float]:
-        """Of preparations of files of equal size: (seconds whatever the rows are, seconds of slots for each row of
-        the input)"""
+        """Of preparations with nothing planted: (seconds whatever the rows are, seconds of a slot that each row of the
+        input is worth, where another slot is idle meanwhile)"""
         from sparksplit.diagnosis.preprocess.parts import DRIVERS
 
-        found = []
-        for rows in (SKEW_ROWS, MORE_ROWS * SKEW_ROWS):
-            parts = diagnosed_preparation(self.preparation([rows // 4] * 4), 0)["parts"]
-            busy = sum(part["task_seconds"] for part in parts if part["name"] in INPUT_PARTS)
-            found.append((rows, busy, sum(part["seconds"] for part in parts if part["name"] in DRIVERS)))
-        (few, less, _), (many, more, alone) = found
-        if more <= less:
-            raise ValueError(f"{many} rows took no longer than {few}: {more:.1f} and {less:.1f} s of slots")
-        row = (more - less) / (many - few)
-        told(f"nothing planted, a preparation: {alone:.2f} s whatever its rows are, {1e6 * row:.2f} us of a slot a row")
+        seconds = []
+        for counts in ([TRIED_ROWS // 4] * 4, skewed(TRIED_ROWS, 4, TRIED_TIMES)):
+            config = self.preparation(counts)
+            try:
+                # The faster of two: other work only adds.
+                found = [diagnosed_preparation(config, 0) for _ in range(2)]
+            finally:
+                shutil.rmtree(config["input"]["path"])
+            seconds.append(min(each["seconds"] for each in found))
+            alone = min(sum(part["seconds"] for part in each["parts"] if part["name"] in DRIVERS) for each in found)
+        even, uneven = seconds
+        if uneven < EVEN * even:
+            raise ValueError(
+                f"{TRIED_ROWS} rows take {even:.1f} s, and skewed {uneven:.1f} s: too much else is going on"
+            )
+        row = row_seconds(uneven - even, TRIED_ROWS, TRIED_TIMES)
+        told(f"nothing planted, a preparation: {alone:.2f} s whatever its rows are; {1e6 * row:.2f} us of a slot a row")
         return alone, row
 
     def config(self, **keys: Any) -> dict[str, Any]:

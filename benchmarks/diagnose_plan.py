@@ -58,12 +58,18 @@ def link_mbit(strength: float, step_seconds: float, bytes_per_step: int) -> int:
 def rows_for(strength: float, next_limit: float, row_seconds: float, times: float) -> int:
     """How many rows a skewed input needs for two slots to lose `strength` times what the next limit costs.
 
-    next_limit: seconds that a preparation takes whatever its rows are. row_seconds: of slots, for a
-    row, where a task works on its own part of the input. times: the rows of the large file against all others together:
-    one slot is at them while the other one is at the rest and then idle, so that half the difference is lost.
+    next_limit: seconds that a preparation takes whatever its rows are. row_seconds: as `row_seconds` says. times: the
+    rows of the large file against all others together: one slot is at them while the other one is at the rest and then
+    idle, so that half the difference is lost.
     """
     lost = row_seconds * (times - 1) / (times + 1) / 2
     return math.ceil(strength * next_limit / lost)
+
+
+def row_seconds(lost: float, rows: int, times: float) -> float:
+    """Seconds of a slot that a row is worth, where another slot is idle meanwhile: less than it takes while both are
+    busy, if these get into each other's way. lost: seconds that such an input was seen to lose on two slots."""
+    return lost * 2 * (times + 1) / (times - 1) / rows
 
 
 def skewed(rows: int, files: int, times: float) -> list[int]:

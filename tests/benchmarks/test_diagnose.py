@@ -53,6 +53,13 @@ def test_one_file_has_more_rows_than_all_others_together() -> None:
         assert max(rows[1:]) - min(rows[1:]) <= 1
 
 
+def test_what_a_skewed_input_was_seen_to_lose_says_how_many_rows_lose_as_much() -> None:
+    row = plan.row_seconds(1.5, 600_000, 7.0)
+    assert plan.rows_for(1.0, 1.5, row, 7.0) == pytest.approx(600_000, abs=1)
+    assert plan.rows_for(2.0, 1.5, row, 7.0) == pytest.approx(1_200_000, abs=1)
+    assert plan.rows_for(1.0, 1.5, row, 3.0) == pytest.approx(900_000, abs=1)
+
+
 def test_two_slots_lose_so_many_times_what_the_next_limit_costs() -> None:
     """By the very arithmetic that diagnose does, for what a seed may plant."""
     for number in range(50):
