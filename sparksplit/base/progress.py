@@ -98,7 +98,7 @@ class Progress:
 
     title: what is being done.
     total: how many `unit`s there are; None if unknown.
-    unit: what is counted, in the plural.
+    unit: what is counted, in the plural; "%" of a total of 100 where nothing is.
     grows: the total is only what is known so far, so no percentage is shown before the end.
     """
 
@@ -151,11 +151,13 @@ class Progress:
     def _line(self, text: str) -> str:
         seconds = time.monotonic() - self._started
         # Rounded down: only everything is 100 %.
-        share = f"{math.floor(100 * self.done / self.total)} %, " if self.total and self._final else ""
+        share = ""
+        if self.total and self._final and self.unit != "%":
+            share = f"{math.floor(100 * self.done / self.total)} %, "
         return f"{self.title}: {share}{self._amount()}, {seconds:.0f} s{', ' + text if text else ''}"
 
     def _amount(self) -> str:
-        of = f" of {self.total:,.10g}" if self.total is not None else ""
+        of = f" of {self.total:,.10g}" if self.total is not None and self.unit != "%" else ""
         return f"{self.done:,.10g}{of} {self.unit}{'' if self._final else ' so far'}"
 
 

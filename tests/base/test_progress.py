@@ -42,6 +42,12 @@ def test_short_work_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert without_times(capsys.readouterr().err) == "counting: 3 rows, 0 s, done\n"
 
 
+def test_a_share_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress("measuring", 100.0, "%") as measuring:
+        measuring.update(100.0, "the last part")
+    assert without_times(capsys.readouterr().err) == "measuring: 100 %, 0 s, done\n"
+
+
 def test_work_that_fails_is_not_done(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(KeyError), Progress("counting", 4, "rows") as counting:
         counting.update(1)
