@@ -60,7 +60,7 @@ def test_every_shipped_configuration_is_valid():
         for file in files:
             config = load(importlib.import_module(f"sparksplit.commands.{command}").COMMAND.config, str(file))
             if command == "compare":
-                assert len({run.way for run in plan(config)}) == 5
+                assert len({run.way for run in plan(config)}) == 7
 
 
 PATHS = re.compile(r"`((?:sparksplit|hdfs_io|tests|models|jobs|conf|dags|docs|benchmarks|scripts)/[\w./-]*)(?::\w+)?`")

@@ -29,7 +29,13 @@ def answer(results: Results) -> Answer:
     several = [row for row in rows if row.nodes > 1]
     single = single_of(results.table)
     which = _which(results, single, several, quantity) if single and several else _nothing(results, rows, several)
-    text = [which, *_few(results, quantity), _slow_network(results, several, quantity), *_diverged(rows)]
+    text = [
+        which,
+        *_alone(results, single, several, quantity),
+        *_few(results, quantity),
+        _slow_network(results, several, quantity),
+        *_diverged(rows),
+    ]
     return Answer(text, _conditions(results), _certainty(results, quantity))
 
 
@@ -50,11 +56,18 @@ def _is_as_good(results: Results, row: Row, against: str) -> bool:
     return pair is not None and pair.verdict in GOOD
 
 
-def _speed(results: Results, row: Row, goal: str) -> TimePair | None:
+def _speed(results: Results, row: Row, goal: str, against: str = SINGLE) -> TimePair | None:
     for pair in results.times:
-        if (pair.way, pair.nodes, pair.what) == (row.way, row.nodes, goal):
+        if (pair.way, pair.nodes, pair.what, pair.against) == (row.way, row.nodes, goal, against):
             return pair
     return None
+
+
+def _is_ahead(results: Results, row: Row, control: str, goal: str) -> bool:
+    """Whether a way on several nodes is decided to be faster than one of its controls, or to learn better."""
+    pair, speed = _pair(results, row, control), _speed(results, row, goal, control)
+    is_faster = speed is not None and speed.verdict == "faster"
+    return (is_faster and _is_as_good(results, row, control)) or (pair is not None and pair.verdict == "better")
 
 
 def _nothing(results: Results, rows: Sequence[Row], several: Sequence[Row]) -> str:
@@ -117,11 +130,10 @@ def _recommended(
     ]  # fmt: skip
     good = [one for one in faster if _is_as_good(results, one[1], SINGLE)]
     if good:
-        seconds, best, speed = min(good, key=lambda one: one[0])
-        return (
-            f"Split the work by `{best.way}` on {best.nodes} nodes: {takes(seconds)} ({_times(speed)}), and "
-            f"{_quality(results, best, SINGLE, quantity)}{beside}."
-        )
+        seconds, best, speed, is_ahead = _best(results, good, goal)
+        said = f"{takes(seconds)} ({_times(speed)}), and {_quality(results, best, SINGLE, quantity)}"
+        split = f"Split the work by `{best.way}` on {best.nodes} nodes: {said}{beside}."
+        return split if is_ahead else _not_ahead(results, best, goal, said, stay)
     seconds, fastest = min(times, key=lambda item: item[0])
     if seconds >= alone:
         return (
@@ -142,6 +154,24 @@ def _recommended(
     else:
         begin, but = f"{stay}, or see with more seeds whether {name} is faster: ", "that is undecided"
     return f"{begin}{takes(seconds)}, but {but}{unsure}, and {quality}."
+
+
+_Faster = tuple[float, Row, TimePair]
+
+
+def _best(results: Results, good: Sequence[_Faster], goal: str) -> tuple[float, Row, TimePair, bool]:
+    """The fastest of those that are ahead of all their controls, or of all if none is; and whether it is."""
+    ahead = [one for one in good if all(_is_ahead(results, one[1], control, goal) for control in one[1].controls)]
+    seconds, row, speed = min(ahead or good, key=lambda one: one[0])
+    return seconds, row, speed, bool(ahead)
+
+
+def _not_ahead(results: Results, row: Row, goal: str, said: str, stay: str) -> str:
+    behind = [f"`{name}`" for name in row.controls if not _is_ahead(results, row, name, goal)]
+    return (
+        f"{stay}, or see whether `{row.way}` on {row.nodes} is ahead of what one node can do: {said}, but against "
+        f"{' and '.join(behind)} on one node it is neither decided to be faster and as good, nor to be better."
+    )
 
 
 def _no_times(results: Results, steady: Sequence[Row], goal: str, quantity: Quantity, stay: str) -> str:
@@ -185,6 +215,26 @@ def _cost(choice: Choice) -> str:
     if choice.seconds is None:
         return f"no time {choice.goal} that counts"
     return f"{duration(choice.seconds)} and {plain(choice.node_hours, 3)} node-hours {choice.goal}"
+
+
+def _alone(results: Results, single: Row | None, several: Sequence[Row], quantity: Quantity) -> Iterator[str]:
+    """What the controls of the ways on several nodes gain: that takes no second node."""
+    if single is None or not single.runs:
+        return
+    goal = goal_of(results.table)
+    rows = {row.way: row for row in results.table if row.nodes == 1 and not row.virtual}
+    for control in dict.fromkeys(control for row in several if not row.diverged for control in row.controls):
+        row, speed = rows[control], _speed(results, rows[control], goal)
+        seconds, alone = (seconds_of(own, goal) for own in (row, single))
+        took = f"has no time {goal} that counts" if seconds is None else f"takes {duration(seconds)} {goal}"
+        if speed is not None:
+            unsure = ", undecided" if speed.verdict == "undecided" else ""
+            took += f", where `single` takes {duration(alone)} ({_times(speed)}{unsure})"
+        whose = [f"`{own.way}` on {own.nodes}" for own in several if control in own.controls and not own.diverged]
+        yield (
+            f"One node alone, by `{control}` (the control of {', '.join(whose)}), {took}, and "
+            f"{_quality(results, row, SINGLE, quantity)}."
+        )
 
 
 def _seeds(row: Row) -> str:

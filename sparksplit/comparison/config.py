@@ -30,8 +30,8 @@ class CompareConfig(Training):
     ]
     """Names of ways, or mappings of training keys, such as {strategy: local, sync: {every: 32}}."""
     nodes: Annotated[list[pydantic.PositiveInt], pydantic.Field(min_length=1, default_factory=lambda: [1, 2])]
-    """Numbers of nodes; each way runs on each of them. On 1 node all ways are one run of `single`, and those with an
-    outer optimiser run by themselves, too."""
+    """Numbers of nodes; each way runs on each of them. On 1 node all ways are one run of `single`, those with an
+    outer optimiser run by themselves, too, and so do the controls of ways on several nodes."""
     virtual: list[pydantic.PositiveInt] = pydantic.Field(default_factory=list)
     """Numbers of virtual nodes, beyond the nodes at hand: what the strategies would learn there, without a time."""
     virtual_seeds: pydantic.PositiveInt = 1

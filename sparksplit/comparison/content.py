@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 from hdfs_io import filesystem
@@ -116,7 +116,8 @@ class ToTarget:
 class Row:
     """A line of the table: means over the finished runs of a way on that many nodes; None for what none of them tells,
     or virtual nodes cannot. timed: of how many runs the times count; the others were measured elsewhere. seconds, time:
-    of these, in all and by what they were spent on."""
+    of these, in all and by what they were spent on. controls: the ways on one node that it is compared with besides
+    `single`."""
 
     way: str
     nodes: int
@@ -136,6 +137,7 @@ class Row:
     to_target: ToTarget | None
     time: dict[str, float] | None
     metric: Interval
+    controls: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

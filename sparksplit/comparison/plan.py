@@ -14,6 +14,7 @@ from hdfs_io.functions import FunctionError, is_own, source_of
 from sparksplit.base.config import Origin, digest, merged, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.comparison.config import NO_WAY_HAS, CompareConfig
+from sparksplit.comparison.controls import alone, controls, has_outer
 from sparksplit.strategies import STRATEGIES, Strategy, find
 from sparksplit.training.config import SyncConfig, TrainConfig, Training, misfit
 
@@ -29,12 +30,13 @@ _RAISED = 2
 @dataclass(frozen=True)
 class Run:
     """One training run. key: its record's name. way: what reports call it. reference: whether it is one of those that
-    are compared with nothing."""
+    are compared with nothing. controls: what its controls on one node are called."""
 
     key: str
     way: str
     config: TrainConfig
     reference: bool = False
+    controls: tuple[str, ...] = ()
 
     def is_within(self, first: int, seeds: int) -> bool:
         """Whether it belongs to a comparison of `seeds` seeds from `first` on: what is compared with nothing and what
@@ -72,7 +74,8 @@ def label(values: dict[str, Any], way: Strategy, whole: bool = False) -> str:
     sync.pop("outer", None)
     if "after" in sync:
         parts.append(f"after {sync.pop('after')} updates")
-    parts.extend(f"{key} = {value}" for key, value in (*sync.items(), *more.items()))
+    optimizer = dict(more.pop("optimizer", None) or {})
+    parts.extend(f"{key} = {value}" for key, value in (*sync.items(), *more.items(), *optimizer.items()))
     return ", ".join(parts)
 
 
@@ -123,6 +126,15 @@ def plan(config: CompareConfig) -> list[Run]:
     splits_epochs = any(way.split.every_row for way in ways)
     total = _equal_passes(config) if splits_epochs else config.epochs
     found: dict[str, tuple[dict[str, Any], TrainConfig]] = {}
+    controlled: dict[str, list[str]] = {}
+
+    def add(said: dict[str, Any], run: TrainConfig, asked: bool = True) -> str:
+        """The same configuration is one run, called by the least that is said about it."""
+        identity = digest(run.model_dump(mode="json"))
+        shortest = min((said, found.get(identity, (said, run))[0]), key=length)
+        if asked or identity in found:
+            found[identity] = shortest, run
+        return identity
 
     def length(said: dict[str, Any]) -> int:
         return len(label(said, by_name[said["strategy"]]))
@@ -133,21 +145,26 @@ def plan(config: CompareConfig) -> list[Run]:
             continue
         if isinstance(nodes, dict) and ways[place].any_nodes:
             continue  # it is the same as on one node, whatever the number of nodes
-        # The same configuration is one run, called by the least that is said about it.
+        own = {"nodes": nodes, "seed": seed, "epochs": total}
         given = [values[place]] if number > 1 else _on_one_node(values[place], ways[place])
-        for said in (*given, {"strategy": SINGLE}) if number == 1 else given:
-            run = _config(config, place, {**said, "nodes": nodes, "seed": seed, "epochs": total})
-            identity = digest(run.model_dump(mode="json"))
-            same = said in given or identity in found
-            if same and (identity not in found or length(said) < length(found[identity][0])):
-                found[identity] = said, run
+        for said in given:
+            identity = add(said, _config(config, place, {**said, **own}))
+        if number == 1:
+            add({"strategy": SINGLE}, _config(config, place, {"strategy": SINGLE, **own}), asked=False)
+        elif 1 in config.nodes and not isinstance(nodes, dict):
+            run = found[identity][1]
+            controlled[identity] = [
+                add(said, _config(config, place, {**said, **own, "nodes": 1}))
+                for said in controls(values[place], ways[place], run)
+            ]
     if not found:
         raise config.error("nodes", f"no way of {', '.join(own['strategy'] for own in values)} runs on so many: add 1")
     names = _names([said for said, _ in found.values()], by_name)
     runs = []
-    for said, run in found.values():
+    for identity, (said, run) in found.items():
         name, slug = names[digest(said)]
-        runs.append(Run(_key(slug, run.node_count, run.virtual, run.seed), name, run))
+        those = tuple(names[digest(found[control][0])][0] for control in controlled.get(identity, ()))
+        runs.append(Run(_key(slug, run.node_count, run.virtual, run.seed), name, run, controls=those))
     return sorted([*runs, *_references(config, runs)], key=_turn)
 
 
@@ -194,14 +211,7 @@ def _on_one_node(values: dict[str, Any], way: Strategy) -> list[dict[str, Any]]:
     """What a way is there: `single` and, if an outer optimiser makes it something else, itself."""
     if way.alone:
         return [values]
-    has_outer = way.settings and dict(values.get("sync") or {}).get("outer", "none") != "none"
-    return [values, _alone(values)] if has_outer else [_alone(values)]
-
-
-def _alone(values: dict[str, Any]) -> dict[str, Any]:
-    """What a way is on one node: `single`, with all that is said about anything but the nodes' agreement."""
-    together = ("strategy", "sync", "local_batch_size", "collective")
-    return {"strategy": SINGLE, **{key: value for key, value in values.items() if key not in together}}
+    return [values, alone(values)] if has_outer(values, way) else [alone(values)]
 
 
 def _points(config: CompareConfig) -> Iterator[tuple[int | dict[str, int], int, int]]:

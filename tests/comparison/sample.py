@@ -224,6 +224,7 @@ def _row(way: str, nodes: int, runs: list[dict[str, Any]]) -> dict[str, Any]:
         "seconds": None if virtual else seconds,
         "rows_per_second": None if virtual else PASSES * ROWS["train"] / seconds,
         "efficiency": None if virtual else single / seconds / nodes,
+        "controls": [],
         "metric": {"mean": mean, "low": mean - half if half else None, "high": mean + half if half else None},
         "to_target": {
             "seconds": None if virtual or not first else first[0]["seconds"],

@@ -27,12 +27,12 @@ def references(**keys):
 
 def test_ways_times_nodes_times_seeds_with_the_same_seeds():
     runs = planned(strategies=["single", "batch", "epoch", PLAIN], nodes=[1, 2], seeds=3, seed=7, epochs=4)
-    assert len({run.key for run in runs}) == len(runs) == 3 * (1 + 3)
+    assert len({run.key for run in runs}) == len(runs) == 3 * (1 + 2 + 3)
     for way, nodes in (("single", 1), ("batch", 2), ("epoch", 2), ("local, H = 8", 2)):
         found = [run.config.seed for run in runs if (run.way, run.config.node_count) == (way, nodes)]
         assert found == [7, 8, 9]
     # Those of one node first, so that each number of processes needs one cluster.
-    assert [run.processes for run in runs] == [1] * 3 + [2] * 9
+    assert [run.processes for run in runs] == [1] * 9 + [2] * 9
     assert runs[0].key == "single-n1-s7" and runs[-1].key == "local-h-8-n2-s9"
 
 
@@ -41,9 +41,9 @@ def test_further_seeds_are_planned_and_belong_to_later_looks():
         "data": "d", "output": "o", "strategies": ["batch", "epoch"], "nodes": [1, 2], "virtual": [4], "seeds": 2,
         "max_seeds": 5, "seed": 7,
     }))  # fmt: skip
-    assert len(runs) == 3 * 5 + 1 + 2
+    assert len(runs) == 4 * 5 + 1 + 2
     counts = [sum(run.is_within(7, seeds) for run in runs) for seeds in (2, 4, 5)]
-    assert counts == [3 * 2 + 3, 3 * 4 + 3, 3 * 5 + 3]
+    assert counts == [4 * 2 + 3, 4 * 4 + 3, 4 * 5 + 3]
 
 
 def test_on_one_node_all_ways_are_one_run():
@@ -66,7 +66,7 @@ def test_runs_that_sum_by_another_collective_have_a_cluster_of_their_own():
     ways = ["batch", *others, LOCAL]
     runs = planned(strategies=ways, nodes=[1, 2], virtual=[3], seeds=2)
     assert [(run.cluster, run.way) for run in runs if not run.config.virtual] == [
-        *[((1, None), "single"), ((1, None), "local, H = 8, nesterov")] * 2,
+        *[((1, None), way) for way in ("single", "local, H = 8, nesterov", "single, batch_size = 32")] * 2,
         *[((2, "ring"), "batch"), ((2, "ring"), "local, H = 8, nesterov")] * 2,
         *[((2, "tensorflow"), "batch, collective = tensorflow")] * 2,
         *[((2, "a.py:mine"), "batch, collective = a.py:mine")] * 2,
@@ -215,14 +215,16 @@ def test_one_node_with_the_comparisons_own_keys_is_what_all_are_compared_with_ho
     ):
         runs = planned(strategies=ways, nodes=[1, 2], seeds=1)
         on_one = [run for run in runs if run.config.node_count == 1]
-        assert [run.key for run in on_one if run.config.strategy == "single"] == ["single-n1-s1"]
+        assert [run.key for run in on_one if run.way == "single"] == ["single-n1-s1"]
+        assert not any(own.way in run.controls for own in on_one for run in runs if own.way == "single")
 
 
 def test_an_outer_optimiser_makes_a_way_on_one_node_more_than_single():
     """Was: `single`, whatever the sync, so that nobody could tell momentum from splitting."""
     runs = planned(strategies=[LOCAL], nodes=[1, 2], seeds=2)
     assert [(run.way, run.config.node_count) for run in runs] == [
-        *[("local, H = 8, nesterov", 1), ("single", 1)] * 2, *[("local, H = 8, nesterov", 2)] * 2
+        *[("local, H = 8, nesterov", 1), ("single", 1), ("single, batch_size = 32", 1)] * 2,
+        *[("local, H = 8, nesterov", 2)] * 2,
     ]  # fmt: skip
     assert runs[0].config.sync.outer == "nesterov" and runs[0].key == "local-h-8-nesterov-n1-s1"
 

@@ -33,7 +33,7 @@ def done(zygote, digits, tmp_path_factory):
 def test_every_way_runs_on_every_number_of_nodes_and_seed(done, digits):
     output, results = done
     assert json.loads((output / "results.json").read_text()) == results
-    assert len(results["runs"]) == 2 * 6 and len(results["virtual"]) == 3
+    assert len(results["runs"]) == 2 * 8 and len(results["virtual"]) == 3
     for record in (*results["runs"], *results["virtual"]):
         assert record["ledger"]["exact"] and record["passes"] == 4 and record["ledger"]["rows"] == 4 * 1300
         check_seconds(record)
@@ -41,6 +41,8 @@ def test_every_way_runs_on_every_number_of_nodes_and_seed(done, digits):
     assert [(row["way"], row["nodes"], row["virtual"], row["runs"]) for row in results["table"]] == [
         ("single", 1, False, 2),
         ("local, H = 8, nesterov", 1, False, 2),
+        ("single, batch_size = 128, learning_rate = 0.2", 1, False, 2),
+        ("single, batch_size = 32", 1, False, 2),
         *((way, 2, False, 2) for way in ("batch", "epoch", "epoch-delayed", "local, H = 8, nesterov")),
         *((way, 4, True, 1) for way in ("epoch", "epoch-delayed", "local, H = 8, nesterov")),
     ]
@@ -55,10 +57,13 @@ def test_every_way_runs_on_every_number_of_nodes_and_seed(done, digits):
     assert places == [results["place"]] * len(places) and results["grid"] == [2, 4]
     page = (output / "report.html").read_text()
     assert all(part in page for part in ("epoch-delayed", "local, H = 8, nesterov", results["config_hash"]))
-    assert len(results["answer"]["text"]) == 3
+    alone = [sentence for sentence in results["answer"]["text"] if sentence.startswith("One node alone, by ")]
+    assert len(alone) == 3 and len(results["answer"]["text"]) == 6
+    local = next(row for row in results["table"] if row["way"].startswith("local") and row["nodes"] == 2)
+    assert local["controls"] == ["local, H = 8, nesterov", "single, batch_size = 32"]
     # Every sum's seconds at every size, on the only number of nodes above one.
     assert [point["bytes"] for point in results["cost_model"]["sweep"]] == [1 << power for power in range(10, 27)]
-    assert {check["way"] for check in results["cost_model"]["checks"]} == {row["way"] for row in results["table"][:6]}
+    assert {check["way"] for check in results["cost_model"]["checks"]} == {row["way"] for row in results["table"][:8]}
 
 
 @pytest.mark.parametrize("strategy", ["batch", "epoch-delayed"])

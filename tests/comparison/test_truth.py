@@ -25,8 +25,11 @@ from sparksplit.training.record import CurvePoint, RunMetrics
 from tests.comparison.records import compared_run, some_results
 
 PLACES = [Place("local-cluster on desk", ("a, 2 cores",), threads) for threads in (1, 2)]
-WAYS = (("single", 1), ("local", 1), ("batch", 2), ("epoch", 2), ("local", 2), ("batch", 4), ("local", 4))
+SMALL = "single, batch_size = 32"
+WAYS = (("single", 1), (SMALL, 1), ("local", 1), ("batch", 2), ("epoch", 2), ("local", 2), ("batch", 4), ("local", 4))
 PASSES = (2, 4, 6)
+CONTROLS = {("local", 2, False): ("local", SMALL), ("local", 4, False): ("local",), ("epoch", 2, False): (SMALL,)}
+"""What the ways on several nodes are compared with on one, where that was run."""
 
 
 RECIPES = st.fixed_dictionaries(
@@ -95,7 +98,8 @@ class Truth:
         for one in runs:
             self.ways.setdefault((one.way, one.nodes), []).append(one)
         self.verdict = {(pair.way, pair.nodes, pair.against): pair for pair in found.pairs}
-        self.speed = {(pair.way, pair.nodes, pair.what): pair for pair in found.times}
+        self.speed = {(pair.way, pair.nodes, pair.what): pair for pair in found.times if pair.against == "single"}
+        self.beside = {(pair.way, pair.nodes, pair.what, pair.against): pair for pair in found.times}
 
     def diverged(self, way):
         return sum(isinstance(one, DivergedRun) for one in self.ways[way])
@@ -124,6 +128,26 @@ class Truth:
     def is_good(self, way, against="single"):
         pair = self.verdict.get((*way, against))
         return pair is not None and pair.verdict in ("better", "no difference", "not worse")
+
+    def controls(self, way):
+        """Those that ran, and of which no run diverged."""
+        found = [(name, 1) for name in CONTROLS.get((*way, False), ())]
+        return [own for own in found if own in self.ways and not self.diverged(own)]
+
+    def is_ahead(self, way, control):
+        pair, speed = self.verdict.get((*way, control[0])), self.beside.get((*way, self.goal(), control[0]))
+        is_faster = speed is not None and speed.verdict == "faster" and self.is_good(way, control[0])
+        return is_faster or (pair is not None and pair.verdict == "better")
+
+    def ready(self):
+        """Ways on several nodes that are decided to be faster than `single`, and to learn as well."""
+        goal, alone = self.goal(), self.seconds(("single", 1), self.goal())
+        return [
+            way for way in self.ways
+            if way[1] > 1 and not self.diverged(way) and self.is_good(way)
+            and (speed := self.speed.get((*way, goal))) is not None and speed.verdict == "faster"
+            and self.seconds(way, goal) < alone
+        ]  # fmt: skip
 
     def mean(self, way):
         done = [one for one in self.ways[way] if not isinstance(one, DivergedRun)]
@@ -171,12 +195,7 @@ def check_split(truth, sentence):
     best, goal = (way, int(nodes)), truth.goal()
     alone, took = truth.seconds(("single", 1), goal), truth.seconds(best, goal)
     assert f"it takes {duration(took)} {goal}, where one node takes {duration(alone)} (" in sentence and took < alone
-    ready = [
-        way for way in truth.ways
-        if way[1] > 1 and not truth.diverged(way) and truth.is_good(way)
-        and (speed := truth.speed.get((*way, goal))) is not None and speed.verdict == "faster"
-        and truth.seconds(way, goal) < alone
-    ]  # fmt: skip
+    ready = [way for way in truth.ready() if all(truth.is_ahead(way, own) for own in truth.controls(way))]
     assert best in ready and took == min(truth.seconds(way, goal) for way in ready)
     speed = truth.speed[(*best, goal)]
     assert speed.low > 1 and f"({compact(speed.times)} times as fast, 95 % interval" in sentence
@@ -203,6 +222,15 @@ def check_stay(truth, sentence):
         way, nodes = re.search(rf"the fastest way on several, {WAY}, takes", sentence).groups()
         assert times[way, int(nodes)] == min(times.values()) >= alone
         assert f"takes {duration(min(times.values()))} {goal}, where one node takes {duration(alone)}." in sentence
+    elif "is ahead of what one node can do" in sentence:
+        way, nodes = re.search(rf"or see whether {WAY} is ahead", sentence).groups()
+        best, ready = (way, int(nodes)), truth.ready()
+        assert best in ready and times[best] == min(times[own] for own in ready)
+        assert not any(all(truth.is_ahead(own, control) for control in truth.controls(own)) for own in ready)
+        behind = re.search(r"but against (.*) on one node it is neither", sentence)[1].split(" and ")
+        assert behind == [f"`{own[0]}`" for own in truth.controls(best) if not truth.is_ahead(best, own)] != []
+        assert f"it takes {duration(times[best])} {goal}, where one node takes {duration(alone)} (" in sentence
+        check_quality(truth, best, sentence)
     elif "is no faster; it takes" in sentence:
         way, nodes = re.search(rf"{WAY} is no faster; ", sentence).groups()
         assert times[way, int(nodes)] == min(times.values()) < alone
@@ -217,6 +245,24 @@ def check_stay(truth, sentence):
         assert speed is None or speed.verdict != "slower"
         assert not sure or not truth.is_good(fastest)
         check_quality(truth, fastest, sentence)
+
+
+def check_alone(truth, sentence):
+    control, whose = re.match(r"One node alone, by `([^`]+)` \(the control of (.*?)\), ", sentence).groups()
+    own, goal = (control, 1), truth.goal()
+    several = [way for way in truth.ways if way[1] > 1 and not truth.diverged(way) and own in truth.controls(way)]
+    assert sorted(re.findall(WAY, whose)) == sorted((way, str(nodes)) for way, nodes in several) != []
+    seconds, speed = truth.seconds(own, goal), truth.speed.get((*own, goal))
+    if seconds is None:
+        assert f"), has no time {goal} that counts" in sentence
+    else:
+        assert f"), takes {duration(seconds)} {goal}" in sentence
+    assert (speed is not None) == ("where `single` takes" in sentence)
+    if speed is not None:
+        alone = truth.seconds(("single", 1), goal)
+        assert f", where `single` takes {duration(alone)} ({compact(speed.times)} times as fast" in sentence
+        assert (speed.verdict == "undecided") == (", undecided)" in sentence)
+    check_quality(truth, own, sentence)
 
 
 def check_few(truth, sentence):
@@ -326,6 +372,7 @@ SENTENCES = (
     ("Nothing is recommended: no way on several", check_none_timed),
     ("Every run of `single` diverged", check_lost),
     ("Whether several nodes help was not compared", check_nothing),
+    ("One node alone, by", check_alone),
     ("Of what is decided", check_few),
     ("Of the ways that are decided", check_few),
     ("On a slow network", check_slow),
@@ -339,7 +386,7 @@ SEEN: set[str] = set()
 def check(recipe):
     metric, runs, references = made_up(**recipe)
     seeds = recipe["seeds"]
-    found = analyse(runs, references, metric, 0.003)
+    found = analyse(runs, references, metric, 0.003, controls=CONTROLS)
     fields = ("target", "grid", "place", "times", "frontier")
     results = some_results(
         found.table, found.pairs, found.metric, seeds=list(range(seeds)), nodes=[1, 2, 4],

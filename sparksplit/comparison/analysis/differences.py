@@ -1,5 +1,5 @@
-"""What two ways differ in, paired by seed: what they learn, and the time they take. Each is compared with `single`, and
-with `batch` on as many nodes; verdicts are those of all of them together."""
+"""What two ways differ in, paired by seed: what they learn, and the time they take. Each is compared with `single`, its
+controls on one node, and `batch` on as many nodes; verdicts are those of all of them together."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from sparksplit.comparison.analysis.estimates import Estimate, estimates
 from sparksplit.comparison.analysis.runs import (
     BASE,
+    Controls,
     Group,
     Groups,
+    controls_of,
     finished,
     reached,
     timed,
@@ -44,6 +46,7 @@ def compared(
     target: Target | None,
     passes: Collection[int],
     place: Place | None,
+    controls: Controls,
     level: float = 1 - LEVEL,
 ) -> tuple[list[Pair], list[TimePair]]:
     """All pairs of results.json: in the metric, and in time.
@@ -54,9 +57,10 @@ def compared(
     pairs: list[Pair] = []
     times: list[TimePair] = []
     for virtual in (False, True):
-        learnt = _learnt({group: groups[group] for group in groups if group[2] == virtual or group == BASE}, metric)
+        some = {group: groups[group] for group in groups if group[2] == virtual or group == BASE}
+        learnt = _learnt(some, metric, controls)
         learnt = [one for one in learnt if one.way[2] == virtual]
-        took = [] if virtual else _took(groups, metric, target, passes, place)
+        took = [] if virtual else _took(groups, metric, target, passes, place, controls)
         sign = 1 if metric.higher_is_better else -1
         questions = [Question(_signed(one.estimate, sign), metric.margin) for one in learnt]
         # Less time is better.
@@ -99,8 +103,8 @@ def _versus(
     return found
 
 
-def _learnt(groups: Groups, metric: Metric) -> list[_Versus]:
-    """Each way against `single`, and against `batch` on as many nodes, over the seeds with which both finished."""
+def _learnt(groups: Groups, metric: Metric, controls: Controls) -> list[_Versus]:
+    """Each way against `single`, its controls and `batch` on as many nodes, over the seeds with which both finished."""
     values = {
         group: {run.seed: value_of(run, metric) for run in finished(members)} for group, members in groups.items()
     }
@@ -108,7 +112,7 @@ def _learnt(groups: Groups, metric: Metric) -> list[_Versus]:
     others = {
         group: [
             other
-            for other in dict.fromkeys((BASE, ("batch", group[1], group[2])))
+            for other in dict.fromkeys((BASE, *controls_of(group, groups, controls), ("batch", group[1], group[2])))
             if other in groups and other != group
         ]
         for group in groups
@@ -117,9 +121,14 @@ def _learnt(groups: Groups, metric: Metric) -> list[_Versus]:
 
 
 def _took(
-    groups: Groups, metric: Metric, target: Target | None, passes: Collection[int], place: Place | None
+    groups: Groups,
+    metric: Metric,
+    target: Target | None,
+    passes: Collection[int],
+    place: Place | None,
+    controls: Controls,
 ) -> list[tuple[str, _Versus]]:
-    """(what, each way against `single` in the logarithm of its seconds) on the nodes at hand.
+    """(what, each way against `single` and its controls in the logarithm of its seconds) on the nodes at hand.
 
     To the target only where all runs of both reached it: what survivors say is no difference.
     """
@@ -127,7 +136,7 @@ def _took(
     if BASE not in real:
         return []
     given = {group: [member.seed for member in members] for group, members in real.items()}
-    others = {group: [BASE] for group in real if group != BASE}
+    others = {group: [BASE, *controls_of(group, real, controls)] for group in real if group != BASE}
     here = {group: timed(members, place) for group, members in real.items()}
     kinds = {IN_ALL: {group: {run.seed: training_seconds(run) for run in runs} for group, runs in here.items()}}
     if target is not None:

@@ -40,7 +40,7 @@ def frontier(table: Sequence[Row], pairs: Sequence[Pair], times: Sequence[TimePa
         return []
     base = Choice("", single.way, single.nodes, goal, alone, _hours(alone, 1), single.metric.mean)
     versus = {(pair.way, pair.nodes): pair for pair in pairs if not pair.virtual and (pair.against, 1) == BASE[:2]}
-    speeds = {(pair.way, pair.nodes): pair for pair in times if pair.what == goal}
+    speeds = {(pair.way, pair.nodes): pair for pair in times if (pair.what, pair.against) == (goal, BASE[0])}
     faster: list[Choice] = []
     cheaper: list[Choice] = []
     better: list[Choice] = []

@@ -21,6 +21,9 @@ Group = tuple[str, int, bool]
 """(way, nodes, virtual)"""
 Groups = Mapping[Group, Sequence[AnyRun]]
 
+Controls = Mapping[Group, Collection[str]]
+"""The controls of each way on several nodes: what they are called; they are on one node."""
+
 BASE: Group = (SINGLE, 1, False)
 """What all are compared with: one node that trains with the comparison's own keys."""
 ALL_RUNS = "all runs"
@@ -61,6 +64,12 @@ def judged(record: AnyRun, metric: Deciding) -> AnyRun:
     if isinstance(record, DivergedRun) or _final(record, metric) is not None:
         return record
     return replace(record, diverged=f"its {metric.name} is not finite at the end")
+
+
+def controls_of(group: Group, groups: Groups, controls: Controls) -> list[Group]:
+    """Those of a way's controls that can stand in for it: all their runs finished."""
+    found = [(name, 1, False) for name in controls.get(group, ())]
+    return [own for own in found if own in groups and own != BASE and len(finished(groups[own])) == len(groups[own])]
 
 
 # Where.

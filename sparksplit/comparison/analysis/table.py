@@ -8,8 +8,10 @@ from statistics import fmean
 
 from sparksplit.comparison.analysis.runs import (
     BASE,
+    Controls,
     Group,
     Groups,
+    controls_of,
     finished,
     median,
     reached,
@@ -29,6 +31,7 @@ def row(
     target: Target | None,
     passes: Collection[int],
     place: Place | None,
+    controls: Controls,
 ) -> Row:
     """A line of the table. passes: the grid. place: where times must have been measured to count."""
     way, nodes, virtual = group
@@ -56,6 +59,7 @@ def row(
         to_target=None if target is None or not done else _to_target(members, metric, target, passes, place),
         time=_times(here) if here else None,
         metric=Interval(*values),
+        controls=[own[0] for own in controls_of(group, groups, controls)],
     )
 
 
