@@ -31,7 +31,12 @@ from sparksplit.comparison.content import Deciding
 from sparksplit.comparison.record import ComparedRun
 from sparksplit.training.record import CurvePoint, RunLedger, RunMetrics, RunSeconds
 
-WAYS = (("single", 1), ("batch", 2), ("epoch", 2), ("epoch-delayed", 2), ("local", 2), ("batch", 4), ("epoch", 4))
+SMALL = "single, batch_size = 32"
+WAYS = (
+    ("single", 1), ("batch", 2), ("epoch", 2), ("epoch-delayed", 2), ("local", 2), ("batch", 4), ("epoch", 4),
+    ("local", 1), (SMALL, 1),
+)  # fmt: skip
+CONTROLS = {("local", 2, False): ("local", SMALL)}
 METRIC = Deciding("loss", False, "test", None)
 SHARE, UNTRAINED, TRAINED = 0.01, 2.0, 1.0
 MARGIN = SHARE * (UNTRAINED - TRAINED)
@@ -118,7 +123,7 @@ def compared(generator: np.random.Generator, truth: Truth, most: int | None) -> 
     planned, runs = looks(SEEDS, most), []
     for before, now in zip([0, *planned[:-1]], planned, strict=True):
         runs += runs_of(generator, truth, range(before + 1, now + 1))
-        found = analyse(runs, [REFERENCE], METRIC, SHARE, level=level_at(planned, now))
+        found = analyse(runs, [REFERENCE], METRIC, SHARE, level=level_at(planned, now), controls=CONTROLS)
         if all(pair.verdict != "undecided" for pair in (*found.pairs, *found.times)):
             break
     return found
@@ -139,13 +144,13 @@ def count(found: Analysis, truth: Truth, counts: Counter[str]) -> None:
             counts["of decided quality"] += 1
             counts["decided quality"] += pair.verdict == ("better" if true < 0 else "worse")
     for time in found.times:
-        true = -truth.slower[time.way, time.nodes]
+        true = truth.slower[time.against, time.against_nodes] - truth.slower[time.way, time.nodes]
         assert time.low is not None and time.high is not None
         counts["of covered times"] += 1
         counts["covered times"] += time.low <= math.exp(true) <= time.high
         wrong |= (time.verdict == "faster" and true <= 0) or (time.verdict == "slower" and true >= 0)
         wrong |= time.at_least is not None and math.exp(true) < time.at_least
-        if abs(true) == 0.1:
+        if math.isclose(abs(true), 0.1):
             counts["of decided time"] += 1
             counts["decided time"] += time.verdict == ("faster" if true > 0 else "slower")
     counts["comparisons"] += 1
