@@ -12,7 +12,7 @@ from typing import cast
 from sparksplit.comparison.analysis.frontier import goal_of, seconds_of, single_of
 from sparksplit.comparison.analysis.runs import BASE
 from sparksplit.comparison.analysis.verdicts import GOOD, seeds_to_decide
-from sparksplit.comparison.content import TO_TARGET, Answer, Choice, Metric, Pair, Results, Row, TimePair
+from sparksplit.comparison.content import IN_ALL, TO_TARGET, Answer, Choice, Metric, Pair, Results, Row, TimePair
 from sparksplit.comparison.numbers import Quantity, bound, compact, count, duration, plain
 from sparksplit.comparison.plan import SINGLE
 
@@ -64,8 +64,10 @@ def _speed(results: Results, row: Row, goal: str, against: str = SINGLE) -> Time
 
 
 def _is_ahead(results: Results, row: Row, control: str, goal: str) -> bool:
-    """Whether a way on several nodes is decided to be faster than one of its controls, or to learn better."""
-    pair, speed = _pair(results, row, control), _speed(results, row, goal, control)
+    """Whether a way on several nodes is decided to be faster than one of its controls, or to learn better. Where the
+    control has missed the target, all passes count."""
+    pair = _pair(results, row, control)
+    speed = _speed(results, row, goal, control) or _speed(results, row, IN_ALL, control)
     is_faster = speed is not None and speed.verdict == "faster"
     return (is_faster and _is_as_good(results, row, control)) or (pair is not None and pair.verdict == "better")
 

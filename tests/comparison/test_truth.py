@@ -135,7 +135,9 @@ class Truth:
         return [own for own in found if own in self.ways and not self.diverged(own)]
 
     def is_ahead(self, way, control):
-        pair, speed = self.verdict.get((*way, control[0])), self.beside.get((*way, self.goal(), control[0]))
+        pair = self.verdict.get((*way, control[0]))
+        both = [self.beside.get((*way, what, control[0])) for what in (self.goal(), "in all")]
+        speed = both[0] or both[1]
         is_faster = speed is not None and speed.verdict == "faster" and self.is_good(way, control[0])
         return is_faster or (pair is not None and pair.verdict == "better")
 
