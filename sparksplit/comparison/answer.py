@@ -11,13 +11,12 @@ from typing import cast
 
 from sparksplit.comparison.analysis.frontier import goal_of, seconds_of, single_of
 from sparksplit.comparison.analysis.runs import BASE
-from sparksplit.comparison.analysis.verdicts import GOOD, seeds_to_decide
-from sparksplit.comparison.content import IN_ALL, TO_TARGET, Answer, Choice, Metric, Pair, Results, Row, TimePair
+from sparksplit.comparison.analysis.verdicts import GOOD
+from sparksplit.comparison.certainty import certainty
+from sparksplit.comparison.content import IN_ALL, TO_TARGET, Answer, Choice, Pair, Results, Row, TimePair
 from sparksplit.comparison.numbers import Quantity, bound, compact, count, duration, plain
 from sparksplit.comparison.plan import SINGLE
 
-_MOST_SEEDS = 1000
-"""More are not counted up."""
 _FEWER = 1.05
 """How many times fewer bytes than `batch` a way must send to be recommended for that."""
 
@@ -36,7 +35,7 @@ def answer(results: Results) -> Answer:
         _slow_network(results, several, quantity),
         *_diverged(rows),
     ]
-    return Answer(text, _conditions(results), _certainty(results, quantity))
+    return Answer(text, _conditions(results), certainty(results, quantity))
 
 
 def _sent(row: Row) -> float:
@@ -315,80 +314,3 @@ def _conditions(results: Results) -> str:
     if results.target is not None:
         parts.append(f"target {_target(results, Quantity(results.metric.name))} on the validation rows")
     return "; ".join(parts) + ". Another model, other data or another network may turn it round."
-
-
-def _certainty(results: Results, quantity: Quantity) -> str:
-    metric, seeds = results.metric, len(results.seeds)
-    where = f"{quantity.label} of the {metric.split} rows"
-    if metric.split != "test":
-        where += " (there are no test rows; the target comes from them too)"
-    if seeds < 2:
-        return (
-            f"One seed for each way ({where}): no interval can be told, so no difference is decided, in quality or in "
-            "time. Five seeds (`seeds: 5`) decide most."
-        )
-    margin = quantity.difference(metric.margin).lstrip("+")
-    pairs = [pair for pair in results.pairs if not pair.virtual]
-    goal = goal_of(results.table)
-    times = [pair for pair in results.times if pair.what == goal]
-    decided = sum(verdict != "undecided" for verdict in (*(p.verdict for p in pairs), *(t.verdict for t in times)))
-    lost = sum(row.diverged for row in results.table if not row.virtual)
-    left = f", less {count(lost)} that diverged" if lost else ""
-    step = metric.resolution
-    least = quantity.difference(step).lstrip("+")
-    wide = f", and reach at least {least}, the least that can differ, to each side" if step else ""
-    return (
-        f"{seeds} seeds for each way, the same for all{left}; differences in {where}, and in the logarithm of time, "
-        f"are paired, with 95 % intervals{wide}. In quality they count as none only where the whole interval lies "
-        f"within {margin}. {decided} of {len(pairs) + len(times)} differences are decided, all together: in 95 of 100 "
-        f"such comparisons nothing is called better, worse, faster or slower that is not.{_looked(results)}"
-        f"{_needed(pairs, metric, len(pairs) + len(times))}"
-    )
-
-
-def _looked(results: Results) -> str:
-    """That there were several looks, each of which has a part of the chance of being wrong."""
-    if len(results.looks) < 2:
-        return ""
-    return (
-        f" It was to be looked after {', '.join(map(str, results.looks))} seeds, until all is decided: verdicts are "
-        f"those of the look after {len(results.seeds)}, for its part of the chance of being wrong."
-    )
-
-
-def undecided(results: Results) -> int:
-    """How many of the differences on nodes at hand are not decided."""
-    goal = goal_of(results.table)
-    learnt = [pair.verdict for pair in results.pairs if not pair.virtual]
-    return [*learnt, *(pair.verdict for pair in results.times if pair.what == goal)].count("undecided")
-
-
-def _needed(pairs: Sequence[Pair], metric: Metric, questions: int) -> str:
-    """How many seeds would decide what is not, if the differences stay as they are; and what no number of them would.
-
-    questions: how many differences are judged together.
-    """
-    step, sign = metric.resolution or 0.0, 1 if metric.higher_is_better else -1
-    found: list[int | None] = []
-    never = 0
-    for pair in pairs:
-        if pair.verdict != "undecided" or pair.low is None or pair.high is None:
-            continue
-        gap = max(abs(pair.mean), metric.margin + sign * pair.mean)
-        if gap <= step:
-            never += 1
-        else:
-            reach = (pair.high - pair.low) / 2
-            found.append(seeds_to_decide(reach, gap, pair.seeds, questions, _MOST_SEEDS))
-    text = ""
-    if found:
-        numbers = [number for number in found if number is not None]
-        some = f"about {count(max(numbers))}" if len(numbers) == len(found) else f"more than {count(_MOST_SEEDS)}"
-        text = f" It would take {some} seeds to decide how {'the others' if never else 'all ways'} learn (`max_seeds`)."
-    if never:
-        least = Quantity(metric.name).difference(step).lstrip("+")
-        text = (
-            f" {count(never)} of the undecided no number of seeds decides if their means stay as they are, within "
-            f"{least}, the least that can differ: that takes more {metric.split} rows, or a larger `margin`.{text}"
-        )
-    return text

@@ -20,7 +20,7 @@ from sparksplit.base.errors import NodeFailed, NotStarted, Passing, RunError
 from sparksplit.base.progress import say
 from sparksplit.base.session import spark_session
 from sparksplit.comparison import results as analysis
-from sparksplit.comparison.answer import undecided
+from sparksplit.comparison.certainty import undecided
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.content import FORMAT_VERSION, RESULTS, Results
 from sparksplit.comparison.machine import cluster_name
