@@ -13,9 +13,9 @@ Each limit is 1.5 to 4 times as slow as the next one, as the seed draws it:
     control     nothing is planted: MLP 784-128-10 from memory, on one node, or on two that agree every 64 steps
 
 First the step without anything planted is measured, by `sparksplit train`: the strengths are relative to it, which is
-more than any of its parts; and preparations of an even and of a skewed input, since a slot may be faster while the
-other one is idle. The data are MNIST (SPARKSPLIT_DATA), or random rows of its shape. All runs in namespaces of its own;
-one Spark session serves all trials of a place.
+more than any of its parts; and preparations of an even and of a skewed input, by executors that have a processor each.
+The data are MNIST (SPARKSPLIT_DATA), or random rows of its shape. All runs in namespaces of its own; one Spark session
+serves all trials of a place.
 
 A line for each trial: what was planted, what was named, and what the recommended settings brought when `diagnose`
 measured them (how many times as many rows/s, with the interval).
@@ -366,6 +366,13 @@ def one_host(bench: Bench, scenarios: Sequence[str]) -> Iterator[None]:
 
 
 @contextmanager
+def two_processors(bench: Bench, scenarios: Sequence[str]) -> Iterator[None]:
+    """Two executors on one host, each with a processor of its own, which a task's JVM and its Python share."""
+    with spark(bench.hosts, (NEAR, NEAR), bench.work / "pinned", pinned=True), spark_session("diagnose", 2):
+        yield
+
+
+@contextmanager
 def two_hosts(bench: Bench, scenarios: Sequence[str]) -> Iterator[None]:
     """An executor of one core on each of two hosts."""
     with spark(bench.hosts, (NEAR, FAR), bench.work / "two_hosts"), spark_session("diagnose", 2):
@@ -374,7 +381,8 @@ def two_hosts(bench: Bench, scenarios: Sequence[str]) -> Iterator[None]:
 
 Planting = Callable[[Bench, Trial], dict[str, Any]]
 PLACES: tuple[tuple[Callable[[Bench, Sequence[str]], AbstractContextManager[None]], dict[str, Planting]], ...] = (
-    (one_host, {"transform": transform, "reader": reader, "model": model, "skew": skew, "control": control}),
+    (one_host, {"transform": transform, "reader": reader, "model": model, "control": control}),
+    (two_processors, {"skew": skew}),
     (two_hosts, {"link": link}),
 )
 

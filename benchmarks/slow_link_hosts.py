@@ -163,10 +163,11 @@ def _do(command: list[str]) -> None:
 
 
 @contextmanager
-def spark(hosts: Hosts, places: Sequence[str], folder: Path) -> Iterator[None]:
+def spark(hosts: Hosts, places: Sequence[str], folder: Path, pinned: bool = False) -> Iterator[None]:
     """A Spark standalone cluster: a master on the near host, and a worker of one core on each of `places`.
 
-    folder: for Spark's files; is made. Meanwhile a `spark_session` of this process uses the cluster.
+    folder: for Spark's files; is made. pinned: whether a worker and all that it starts stay on a processor of their
+    own. Meanwhile a `spark_session` of this process uses the cluster.
     """
     for name in ("conf", "tmp"):
         (folder / name).mkdir(parents=True)
@@ -194,9 +195,12 @@ def spark(hosts: Hosts, places: Sequence[str], folder: Path) -> Iterator[None]:
         master = _daemon(hosts, NEAR, folder, java, "master.Master", ["--port", str(MASTER_PORT)])
         stack.callback(_end, master)
         _await_port(master, folder)
+        processors = sorted(os.sched_getaffinity(0))
         for number, place in enumerate(places):
             options = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work{number}")]
-            worker = _daemon(hosts, place, folder, java, "worker.Worker", [*options, f"spark://{NEAR}:{MASTER_PORT}"])
+            options.append(f"spark://{NEAR}:{MASTER_PORT}")
+            pin = ["taskset", "--cpu-list", str(processors[number % len(processors)])] if pinned else []
+            worker = _daemon(hosts, place, folder, java, "worker.Worker", options, pin)
             stack.callback(_end, worker)
         yield
 
@@ -209,7 +213,9 @@ def clean_environment() -> None:
     os.environ.update(PYTHONPATH=str(ROOT), TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
 
 
-def _daemon(hosts: Hosts, host: str, folder: Path, java: str, name: str, options: list[str]) -> subprocess.Popen[bytes]:
+def _daemon(
+    hosts: Hosts, host: str, folder: Path, java: str, name: str, options: list[str], within: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
     import pyspark
 
     from sparksplit.base.java import java_home
@@ -219,7 +225,7 @@ def _daemon(hosts: Hosts, host: str, folder: Path, java: str, name: str, options
     command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
     with (folder / "daemons.log").open("ab") as log:
         return subprocess.Popen(
-            [*hosts.enter(host), *command, "--host", host, "--webui-port", "0", *options],
+            [*hosts.enter(host), *within, *command, "--host", host, "--webui-port", "0", *options],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
