@@ -75,7 +75,8 @@ def test_two_nodes_learn_the_digits_and_once_is_enough(
     assert f"test accuracy  {metrics['accuracy']:.2%}" in printed.out
     results = json.loads((output / "comparison" / "results.json").read_text())
     ways = {"batch", "epoch", "epoch-delayed", "local, H = 32, nesterov"}
-    assert {row["way"] for row in results["table"] if not row["virtual"]} == {"single", *ways}
+    controls = {"single, batch_size = 16", "single, batch_size = 64, learning_rate = 0.2"}
+    assert {row["way"] for row in results["table"] if not row["virtual"]} == {"single", *controls, *ways}
     assert {(row["way"], row["nodes"]) for row in results["table"] if row["virtual"]} == {
         (way, nodes) for way in ways - {"batch"} for nodes in (4, 8)
     }
