@@ -59,7 +59,8 @@ def test_a_run_leaves_a_report_and_the_same_date_again_changes_nothing(site: Sit
     folder = site.out / "comparisons" / DATE
     assert (folder / "_SUCCESS").is_file()
     results = json.loads((folder / "results.json").read_text())
-    assert [(row["way"], row["nodes"]) for row in results["table"]] == [("single", 1), ("batch", 2), ("epoch", 2)]
+    ways = [(row["way"].partition(",")[0], row["nodes"]) for row in results["table"]]
+    assert ways == [("single", 1), ("single", 1), ("batch", 2), ("epoch", 2)]
     assert results["config_hash"] in (folder / "report.html").read_text()
 
     compared = {"path": str(site.out / "compared" / DATE), "date": DATE}
