@@ -1,7 +1,7 @@
 """Controls: one node that does what a way on several does, but for the nodes. What it gains too, takes no second node.
 
 A way has up to two of them: itself on one node, where an outer optimiser makes that something else than `single`; and
-`single` with the mini-batch that the way's updates are made of, where that is not the configured one.
+`single` with the way's own keys, and with the mini-batch that its updates are made of.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ def rows_of_update(config: TrainConfig, way: Strategy) -> int:
 
 
 def controls(values: dict[str, Any], way: Strategy, run: TrainConfig) -> list[dict[str, Any]]:
-    """What is said about the controls of a way on several nodes. values: what is said about that; run: one run of it.
+    """What is said about the controls of a way on several nodes; the comparison's `single` may be among them. values:
+    what is said about the way; run: one run of it.
 
     Where the way's learning rate grows with the nodes, so does its control's, but without warming up.
     """
-    found = [values] if has_outer(values, way) else []
+    own = alone(values)
     rows = rows_of_update(run, way)
     if rows != run.batch_size:
-        own = {**alone(values), "batch_size": rows}
+        own["batch_size"] = rows
         rate = run.optimizer.learning_rate
         if way.scaled_rate and isinstance(rate, float):
             own["optimizer"] = {**own.get("optimizer", {}), "learning_rate": rate * run.node_count}
-        found.append(own)
-    return found
+    return [values, own] if has_outer(values, way) else [own]

@@ -149,21 +149,24 @@ def plan(config: CompareConfig) -> list[Run]:
         given = [values[place]] if number > 1 else _on_one_node(values[place], ways[place])
         for said in given:
             identity = add(said, _config(config, place, {**said, **own}))
-        if number == 1:
-            add({"strategy": SINGLE}, _config(config, place, {"strategy": SINGLE, **own}), asked=False)
-        elif 1 in config.nodes and not isinstance(nodes, dict):
+        is_controlled = number > 1 and 1 in config.nodes and not isinstance(nodes, dict)
+        if is_controlled:
             run = found[identity][1]
             controlled[identity] = [
                 add(said, _config(config, place, {**said, **own, "nodes": 1}))
                 for said in controls(values[place], ways[place], run)
             ]
+        if number == 1 or is_controlled:  # what is `single` by another name is called so
+            base = {"strategy": SINGLE, **own, "nodes": nodes if number == 1 else 1}
+            add({"strategy": SINGLE}, _config(config, place, base), asked=False)
     if not found:
         raise config.error("nodes", f"no way of {', '.join(own['strategy'] for own in values)} runs on so many: add 1")
     names = _names([said for said, _ in found.values()], by_name)
     runs = []
     for identity, (said, run) in found.items():
         name, slug = names[digest(said)]
-        those = tuple(names[digest(found[control][0])][0] for control in controlled.get(identity, ()))
+        alike = (names[digest(found[control][0])][0] for control in controlled.get(identity, ()))
+        those = tuple(control for control in alike if control != SINGLE)  # that is compared with anyway
         runs.append(Run(_key(slug, run.node_count, run.virtual, run.seed), name, run, controls=those))
     return sorted([*runs, *_references(config, runs)], key=_turn)
 

@@ -31,10 +31,27 @@ def test_rows_that_one_change_of_the_weights_is_made_of(nodes, rows):
     assert rows_of_update(config, STRATEGIES["local"]) == 7
 
 
-def test_what_has_the_configured_mini_batch_and_no_outer_optimiser_needs_none():
-    assert controls_of({"strategy": "batch"}, 4) == []
-    assert controls_of({"strategy": "epoch-delayed"}, 4) == []
-    assert controls_of({"strategy": "local", "sync": {"every": 8}, "local_batch_size": 64}, 4) == []
+def test_what_has_the_configured_mini_batch_and_no_outer_optimiser_has_none_but_single():
+    single = [{"strategy": "single"}]
+    assert controls_of({"strategy": "batch"}, 4) == single
+    assert controls_of({"strategy": "epoch-delayed"}, 4) == single
+    assert controls_of({"strategy": "local", "sync": {"every": 8}, "local_batch_size": 64}, 4) == single
+    runs = planned(strategies=["batch", "epoch-delayed", {"strategy": "local", "local_batch_size": 64}], nodes=[1, 2])
+    assert not any(run.controls for run in runs)
+
+
+def test_what_a_way_has_keys_of_its_own_for_one_node_has_them_too():
+    ways = [
+        {"strategy": "batch", "batch_size": 128},
+        {"strategy": "local", "batch_size": 128},
+        {"strategy": "epoch-delayed", "optimizer": {"learning_rate": 0.1}},
+    ]
+    runs = planned(strategies=ways, nodes=[1, 2])
+    assert {run.way: run.controls for run in runs if run.config.nodes == 2} == {
+        "batch, batch_size = 128": ("single, batch_size = 128",),
+        "local, H = 32, batch_size = 128": (),  # its mini-batches have 64 rows, as those of `single`
+        "epoch-delayed, learning_rate = 0.1": ("single, learning_rate = 0.1",),
+    }
 
 
 def test_the_mini_batch_of_a_ways_own_updates_on_one_node():
