@@ -205,13 +205,18 @@ def test_an_executor_that_stands_still_is_replaced(spark: SparkSession, sufferer
             process.resume()
 
 
+def is_executor(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):  # it may end while it is looked at
+        return any("CoarseGrainedExecutorBackend" in word for word in process.cmdline())
+    return False
+
+
 @pytest.mark.slow
 def test_an_executor_that_stands_still_before_its_node_has_called_is_replaced(
     spark: SparkSession, sufferers: Sufferers
 ) -> None:
     """What ends the start may pass, so that a run is tried again; start_timeout is two minutes."""
-    children = psutil.Process().children(recursive=True)
-    java = next(p for p in children if any("CoarseGrainedExecutorBackend" in word for word in p.cmdline()))
+    java = next(p for p in psutil.Process().children(recursive=True) if is_executor(p))
     java.suspend()
     begin = time.monotonic()
     silent = r"^node \d was not started: executor \d+ has been silent for 11 s"

@@ -99,5 +99,6 @@ def test_a_killed_spark_submit_is_retried_and_goes_on(site: Site) -> None:
     assert site.states() == DONE
     assert site.tasks()["compare"][1] >= 2
     assert record.stat().st_mtime_ns == before
-    assert len(list(record.parent.iterdir())) == 4 and (record.parent.parent / "report.html").is_file()
+    # `single`, the control of `epoch`, `batch`, `epoch`, and a reference.
+    assert len(list(record.parent.iterdir())) == 5 and (record.parent.parent / "report.html").is_file()
     assert site.processes() == []

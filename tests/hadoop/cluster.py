@@ -16,7 +16,7 @@ from typing import Any
 from tests.hadoop import conf
 from tests.hadoop.processes import Kept, KeptFolder, tail
 
-_WAIT_SECONDS = 90.0  # on two busy cores; on idle ones all daemons are ready after 6 to 10 s
+_WAIT_SECONDS = 300.0  # on two busy cores; on idle ones all daemons are ready after 6 to 10 s
 
 _HDFS, _YARN = "org.apache.hadoop.hdfs.server", "org.apache.hadoop.yarn.server"
 _NAMENODE = f"{_HDFS}.namenode.NameNode"
