@@ -6,8 +6,8 @@ import time
 
 
 def slow(tensors, label, seeds):
-    """Takes 1 ms for each row: more than any of its other work, however busy the machine."""
-    time.sleep(1e-3 * len(label))
+    """Takes 0.6 ms for each row, several times as long as its other work."""
+    time.sleep(6e-4 * len(label))
     return tensors, label
 
 
