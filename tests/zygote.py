@@ -22,7 +22,7 @@ from sparksplit.cluster import node_main
 from sparksplit.cluster.channel.wire import die_with_parent
 
 _LATER = (
-    "collectives.ring",
+    "collectives.auto",
     "comparison.node",
     "diagnosis.node.variants",
     "diagnosis.node.work",

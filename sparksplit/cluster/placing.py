@@ -1,4 +1,5 @@
-"""Which executors hold the nodes, where a host is to be left out because nodes have failed on it again and again."""
+"""Which executors hold the nodes: those of one host follow one another, so that as little as possible of what goes
+round the nodes leaves a host; and a host is left out where nodes have failed again and again."""
 
 from __future__ import annotations
 
@@ -28,9 +29,9 @@ def failing(failures: Mapping[str, int]) -> list[str]:
 
 
 def elsewhere(executors: Sequence[Executor], nodes: int, avoided: Collection[str]) -> list[Executor] | None:
-    """One executor for each node, none of them on the `avoided` hosts; None where there are too few.
+    """One executor for each node, by rank, none of them on the `avoided` hosts; None where there are too few.
 
-    They are spread over the hosts as evenly as these have executors.
+    They are spread over the hosts as evenly as these have executors, and those of one host follow one another.
     """
     turns: dict[str, int] = {}
     found = []
@@ -38,7 +39,17 @@ def elsewhere(executors: Sequence[Executor], nodes: int, avoided: Collection[str
         if one.host not in avoided:
             turns[one.host] = turns.get(one.host, 0) + 1
             found.append((turns[one.host], one))
-    return [one for _, one in sorted(found, key=lambda each: each[0])[:nodes]] if len(found) >= nodes else None
+    if len(found) < nodes:
+        return None
+    chosen = [one for _, one in sorted(found, key=lambda each: each[0])[:nodes]]
+    return sorted(chosen, key=lambda one: one.host)
+
+
+def host_by_host(executors: Sequence[Executor], nodes: int) -> list[Executor] | None:
+    """The same, where no host is to be left out; None where it does not matter which node is where: all executors are
+    on one host, or each is on one of its own."""
+    hosts = {one.host for one in executors}
+    return elsewhere(executors, nodes, ()) if 1 < len(hosts) < len(executors) else None
 
 
 def executors_there(sc: SparkContext) -> list[Executor]:

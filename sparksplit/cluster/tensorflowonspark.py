@@ -50,7 +50,7 @@ class Job:
     """The Spark job whose tasks hold the nodes, one task per node.
 
     arguments: as map_fun wants them, JSON-able except for the tuple in `post`. executors: one for each node; None:
-    whichever Spark takes.
+    whichever Spark takes, host by host.
     """
 
     def __init__(
@@ -241,10 +241,11 @@ class _SparkContext:
         self._sc, self._group, self._arguments, self._executors = sc, group, arguments, executors
 
     def parallelize(self, values: Iterable[int], slices: int) -> _Rdd:
-        if self._executors is None:
+        executors = self._executors or placing.host_by_host(placing.executors_there(self._sc), slices)
+        if executors is None:
             rdd = self._sc.parallelize(values, slices)
         else:
-            rdd = placing.parallelize(self._sc, list(values), self._executors)
+            rdd = placing.parallelize(self._sc, list(values), executors)
         return _Rdd(self._sc, rdd, self._group, self._arguments)
 
 

@@ -21,11 +21,12 @@ COLLECTIVES = {
     "auto": "sparksplit.collectives.auto:join",
     "ring": "sparksplit.collectives.ring:join",
     "shared": "sparksplit.collectives.shared:join",
+    "mixed": "sparksplit.collectives.mixed:join",
     "tensorflow": "sparksplit.collectives.tensorflow:join",
 }
 """By name, the function that makes it on a node. Each is imported only there: one must be TensorFlow's first."""
 
-_IN_RING_ORDER = ("auto", "ring", "shared")
+_IN_RING_ORDER = ("auto", "ring", "shared", "mixed")
 
 
 def bits_of(name: str) -> str:

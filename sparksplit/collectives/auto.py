@@ -1,13 +1,14 @@
-"""Shared memory where all nodes are on one host, the ring otherwise; which of them it is changes no bit of a result."""
+"""Shared memory where all nodes are on one host, shared memory and TCP where some hosts hold several, otherwise the
+ring; which of them it is changes no bit of a result."""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
 
-from sparksplit.collectives import ring, shared
+from sparksplit.collectives import mixed, ring, shared
 from sparksplit.collectives.base import Collective
-from sparksplit.collectives.together import Apart
+from sparksplit.collectives.together import Apart, Meeting, meeting, runs_of
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
@@ -16,14 +17,34 @@ log = logging.getLogger(__name__)
 
 
 def join(member: Member) -> Collective:
-    """The faster one of those that these nodes can have, with the reason."""
+    """The fastest one of those that these nodes can have, with the reason."""
     made: Collective
-    try:
-        made = shared.join(member)
-        made.name, made.reason = "shared", f"all {member.size} nodes are on one host"
-    except Apart as error:
+    with meeting(member.gather) as met:
+        name, reason = chosen(met)
+        try:
+            if name == "shared":
+                made = shared.joined(member, met)
+            elif name == "mixed":
+                made = mixed.joined(member, met)
+        except Apart as error:
+            name, reason = "ring", str(error)
+    if name == "ring":
         made = ring.join(member)
-        made.name, made.reason = "ring", str(error)
+    made.name, made.reason = name, reason
     if member.rank == 0:
-        log.info("collective: %s: %s", made.name, made.reason)
+        log.info("collective: %s: %s", name, reason)
     return made
+
+
+def chosen(met: Meeting) -> tuple[str, str]:
+    """(the collective, why) for nodes that have met."""
+    nodes, hosts, runs = len(met.places), len(set(met.places)), runs_of(met.places)
+    if met.problem:
+        return "ring", met.problem
+    if met.apart is None:
+        return "shared", f"all {nodes} nodes are on one host"
+    if hosts == nodes:
+        return "ring", met.apart
+    if len(runs) == nodes:
+        return "ring", "no two nodes that are on one host follow one another"
+    return "mixed", f"{nodes} nodes are on {hosts} hosts, up to {max(map(len, runs))} of them on one"

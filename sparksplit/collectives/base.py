@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -9,12 +10,14 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from sparksplit.base import activity
 from sparksplit.base.errors import PeerLost
 from sparksplit.collectives.narrow import narrowed, narrowed_tensors, widened, widened_tensors
 
 Array = npt.NDArray[Any]
 Plan = TypeVar("Plan")
 
+_NOTED = 1 << 20  # bytes of one sum that count as progress; never what nodes tell one another again and again
 _MOST_PLANS = 16  # kept: the last ones used. Each may have buffers; what a mini-batch uses of embeddings varies
 
 
@@ -30,12 +33,14 @@ class Collective(ABC):
     same_graphs: whether all nodes must run the same graphs, and the loops in them equally often. in_graphs: whether
     `sum_tensors` works inside a tf.function; if not, it is called with eager tensors. same_shapes: whether a
     `sum_tensors` in a loop must have the same shapes each time; if so, large embeddings' gradients travel whole.
+    on_device: whether tensors on a GPU are summed there; if not, they are copied to the host's memory and back.
     name: its name in the table of collectives. reason: why it was chosen, where the configuration leaves that open.
     """
 
     same_graphs = False
     in_graphs = True
     same_shapes = False
+    on_device = False
     name = ""
     reason = ""
 
@@ -79,11 +84,13 @@ class Collective(ABC):
 
 
 class NumPyCollective(Collective, Generic[Plan]):
-    """What the collectives whose sums are written in NumPy have in common: how graphs call them, floats of 16 bits, and
-    plans of how arrays of certain shapes and dtypes are summed."""
+    """What the collectives whose sums are written in NumPy have in common: how graphs call them, floats of 16 bits,
+    plans of how arrays of certain shapes and dtypes are summed, and what a sum counts: time, waiting, progress."""
 
     def __init__(self, rank: int, size: int) -> None:
         super().__init__(rank, size)
+        self._began = 0.0
+        self._unnoted = 0
         self._failure: BaseException | None = None
         self._plans: dict[tuple[Any, ...], Plan] = {}
 
@@ -95,6 +102,27 @@ class NumPyCollective(Collective, Generic[Plan]):
         if len(self._plans) > _MOST_PLANS:
             del self._plans[next(iter(self._plans))]
         return plan
+
+    def _begin(self) -> float:
+        """A sum begins; when that is, in seconds of time.perf_counter."""
+        self._began = time.perf_counter()
+        self._unnoted = 0
+        return self._began
+
+    def _arrived(self) -> None:
+        """The others have come to this sum."""
+        if self._began:
+            self.waited += time.perf_counter() - self._began
+            self._began = 0.0
+
+    def _moved(self, sent: int, received: int = 0) -> None:
+        """So many bytes have gone on."""
+        if received:
+            self._arrived()
+        self._unnoted += sent + received
+        if self._unnoted >= _NOTED:
+            self._unnoted = 0
+            activity.note()
 
     @abstractmethod
     def _sum(self, arrays: Sequence[Array]) -> list[Array]:

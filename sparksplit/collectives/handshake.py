@@ -44,7 +44,7 @@ def neighbours(
     server: socket.socket,
     address: Sequence[Any],
     rank: int,
-    size: int,
+    ends: tuple[int, int],
     secret: bytes,
     deadline: float,
     served: Served | None = None,
@@ -53,11 +53,12 @@ def neighbours(
     nodes.
 
     server: this node's own listening socket. address: the next node's, which is listening already, so a refusal is
-    final; with its certificate's fingerprint if connections are encrypted. served: this node's own certificate, then.
+    final; with its certificate's fingerprint if connections are encrypted. ends: the ranks of the next and the previous
+    node. served: this node's own certificate, if connections are encrypted.
     deadline: for all of it, in monotonic seconds. Raises PeerLost as soon as the next node cannot be reached,
     PeerTimeout at the deadline.
     """
-    following, previous = (rank + 1) % size, (rank - 1) % size
+    following, previous = ends
     with selectors.DefaultSelector() as selector:
         callers = _Callers(server, selector, {previous}, secret, served)
         call: _Talk | None = None

@@ -48,7 +48,8 @@ class Segment:
 
     bells: every node's eventfd, by rank. lives: the pipes' ends, by rank: the own one to hold, the others' to watch.
     lines: connections from the first node to each other one, over which it hands out more memory; from another one, to
-    the first. waiting: called with True when a peer keeps this node waiting, with False when it goes on.
+    the first. waiting: called with True when a peer keeps this node waiting, with False when it goes on. number: what
+    messages call the first node; ranks count from there.
     """
 
     def __init__(
@@ -59,8 +60,9 @@ class Segment:
         lives: Sequence[int],
         lines: Mapping[int, socket.socket],
         waiting: Callable[[bool], None] = lambda _: None,
+        number: int = 0,
     ) -> None:
-        self.rank, self.size = rank, len(bells)
+        self.rank, self.size, self._number = rank, len(bells), number
         self._bells, self._lives, self._lines, self._waiting = list(bells), list(lives), dict(lines), waiting
         self._others = [other for other in range(self.size) if other != rank]
         self._owners = {lives[other]: other for other in self._others}
@@ -135,9 +137,9 @@ class Segment:
             try:
                 found = socket.recv_fds(line, 1, 1, socket.MSG_CMSG_CLOEXEC)[1]
             except OSError as error:
-                raise PeerLost(f"lost the connection to node 0: {error.strerror}") from None
+                raise PeerLost(f"lost the connection to node {self._number}: {error.strerror}") from None
             if not found:
-                raise PeerLost("node 0 closed its connection")
+                raise PeerLost(f"node {self._number} closed its connection")
             memory = found[0]
         try:
             self.results = np.frombuffer(_mapped(memory), np.uint8)
@@ -194,7 +196,7 @@ class Segment:
         if over():
             return
         if other == 0 if counter is None else not self._has(other, counter, value):
-            raise PeerLost(f"node {other} closed its connection")
+            raise PeerLost(f"node {self._number + other} closed its connection")
 
 
 def opened(size: int) -> tuple[int, list[int], list[tuple[int, int]]]:

@@ -9,21 +9,42 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from sparksplit.base import activity
 from sparksplit.base.memory import ALIGNMENT
 from sparksplit.collectives.base import Array, NumPyCollective
 from sparksplit.collectives.layout import Flat, Piece, flats, sent
 from sparksplit.collectives.segment import DONE, PUT, SLOT_BYTES, SLOTS, Segment
-from sparksplit.collectives.together import together
+from sparksplit.collectives.together import Apart, Meeting, meeting
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
 
-_NOTED = 1 << 20  # bytes of one sum that count as progress; never what nodes tell one another again and again
+
+class Part(Protocol):
+    """What a node does for one chunk of a sum. bytes: of the chunk. summing: whether this node sums any of it."""
+
+    bytes: int
+    summing: bool
+
+    def put(self, flat: Sequence[Array], slot: Array) -> None:
+        """Copy what others need of the one-dimensional arrays `flat` into this node's slot."""
+
+    def add(self, flat: Sequence[Array], slots: Sequence[Array], turn: int) -> None:
+        """Make this node's part of the sums, in the set `turn`. slots: of the nodes that share memory, by rank."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sum of one signature of arrays needs. sent: bytes. results: two sets of the arrays in which sums appear,
+    in turn. groups: of each dtype, its chunks and the slots for them, by chunk in turn and by rank."""
+
+    sent: int
+    results: Sequence[Sequence[Array]]
+    groups: Sequence[tuple[Sequence[Part], Sequence[Sequence[Array]]]]
 
 
 def join(member: Member) -> Shared:
@@ -31,27 +52,31 @@ def join(member: Member) -> Shared:
 
     Raises Apart where they are not all on one host, or something there is in the way.
     """
+    with meeting(member.gather) as met:
+        return joined(member, met)
+
+
+def joined(member: Member, met: Meeting) -> Shared:
+    """The same, of nodes that have met."""
 
     def waiting(is_waiting: bool) -> None:
         member.state(waiting=is_waiting)
 
-    return Shared.connect(member.rank, member.size, member.secret, member.gather, waiting)
+    return Shared.of(met, member.rank, member.secret, member.gather, waiting)
 
 
-class Shared(NumPyCollective["_Plan"]):
+class Shared(NumPyCollective[Plan]):
     """Sums through a segment.
 
     bytes_sent: what a ring of that many nodes would send, so that it does not depend on where nodes run. Results cannot
     be written to: they are the other nodes' too.
     """
 
-    def __init__(self, segment: Segment) -> None:
-        super().__init__(segment.rank, segment.size)
+    def __init__(self, rank: int, size: int, segment: Segment) -> None:
+        super().__init__(rank, size)
         self._segment = segment
         self._chunks = 0
         self._turn = 0
-        self._began = 0.0
-        self._moved = 0
 
     @classmethod
     def connect(
@@ -67,16 +92,32 @@ class Shared(NumPyCollective["_Plan"]):
         gather(name, value): returns every rank's value, by rank. waiting: called with True when a peer keeps this node
         waiting, with False when it goes on. Raises Apart, on every node or on none.
         """
-        return cls(together(rank, size, secret, gather, waiting))
+        with meeting(gather) as met:
+            assert size == len(met.places)
+            return cls.of(met, rank, secret, gather, waiting)
+
+    @classmethod
+    def of(
+        cls,
+        met: Meeting,
+        rank: int,
+        secret: bytes,
+        gather: Callable[[str, Any], list[Any]],
+        waiting: Callable[[bool], None] = lambda _: None,
+    ) -> Shared:
+        """`connect`, of nodes that have met."""
+        if problem := met.problem or met.apart:
+            raise Apart(problem)
+        size = len(met.places)
+        return cls(rank, size, met.segment(rank, [range(size)], secret, gather, waiting))
 
     def _sum(self, arrays: Sequence[Array]) -> list[Array]:
-        began = self._began = time.perf_counter()
-        self._moved = 0
+        began = self._begin()
         plan = self._planned(arrays, lambda: self._plan(arrays))
         flat = [array.reshape(-1) for array in arrays]
         self._turn = 1 - self._turn
-        for group in plan.groups:
-            self._sum_group(group, flat)
+        for chunks, slots in plan.groups:
+            self._sum_chunks(chunks, slots, flat)
         self.bytes_sent += plan.sent
         self.seconds += time.perf_counter() - began
         return list(plan.results[self._turn])
@@ -85,85 +126,62 @@ class Shared(NumPyCollective["_Plan"]):
         self._plans.clear()
         self._segment.close()
 
-    def _plan(self, arrays: Sequence[Array]) -> _Plan:
+    def _plan(self, arrays: Sequence[Array]) -> Plan:
         layouts = flats(arrays, self.size)
-        needed = 2 * sum(_padded(flat) for flat in layouts)
-        if needed > self._segment.results.size:
+        places, room = [], 0
+        for flat in layouts:
+            places.append(room)
+            room += _padded(flat.share * flat.size * flat.dtype.itemsize)
+        if 2 * room > self._segment.results.size:
             self._plans.clear()  # they refer to the memory before
-            self._segment.renew(needed)
-        return _Plan(arrays, layouts, self._segment)
+            self._segment.renew(2 * room)
+        results, groups = [list(arrays) for _ in range(2)], []
+        for flat, place in zip(layouts, places, strict=True):
+            sums = []
+            for turn in range(2):
+                begin = turn * (self._segment.results.size // 2) + place
+                bytes_ = self._segment.results[begin : begin + flat.share * flat.size * flat.dtype.itemsize]
+                sums.append(bytes_.view(flat.dtype))
+                for number, view in flat.views(sums[turn]):
+                    view.flags.writeable = False
+                    results[turn][number] = view
+            groups.append((self._parts(flat, sums), self._segment.slots(flat.dtype)))
+        return Plan(sent(layouts, self.rank), results, groups)
 
-    def _sum_group(self, group: _Group, flat: Sequence[Array]) -> None:
-        """Sum a group's arrays.
+    def _parts(self, flat: Flat, sums: Sequence[Array]) -> Sequence[Part]:
+        """What this node does for each chunk of the arrays of one dtype. sums: two sets, of `share * size` elements."""
+        length = SLOT_BYTES // flat.dtype.itemsize
+        return [
+            _Chunk(flat, low, min(low + length, flat.total), self.rank, sums) for low in range(0, flat.total, length)
+        ]
+
+    def _sum_chunks(self, chunks: Sequence[Part], slots: Sequence[Sequence[Array]], flat: Sequence[Array]) -> None:
+        """Sum the arrays of one dtype.
 
         A slot is used again once all have summed the chunk that lay there. Sums may be written to as soon as all have
         put the first chunk: by then nobody reads the sums that lay there before.
         """
-        segment, chunks, first = self._segment, group.chunks, self._chunks
+        segment, first = self._segment, self._chunks
         for place in range(-1, len(chunks)):
             ahead = place + 1
             if ahead < len(chunks):
                 if ahead >= SLOTS:
                     segment.wait(DONE, first + ahead - SLOTS + 1)
-                chunks[ahead].put(flat, group.slots[(first + ahead) % SLOTS][self.rank])
+                chunks[ahead].put(flat, slots[(first + ahead) % SLOTS][segment.rank])
                 segment.tell(PUT, first + ahead + 1)
             if place < 0:
                 continue
             chunk = chunks[place]
-            if chunk.terms:
+            if chunk.summing:
                 segment.wait(PUT, first + place + 1)
-                self._arrived()
-                chunk.add(flat, group.slots[(first + place) % SLOTS], group.sums[self._turn], self.rank)
+                if segment.size == self.size:  # otherwise there are others elsewhere
+                    self._arrived()
+                chunk.add(flat, slots[(first + place) % SLOTS], self._turn)
             segment.tell(DONE, first + place + 1)
-            self._note(chunk.bytes)
+            self._moved(chunk.bytes)
         self._chunks += len(chunks)
         segment.wait(DONE, self._chunks)
         self._arrived()
-
-    def _arrived(self) -> None:
-        """The others have come to this sum."""
-        if self._began:
-            self.waited += time.perf_counter() - self._began
-            self._began = 0.0
-
-    def _note(self, count: int) -> None:
-        self._moved += count
-        if self._moved >= _NOTED:
-            self._moved = 0
-            activity.note()
-
-
-class _Plan:
-    """What a sum of one signature of arrays needs. groups: one for each dtype. results: two sets of the arrays in which
-    sums appear, in turn. sent: bytes."""
-
-    def __init__(self, arrays: Sequence[Array], layouts: Sequence[Flat], segment: Segment) -> None:
-        self.sent = sent(layouts, segment.rank)
-        self.results = [list(arrays) for _ in range(2)]
-        self.groups = []
-        room, begin = segment.results.size // 2, 0
-        for flat in layouts:
-            sums = []
-            for turn, results in enumerate(self.results):
-                at = turn * room + begin
-                buffer = segment.results[at : at + flat.total * flat.dtype.itemsize].view(flat.dtype)
-                sums.append(buffer)
-                for number, view in flat.views(buffer):
-                    view.flags.writeable = False
-                    results[number] = view
-            begin += _padded(flat)
-            self.groups.append(_Group(flat, sums, segment))
-
-
-class _Group:
-    """The arrays of one dtype. sums: the two sets, flat. slots: by chunk in turn and by rank."""
-
-    def __init__(self, flat: Flat, sums: list[Array], segment: Segment) -> None:
-        self.sums, self.slots = sums, segment.slots(flat.dtype)
-        length = SLOT_BYTES // flat.dtype.itemsize
-        self.chunks = [
-            _Chunk(flat, low, min(low + length, flat.total), segment.rank) for low in range(0, flat.total, length)
-        ]
 
 
 class _Term(NamedTuple):
@@ -178,8 +196,8 @@ class _Term(NamedTuple):
 class _Chunk:
     """Elements `low` to `high` of a group, of which each node sums one part. terms: the pieces of node `rank`'s."""
 
-    def __init__(self, flat: Flat, low: int, high: int, rank: int) -> None:
-        self._flat, self._low = flat, low
+    def __init__(self, flat: Flat, low: int, high: int, rank: int, sums: Sequence[Array]) -> None:
+        self._flat, self._low, self._rank, self._sums = flat, low, rank, sums
         self.bytes = (high - low) * flat.dtype.itemsize
         steps = -(-(high - low) // flat.step)
         part = -(-steps // flat.size) * flat.step
@@ -197,14 +215,14 @@ class _Chunk:
             for piece in flat.pieces(begin, last):
                 self.terms.append(_Term(order, piece.at - low, piece.at - low + piece.end - piece.begin, piece))
             begin = last
+        self.summing = bool(self.terms)
 
     def put(self, flat: Sequence[Array], slot: Array) -> None:
-        """Copy what others sum into this node's slot."""
         for first, last, pieces in self._others:
             self._flat.lay(pieces, flat, slot[first - self._low : last - self._low])
 
-    def add(self, flat: Sequence[Array], slots: Sequence[Array], sums: Array, rank: int) -> None:
-        """Sum this node's part."""
+    def add(self, flat: Sequence[Array], slots: Sequence[Array], turn: int) -> None:
+        sums, rank = self._sums[turn], self._rank
         for order, low, high, (number, begin, end, at) in self.terms:
             own, out = flat[number][begin:end], sums[at : at + end - begin]
             first, *others = (own if other == rank else slots[other][low:high] for other in order)
@@ -213,6 +231,6 @@ class _Chunk:
                 total = np.add(total, other, out=out)
 
 
-def _padded(flat: Flat) -> int:
-    """Bytes; the next layout begins after them."""
-    return -(-flat.total * flat.dtype.itemsize // ALIGNMENT) * ALIGNMENT
+def _padded(count: int) -> int:
+    """Bytes; what lies after them begins there."""
+    return -(-count // ALIGNMENT) * ALIGNMENT

@@ -37,6 +37,7 @@ class TensorFlowCollective(Collective):
 
     same_graphs = True
     same_shapes = True
+    on_device = True
 
     def __init__(self, rank: int, size: int, tf_config: dict[str, Any]) -> None:
         super().__init__(rank, size)

@@ -9,7 +9,9 @@ import platform
 import secrets
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,35 +30,74 @@ class Apart(RunError):
     """The nodes cannot share memory; its text says why, and is the same on all of them."""
 
 
-def together(
-    rank: int,
-    size: int,
-    secret: bytes,
-    gather: Callable[[str, Any], list[Any]],
-    waiting: Callable[[bool], None] = lambda _: None,
-) -> Segment:
-    """What this node and all others have in common.
+@contextmanager
+def meeting(gather: Callable[[str, Any], list[Any]]) -> Iterator[Meeting]:
+    """Where all nodes are; this one listens for those of its host while the context lasts.
 
-    gather(name, value): every rank's value, by rank. Raises Apart, on every node or on none.
+    gather(name, value): every rank's value, by rank.
     """
-    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        name = f"\0sparksplit-{secrets.token_hex(16)}"
-        place, problem = _place(size)
-        if rank == 0 and problem is None:
-            try:
-                server.bind(name)
-                server.listen(_BACKLOG)
-            except OSError as error:  # what confines processes may forbid it
-                problem = f"node 0 cannot listen for the others: {error.strerror}"
-        found = gather("shared memory", [place, name[1:], problem])
-        _refuse(next(filter(None, (each[2] for each in found)), None) or _apart([each[0] for each in found]))
-        key, segment = derived(secret, "shared memory"), None
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        name, silent = secrets.token_hex(16), None
         try:
-            if rank == 0:
-                segment = _hand_out(server, size, key, waiting)
+            server.bind(f"\0sparksplit-{name}")
+            server.listen(_BACKLOG)
+        except OSError as error:  # what confines processes may forbid it
+            silent = error.strerror
+        place, problem = _place()
+        found = gather("shared memory", [place, f"sparksplit-{name}", problem, silent])
+        problem = next(filter(None, (each[2] for each in found)), None)
+        yield Meeting(server, [each[0] for each in found], problem, [each[1] for each in found], [e[3] for e in found])
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """What every node knows of all, by rank.
+
+    places: equal for two nodes that can reach each other without a network. problem: why one of them cannot share
+    memory at all; None where each can. names: where they listen. silent: why one does not; None where it does.
+    """
+
+    server: socket.socket
+    places: Sequence[str]
+    problem: str | None
+    names: Sequence[str]
+    silent: Sequence[str | None]
+
+    @property
+    def apart(self) -> str | None:
+        """Why the nodes are not all on one host; None where they are."""
+        for rank, place in enumerate(self.places):
+            if place != self.places[0]:
+                same_kernel = place.split()[0] == self.places[0].split()[0]
+                where = "in another network namespace than" if same_kernel else "on another host than"
+                return f"node {rank} is {where} node 0"
+        return None
+
+    def segment(
+        self,
+        rank: int,
+        runs: Sequence[range],
+        secret: bytes,
+        gather: Callable[[str, Any], list[Any]],
+        waiting: Callable[[bool], None] = lambda _: None,
+    ) -> Segment:
+        """What node `rank` and the others of its run have in common; every node of every run must call it.
+
+        runs: ranks, of which those of one run are in one place. Raises Apart, on every node or on none.
+        """
+        _refuse(self.problem)
+        for run in runs:
+            if len(run) > MOST_NODES:
+                _refuse(f"{len(run)} nodes are more than the {MOST_NODES} that can share memory")
+            if self.silent[run.start] and len(run) > 1:
+                _refuse(f"node {run.start} cannot listen for the others: {self.silent[run.start]}")
+        run = next(run for run in runs if rank in run)
+        key, segment, problem = derived(secret, "shared memory"), None, None
+        try:
+            if rank == run.start:
+                segment = _hand_out(self.server, run, key, waiting)
             else:
-                segment = _take(f"\0{found[0][1]}", rank, size, key, waiting)
+                segment = _take(f"\0{self.names[run.start]}", rank, run, key, waiting)
         except (OSError, MemoryError, SparksplitError) as error:
             text = (error.strerror if isinstance(error, OSError) else None) or str(error)
             problem = f"node {rank} cannot share memory with the others: {text}"
@@ -69,26 +110,30 @@ def together(
             raise
         assert segment is not None
         return segment
-    finally:
-        server.close()
 
 
-def _hand_out(server: socket.socket, size: int, key: bytes, waiting: Callable[[bool], None]) -> Segment:
+def runs_of(places: Sequence[str]) -> list[range]:
+    """The ranks that follow one another in one place, in their order."""
+    begins = [rank for rank, place in enumerate(places) if rank == 0 or place != places[rank - 1]]
+    return [range(begin, end) for begin, end in zip(begins, [*begins[1:], len(places)], strict=True)]
+
+
+def _hand_out(server: socket.socket, run: range, key: bytes, waiting: Callable[[bool], None]) -> Segment:
     """The first node's part."""
-    peers = answered(server, range(1, size), key, time.monotonic() + SECONDS)
+    called = answered(server, run[1:], key, time.monotonic() + SECONDS)
     try:
-        memory, bells, pipes = opened(size)
+        memory, bells, pipes = opened(len(run))
     except BaseException:
-        for line in peers.values():
+        for line in called.values():
             line.close()
         raise
-    lines = cast(dict[int, socket.socket], peers)
-    ends = [own[1] if rank == 0 else own[0] for rank, own in enumerate(pipes)]
+    lines = {rank - run.start: cast(socket.socket, line) for rank, line in called.items()}
+    ends = [own[1] if place == 0 else own[0] for place, own in enumerate(pipes)]
     try:
-        for rank, line in lines.items():
-            theirs = [own[1] if other == rank else own[0] for other, own in enumerate(pipes)]
+        for place, line in lines.items():
+            theirs = [own[1] if other == place else own[0] for other, own in enumerate(pipes)]
             socket.send_fds(line, [b"s"], [memory, *bells, *theirs])
-        return Segment(0, os.dup(memory), bells, ends, lines, waiting)
+        return Segment(0, os.dup(memory), bells, ends, lines, waiting, run.start)
     except BaseException:
         for line in lines.values():
             line.close()
@@ -101,8 +146,9 @@ def _hand_out(server: socket.socket, size: int, key: bytes, waiting: Callable[[b
             os.close(descriptor)
 
 
-def _take(name: str, rank: int, size: int, key: bytes, waiting: Callable[[bool], None]) -> Segment:
+def _take(name: str, rank: int, run: range, key: bytes, waiting: Callable[[bool], None]) -> Segment:
     """Every other node's part."""
+    size = len(run)
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     descriptors: list[int] = []
     try:
@@ -114,7 +160,7 @@ def _take(name: str, rank: int, size: int, key: bytes, waiting: Callable[[bool],
             raise RunError(f"{len(descriptors)} of {2 * size + 1} descriptors arrived")
         line.setblocking(False)
         memory, descriptors = descriptors[0], descriptors[1:]
-        return Segment(rank, memory, descriptors[:size], descriptors[size:], {0: line}, waiting)
+        return Segment(rank - run.start, memory, descriptors[:size], descriptors[size:], {0: line}, waiting, run.start)
     except BaseException:
         line.close()
         for descriptor in descriptors:
@@ -122,30 +168,19 @@ def _take(name: str, rank: int, size: int, key: bytes, waiting: Callable[[bool],
         raise
 
 
-def _place(size: int) -> tuple[str, str | None]:
+def _place() -> tuple[str, str | None]:
     """(what two processes must have in common to reach each other by a Unix socket without a file, why this one cannot
-    share memory with `size` - 1 others or None).
+    share memory with others or None).
 
     It is the running kernel, and the network namespace: a container may have its own.
     """
     if platform.machine() not in ("x86_64", "AMD64"):
         return "", f"shared memory between nodes needs x86's order of writes (this is {platform.machine()})"
-    if size > MOST_NODES:
-        return "", f"{size} nodes are more than the {MOST_NODES} that can share memory"
     try:
         kernel = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{kernel} {Path('/proc/self/ns/net').readlink()}", None
     except OSError as error:
         return "", f"which host this is cannot be told: {error.filename}: {error.strerror}"
-
-
-def _apart(places: Sequence[str]) -> str | None:
-    for rank, place in enumerate(places):
-        if place != places[0]:
-            same_kernel = place.split()[0] == places[0].split()[0]
-            where = "in another network namespace than" if same_kernel else "on another host than"
-            return f"node {rank} is {where} node 0"
-    return None
 
 
 def _refuse(problem: str | None) -> None:

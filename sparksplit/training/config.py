@@ -268,11 +268,11 @@ class TrainConfig(Training):
     order: Literal["exact", "arrival"] = "exact"
     """exact: training begins when all rows are there; arrival, with input_mode spark: the first epoch trains on rows as
     they arrive, in any order, and a run cannot be resumed in the middle of it."""
-    collective: Annotated[str, _one_of(COLLECTIVES, "a collective")] = "ring"
-    """What sums gradients over the nodes: auto (shared where all are on one host, otherwise ring), ring (over TCP),
-    shared (memory that they share: all on one host), with the same bits, or tensorflow (its collectives: NCCL on GPUs).
-    Or your own: `package.module:function` or `path/to/file.py:function` that returns a
-    sparksplit.collectives.Collective."""
+    collective: Annotated[str, _one_of(COLLECTIVES, "a collective")] = "auto"
+    """What sums gradients over the nodes: auto (the first of these that the nodes can have), shared (memory that they
+    share: all on one host), mixed (memory within each host, TCP between hosts), ring (TCP alone), all with the same
+    bits; or tensorflow (its collectives: NCCL on GPUs). Or your own: `package.module:function` or
+    `path/to/file.py:function` that returns a sparksplit.collectives.Collective."""
 
     @property
     def virtual(self) -> bool:

@@ -66,6 +66,14 @@ def begins_with(init: RunInit) -> str:
     return f"init: begins with the weights of {init.file}: {_few(init.layers)}{fresh}"
 
 
+def copies(collective: str, count: int) -> str:
+    """What sums outside GPUs cost nodes that compute on them, for people. count: bytes of the trained variables."""
+    return (
+        f"collective: {collective}: up to {count:,} bytes are copied from each GPU to its host, and back, at each "
+        "exchange; `collective: tensorflow` sums on the GPUs, with NCCL. No GPU has run either"
+    )
+
+
 def _few(names: Sequence[str], most: int = 20) -> str:
     more = f" and {len(names) - most} more ({RUN} has all)" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparksplit.cluster import placing
-from sparksplit.cluster.placing import Executor, elsewhere, failing
+from sparksplit.cluster.placing import Executor, elsewhere, failing, host_by_host
 from sparksplit.cluster.requirements import await_executors
 
 ONE, TWO, THREE = (Executor(str(number), "a") for number in (1, 2, 3))
@@ -26,14 +26,21 @@ def test_a_host_is_left_out_after_the_second_failure():
         (2, ["a"], [FOUR, FIVE]),
         (3, ["a"], None),
         (2, ["b"], [ONE, FIVE]),
-        (4, ["b"], [ONE, FIVE, TWO, THREE]),
+        (4, ["b"], [ONE, TWO, THREE, FIVE]),
         (1, ["a", "b"], [FIVE]),
         (1, ["a", "b", "c"], None),
-        (5, ["gone"], [ONE, FOUR, FIVE, TWO, THREE]),
+        (5, ["gone"], [ONE, TWO, THREE, FOUR, FIVE]),
     ],
 )
 def test_nodes_are_spread_over_the_other_hosts(nodes, avoided, expected):
     assert elsewhere([ONE, TWO, THREE, FOUR, FIVE], nodes, avoided) == expected
+
+
+def test_nodes_of_one_host_have_ranks_that_follow_one_another():
+    assert host_by_host([ONE, FOUR, TWO, FIVE], 4) == [ONE, TWO, FOUR, FIVE]
+    assert host_by_host([ONE, FOUR, TWO, FIVE, THREE], 3) == [ONE, FOUR, FIVE]
+    assert host_by_host([ONE, TWO], 2) is host_by_host([FIVE, FOUR, ONE], 2) is None
+    assert host_by_host([ONE, FOUR, TWO], 4) is None
 
 
 @pytest.mark.parametrize("place", ["h5:40001", "h5", "10.0.0.5:7", "10.0.0.5", "[::1]:7", "[::1]"])

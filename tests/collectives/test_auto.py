@@ -7,25 +7,30 @@ import numpy as np
 import pytest
 
 from hdfs_io.arrays import from_arrays
-from sparksplit.collectives import join, together
-from sparksplit.network.listening import ANY
+from sparksplit.collectives import join, segment, together
+from sparksplit.collectives.auto import chosen
+from sparksplit.collectives.together import Meeting
+from sparksplit.network.listening import ANY, Network
+from tests.collectives.test_mixed import on
 from tests.nodes import in_threads
 from tests.training.runs import MODELS, run
 
 
-def joined(nodes, gathering=lambda rank, gather: gather):
+def joined(hosts, name="auto", network=ANY):
+    """The collectives of nodes on these hosts, by rank: each letter is one."""
+
     def member(rank, gather):
         return SimpleNamespace(
             rank=rank,
-            size=nodes,
+            size=len(hosts),
             host="127.0.0.1",
             secret=b"secret",
-            gather=gathering(rank, gather),
-            network=ANY,
+            gather=on(hosts, gather),
+            network=network,
             state=lambda **_: None,
         )
 
-    return in_threads(nodes, lambda rank, gather: join("auto", None, member(rank, gather)))
+    return in_threads(len(hosts), lambda rank, gather: join(name, None, member(rank, gather)))
 
 
 def sums_of(made):
@@ -37,31 +42,63 @@ def sums_of(made):
     return {array.tobytes() for array in found}
 
 
-def test_one_host_shares_memory_others_have_a_ring_and_the_bits_are_the_same(caplog):
+def test_what_sums_depends_on_who_shares_a_host_and_the_bits_do_not(caplog):
     with caplog.at_level(logging.INFO):
-        here = joined(3)
-
-        def elsewhere(rank, gather):
-            def moved(name, value):
-                return gather(name, ["host 2 net:[1]", *value[1:]] if name == "shared memory" and rank == 2 else value)
-
-            return moved
-
-        apart = joined(3, elsewhere)
-    why = "node 2 is on another host than node 0"
-    assert {(each.name, each.reason) for each in here} == {("shared", "all 3 nodes are on one host")}
-    assert {(each.name, each.reason) for each in apart} == {("ring", why)}
+        formed = [joined(hosts) for hosts in ("aaaa", "aabb", "abcd")]
+    expected = [
+        ("shared", "all 4 nodes are on one host"),
+        ("mixed", "4 nodes are on 2 hosts, up to 2 of them on one"),
+        ("ring", "node 1 is on another host than node 0"),
+    ]
+    assert [{(each.name, each.reason) for each in made} for made in formed] == [{each} for each in expected]
     said = [record.message for record in caplog.records if record.message.startswith("collective: ")]
-    assert said == ["collective: shared: all 3 nodes are on one host", f"collective: ring: {why}"]
-    assert len(sums_of(here) | sums_of(apart)) == 1
+    assert said == [f"collective: {name}: {reason}" for name, reason in expected]
+    assert len(set.union(*map(sums_of, formed))) == 1
 
 
-def test_what_is_in_the_way_is_the_reason(monkeypatch):
-    monkeypatch.setattr(together.platform, "machine", lambda: "aarch64")
-    (one, other) = made = joined(2)
-    assert (one.name, one.reason) == (other.name, other.reason)
-    assert one.name == "ring" and one.reason.endswith("order of writes (this is aarch64)")
-    sums_of(made)
+@pytest.mark.parametrize(
+    ("hosts", "name", "reason"),
+    [
+        ("aab", "mixed", "3 nodes are on 2 hosts, up to 2 of them on one"),
+        ("abbb", "mixed", "4 nodes are on 2 hosts, up to 3 of them on one"),
+        ("abab", "ring", "no two nodes that are on one host follow one another"),
+    ],
+)
+def test_nodes_of_one_host_share_memory_where_they_follow_one_another(hosts, name, reason):
+    places = [f"{host} net:[1]" for host in hosts]
+    assert chosen(Meeting(None, places, None, places, [None] * len(hosts))) == (name, reason)
+
+
+@pytest.mark.parametrize("hosts", ["aa", "aabb"])
+def test_what_is_in_the_way_is_the_reason_on_all_nodes(monkeypatch, hosts):
+    def falls_back(reason):
+        made = joined(hosts)
+        assert {each.name for each in made} == {"ring"} and {each.reason for each in made} == {made[0].reason}
+        assert reason in made[0].reason
+        sums_of(made)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(together.platform, "machine", lambda: "aarch64")
+        falls_back("order of writes (this is aarch64)")
+    with monkeypatch.context() as patched:
+        patched.setattr(together, "MOST_NODES", 1)
+        falls_back("2 nodes are more than the 1 that can share memory")
+    with monkeypatch.context() as patched:
+
+        def full(*_):
+            raise OSError(28, "No space left on device")
+
+        patched.setattr(segment.os, "posix_fallocate", full)
+        patched.setattr(together, "SECONDS", 0.5)
+        falls_back("of memory for nodes of one host to share: No space left on device")
+
+
+@pytest.mark.parametrize("hosts", ["aa", "aabb", "ab"])
+def test_memory_is_shared_where_the_network_is_encrypted_too(hosts):
+    name = {"aa": "shared", "aabb": "mixed", "ab": "ring"}[hosts]
+    made = joined(hosts, network=Network(tls=True))
+    assert {each.name for each in made} == {name}
+    assert len(sums_of(made)) == 1
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +116,8 @@ def test_runs_have_the_same_bits_and_say_what_summed(forked, data, tmp_path, str
         "strategy": strategy, "nodes": 3, "epochs": 4, "batch_size": 16, "model": {"build": f"{MODELS}:linear"},
         "optimizer": {"learning_rate": 0.1}, "dtype": "float32",
     }  # fmt: skip
-    found = {name: run(data, tmp_path / name, collective=name, **settings) for name in ("ring", "shared", "auto")}
+    found = {name: run(data, tmp_path / name, collective=name, **settings) for name in ("ring", "shared")}
+    found["auto"] = run(data, tmp_path / "auto", **settings)
     assert len({each["weights"] for each in found.values()}) == 1
     for name in ("metrics", "ledger", "sync_bytes_per_node", "config_hash"):
         assert found["ring"][name] == found["shared"][name] == found["auto"][name]

@@ -281,7 +281,7 @@ def test_a_stranger_who_dribbles_is_turned_away_and_the_deadline_is_kept(monkeyp
         thread = threading.Thread(target=dribble)
         thread.start()
         with pytest.raises(PeerTimeout, match=r"^node 1 did not join the ring in time$"):
-            neighbours(server, silent.getsockname(), 0, 2, SECRET, time.monotonic() + 0.5)
+            neighbours(server, silent.getsockname(), 0, (1, 1), SECRET, time.monotonic() + 0.5)
         thread.join()
         stranger.close()
         assert len(sent) < 51
@@ -328,7 +328,7 @@ def test_a_neighbour_that_ends_during_the_handshake_is_told_at_once():
         thread = threading.Thread(target=end)
         thread.start()
         with pytest.raises(PeerLost, match=r"cannot reach node 1 at .*: it ended the connection during the handshake"):
-            neighbours(server, other.getsockname(), 0, 2, SECRET, time.monotonic() + 60)
+            neighbours(server, other.getsockname(), 0, (1, 1), SECRET, time.monotonic() + 60)
         thread.join()
 
 

@@ -22,9 +22,9 @@ from sparksplit.collectives.segment import SLOT_BYTES
 from sparksplit.collectives.shared import Shared
 from sparksplit.collectives.together import Apart
 from sparksplit.network.tls import Served
+from tests.collectives.processes import in_use
 from tests.collectives.test_layout import SHAPES, promised
 from tests.collectives.test_ring import rings, sums
-from tests.collectives.test_shared_processes import in_use
 from tests.nodes import in_threads
 
 SECRET = b"known to all"

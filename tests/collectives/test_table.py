@@ -79,7 +79,7 @@ def data(tmp_path_factory):
     [
         (
             "rign",
-            "must be one of auto, ring, shared, tensorflow, or a function that returns a collective (is 'rign')",
+            "must be one of auto, ring, shared, mixed, tensorflow, or a function that returns a collective (is 'rign')",
         ),
         (f"{FILE}:by_the_drivr", "has no function 'by_the_drivr'; did you mean 'by_the_driver'?"),
         ("none.py:mine", "none.py: does not exist"),

@@ -67,7 +67,7 @@ def test_runs_that_sum_by_another_collective_have_a_cluster_of_their_own():
     runs = planned(strategies=ways, nodes=[1, 2], virtual=[3], seeds=2)
     assert [(run.cluster, run.way) for run in runs if not run.config.virtual] == [
         *[((1, None), way) for way in ("single", "local, H = 8, nesterov", "single, batch_size = 32")] * 2,
-        *[((2, "ring"), "batch"), ((2, "ring"), "local, H = 8, nesterov")] * 2,
+        *[((2, "auto"), "batch"), ((2, "auto"), "local, H = 8, nesterov")] * 2,
         *[((2, "tensorflow"), "batch, collective = tensorflow")] * 2,
         *[((2, "a.py:mine"), "batch, collective = a.py:mine")] * 2,
     ]

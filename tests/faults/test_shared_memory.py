@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from sparksplit.training import checkpoints
-from tests.collectives.test_shared_processes import in_use, memory_of
+from tests.collectives.processes import in_use, memory_of
 from tests.nodes import pid_of
 from tests.training.runs import MODELS, MOMENTUM, run
 
@@ -18,7 +18,9 @@ def straight(zygote, digits, tmp_path_factory):
     from tests.forked import nodes_of
 
     with nodes_of(zygote):
-        return run(digits, tmp_path_factory.mktemp("ring") / "run", nodes=2, epochs=12, optimizer=MOMENTUM)
+        return run(
+            digits, tmp_path_factory.mktemp("ring") / "run", nodes=2, epochs=12, optimizer=MOMENTUM, collective="ring"
+        )
 
 
 @pytest.mark.parametrize(("number", "rank"), [(signal.SIGKILL, 0), (signal.SIGKILL, 1), (signal.SIGSTOP, 1)])

@@ -38,7 +38,7 @@ def test_collectives_with_the_same_bits_make_the_same_run(days):
     def hash_of(collective):
         return inputs_of(f"{days}/ds=0", strategy="batch", nodes=2, collective=collective).hash()
 
-    assert hash_of("ring") == hash_of("shared") == hash_of("auto") != hash_of("tensorflow")
+    assert hash_of("ring") == hash_of("shared") == hash_of("mixed") == hash_of("auto") != hash_of("tensorflow")
 
 
 def test_keys_that_came_later_and_change_nothing_leave_data_sets_and_runs_their_hashes(days):

@@ -109,3 +109,11 @@ def test_the_layers_that_begin_with_other_weights_are_named_if_they_are_not_too_
     assert report.begins_with(few) == "init: begins with the weights of runs/a/model.keras: dense; afresh: out"
     many = RunInit("m.keras", "d", [f"l{number}" for number in range(30)], [])
     assert report.begins_with(many).endswith(", l19 and 10 more (run.json has all)")
+
+
+def test_with_gpus_it_is_told_what_sums_outside_them_copy_and_what_to_set():
+    said = report.copies("mixed", 1_724_320)
+    assert said.startswith(
+        "collective: mixed: up to 1,724,320 bytes are copied from each GPU to its host, and back, at"
+    )
+    assert "`collective: tensorflow`" in said and said.endswith("No GPU has run either")

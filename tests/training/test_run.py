@@ -91,7 +91,7 @@ def test_the_same_nodes_twice_give_the_same_bits(forked, digits, tmp_path):
 def test_the_tensorflow_collective_gives_the_same_result(spark, zygote, digits, tmp_path):
     settings = {"nodes": 2, "epochs": 2, "batch_size": 100, "optimizer": MOMENTUM}
     with nodes_of(zygote):
-        ring = run(digits, tmp_path / "ring", **settings)
+        ring = run(digits, tmp_path / "ring", **settings, collective="ring")
     often = {"checkpoint": {"seconds": 0.001}}
     other = run(digits, tmp_path / "tensorflow", **settings, **often, collective="tensorflow")
     np.testing.assert_allclose(other["metrics"]["train"]["loss"], ring["metrics"]["train"]["loss"], atol=1e-4)

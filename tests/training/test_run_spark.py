@@ -104,7 +104,7 @@ def test_the_partitions_that_hang_others_end_with_an_exact_ledger(spark, fed, tm
 
 
 def test_the_prepared_data_set_is_handed_over_without_a_frame(spark, digits, tmp_path):
-    network = {"tls": True, "ports": "41000-41200", "bind": "127.0.0.0/8"}
+    network = {"tls": True, "ports": "41000-41200", "bind": "127.0.0.0/8", "collective": "ring"}
     result = run(digits, tmp_path / "run", input_mode="spark", nodes=2, epochs=1, **network)
     assert (result["input_mode"], result["rows"], result["ledger"]["exact"]) == ("spark", 1300, True)
     assert result["seconds"]["handoff"] > 0

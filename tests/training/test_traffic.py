@@ -61,7 +61,7 @@ def test_the_tensorflow_collective_sends_whole_gradients(spark, zygote, tokens, 
     """Its sums within a loop must have the same shapes each time."""
     settings = {**SETTINGS, "nodes": 2, "model": embedded()}
     with nodes_of(zygote):
-        run(tokens, tmp_path / "ring", **settings)
+        run(tokens, tmp_path / "ring", **settings, collective="ring")
     other = run(tokens, tmp_path / "tensorflow", **settings, collective="tensorflow")
     assert largest_difference(weights(tmp_path / "ring"), weights(tmp_path / "tensorflow")) < 1e-4
     assert other["ledger"]["exact"] is True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,13 +22,15 @@ from sparksplit.training.node.schedule import Schedule, Stretch, is_within_round
 from sparksplit.training.node.state import State
 from sparksplit.training.node.tally import Clock, Tally
 from sparksplit.training.record import EpochRecord, Progress, RunCollective, Values
-from sparksplit.training.report import finite
+from sparksplit.training.report import copies, finite
 from sparksplit.training.stopping import watch_of
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
     from sparksplit.rows.feed import Feed
     from sparksplit.training.node.step import Evaluation, Step
+
+log = logging.getLogger(__name__)
 
 _PUBLISHING = 10
 """How many times as long as publishing the history takes is the shortest time to the next: an epoch may take less."""
@@ -61,6 +65,7 @@ class Worker:
         self._progress = self._state.begin()
         self._saved = self._progress.step
         self._state.agreed_digest("before training")
+        self._say_what_copies_cost()
 
     def train(self, rows: RowSource | None, held: dict[str, RowSource], clock: Clock) -> NodeResult:
         """Train to the end, wherever that is; returns the result for the driver.
@@ -249,6 +254,19 @@ class Worker:
             publishing.publish_history(self._process.payload.fence, history, self._member.local_dir)
         now, self._published = time.monotonic(), len(history)
         self._publish_after = now + _PUBLISHING * (now - began)
+
+    def _say_what_copies_cost(self) -> None:
+        """Where the collective was chosen for the user, and is not one that sums on the GPUs that there are."""
+        collective = self._collective
+        if self._member.rank or not collective.reason or collective.on_device:
+            return
+        import tensorflow as tf
+
+        if tf.config.list_logical_devices("GPU"):
+            trained = self._process.model.trainable_variables
+            # What has 16 bits travels as float32.
+            sizes = [math.prod(each.shape) * max(4, tf.as_dtype(each.dtype).size) for each in trained]
+            log.info("%s", copies(collective.name, sum(sizes)))
 
 
 def _described(collective: Collective) -> RunCollective | None:

@@ -14,7 +14,7 @@ from sparksplit.collectives import Alone
 from sparksplit.rows.ledger import Entry, Ledger
 from sparksplit.strategies import STRATEGIES, Strategy
 from sparksplit.strategies.splits import BatchSplit
-from sparksplit.training import checkpoints
+from sparksplit.training import checkpoints, report
 from sparksplit.training.checkpoints import Checkpoint
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.node import state
@@ -36,7 +36,7 @@ WAYS = [
 class Weight:
     """What of a Keras variable is used; it starts at 0."""
 
-    shape = (3,)
+    shape, dtype = (3,), "float32"
 
     def __init__(self):
         self.value = np.zeros(3, np.float32)
@@ -106,6 +106,32 @@ def trained(way, size, progress=None, **keys):
         return worker.train(Rows(LANES), {}, Clock(time.perf_counter())), worker
 
     return in_threads(size, work)
+
+
+@pytest.mark.parametrize(
+    ("reason", "on_device", "gpus", "said"),
+    [
+        ("all 2 nodes are on one host", False, ["GPU:0"], [report.copies("shared", 12)]),
+        ("all 2 nodes are on one host", False, [], []),
+        ("all 2 nodes are on one host", True, ["GPU:0"], []),
+        ("", False, ["GPU:0"], []),
+    ],
+)
+def test_where_the_sums_were_chosen_one_node_says_what_they_cost_gpus(
+    monkeypatch, caplog, reason, on_device, gpus, said
+):
+    monkeypatch.setattr("tensorflow.config.list_logical_devices", lambda kind: gpus)
+
+    def work(rank, gather):
+        member, collective = Member(rank, 2, gather), Together(rank, 2, gather)
+        collective.name, collective.reason, collective.on_device = "shared", reason, on_device
+        worker = Worker(process_of(member, "batch", LANES), member, collective)
+        worker._sync.begin = lambda *_: None
+        worker.begin()
+
+    with caplog.at_level("INFO"):
+        in_threads(2, work)
+    assert [record.message for record in caplog.records if record.message.startswith("collective: ")] == said
 
 
 def expected(way, size, every, after):
