@@ -1,14 +1,15 @@
 """What sparksplit's training costs beyond the arithmetic: rows/s against what a user would run instead.
 
-    python benchmarks/overhead.py [--quick]
+    python benchmarks/overhead.py [--quick] [--only single loop batch2 ceiling local2]
 
 Trains the MLP 784-128-10 (B = 128) and the CNN 20-50-512-10 (B = 64) with SGD on MNIST (SPARKSPLIT_DATA), or on
-generated rows of its shape, with each of these, in turn, three times over, and takes medians:
+generated rows of its shape, with each of these, in turn:
 
     single      sparksplit train, strategy: single                                               one core
     loop        a bare tf.function loop, data in memory, the node's determinism and threads       one core
     fit1        Keras fit, data in memory                                                         one core
-    batch2      sparksplit train, strategy: batch, two nodes                                      two cores
+    batch2      sparksplit train, strategy: batch, two nodes that share memory                    two cores
+    local2      sparksplit train, strategy: local, two nodes that agree every 32 steps            two cores
     ceiling     two such loops at once with B/2 rows a step, which exchange nothing               a core each
     fit2        Keras fit, data in memory                                                         two cores
     mwms        tf_keras fit under MultiWorkerMirroredStrategy in TensorFlowOnSpark, TFRecords    two cores
@@ -19,7 +20,16 @@ a new process (a new Spark application) and lasts about five seconds. Start-up a
 the first epoch, of every other some dozens of steps. sparksplit and the two `fit`s shuffle their rows, the loops do
 not; sparksplit computes the training accuracy too, the others the loss only.
 
-The last line is one JSON object: the ratios, the medians in rows/s by model and contender, and all measurements.
+That is a round. There are three at least, and more until the spread of each ratio is under 10 %, but for what the time
+limit of 15 minutes leaves out (of the whole list two rounds; what says most is the short one above). A round's ratios
+are of rates that were measured within minutes of each other; reported is their median. Their spread is how far their
+middle half reaches, in percent of the median.
+
+At its start it says whether other work keeps the machine busy.
+
+The last line is one JSON object: the ratios, `spread` in percent by ratio, `wide` (the ratios whose spread is 10 % or
+more, or unknown), the medians in rows/s by model and contender, all measurements, and `busy`, the share of all cores
+that others used before each round.
 """
 
 from __future__ import annotations
@@ -33,6 +43,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 import venv
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -46,9 +57,15 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.helpers import busy, told_busy  # noqa: E402
+
 TF_KERAS = "2.21.0"
 """tf_keras follows TensorFlow's version numbers."""
 TIME_LIMIT = 600.0
+SPREAD = 10.0
+"""Percent, below which a ratio is taken for measured."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure, print the table and the JSON line; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="check that everything runs; the figures mean nothing")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=3, help="rounds at least; more until the spread is under 10 %%")
+    parser.add_argument("--minutes", type=float, default=15.0, help="no round begins that would not end within these")
     parser.add_argument("--only", nargs="+", choices=sorted(CONTENDERS), help="contenders (default: all)")
     parser.add_argument("--models", nargs="+", choices=[workload.name for workload in WORKLOADS])
     parser.add_argument("--mwms-venv", type=Path, default=ROOT / "build" / "mwms-venv", help="is made where missing")
@@ -92,24 +110,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("overhead.py: needs two cores", file=sys.stderr)
         return 2
     workloads = [work for work in WORKLOADS if not arguments.models or work.name in arguments.models]
-    seconds, repeats = 5.0, arguments.repeats
+    seconds, repeats, limit = 5.0, arguments.repeats, 60 * arguments.minutes
     if arguments.quick:
         workloads = [replace(work, rows=20 * work.batch, epochs=2, steps=20) for work in workloads]
-        seconds, repeats = 0.2, 1
+        seconds, repeats, limit = 0.2, 1, 0.0
     names = [name for name in CONTENDERS if not arguments.only or name in arguments.only]
-    found: dict[str, dict[str, list[float]]] = {}
+    found: dict[str, dict[str, list[float]]] = {workload.name: defaultdict(list) for workload in workloads}
+    began, shares = time.monotonic(), [busy()]
+    told_busy(shares)
     with tempfile.TemporaryDirectory(prefix="overhead-") as work:
         bench = Bench(Path(work), seconds, (available[0], available[1]))
         python = mwms_python(arguments.mwms_venv) if "mwms" in names else None
         for workload in workloads:
             write_data(bench, workload, python)
-            measured = found[workload.name] = defaultdict(list)
-            for repeat in range(repeats):
+        taken: list[float] = []
+        while goes_on(ratios_of(found), repeats, taken, limit - (time.monotonic() - began)):
+            if taken:
+                shares.append(busy())
+            round_began = time.monotonic()
+            for workload in workloads:
                 for name in names:
                     rate = CONTENDERS[name](bench, workload) if name != "mwms" else mwms(bench, workload, str(python))
-                    measured[name].append(rate)
-                    print(f"{workload.name} {repeat + 1}/{repeats} {name}: {rate:,.0f} rows/s", file=sys.stderr)
-    report(found)
+                    found[workload.name][name].append(rate)
+                    print(f"{workload.name} round {len(taken) + 1} {name}: {rate:,.0f} rows/s", file=sys.stderr)
+            taken.append(time.monotonic() - round_began)
+    report(found, shares)
     return 0
 
 
@@ -123,7 +148,13 @@ def single(bench: Bench, workload: Workload) -> float:
 
 def batch2(bench: Bench, workload: Workload) -> float:
     """sparksplit on two nodes that share every mini-batch."""
-    return _sparksplit(bench, workload, {"strategy": "batch", "nodes": 2}, bench.cores)
+    return _sparksplit(bench, workload, {"strategy": "batch", "nodes": 2, "collective": "shared"}, bench.cores)
+
+
+def local2(bench: Bench, workload: Workload) -> float:
+    """sparksplit on two nodes with mini-batches of their own, of half the size; they agree every 32 steps."""
+    keys = {"strategy": "local", "nodes": 2, "collective": "shared", "sync": {"every": 32}}
+    return _sparksplit(bench, workload, keys, bench.cores)
 
 
 def loop(bench: Bench, workload: Workload) -> float:
@@ -154,7 +185,7 @@ def mwms(bench: Bench, workload: Workload, python: str = sys.executable) -> floa
 
 
 CONTENDERS: dict[str, Callable[[Bench, Workload], float]] = {
-    function.__name__: function for function in (single, loop, fit1, batch2, ceiling, fit2, mwms)
+    function.__name__: function for function in (single, loop, fit1, batch2, local2, ceiling, fit2, mwms)
 }
 
 
@@ -333,24 +364,59 @@ def mwms_python(folder: Path) -> str:
 # The report.
 
 
-def ratios(medians: dict[str, dict[str, float]]) -> dict[str, float]:
-    """The keys of the JSON line, from the medians by model and contender; those whose parts were not measured lack."""
+def ratios(rates: dict[str, dict[str, float]]) -> dict[str, float]:
+    """The ratios by their keys in the JSON line, from rows/s by model and contender; those lack whose parts do."""
     found = {}
-    for model, rates in medians.items():
-        one_core = max((rates[name] for name in ("loop", "fit1") if name in rates), default=None)
+    for model, own_rates in rates.items():
+        one_core = max((own_rates[name] for name in ("loop", "fit1") if name in own_rates), default=None)
         for key, own, other in (
-            ("single_ratio", rates.get("single"), one_core),
-            ("batch2_ratio", rates.get("batch2"), rates.get("ceiling")),
-            ("batch2_to_mwms", rates.get("batch2"), rates.get("mwms")),
-            ("batch2_to_keras2", rates.get("batch2"), rates.get("fit2")),
+            ("single_ratio", own_rates.get("single"), one_core),
+            ("batch2_ratio", own_rates.get("batch2"), own_rates.get("ceiling")),
+            ("batch2_to_single", own_rates.get("batch2"), own_rates.get("single")),
+            ("local2_ratio", own_rates.get("local2"), own_rates.get("ceiling")),
+            ("batch2_to_mwms", own_rates.get("batch2"), own_rates.get("mwms")),
+            ("batch2_to_keras2", own_rates.get("batch2"), own_rates.get("fit2")),
         ):
             if own is not None and other is not None:
-                found[f"{model}_{key}"] = round(own / other, 3)
+                found[f"{model}_{key}"] = own / other
     return found
 
 
-def report(found: dict[str, dict[str, list[float]]]) -> None:
-    """Print the table and the JSON line. found: rows/s of each measurement by model and contender."""
+def ratios_of(found: dict[str, dict[str, list[float]]]) -> dict[str, list[float]]:
+    """Each round's ratios by key. found: rows/s of each round by model and contender."""
+    rounds = max((len(rates) for measured in found.values() for rates in measured.values()), default=0)
+    by_key: dict[str, list[float]] = defaultdict(list)
+    for number in range(rounds):
+        rates = {model: {name: own[number] for name, own in measured.items()} for model, measured in found.items()}
+        for key, ratio in ratios(rates).items():
+            by_key[key].append(ratio)
+    return dict(by_key)
+
+
+def spread(values: Sequence[float]) -> float | None:
+    """How far the middle half of `values` reaches, in percent of their median; None of a single one."""
+    if len(values) < 2:
+        return None
+    low, middle, high = np.percentile(values, [25, 50, 75])
+    return float(100 * (high - low) / middle)
+
+
+def wide(by_key: dict[str, list[float]]) -> list[str]:
+    """The ratios whose spread is not known to be under 10 %."""
+    spreads = {key: spread(values) for key, values in by_key.items()}
+    return [key for key, value in spreads.items() if value is None or value >= SPREAD]
+
+
+def goes_on(by_key: dict[str, list[float]], repeats: int, taken: Sequence[float], left: float) -> bool:
+    """Whether there is another round. by_key: each round's ratios. taken: the rounds' seconds. left: seconds."""
+    if not taken:
+        return True
+    return max(taken) <= left and (len(taken) < repeats or bool(wide(by_key)))
+
+
+def report(found: dict[str, dict[str, list[float]]], shares: list[float]) -> None:
+    """Print the table and the JSON line. found: rows/s of each round by model and contender. shares: of the cores that
+    other work used."""
     medians = {
         model: {name: round(statistics.median(rates), 1) for name, rates in measured.items()}
         for model, measured in found.items()
@@ -361,17 +427,21 @@ def report(found: dict[str, dict[str, list[float]]]) -> None:
         for name, rates in measured.items():
             low, high = min(rates), max(rates)
             print(f"{model:4} {name:<9} {medians[model][name]:>10,.0f} {low:>10,.0f} {high:>10,.0f}  {summaries[name]}")
-    all_ratios = ratios(medians)
-    for key, ratio in all_ratios.items():
-        print(f"{key:<22} {ratio:.2f}")
+    by_key, too_wide, spreads = ratios_of(found), wide(ratios_of(found)), {}
+    for key, values in by_key.items():
+        reach = spread(values)
+        spreads[key] = None if reach is None else round(reach, 1)
+        told = "spread unknown: one round" if reach is None else f"spread {reach:.0f} %"
+        print(f"{key:<22} {statistics.median(values):.2f}  {told}{', not under 10 %' if key in too_wide else ''}")
     all_rates = {
         model: {name: [round(rate, 1) for rate in rates] for name, rates in measured.items()}
         for model, measured in found.items()
     }
+    all_ratios = {key: round(statistics.median(values), 3) for key, values in by_key.items()}
     versions = {name: version(name) for name in ("tensorflow", "keras", "pyspark", "tensorflowonspark")}
-    print(json.dumps({**all_ratios, "rows_per_second": medians, "measurements": all_rates, "versions": versions}))
+    more = {"rows_per_second": medians, "measurements": all_rates, "busy": shares, "versions": versions}
+    print(json.dumps({**all_ratios, "spread": spreads, "wide": too_wide, **more}))
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
     sys.exit(main())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,9 @@ import numpy.typing as npt
 from sparksplit.base import activity
 from sparksplit.base.errors import PeerLost
 from sparksplit.collectives.narrow import narrowed, narrowed_tensors, widened, widened_tensors
+
+if TYPE_CHECKING:
+    from sparksplit.collectives.calls import GraphCall
 
 Array = npt.NDArray[Any]
 Plan = TypeVar("Plan")
@@ -93,6 +96,7 @@ class NumPyCollective(Collective, Generic[Plan]):
         self._unnoted = 0
         self._failure: BaseException | None = None
         self._plans: dict[tuple[Any, ...], Plan] = {}
+        self._call: GraphCall | None = None
 
     def _planned(self, arrays: Sequence[Array], make: Callable[[], Plan]) -> Plan:
         """The plan for arrays like these; made where it is not among those that are kept."""
@@ -129,16 +133,19 @@ class NumPyCollective(Collective, Generic[Plan]):
         """`sum`, of dtypes that are added as they are."""
 
     def sum(self, arrays: Sequence[Array]) -> list[Array]:
+        return narrowed(self._as_they_are(widened(arrays)), arrays)
+
+    def _as_they_are(self, arrays: Sequence[Array]) -> list[Array]:
         # What is infinite is noticed in the sums, by whoever knows what it means.
         with np.errstate(over="ignore", invalid="ignore"):
-            return narrowed(self._sum(widened(arrays)), arrays)
+            return self._sum(arrays)
 
     def sum_tensors(self, tensors: Sequence[Any]) -> list[Any]:
-        import tensorflow as tf
+        if self._call is None:
+            from sparksplit.collectives.calls import GraphCall
 
-        wide = widened_tensors(tensors)
-        # Outside a graph, a list of one tensor comes back as that tensor.
-        sums: list[Any] = tf.nest.flatten(tf.numpy_function(self._sum_kept, wide, [t.dtype for t in wide]))
+            self._call = GraphCall(self._sum_kept)
+        sums = self._call(widened_tensors(tensors))
         for result, tensor in zip(sums, tensors, strict=True):
             result.set_shape(tensor.shape)
         return narrowed_tensors(sums, tensors)
@@ -146,9 +153,10 @@ class NumPyCollective(Collective, Generic[Plan]):
     def failure(self) -> BaseException | None:
         return self._failure
 
-    def _sum_kept(self, *arrays: Array) -> list[Array]:
+    def _sum_kept(self, arrays: Sequence[Array]) -> list[Array]:
+        """`sum` of arrays of which none has 16 bits; keeps its error."""
         try:
-            return self.sum(arrays)
+            return self._as_they_are(arrays)
         except BaseException as error:
             self._failure = error
             raise

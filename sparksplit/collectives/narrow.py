@@ -21,15 +21,14 @@ def is_narrow(dtype: Any) -> bool:
 
 def widened(arrays: Sequence[Array]) -> list[Array]:
     """`arrays`, those of 16 bits as float32, which holds each of their numbers."""
-    return [array.astype(np.float32) if is_narrow(array.dtype) else array for array in arrays]
+    return [array.astype(np.float32) if _has_narrow(array) else array for array in arrays]
 
 
 def narrowed(sums: Sequence[Array], like: Sequence[Array]) -> list[Array]:
     """`sums`, rounded to the dtypes of `like` where these are of 16 bits. What is too large for them is infinite."""
     with np.errstate(over="ignore"):
         return [
-            found.astype(array.dtype) if is_narrow(array.dtype) else found
-            for found, array in zip(sums, like, strict=True)
+            found.astype(array.dtype) if _has_narrow(array) else found for found, array in zip(sums, like, strict=True)
         ]
 
 
@@ -48,3 +47,7 @@ def narrowed_tensors(sums: Sequence[Any], like: Sequence[Any]) -> list[Any]:
         tf.cast(found, tensor.dtype) if is_narrow(tensor.dtype) else found
         for found, tensor in zip(sums, like, strict=True)
     ]
+
+
+def _has_narrow(array: Array) -> bool:
+    return array.dtype.itemsize == 2 and is_narrow(array.dtype)  # NumPy makes a dtype's name in 3 us

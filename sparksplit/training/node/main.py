@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 
 from hdfs_io.functions import FunctionError
+from sparksplit.base.memory import keep_freed
 from sparksplit.base.records import JsonObject
 from sparksplit.cluster import Member
 from sparksplit.collectives import Collective, join
@@ -67,7 +68,9 @@ def _trained(process: Process, collective: Collective, clock: Clock) -> NodeResu
 
 
 def configure(config: TrainConfig, threads: int) -> None:
-    """Settings that must come before anything else in TensorFlow: device, threads, determinism, float type, seed."""
+    """Settings that must come before anything else in TensorFlow: device, threads, determinism, float type, seed; and
+    the process's memory."""
+    keep_freed()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if config.device == "cpu":
         # Before TensorFlow is imported: asking for its GPUs begins to use them.
