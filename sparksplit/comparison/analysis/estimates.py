@@ -1,4 +1,5 @@
-"""Mean differences with their errors: paired by seed, with a spread that ways share where that holds.
+"""Mean differences with their errors: paired by seed and by row, with a spread between seeds that ways share where that
+holds.
 
 A few seeds tell a way's own spread badly. The differences of several ways from the same other one are therefore taken
 to spread alike, unless a test says otherwise.
@@ -8,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TypeVar
 
 import numpy as np
 from scipy import special
 
+from sparksplit.comparison.analysis.sampling import RowsError, freedom
 from sparksplit.comparison.intervals import LEVEL
 
 Key = TypeVar("Key", bound=Hashable)
@@ -31,7 +33,8 @@ _ROUNDING = 1e-5
 @dataclass(frozen=True)
 class Estimate:
     """A mean of paired differences. error: its standard error; freedom: degrees of freedom of that. least: an interval
-    reaches at least so far to each side. seeds: how many. pooled: whether the spread is shared with other ways'."""
+    reaches at least so far to each side. seeds: how many. pooled: whether the spread is shared with other ways'. rows:
+    the part of the error that comes of which rows there are; None where it is left out."""
 
     mean: float
     error: float
@@ -39,6 +42,7 @@ class Estimate:
     least: float
     seeds: int
     pooled: bool = False
+    rows: float | None = None
 
     def reach(self, level: float = LEVEL) -> float:
         """How far the interval that holds the truth with probability `level` reaches to each side."""
@@ -66,15 +70,18 @@ class Estimate:
 
     def turned(self) -> Estimate:
         """The estimate of the difference with the other sign."""
-        return Estimate(-self.mean, self.error, self.freedom, self.least, self.seeds, self.pooled)
+        return replace(self, mean=-self.mean)
 
 
 def estimates(
-    differences: Mapping[Key, Mapping[int, float]], resolution: float | None = None
+    differences: Mapping[Key, Mapping[int, float]],
+    resolution: float | None = None,
+    rows: Mapping[Key, RowsError | None] | None = None,
 ) -> dict[Key, Estimate | None]:
     """The means of differences by seed, all from the same other way; None for fewer than two seeds.
 
-    resolution: the step in which the values are known, such as 1 / rows for a share of rows; as in `interval`.
+    resolution: the step in which the values are known, such as 1 / rows for a share of rows; as in `interval`. rows:
+    what the rows add to the error, where it is known.
     """
     step = resolution or 0.0
     shared = _shared({key: found for key, found in differences.items() if len(found) > 1})
@@ -85,9 +92,12 @@ def estimates(
             made[key] = None
             continue
         own = _variance(values)
-        variance, freedom = shared.get(key, (own, float(seeds - 1)))
-        error = math.sqrt(max(variance, step**2 / 12) / seeds)
-        made[key] = Estimate(fmean(values), error, freedom, step, seeds, key in shared)
+        variance, of_seeds = shared.get(key, (own, float(seeds - 1)))
+        more = (rows or {}).get(key)
+        parts = [(max(variance, step**2 / 12) / seeds, of_seeds), *(more.parts if more else [])]
+        error = math.sqrt(math.fsum(square for square, _ in parts))
+        of_rows = math.sqrt(more.variance) if more else None
+        made[key] = Estimate(fmean(values), error, freedom(parts), step, seeds, key in shared, of_rows)
     return made
 
 
@@ -103,8 +113,8 @@ def _shared(differences: Mapping[Key, Mapping[int, float]]) -> dict[Key, tuple[f
     if most < 3 or len(keys) < 2 or alike([spreads[key] ** 2 for key in keys], most - 1) <= _ALIKE:
         return {}
     variance = fmean(spreads[key] ** 2 for key in keys)
-    freedom = _freedom([list(differences[key].values()) for key in keys])
-    return dict.fromkeys(keys, (variance, freedom))
+    of_mean = _freedom_of_mean([list(differences[key].values()) for key in keys])
+    return dict.fromkeys(keys, (variance, of_mean))
 
 
 def _variance(values: Sequence[float]) -> float:
@@ -122,7 +132,7 @@ def alike(variances: Sequence[float], freedom: int) -> float:
     return float(special.chdtrc(many - 1, max(0.0, freedom * spread / correction)))
 
 
-def _freedom(rows: Sequence[Sequence[float]]) -> float:
+def _freedom_of_mean(rows: Sequence[Sequence[float]]) -> float:
     """Degrees of freedom of the mean of the rows' variances.
 
     All are differences from the same runs, and so are not independent: the covariance of two variances is that of
