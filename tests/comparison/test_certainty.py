@@ -27,13 +27,13 @@ def sure(pairs, metric, **fields):
 
 
 def test_what_is_chance_by_rows_takes_more_rows_and_it_says_how_many():
-    """0.5 points above, with a standard error of 0.4 by rows and little by seeds: by hand, about (1.96 * 0.4 / 0.5)^2
-    times as many rows."""
+    """0.6 points from what is to be ruled out first, with a standard error of 0.4 by rows and little by seeds: by hand,
+    (1.96 * 0.4 / 0.6)^2 = 1.7 times as many rows."""
     metric = metric_of(margin=0.001, resolution=0.001)
     some = replace(pair("local", "single", "undecided", 0.005), low=-0.003, high=0.013, error=0.00401, rows_error=0.004)
     text, left = sure([some], metric)
     assert "1 of the undecided no number of seeds decides if their means stay as they are: that takes about " in text
-    assert "about 2,500 test rows, where there are 1,000, or a larger `margin`." in text
+    assert "about 1,700 test rows, where there are 1,000, or a larger `margin`." in text
     assert "It would take" not in text and left == 0
     # Mostly by seeds: more of these.
     text, left = sure([replace(some, error=0.004, rows_error=0.001)], metric)

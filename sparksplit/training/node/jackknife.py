@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ Sums = Mapping[str, Sequence[Array]]
 weights, or how many there are."""
 _MOST_BYTES = 64 << 20
 """Of a metric's sums in all lanes: nothing is told of a metric that has more."""
+_MOST_LANES = 128
+"""Of which something is told: more would hardly tell the variance better."""
 
 
 def jackknife(
@@ -31,7 +34,7 @@ def jackknife(
     value_of: Callable[[str, Sequence[Array]], float],
     collective: Collective,
 ) -> dict[str, list[float]]:
-    """By metric, a number for each lane that has rows, in the order of lanes: sqrt(h - 1) times what the lane adds to
+    """By metric, a number for each of the first 128 lanes that have rows: sqrt(h - 1) times what the lane adds to
     the metric (its value over all rows less that without the lane), where all lanes have h times as many rows.
 
     The mean of their squares is the metric's sampling variance: the delete-m jackknife (Busing, Meijer and van der
@@ -49,15 +52,15 @@ def jackknife(
     for lane, sums in kept.items():
         own[lane] = sums[LOSS][-1]
     weights = np.array(collective.sum([own])[0])
-    used = weights > 0
-    if used.sum() < 2:
+    used = np.flatnonzero(weights > 0)[:_MOST_LANES]
+    if len(used) < 2:
         return {}
     shares = weights[used] / weights.sum()
     found: dict[str, list[float]] = {}
     for name in names:
-        states = {lane: sums[name] for lane, sums in kept.items() if used[lane]}
-        added = _added(states, _wide(nothing[name]), lanes, lambda state, name=name: value_of(name, state), collective)
-        if np.isfinite(added).all():
+        states = {lane: sums[name] for lane, sums in kept.items()}
+        added = _added(states, _wide(nothing[name]), used, lanes, partial(value_of, name), collective)
+        if np.isfinite(added[used]).all():
             found[name] = [float(f"{value:.6g}") for value in added[used] * np.sqrt((1 - shares) / shares)]
     return found
 
@@ -65,18 +68,19 @@ def jackknife(
 def _added(
     states: Mapping[int, Sequence[Array]],
     nothing: Sequence[Array],
+    used: Array,
     lanes: int,
     value: Callable[[Sequence[Array]], float],
     collective: Collective,
 ) -> Array:
-    """What each lane adds to the metric, [lanes]; 0 for those without rows, NaN for all of a metric that counts."""
+    """What each of the lanes `used` adds to the metric, [lanes], NaN if it counts; 0 for the others."""
     own = [np.sum(parts, axis=0) for parts in zip(nothing, *states.values(), strict=True)]
     total = [np.array(each) for each in collective.sum(own)]
     whole = value(total)
     counts = not math.isclose(value([2 * each for each in total]), whole, rel_tol=1e-5, abs_tol=1e-12)
     added = np.zeros(lanes)
-    for lane, state in states.items():
-        without = [all_ - each for all_, each in zip(total, state, strict=True)]
+    for lane in set(used.tolist()) & set(states):
+        without = [all_ - each for all_, each in zip(total, states[lane], strict=True)]
         added[lane] = math.nan if counts else whole - value(without)
     return np.array(collective.sum([added])[0])
 

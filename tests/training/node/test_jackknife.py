@@ -98,6 +98,13 @@ def test_an_area_under_a_curve_has_one_and_a_count_has_none():
     assert set(found) == {"loss", "auc"}
 
 
+def test_of_many_lanes_some_tell_what_all_would():
+    generator = np.random.default_rng(4)
+    lanes = [(lane, sums_of(generator.normal(size=50))) for lane in range(1000)]
+    found = jackknife(lanes, NOTHING, 1000, mean_of, Alone())["loss"]
+    assert len(found) == 128 and np.mean(np.square(found)) == pytest.approx(1 / 50_000, rel=0.3)
+
+
 def test_without_rows_in_two_lanes_or_a_value_without_one_nothing_is_told():
     assert jackknife([(1, sums_of(np.ones(5)))], NOTHING, 3, mean_of, Alone()) == {}
     assert jackknife([], NOTHING, 3, mean_of, Alone()) == {}
