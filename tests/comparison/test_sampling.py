@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
-from sparksplit.comparison.analysis.estimates import estimates
-from sparksplit.comparison.analysis.sampling import freedom, paired, rows_error
+from sparksplit.comparison.analysis.estimates import Estimate, Rows, estimates
+from sparksplit.comparison.analysis.sampling import paired, rows_error
 from tests.comparison.records import compared_run
 
 tables = st.tuples(st.integers(2, 6), st.integers(2, 9), st.integers(0, 2**32 - 1)).map(
@@ -38,16 +39,28 @@ def test_rows_only_widen_an_interval_and_leave_its_mean(values, table):
     alone = estimates({"a": seeds})["a"]
     found = estimates({"a": seeds}, rows={"a": rows_error(list(table))})["a"]
     assert alone.rows is None and found.mean == alone.mean
-    assert found.error >= alone.error and found.error**2 == pytest.approx(alone.error**2 + found.rows**2)
-    if found.rows == 0:
-        assert found == replace(alone, rows=0.0)
+    assert found.whole_error == pytest.approx(np.hypot(alone.whole_error, found.rows.error))
+    assert found.reach() >= alone.reach()
+    if alone.error:
+        assert found.p_above(0) >= alone.p_above(0) * (1 - 1e-6) - 1e-11
+    if found.rows.error == 0:
+        assert (found.interval(), found.p_above(0)) == (alone.interval(), alone.p_above(0))
 
 
-def test_degrees_of_freedom_are_satterthwaites():
-    assert freedom([(2.0, 7.0)]) == pytest.approx(7)
-    assert freedom([(1.0, 4.0), (1.0, 4.0)]) == pytest.approx(8)
-    assert freedom([(1e-9, 4.0), (1.0, 95.0)]) == pytest.approx(95)
-    assert freedom([(0.0, 4.0)]) == 4
+@given(st.floats(0.01, 1), st.floats(0.01, 1), st.floats(-3, 3), st.sampled_from([0.95, 0.99, 0.999]))
+def test_a_p_value_is_small_where_the_interval_of_seeds_and_rows_is_beyond(of_seeds, of_rows, mean, level):
+    found = Estimate(mean, of_seeds, 4, 0.0, 5, rows=Rows(of_rows, 95))
+    reaches = stats.t.ppf((1 + level) / 2, 4) * of_seeds, stats.t.ppf((1 + level) / 2, 95) * of_rows
+    assert found.reach(level) == pytest.approx(np.hypot(*reaches))
+    low, high = found.interval(level)
+    if min(abs(low), abs(high)) > 1e-4:
+        p = (1 - level) / 2
+        assert (found.p_above(0) < p, found.p_below(0) < p) == (low > 0, high < 0)
+    # With next to nothing of one, it is Student's t of the other.
+    seeds, rows = (replace(found, rows=Rows(1e-9, 95)), replace(found, error=1e-9))
+    if 0.05 < mean < 1:
+        assert seeds.p_above(0) == pytest.approx(stats.t.sf(mean / of_seeds, 4), rel=1e-3, abs=2e-9)
+        assert rows.p_above(0) == pytest.approx(stats.t.sf(mean / of_rows, 95), rel=1e-3, abs=2e-9)
 
 
 def test_runs_pair_by_seed_and_lane_where_all_of_them_tell():
@@ -83,6 +96,6 @@ def test_intervals_hold_the_truth_on_rows_drawn_anew(of_seeds, of_rows, of_both)
         low, high = found.interval()
         held += low <= 0 <= high
         means.append(found.mean)
-        squares.append(found.error**2)
+        squares.append(found.whole_error**2)
     assert held / times > 0.93
     assert 0.9 < np.mean(squares) / np.var(means) < 1.35

@@ -179,8 +179,8 @@ def _pair(one: _Versus, metric: Metric, verdict: str) -> Pair:
         high=high,
         pooled=one.estimate is not None and one.estimate.pooled,
         verdict=verdict,
-        error=None if one.estimate is None else one.estimate.error,
-        rows_error=None if one.estimate is None else one.estimate.rows,
+        error=None if one.estimate is None else one.estimate.whole_error,
+        rows_error=None if one.estimate is None or one.estimate.rows is None else one.estimate.rows.error,
     )
 
 

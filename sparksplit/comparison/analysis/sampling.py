@@ -10,7 +10,6 @@ Components", 1992, on the mean squares of two crossed random effects).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,12 +25,11 @@ Array = npt.NDArray[np.float64]
 @dataclass(frozen=True)
 class RowsError:
     """What the rows add to the squared error of a mean over seeds. of_mean: the jackknife's variance of that mean, the
-    rows and both together; both: the part of it that the spread between seeds has, too. lanes, seeds: how many."""
+    rows and both together; both: the part of it that the spread between seeds has, too. lanes: how many."""
 
     of_mean: float
     both: float
     lanes: int
-    seeds: int
 
     @property
     def variance(self) -> float:
@@ -39,10 +37,9 @@ class RowsError:
         return max(0.0, self.of_mean - self.both)
 
     @property
-    def parts(self) -> list[tuple[float, float]]:
-        """(mean square, degrees of freedom) of what `variance` is the sum of."""
-        freedom = self.lanes - 1
-        return [(self.of_mean, freedom), (-self.both, freedom * (self.seeds - 1))] if self.variance else []
+    def freedom(self) -> int:
+        """Degrees of freedom of the jackknife."""
+        return self.lanes - 1
 
 
 def rows_error(by_seed: Sequence[Array]) -> RowsError | None:
@@ -54,7 +51,7 @@ def rows_error(by_seed: Sequence[Array]) -> RowsError | None:
     seeds, lanes = values.shape
     mean = values.mean(axis=0)
     both = float(((values - mean) ** 2).sum()) / (lanes * (seeds - 1) * seeds)
-    return RowsError(float((mean**2).mean()), both, lanes, seeds)
+    return RowsError(float((mean**2).mean()), both, lanes)
 
 
 def paired(
@@ -68,10 +65,3 @@ def paired(
             return None
         differences.append(np.subtract(*map(np.asarray, both)))
     return rows_error(differences)
-
-
-def freedom(parts: Sequence[tuple[float, float]]) -> float:
-    """Degrees of freedom of a sum of mean squares with theirs (Satterthwaite, "An Approximate Distribution of Estimates
-    of Variance Components", 1946); those of the first where all are 0."""
-    squares = math.fsum(square**2 / own for square, own in parts)
-    return math.fsum(square for square, _ in parts) ** 2 / squares if squares else parts[0][1]

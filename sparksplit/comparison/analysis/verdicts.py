@@ -88,10 +88,9 @@ class Errors:
     def reaches(self, seeds: Numbers, rows: Numbers) -> Numbers:
         """How far intervals would reach to each side with these numbers of seeds, and so many times as many rows, if
         both spread as they do. The error of rows counts as known: there are many lanes."""
-        squares = self.of_seeds**2 * self.seeds / seeds
-        total = squares + self.of_rows**2 / rows
-        freedom = np.minimum(1e9, total**2 / np.maximum(squares**2 / (seeds - 1), 1e-300))
-        return np.asarray(special.stdtrit(freedom, 1 - (1 - LEVEL) / 2 / self.questions) * np.sqrt(total))
+        level = 1 - (1 - LEVEL) / 2 / self.questions
+        of_seeds = special.stdtrit(seeds - 1, level) * self.of_seeds * np.sqrt(self.seeds / seeds)
+        return np.hypot(of_seeds, special.ndtri(level) * self.of_rows / np.sqrt(rows))
 
 
 def seeds_to_decide(errors: Errors, gap: float, most: int) -> int | None:
