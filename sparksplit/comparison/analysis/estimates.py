@@ -76,7 +76,7 @@ class Estimate:
         not how sure the difference is.
         """
         above = self.mean - value
-        if above <= self.least or (self.whole_error == 0 and self.mean != 0):
+        if above <= self.least or (self.error == 0 and self.mean != 0):
             return 1.0
         if self.rows is None or self.rows.error == 0:
             return float(special.stdtr(self.freedom, -above / self.error)) if self.error else 0.0
