@@ -5,7 +5,9 @@
 Made-up runs go through the very analysis that compare uses (sparksplit.comparison.analysis). Some comparisons are of
 noise alone (no way differs from `single`, in quality or in time), the others have real effects; in some of both ways
 spread alike, in others from half to twice as much; some look once, after 5 seeds, and others go on, up to 20, until all
-is decided. --comparisons: of each of these eight kinds.
+is decided. Each has 150 or 1,000 test rows of its own, drawn anew, on which ways differ otherwise than on all rows: the
+truth is that of all rows. --comparisons: of each of these eight kinds. --seeds-alone: leave out what runs tell of the
+rows, as if there were no others.
 
 The last line is one JSON object, with the worst of the eight kinds. false_better: the share of comparisons in which
 anything was called better, worse, faster, slower or faster by at least so much that is not; false_same: the same for
@@ -41,18 +43,24 @@ METRIC = Deciding("loss", False, "test", None)
 SHARE, UNTRAINED, TRAINED = 0.01, 2.0, 1.0
 MARGIN = SHARE * (UNTRAINED - TRAINED)
 SEEDS, MOST = 5, 20
+ROWS, LANES = (150, 1000), 96
 _SECONDS = RunSeconds(**dict.fromkeys((field.name for field in fields(RunSeconds)), 0.0))
 
 
 @dataclass(frozen=True)
 class Truth:
     """What is so. worse: how much higher a way's loss is than `single`'s; slower: the logarithm of how many times its
-    seconds are. noise: the standard deviation of each way's own part of the loss, time: that of the logarithm."""
+    seconds are. noise: the standard deviation of each way's own part of the loss, time: that of the logarithm. rows: of
+    the test set; by_row: the standard deviation over rows of each way's own part of the loss, run_by_row: of each
+    run's."""
 
     worse: dict[tuple[str, int], float]
     slower: dict[tuple[str, int], float]
     noise: dict[tuple[str, int], float]
     time: float
+    rows: int
+    by_row: float
+    run_by_row: float
 
 
 def drawn(generator: np.random.Generator, effects: bool, unequal: bool) -> Truth:
@@ -62,19 +70,55 @@ def drawn(generator: np.random.Generator, effects: bool, unequal: bool) -> Truth
     speeds = [-math.log(2), -0.1, 0.0, 0.1] if effects else [0.0]
     spread = [0.5, 1.0, 2.0] if unequal else [1.0]
     others = WAYS[1:]
+    rows = int(generator.choice(ROWS))
+    by_row, run_by_row = (MARGIN * math.sqrt(rows) * float(generator.choice([0.1, 0.5])) for _ in range(2))
     return Truth(
         {WAYS[0]: 0.0, **{way: float(generator.choice(sizes)) for way in others}},
         {WAYS[0]: 0.0, **{way: float(generator.choice(speeds)) for way in others}},
         {way: own * float(generator.choice(spread)) for way in WAYS},
         float(generator.choice([0.02, 0.1])),
+        rows,
+        by_row,
+        run_by_row,
     )
 
 
-def made(way: tuple[str, int], seed: int, loss: float, seconds: float) -> ComparedRun:
-    """The record of such a run."""
+class TestRows:
+    """Test rows, in lanes by chance, and what each way's own part of the loss is on them: skewed, 0 on all rows."""
+
+    def __init__(self, generator: np.random.Generator, truth: Truth) -> None:
+        self._generator, self._spread = generator, truth.run_by_row
+        self._lane = generator.integers(0, LANES, truth.rows)
+        self._counts = np.bincount(self._lane, minlength=LANES)
+        self._of_way = {way: truth.by_row * (generator.exponential(size=truth.rows) - 1) for way in WAYS}
+
+    def run(self, way: tuple[str, int]) -> tuple[float, list[float]]:
+        """(the mean over the rows, its jackknife) of a run of that way."""
+        values = self._of_way[way] + self._spread * self._generator.normal(size=len(self._lane))
+        return float(values.mean()), jackknife(np.bincount(self._lane, values, LANES), self._counts).tolist()
+
+
+def jackknife(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """As training.node.jackknife has it of a mean, from each lane's sum and rows; for lanes that have some."""
+    sums, counts = sums[counts > 0], counts[counts > 0]
+    total, rows = sums.sum(), counts.sum()
+    found: np.ndarray = (total / rows - (total - sums) / (rows - counts)) * np.sqrt((rows - counts) / counts)
+    return found
+
+
+def made(
+    way: tuple[str, int], seed: int, loss: float, seconds: float, by_lane: list[float] | None = None
+) -> ComparedRun:
+    """The record of such a run. by_lane: the loss's jackknife."""
     point = CurvePoint(passes=1, updates=1, steps=1, seconds=seconds, validation={METRIC.name: TRAINED})
     return replace(
-        _RUN, way=way[0], nodes=way[1], seed=seed, history=[point], metrics=RunMetrics(test={METRIC.name: loss})
+        _RUN,
+        way=way[0],
+        nodes=way[1],
+        seed=seed,
+        history=[point],
+        metrics=RunMetrics(test={METRIC.name: loss}),
+        jackknife=None if by_lane is None else {METRIC.name: by_lane},
     )
 
 
@@ -103,26 +147,29 @@ _RUN = ComparedRun.from_json(
 )
 
 
-def runs_of(generator: np.random.Generator, truth: Truth, seeds: range) -> list[ComparedRun]:
-    """Runs of all ways with these seeds."""
+def runs_of(generator: np.random.Generator, truth: Truth, seeds: range, rows: TestRows) -> list[ComparedRun]:
+    """Runs of all ways with these seeds, on those test rows."""
     found = []
     for seed in seeds:
         shared, pace = 3 * MARGIN * generator.normal(), truth.time * generator.normal()
         for way in WAYS:
-            loss = TRAINED + truth.worse[way] + shared + truth.noise[way] * generator.normal()
+            there, by_lane = rows.run(way)
+            loss = TRAINED + truth.worse[way] + shared + truth.noise[way] * generator.normal() + there
             log = truth.slower[way] + pace + truth.time * generator.normal()
-            found.append(made(way, seed, float(loss), 10 * math.exp(log)))
+            found.append(made(way, seed, float(loss), 10 * math.exp(log), by_lane))
     return found
 
 
 REFERENCE = replace(made(WAYS[0], 0, TRAINED, 10.0), untrained={METRIC.name: UNTRAINED})
 
 
-def compared(generator: np.random.Generator, truth: Truth, most: int | None) -> Analysis:
-    """A comparison that looks after 5 seeds and, with `most`, goes on until all is decided."""
-    planned, runs = looks(SEEDS, most), []
+def compared(generator: np.random.Generator, truth: Truth, most: int | None, seeds_alone: bool = False) -> Analysis:
+    """A comparison that looks after 5 seeds and, with `most`, goes on until all is decided. seeds_alone: whether what
+    runs tell of the rows is left out."""
+    planned, runs, rows = looks(SEEDS, most), [], TestRows(generator, truth)
     for before, now in zip([0, *planned[:-1]], planned, strict=True):
-        runs += runs_of(generator, truth, range(before + 1, now + 1))
+        some = runs_of(generator, truth, range(before + 1, now + 1), rows)
+        runs += [replace(run, jackknife=None) for run in some] if seeds_alone else some
         found = analyse(runs, [REFERENCE], METRIC, SHARE, level=level_at(planned, now), controls=CONTROLS)
         if all(pair.verdict != "undecided" for pair in (*found.pairs, *found.times)):
             break
@@ -163,6 +210,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--comparisons", type=int, default=1000, help="of each kind (default: 1000)")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds-alone", action="store_true", help="leave out what runs tell of the rows")
     given = parser.parse_args()
     kinds: dict[str, Counter[str]] = {}
     for effects in (False, True):
@@ -173,7 +221,7 @@ def main() -> None:
                 counts = kinds[name] = Counter()
                 for _ in range(given.comparisons):
                     truth = drawn(generator, effects, unequal)
-                    count(compared(generator, truth, most), truth, counts)
+                    count(compared(generator, truth, most, given.seeds_alone), truth, counts)
 
     def share(counts: Counter[str], name: str, of: str) -> float | None:
         return round(counts[name] / counts[of], 4) if counts[of] else None

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import sqrt
+
+from scipy import special
 
 from sparksplit.comparison.analysis.frontier import goal_of
-from sparksplit.comparison.analysis.verdicts import seeds_to_decide
+from sparksplit.comparison.analysis.verdicts import Errors, rows_to_decide, seeds_to_decide
 from sparksplit.comparison.content import Metric, Pair, Results
+from sparksplit.comparison.intervals import LEVEL
 from sparksplit.comparison.numbers import Quantity, count
 
-_MOST_SEEDS = 1000
-"""More are not counted up."""
+_MOST_SEEDS = _MOST_ROWS = 1000
+"""More seeds are not counted up, nor more times as many rows."""
 
 
 def certainty(results: Results, quantity: Quantity) -> str:
@@ -36,10 +40,10 @@ def certainty(results: Results, quantity: Quantity) -> str:
     wide = f", and reach at least {least}, the least that can differ, to each side" if step else ""
     return (
         f"{seeds} seeds for each way, the same for all{left}; differences in {where}, and in the logarithm of time, "
-        f"are paired, with 95 % intervals{wide}. In quality they count as none only where the whole interval lies "
-        f"within {margin}. {decided} of {len(pairs) + len(times)} differences are decided, all together: in 95 of 100 "
-        f"such comparisons nothing is called better, worse, faster or slower that is not.{_looked(results)}"
-        f"{_needed(pairs, metric, len(pairs) + len(times))}"
+        f"are paired, with 95 % intervals{wide}.{_of_rows(results, pairs)} In quality they count as none only "
+        f"where the whole interval lies within {margin}. {decided} of {len(pairs) + len(times)} differences are "
+        "decided, all together: in 95 of 100 such comparisons nothing is called better, worse, faster or slower that "
+        f"is not.{_looked(results)}{_needed(pairs, results, len(pairs) + len(times))}"
     )
 
 
@@ -67,34 +71,77 @@ def _gap(pair: Pair, metric: Metric) -> float:
 
 def _takes_rows(pair: Pair, metric: Metric) -> bool:
     """Whether no number of seeds decides a difference if its mean stays as it is: it can be told on more rows only."""
-    return pair.low is not None and _gap(pair, metric) <= (metric.resolution or 0.0)
+    of_rows = float(special.ndtri((1 + LEVEL) / 2)) * (pair.rows_error or 0.0)
+    return pair.low is not None and _gap(pair, metric) <= max(of_rows, metric.resolution or 0.0)
 
 
-def _needed(pairs: Sequence[Pair], metric: Metric, questions: int) -> str:
+def _of_rows(results: Results, pairs: Sequence[Pair]) -> str:
+    """For which rows the intervals hold."""
+    told = [pair for pair in pairs if pair.low is not None]
+    alone = sum(pair.rows_error is None for pair in told)
+    rows = f"{results.metric.split} rows"
+    if not told:
+        return ""
+    if not alone:
+        return f" Those in quality hold for other rows of the same kind, too: the {rows} count as a sample."
+    some = "" if alone == len(told) else f", in {count(alone)} of {count(len(told))} differences,"
+    why = (
+        "an earlier version made some of the runs, and did not keep what tells how far rows are chance"
+        if any(run.jackknife is None for run in results.runs)
+        else "how far rows are chance is not known for this metric"
+    )
+    return f" Those in quality{some} are over the seeds alone, and hold for these very {rows}: {why}."
+
+
+def _errors(pair: Pair, questions: int) -> Errors:
+    """What the error of a difference with an interval is made of."""
+    assert pair.low is not None and pair.high is not None
+    of_rows = pair.rows_error or 0.0
+    reach = (pair.high - pair.low) / 2
+    error = reach / float(special.stdtrit(pair.seeds - 1, (1 + LEVEL) / 2)) if pair.error is None else pair.error
+    return Errors(sqrt(max(0.0, error**2 - of_rows**2)), of_rows, pair.seeds, questions)
+
+
+def _needed(pairs: Sequence[Pair], results: Results, questions: int) -> str:
     """How many seeds would decide what is not, if the differences stay as they are; and what no number of them would.
 
     questions: how many differences are judged together.
     """
-    step = metric.resolution or 0.0
-    found: list[int | None] = []
-    never = 0
+    metric = results.metric
+    seeds: list[int | None] = []
+    rows: list[float | None] = []
     for pair in pairs:
         if pair.verdict != "undecided" or pair.low is None or pair.high is None:
             continue
+        errors, gap = _errors(pair, questions), _gap(pair, metric)
         if _takes_rows(pair, metric):
-            never += 1
+            rows.append(rows_to_decide(errors, gap, metric.resolution or 0.0, _MOST_ROWS))
         else:
-            reach = (pair.high - pair.low) / 2
-            found.append(seeds_to_decide(reach, _gap(pair, metric), pair.seeds, questions, _MOST_SEEDS))
+            seeds.append(seeds_to_decide(errors, gap, _MOST_SEEDS))
     text = ""
-    if found:
-        numbers = [number for number in found if number is not None]
-        some = f"about {count(max(numbers))}" if len(numbers) == len(found) else f"more than {count(_MOST_SEEDS)}"
-        text = f" It would take {some} seeds to decide how {'the others' if never else 'all ways'} learn (`max_seeds`)."
-    if never:
-        least = Quantity(metric.name).difference(step).lstrip("+")
+    if rows:
         text = (
-            f" {count(never)} of the undecided no number of seeds decides if their means stay as they are, within "
-            f"{least}, the least that can differ: that takes more {metric.split} rows, or a larger `margin`.{text}"
+            f" {count(len(rows))} of the undecided no number of seeds decides if their means stay as they are: that "
+            f"takes {_more_rows(rows, results)}, or a larger `margin`."
         )
+    if seeds:
+        numbers = [number for number in seeds if number is not None]
+        some = f"about {count(max(numbers))}" if len(numbers) == len(seeds) else f"more than {count(_MOST_SEEDS)}"
+        text += f" It would take {some} seeds to decide how {'the others' if rows else 'all ways'} learn (`max_seeds`)."
     return text
+
+
+def _more_rows(times: Sequence[float | None], results: Results) -> str:
+    """How many rows would decide. times: as many times as there are, for each difference; None where more seeds are
+    needed, too, or too many."""
+    split = results.metric.split
+    known = [each for each in times if each is not None]
+    there = results.data.rows.get(split)
+    if len(known) < len(times) or there is None:
+        return f"more {split} rows, and perhaps more seeds"
+    return f"about {_round(max(known) * there)} {split} rows, where there are {count(there)}"
+
+
+def _round(value: float) -> str:
+    """To two digits, since it is about so many."""
+    return count(float(f"{value:.1e}"))

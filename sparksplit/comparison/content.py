@@ -144,7 +144,9 @@ class Row:
 class Pair:
     """A way against another, over the seeds that both finished, out of those that both were given. low, high: of the
     95 % interval of the mean by itself; pooled: whether the spread is the one that several ways share. verdict: better,
-    worse, no difference, not worse (by more than the margin) or undecided, over all pairs together."""
+    worse, no difference, not worse (by more than the margin) or undecided, over all pairs together. error: the mean's
+    standard error; rows_error: the part of it that comes of which rows there are, None where that is not known, and the
+    interval is over the seeds alone."""
 
     way: str
     nodes: int
@@ -159,6 +161,8 @@ class Pair:
     high: float | None
     pooled: bool
     verdict: str
+    error: float | None = None
+    rows_error: float | None = None
 
 
 TO_TARGET, IN_ALL = "to the target", "in all"

@@ -130,6 +130,7 @@ def _record(
         history=curve,
         place=place,
         untrained=results[0].untrained,
+        jackknife=results[0].jackknife,
     )
     run.fence.write_json(run.record, compared.to_json())
 

@@ -256,6 +256,7 @@ class _Comparison:
             ),
             record_only=True,
             untrained=one.run.reference,
+            jackknife=not one.run.reference,
         )
         path = self._path(one)
         return RunPayload(**vars(common), key=one.run.key, way=one.run.way, record=path, restarts=one.restarts.tries)

@@ -76,13 +76,17 @@ class AtHand:
 
 
 class LanesOf:
-    """The lanes `lanes` of a source, as if its other lanes were empty. A RowSource."""
+    """The lanes `lanes` of a source, as if its other lanes were empty. A RowSource.
 
-    def __init__(self, source: RowSource, lanes: npt.NDArray[np.int64]) -> None:
+    at_hand: those rows, where a feed already has them; None: as the source has them.
+    """
+
+    def __init__(self, source: RowSource, lanes: npt.NDArray[np.int64], at_hand: AtHand | None = None) -> None:
         own = set(lanes.tolist())
         self.lane_rows = [rows if lane in own else 0 for lane, rows in enumerate(source.lane_rows)]
         self.block_rows, self.tensors, self.label = source.block_rows, source.tensors, source.label
-        self.reader, self.at_hand, self.place_of = source.reader, source.at_hand, source.place_of
+        self.reader, self.place_of = source.reader, source.place_of
+        self.at_hand = source.at_hand if at_hand is None else lambda: at_hand
 
 
 @dataclass

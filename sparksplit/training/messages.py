@@ -23,7 +23,8 @@ class Payload(Record):
     the output's; writing: its fence's name. sources: the text of the user's files, by the key that names them.
     checkpoint: the path of the one to go on from. before: what the run has taken so far, as in `spent.gone_on`.
     record_only: leave no model, no checkpoints and no metrics.jsonl. untrained: tell what the model is worth before
-    training, too. init: the digest of the weights to begin with.
+    training, too. jackknife: tell how far each lane's rows move what it is worth after. init: the digest of the weights
+    to begin with.
     """
 
     config: JsonObject
@@ -39,6 +40,7 @@ class Payload(Record):
     before: dict[str, float] = field(default_factory=dict)
     record_only: bool = False
     untrained: bool = False
+    jackknife: bool = False
     init: str | None = None
 
     @classmethod
@@ -91,7 +93,8 @@ class NodeResult(Record):
     """What one node says about a finished run; all say the same, except for host and seconds.
 
     sync_every: like RunSync.every. test: None without test rows. untrained: the same before training, without test rows
-    on the validation rows; None if it was not asked for. seconds: the run's, by what they were spent on
+    on the validation rows; None if it was not asked for. jackknife: after training, of the same rows, as
+    training.node.jackknife has it; None if it was not asked for. seconds: the run's, by what they were spent on
     (training.spent). weights: the digest of the trained weights. init, collective, loss_scale, threads: as
     RunRecord's.
     """
@@ -108,3 +111,4 @@ class NodeResult(Record):
     threads: int | None = None
     collective: RunCollective | None = None
     untrained: Values | None = None
+    jackknife: dict[str, list[float]] | None = None

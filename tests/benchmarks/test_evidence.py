@@ -12,6 +12,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from sparksplit.collectives import Alone
+from sparksplit.training.node.jackknife import jackknife
+
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
@@ -35,6 +38,9 @@ def test_large_effects_are_found_and_nothing_is_wrong(evidence: ModuleType, most
         dict.fromkeys(evidence.WAYS, 0.0) | {other: 0.1},
         dict.fromkeys(evidence.WAYS, 0.01 * evidence.MARGIN),
         1e-4,
+        rows=200,
+        by_row=0.01 * evidence.MARGIN,
+        run_by_row=0.01 * evidence.MARGIN,
     )
     found = evidence.compared(generator, truth, most)
     assert found.metric.margin == pytest.approx(evidence.MARGIN)
@@ -50,8 +56,22 @@ def test_what_is_wrong_is_counted(evidence: ModuleType) -> None:
     """The same verdicts, held against another truth."""
     generator = np.random.default_rng(2)
     truth = evidence.drawn(generator, effects=False, unequal=False)
-    sure = replace(truth, noise=dict.fromkeys(evidence.WAYS, 1e-6))
+    sure = replace(truth, noise=dict.fromkeys(evidence.WAYS, 1e-6), by_row=1e-6, run_by_row=1e-6)
     found = evidence.compared(generator, sure, None)
     counts: Counter[str] = Counter()
     evidence.count(found, replace(sure, worse=dict.fromkeys(evidence.WAYS, 0.0) | {("local", 2): 1.0}), counts)
     assert counts["wrong same"] == 1 and counts["covered"] < counts["of covered"]
+
+
+def test_its_runs_tell_of_the_rows_what_real_ones_do(evidence: ModuleType) -> None:
+    generator = np.random.default_rng(3)
+    lane, values = generator.integers(0, evidence.LANES, 150), generator.exponential(size=150)
+    sums = {
+        int(own): {"loss": [np.array(values[lane == own].sum()), np.array((lane == own).sum())]}
+        for own in np.unique(lane)
+    }
+    found = jackknife(
+        sums.items(), {"loss": [np.zeros(()), np.zeros(())]}, evidence.LANES, lambda _, each: each[0] / each[1], Alone()
+    )
+    made = evidence.jackknife(np.bincount(lane, values, evidence.LANES), np.bincount(lane, minlength=evidence.LANES))
+    assert found["loss"] == pytest.approx(made, rel=1e-5)

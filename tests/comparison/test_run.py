@@ -53,6 +53,18 @@ def test_every_way_runs_on_every_number_of_nodes_and_seed(done, digits):
     found = results["metric"]["range"]
     assert found["untrained"] < 0.4 < found["trained"] and results["target"]["by"] == found["by"]
     assert results["metric"]["margin"] == pytest.approx(0.003 * (found["trained"] - found["untrained"]))
+    told = {(run["way"], run["nodes"], run["seed"]): run["jackknife"] for run in results["runs"] + results["virtual"]}
+    lanes = {len(told[way][name]) for way in told for name in ("loss", "accuracy")}
+    assert (
+        len(told) == 19
+        and len(lanes) == 1
+        and 60 < min(lanes) <= 96
+        and all("jackknife" not in run for run in references)
+    )
+    # What rows tell is the same on every number of nodes.
+    assert told["batch", 2, 1]["loss"] == pytest.approx(told["single", 1, 1]["loss"], rel=1e-2, abs=1e-5)
+    assert all(pair["error"] >= pair["rows_error"] for pair in results["pairs"] if pair["low"] is not None)
+    assert any(pair["rows_error"] > 0 for pair in results["pairs"] if pair["low"] is not None)
     places = [run["place"] for run in (*results["runs"], *references)]
     assert places == [results["place"]] * len(places) and results["grid"] == [2, 4]
     page = (output / "report.html").read_text()

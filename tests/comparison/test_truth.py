@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from sparksplit.comparison.analysis.analyse import analyse
 from sparksplit.comparison.answer import answer
-from sparksplit.comparison.content import Deciding
+from sparksplit.comparison.content import DataFacts, Deciding
 from sparksplit.comparison.numbers import Quantity, compact, duration, plain
 from sparksplit.comparison.record import DivergedRun, Place
 from sparksplit.training.record import CurvePoint, RunMetrics
@@ -28,6 +28,8 @@ PLACES = [Place("local-cluster on desk", ("a, 2 cores",), threads) for threads i
 SMALL = "single, batch_size = 32"
 WAYS = (("single", 1), (SMALL, 1), ("local", 1), ("batch", 2), ("epoch", 2), ("local", 2), ("batch", 4), ("local", 4))
 PASSES = (2, 4, 6)
+LANES = 24
+TEST_ROWS = 1000
 CONTROLS = {("local", 2, False): ("local", SMALL), ("local", 4, False): ("local",), ("epoch", 2, False): (SMALL,)}
 """What the ways on several nodes are compared with on one, where that was run."""
 
@@ -42,16 +44,22 @@ RECIPES = st.fixed_dictionaries(
         "wobble": st.sampled_from([0.001, 0.03, 0.3]),
         "troubled": st.sampled_from([0.0, 0.0, 0.1, 0.5]),
         "moved": st.sampled_from([0.0, 0.0, 0.3, "several"]),
+        "by_row": st.sampled_from([None, 0.0, 0.001, 0.02, 0.02]),
+        "earlier": st.sampled_from([0.0, 0.0, 0.1]),
     }
 )
 
 
-def made_up(number, higher, resolution, seeds, spread, wobble, troubled, moved):
-    """(metric, runs, references): ways that differ or do not, spread much or little, diverge, miss and move."""
+def made_up(number, higher, resolution, seeds, spread, wobble, troubled, moved, by_row, earlier):
+    """(metric, runs, references): ways that differ or do not, spread much or little, diverge, miss and move.
+
+    by_row: how much of each way's value is chance by rows; None: no run can tell. earlier: how many runs cannot.
+    """
     generator = np.random.default_rng(number)
     metric = Deciding("accuracy" if higher else "loss", higher, "test", resolution)
     ways = [way for way in WAYS if generator.random() < 0.7]
     gains, speeds = [0.0, 0.001, 0.01, -0.01, 0.05], [1, 1, 0.5, 2]
+    lanes = {way: (by_row or 0.0) * generator.normal(size=LANES) for way in ways}
     effects = {way: (generator.choice(gains), generator.choice(speeds)) for way in ways}
     runs = []
     for way, nodes in ways:
@@ -64,6 +72,9 @@ def made_up(number, higher, resolution, seeds, spread, wobble, troubled, moved):
                 continue
             gain = quality + spread * generator.normal()
             runs.append(run(metric, gain, 10 * slow * math.exp(wobble * generator.normal()), sent, **name))
+            if generator.random() >= earlier:
+                told = lanes[way, nodes] + 0.3 * (by_row or 0.0) * generator.normal(size=LANES)
+                runs[-1] = replace(runs[-1], jackknife={} if by_row is None else {metric.name: told.tolist()})
             if nodes > 1 if moved == "several" else generator.random() < moved:
                 runs[-1] = replace(runs[-1], place=PLACES[1])
     alone = [run(metric, spread * generator.normal(), 10, 0, way="single", nodes=1, seed=9, key="r") for _ in range(2)]
@@ -140,6 +151,18 @@ class Truth:
         speed = both[0] or both[1]
         is_faster = speed is not None and speed.verdict == "faster" and self.is_good(way, control[0])
         return is_faster or (pair is not None and pair.verdict == "better")
+
+    def by_rows(self, pair):
+        """The standard error of a mean difference by rows, by analysis of variance; None where a run cannot tell."""
+        ways = (pair.way, pair.nodes), (pair.against, pair.against_nodes)
+        runs = [{one.seed: one for one in self.ways[way] if not isinstance(one, DivergedRun)} for way in ways]
+        seeds = sorted(runs[0].keys() & runs[1].keys())
+        told = [[(one[seed].jackknife or {}).get(self.metric.name) for seed in seeds] for one in runs]
+        if len(seeds) < 2 or None in told[0] or None in told[1]:
+            return None
+        table = np.array(told[0]) - np.array(told[1])
+        both = table.var(axis=0, ddof=1).mean()
+        return math.sqrt(max(0.0, (table.mean(axis=0) ** 2).mean() - both / len(seeds)))
 
     def ready(self):
         """Ways on several nodes that are decided to be faster than `single`, and to learn as well."""
@@ -392,6 +415,8 @@ def check(recipe):
     fields = ("target", "grid", "place", "times", "frontier")
     results = some_results(
         found.table, found.pairs, found.metric, seeds=list(range(seeds)), nodes=[1, 2, 4],
+        data=DataFacts("d", "e", {"train": 5000, "test": TEST_ROWS}),
+        runs=[one for one in runs if not isinstance(one, DivergedRun)],
         **{name: getattr(found, name) for name in fields},
     )  # fmt: skip
     said, truth = answer(results), Truth(metric, runs, found)
@@ -414,14 +439,37 @@ def check_certainty(truth, text, seeds, gone):
     decided = sum(verdict != "undecided" for verdict in verdicts)
     assert f" {decided} of {len(verdicts)} differences are decided" in text
     assert (f"less {gone} that diverged" in text) == bool(gone)
+    check_rows(truth, text)
     metric = truth.found.metric
     undecided = [pair for pair in truth.found.pairs if pair.verdict == "undecided" and pair.low is not None]
     sign, step = 1 if metric.higher_is_better else -1, metric.resolution or 0
-    never = sum(max(abs(pair.mean), metric.margin + sign * pair.mean) <= step for pair in undecided)
+
+    def takes_rows(pair):
+        """Whether it would be undecided if there were no chance by seeds at all."""
+        return max(abs(pair.mean), metric.margin + sign * pair.mean) <= max(step, 1.959964 * (truth.by_rows(pair) or 0))
+
+    never = sum(map(takes_rows, undecided))
     assert ("It would take" in text) == (len(undecided) > never)
     assert (f" {never} of the undecided no number of seeds decides" in text) == bool(never)
     about = re.search(r"It would take about ([\d,]+) seeds", text)
     assert about is None or int(about[1].replace(",", "")) > min(pair.seeds for pair in undecided)
+    more = re.search(r"that takes about ([\d,]+) test rows, where there are 1,000, or", text)
+    assert more is None or int(more[1].replace(",", "")) >= TEST_ROWS
+    assert (more is not None or "that takes more test rows, and perhaps more seeds, or" in text) == bool(never)
+
+
+def check_rows(truth, text):
+    """For which rows the intervals hold."""
+    told = [pair for pair in truth.found.pairs if pair.low is not None]
+    alone = sum(truth.by_rows(pair) is None for pair in told)
+    assert ("hold for other rows of the same kind, too: the test rows count" in text) == (bool(told) and not alone)
+    assert ("over the seeds alone, and hold for these very test rows" in text) == bool(alone)
+    assert (f"in {alone} of {len(told)} differences, are over" in text) == (0 < alone < len(told))
+    done = [one for members in truth.ways.values() for one in members if not isinstance(one, DivergedRun)]
+    assert ("an earlier version made some" in text) == (bool(alone) and any(one.jackknife is None for one in done))
+    for pair in told:
+        if (error := truth.by_rows(pair)) is not None:
+            assert pair.high - pair.low >= 2 * 1.95 * error * (1 - 1e-9)
 
 
 @settings(max_examples=2_000, deadline=None)

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sparksplit.comparison.analysis.estimates import Estimate, alike, estimates
-from sparksplit.comparison.analysis.verdicts import Question, holm, level_at, looks, seeds_to_decide, verdicts
+from sparksplit.comparison.analysis.verdicts import (
+    Errors,
+    Question,
+    holm,
+    level_at,
+    looks,
+    rows_to_decide,
+    seeds_to_decide,
+    verdicts,
+)
 from sparksplit.comparison.intervals import interval
 
 MARGIN = 0.003
@@ -169,14 +178,28 @@ def test_of_many_pairs_what_one_alone_would_decide_may_be_chance():
 
 def test_so_many_seeds_would_decide():
     """A spread of 1, and a mean of 0.5: by hand, t(0.975, N - 1) / sqrt(N) falls below 0.5 at N = 18."""
-    reach = float(stats.t.ppf(0.975, 4)) / math.sqrt(5)
-    assert seeds_to_decide(reach, 0.5, 5, 1, 1000) == 18
-    assert seeds_to_decide(reach, 0.5, 5, 10, 1000) == 36
+    error = 1 / math.sqrt(5)
+    reach = float(stats.t.ppf(0.975, 4)) * error
+    assert seeds_to_decide(Errors(error, 0.0, 5, 1), 0.5, 1000) == 18
+    assert seeds_to_decide(Errors(error, 0.0, 5, 10), 0.5, 1000) == 36
     # What its own interval would decide, and all together did not, takes more seeds than there are.
-    assert 5 < seeds_to_decide(reach, 2 * reach, 5, 40, 1000) < 12
+    assert 5 < seeds_to_decide(Errors(error, 0.0, 5, 40), 2 * reach, 1000) < 12
     # More than can be told: too small, or differences that are all equal.
-    assert seeds_to_decide(reach, 0.001, 5, 1, 1000) is None
-    assert seeds_to_decide(0.0, 0.5, 5, 1, 1000) is None
+    assert seeds_to_decide(Errors(error, 0.0, 5, 1), 0.001, 1000) is None
+    assert seeds_to_decide(Errors(0.0, 0.0, 5, 1), 0.5, 1000) is None
+
+
+def test_so_many_rows_would_decide_what_no_seeds_would():
+    """By rows alone, at a mean of 0.5: 1.96 / sqrt(times) falls below 0.5 at 15.4 times as many."""
+    rows = Errors(1e-9, 1.0, 5, 1)
+    assert seeds_to_decide(rows, 0.5, 1000) is None
+    assert rows_to_decide(rows, 0.5, 0.0, 1000) == pytest.approx(15.4, rel=0.01)
+    # Twenty times as many, where one row is twenty times as much as what is to be told.
+    assert rows_to_decide(rows, 0.5, 10.0, 1000) == pytest.approx(20, rel=0.01)
+    # With as much from the seeds, more of both.
+    assert rows_to_decide(Errors(1.0, 1.0, 5, 1), 0.5, 0.0, 1000) is None
+    some = Errors(0.1, 0.1, 5, 1)
+    assert 1 < rows_to_decide(some, 0.29, 0.0, 1000) < 2 and seeds_to_decide(some, 0.29, 1000) == 6
 
 
 @given(st.integers(1, 40), st.integers(1, 400) | st.none())

@@ -20,6 +20,7 @@ from sparksplit.comparison.analysis.runs import (
     training_seconds,
     value_of,
 )
+from sparksplit.comparison.analysis.sampling import RowsError, paired
 from sparksplit.comparison.analysis.verdicts import BETTER, UNDECIDED, WORSE, Question, verdicts
 from sparksplit.comparison.content import IN_ALL, TO_TARGET, Metric, Pair, Target, TimePair
 from sparksplit.comparison.intervals import LEVEL
@@ -31,12 +32,14 @@ BySeed = Mapping[int, float]
 
 @dataclass(frozen=True)
 class _Versus:
-    """A way and the other that it is compared with. by_seed: the differences; of: seeds that both were given."""
+    """A way and the other that it is compared with. by_seed: the differences; of: seeds that both were given. rows:
+    what the rows add to the error of their mean, where it is known."""
 
     way: Group
     other: Group
     by_seed: BySeed
     of: int
+    rows: RowsError | None = None
     estimate: Estimate | None = None
 
 
@@ -84,7 +87,8 @@ def _estimated(found: Sequence[_Versus], resolution: float | None = None) -> lis
     made: list[_Versus] = []
     for other in dict.fromkeys(one.other for one in found):
         some = {one.way: one for one in found if one.other == other}
-        known = estimates({way: one.by_seed for way, one in some.items()}, resolution)
+        rows = {way: one.rows for way, one in some.items()}
+        known = estimates({way: one.by_seed for way, one in some.items()}, resolution, rows)
         made += [replace(one, estimate=known[way]) for way, one in some.items()]
     places = {(one.way, one.other): place for place, one in enumerate(found)}
     return sorted(made, key=lambda one: places[one.way, one.other])
@@ -105,9 +109,8 @@ def _versus(
 
 def _learnt(groups: Groups, metric: Metric, controls: Controls) -> list[_Versus]:
     """Each way against `single`, its controls and `batch` on as many nodes, over the seeds with which both finished."""
-    values = {
-        group: {run.seed: value_of(run, metric) for run in finished(members)} for group, members in groups.items()
-    }
+    runs = {group: {run.seed: run for run in finished(members)} for group, members in groups.items()}
+    values = {group: {seed: value_of(run, metric) for seed, run in own.items()} for group, own in runs.items()}
     given = {group: [member.seed for member in members] for group, members in groups.items()}
     others = {
         group: [
@@ -117,7 +120,9 @@ def _learnt(groups: Groups, metric: Metric, controls: Controls) -> list[_Versus]
         ]
         for group in groups
     }
-    return _estimated([one for one in _versus(values, given, others) if one.by_seed], metric.resolution)
+    found = [one for one in _versus(values, given, others) if one.by_seed]
+    found = [replace(one, rows=paired(runs[one.way], runs[one.other], metric.name, list(one.by_seed))) for one in found]
+    return _estimated(found, metric.resolution)
 
 
 def _took(
@@ -174,6 +179,8 @@ def _pair(one: _Versus, metric: Metric, verdict: str) -> Pair:
         high=high,
         pooled=one.estimate is not None and one.estimate.pooled,
         verdict=verdict,
+        error=None if one.estimate is None else one.estimate.whole_error,
+        rows_error=None if one.estimate is None or one.estimate.rows is None else one.estimate.rows.error,
     )
 
 

@@ -7,16 +7,18 @@ sees to that: the clearest difference is judged as if all others were chance, th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from sparksplit.comparison.analysis.estimates import Estimate
 from sparksplit.comparison.intervals import LEVEL
 
+Numbers = npt.NDArray[Any]
 BETTER, WORSE, SAME, NOT_WORSE, UNDECIDED = "better", "worse", "no difference", "not worse", "undecided"
 GOOD = (BETTER, SAME, NOT_WORSE)
 """The verdicts under which a way may take the other's place."""
@@ -73,15 +75,38 @@ def _chance(question: Question, value: float, up: bool) -> float:
     return question.estimate.p_above(value) if up else question.estimate.p_below(value)
 
 
-def seeds_to_decide(reach: float, gap: float, seeds: int, questions: int, most: int) -> int | None:
-    """How many seeds would decide a difference that `seeds` have not, if its mean and its spread stay as they are; None
-    for more than `most`. reach: how far its 95 % interval reaches to each side, by Student's t; gap: how far the mean
-    is from what is to be ruled out; questions: how many are judged together, each for its part of the 5 %."""
-    more = np.arange(seeds + 1, most + 1)
-    spread = reach / float(special.stdtrit(seeds - 1, (1 + LEVEL) / 2)) * math.sqrt(seeds)
-    reaches = special.stdtrit(more - 1, 1 - (1 - LEVEL) / 2 / questions) * spread / np.sqrt(more)
-    enough = more[reaches < gap]
-    return int(enough[0]) if len(enough) and reach > 0 else None
+@dataclass(frozen=True)
+class Errors:
+    """What the standard error of a mean difference is made of: of_seeds, over `seeds` of them, and of_rows; questions:
+    how many differences are judged together, each for its part of the 5 %."""
+
+    of_seeds: float
+    of_rows: float
+    seeds: int
+    questions: int
+
+    def reaches(self, seeds: Numbers, rows: Numbers) -> Numbers:
+        """How far intervals would reach to each side with these numbers of seeds, and so many times as many rows, if
+        both spread as they do. The error of rows counts as known: there are many lanes."""
+        level = 1 - (1 - LEVEL) / 2 / self.questions
+        of_seeds = special.stdtrit(seeds - 1, level) * self.of_seeds * np.sqrt(self.seeds / seeds)
+        return np.hypot(of_seeds, special.ndtri(level) * self.of_rows / np.sqrt(rows))
+
+
+def seeds_to_decide(errors: Errors, gap: float, most: int) -> int | None:
+    """How many seeds would decide a difference that those there are have not, if its mean stays as it is; None for more
+    than `most`. gap: how far the mean is from what is to be ruled out."""
+    more = np.arange(errors.seeds + 1, most + 1)
+    enough = more[errors.reaches(more, np.ones(len(more))) < gap]
+    return int(enough[0]) if len(enough) and errors.of_seeds > 0 else None
+
+
+def rows_to_decide(errors: Errors, gap: float, step: float, most: int) -> float | None:
+    """How many times as many rows would decide it with as many seeds; None for more than `most` times. step: the least
+    that can differ on the rows there are."""
+    more = np.geomspace(1, most, 1000)
+    enough = more[(errors.reaches(np.full(len(more), errors.seeds), more) < gap) & (step / more < gap)]
+    return float(enough[0]) if len(enough) else None
 
 
 # Looks: how often one may look, and what each costs.

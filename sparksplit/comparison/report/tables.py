@@ -51,6 +51,10 @@ def pairs(results: Results) -> Table | None:
         )
     names = ("way", "against", "in", "difference", "interval", "seeds", "verdict")
     caption = f"Differences between runs of the same seed, on the {results.metric.split} rows"
+    known = {pair.rows_error is not None for pair in found if pair.low is not None}
+    if known:
+        caption += f". Interval: over the seeds {'and the rows' if True in known else 'alone, on these very rows'}"
+        caption += ", where the runs tell of these" if len(known) > 1 else ""
     if any(pair.seeds < pair.of for pair in found):
         caption += ". Seeds: those with which both finished, where others diverged"
     return Table("differences", caption, [(name, "") for name in names], rows)
@@ -97,7 +101,7 @@ def ways(results: Results, virtual: bool) -> Table | None:
         ("rows/s", "trained, by all nodes together"),
         ("efficiency", "speed-up over one node, divided by N"),
         (f"{metric.split} {quantity.label}", "mean over the runs that finished"),
-        ("interval", "of the mean"),
+        ("interval", "of the mean, over the seeds, on these very rows"),
         ("time to target", "of training until the validation rows are seen to reach the target: median over all runs"),
         ("passes to target", "until the validation rows are seen to reach the target: median over all runs"),
         ("reached", "runs that reached the target, of all"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from hdfs_io.plan import window_for
 from sparksplit.collectives import Collective
 from sparksplit.rows import order
-from sparksplit.rows.chunks import Assembler
+from sparksplit.rows.chunks import Assembler, Chunk
 from sparksplit.rows.feed import Feed, LanesOf, RowSource
 from sparksplit.rows.unfit import Fit
 from sparksplit.strategies.splits import Split
@@ -19,6 +21,10 @@ from sparksplit.training.node.process import Process
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
     from sparksplit.handoff.arrival import ArrivingFeed
+
+
+_EVALUATED = 1024
+"""Rows of a mini-batch that is only evaluated, at least."""
 
 
 class Feeds:
@@ -45,11 +51,25 @@ class Feeds:
             return None
         source = held.get(name) or data.split(name)
         own = order.owned_lanes(data.manifest.lanes, member.rank, member.size)
-        batch_size = max(1024, self._process.way.split.batch_size(self._config.batch_size, member.size))
+        batch_size = max(_EVALUATED, self._process.way.split.batch_size(self._config.batch_size, member.size))
         feed = self._feed(source, own, batch_size)
         row_bytes = sum(spec.row_bytes for spec in source.tensors)
         self._cache = max(0, self._cache - row_bytes * sum(source.lane_rows[lane] for lane in own))
         return feed
+
+    def by_lane(self, name: str, whole: Feed, held: dict[str, RowSource]) -> Iterator[tuple[int, Iterator[Chunk]]]:
+        """The node's rows of `validation` or `test` once more, lane by lane: (lane, its chunks), where it has rows.
+
+        whole: their feed, which has been read. held: as it was for that.
+        """
+        source = held.get(name) or self._process.data.split(name)
+        for lane in order.owned_lanes(self._process.data.manifest.lanes, self._member.rank, self._member.size):
+            if source.lane_rows[lane]:
+                own = np.array([lane])
+                # Rows that the whole feed keeps are not read again.
+                feed = self._feed(LanesOf(source, own, whole.at_hand), own, _EVALUATED, cache=0)
+                yield int(lane), feed.epoch(0)
+                self.end(feed)
 
     def training(self, rows: RowSource | None, split: Split, sync: Sync, batch_size: int) -> Feed | ArrivingFeed:
         """The training rows in mini-batches of `batch_size`. rows: None if they are still arriving."""
@@ -108,6 +128,7 @@ class Feeds:
         training: bool = False,
         copies: int = 1,
         everyone: Sequence[order.Ints] | None = None,
+        cache: int | None = None,
     ) -> Feed:
         manifest = self._process.data.manifest
         feed = Feed(
@@ -116,7 +137,7 @@ class Feeds:
             batch_size=batch_size,
             seed=self._config.seed,
             window=self._config.window or window_for(manifest.lanes, manifest.block_bytes),
-            cache=self._cache,
+            cache=self._cache if cache is None else cache,
             readers=self._config.readers,
             transform=self._process.transform() if training and self._config.transform else None,
             copies=copies,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,20 @@ class Metrics:
         results = {name: float(np.mean(metric.result())) for name, metric in self._metrics.items()}
         self.reset()
         return results
+
+    def states(self) -> dict[str, list[Array]]:
+        """By metric, the sums over this node's rows since the last reset."""
+        return {
+            name: [np.array(variable.numpy()) for variable in metric.variables]
+            for name, metric in self._metrics.items()
+        }
+
+    def value_of(self, name: str, state: Sequence[Array]) -> float:
+        """What the metric is where its sums are `state`; all metrics then have to be reset."""
+        metric = self._metrics[name]
+        for variable, value in zip(metric.variables, state, strict=True):
+            variable.assign(value)
+        return float(np.mean(metric.result()))
 
     def sums(self, collective: Collective) -> dict[str, Array]:
         """The state of each node, [nodes, ...], for a checkpoint; or its sum over all nodes, where that would be large.

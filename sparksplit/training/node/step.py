@@ -29,6 +29,7 @@ from sparksplit.rows.chunks import Chunk
 from sparksplit.strategies.slices import wants_slices
 from sparksplit.strategies.state import observe
 from sparksplit.strategies.syncs import Sync
+from sparksplit.training.metrics import LOSS
 from sparksplit.training.node.accumulated import rows_of
 from sparksplit.training.node.graphs import Graphs
 from sparksplit.training.node.metrics import Metrics
@@ -139,9 +140,7 @@ class Step:
     def variables(self) -> list[Any]:
         """All that training and evaluation change."""
         model, optimizer = self._model.variables, self._optimizer.variables
-        graphs = self._graphs
-        sums = [graphs.loss_sum] if graphs.weight_sum is None else [graphs.loss_sum, graphs.weight_sum]
-        return [*model, *optimizer, *self._metrics.variables(), *sums]
+        return [*model, *optimizer, *self._metrics.variables(), *self._sums]
 
     def synchronise(self, rows: int) -> None:
         """Make the nodes agree. rows: how many this node has trained on since. Every node must call it."""
@@ -165,8 +164,41 @@ class Step:
 
     def evaluate(self, chunks: Iterable[Chunk]) -> Evaluation:
         """Loss and metrics over `chunks`, summed over all nodes. Every node must call it."""
-        sums = [sum_ for sum_ in (self._graphs.loss_sum, self._graphs.weight_sum) if sum_ is not None]
-        for each in sums:
+        rows = self._see(chunks)
+        found = [np.asarray(each.numpy(), np.float64) for each in self._sums]
+        loss, *weight, total = self._collective.sum([*found, np.array(rows, np.int64)])
+        # Of rows that all weigh nothing there is no mean; 0 would be the best of all losses.
+        count = float(weight[0]) or math.nan if weight else max(1, int(total))
+        metrics = self.metric_results()
+        if math.isnan(count):
+            metrics = dict.fromkeys(metrics, math.nan)
+        return Evaluation(float(loss) / count, metrics, int(total))
+
+    def sums_of(self, chunks: Iterable[Chunk]) -> dict[str, list[Array]]:
+        """By metric, the sums over this node's `chunks` that its value comes from; of the loss: of rows' losses, and of
+        their weights, or how many there are."""
+        rows = self._see(chunks)
+        sums = [np.array(each.numpy()) for each in self._sums]
+        found = {LOSS: [*sums, *([np.array(rows, np.int64)] if len(sums) == 1 else [])], **self._metrics.states()}
+        self._metrics.reset()
+        return found
+
+    def value_of(self, name: str, sums: Sequence[Array]) -> float:
+        """What the loss or a metric is where its sums are these; NaN for the loss of rows that all weigh nothing."""
+        if name == LOSS:
+            return float(sums[0]) / (float(sums[1]) or math.nan)
+        found = self._metrics.value_of(name, sums)
+        self._metrics.reset()
+        return found
+
+    @property
+    def _sums(self) -> list[Any]:
+        """Of losses and, where rows have some, of weights."""
+        return [each for each in (self._graphs.loss_sum, self._graphs.weight_sum) if each is not None]
+
+    def _see(self, chunks: Iterable[Chunk]) -> int:
+        """Sum anew, over `chunks` alone; returns how many rows they have."""
+        for each in self._sums:
             each.assign(0.0)
         self._metrics.reset()
         rows = 0
@@ -178,14 +210,7 @@ class Step:
                 self._call(self._evaluate, chunk)
             activity.note()
             rows += chunk.seen.rows
-        found = [np.asarray(each.numpy(), np.float64) for each in sums]
-        loss, *weight, total = self._collective.sum([*found, np.array(rows, np.int64)])
-        # Of rows that all weigh nothing there is no mean; 0 would be the best of all losses.
-        count = float(weight[0]) or math.nan if weight else max(1, int(total))
-        metrics = self.metric_results()
-        if math.isnan(count):
-            metrics = dict.fromkeys(metrics, math.nan)
-        return Evaluation(float(loss) / count, metrics, int(total))
+        return rows
 
     def _first(self, what: Any) -> AbstractContextManager[None]:
         """The context of a call: `compiling`, if it is the first one of its kind."""

@@ -126,6 +126,7 @@ class Worker:
         self._state.take_best()
         with member.phase("validation"), clock.validating(step, "test"):
             tested = evaluate_once(step, test)
+            jackknife = self._jackknife(step, "validation" if test is None else "test", test or validation, held)
         weights = self._state.agreed_digest("after training")
         if self._publishes:
             with member.phase("export"), clock.spent_on("export"):
@@ -141,6 +142,7 @@ class Worker:
             sync_every="step" if sync.every_step else sync.every or "epoch",
             test=_values(tested),
             untrained=untrained,
+            jackknife=jackknife,
             weights=weights,
             host=member.host,
             seconds={name: round(value, 4) for name, value in clock.spent.items()},
@@ -158,6 +160,18 @@ class Worker:
 
         with self._member.phase("validation"), clock.validating(self.step, "test"):
             return _values(evaluate_once(self.step, rows))
+
+    def _jackknife(
+        self, step: Step, name: str, rows: Feed | None, held: dict[str, RowSource]
+    ) -> dict[str, list[float]] | None:
+        """How far each lane's rows move what the model is worth, if that is asked for; every node must call it."""
+        if not self._process.payload.jackknife or rows is None:
+            return None
+        from sparksplit.training.node.jackknife import jackknife
+
+        lanes, many = self._feeds.by_lane(name, rows, held), self._process.data.manifest.lanes
+        sums = ((lane, step.sums_of(chunks)) for lane, chunks in lanes)
+        return jackknife(sums, step.sums_of(()), many, step.value_of, self._collective)
 
     def close(self) -> None:
         """End reading."""
