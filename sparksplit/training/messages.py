@@ -23,7 +23,7 @@ class Payload(Record):
     the output's; writing: its fence's name. sources: the text of the user's files, by the key that names them.
     checkpoint: the path of the one to go on from. before: what the run has taken so far, as in `spent.gone_on`.
     record_only: leave no model, no checkpoints and no metrics.jsonl. untrained: tell what the model is worth before
-    training, too. init: the digest of the weights to begin with.
+    training, too. untested: leave the test rows alone. init: the digest of the weights to begin with.
     """
 
     config: JsonObject
@@ -39,6 +39,7 @@ class Payload(Record):
     before: dict[str, float] = field(default_factory=dict)
     record_only: bool = False
     untrained: bool = False
+    untested: bool = False
     init: str | None = None
 
     @classmethod
