@@ -97,9 +97,9 @@ class Comparison:
 
     @property
     def answer(self) -> str:
-        """Which strategy to use, and how certain that is."""
+        """Whether the strategies were tuned, which to use, and how certain that is."""
         answer = self.results["answer"]
-        return " ".join([*answer["text"], answer["certainty"]])
+        return " ".join([answer["headline"], *answer["text"], answer["certainty"]])
 
     @property
     def table(self) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -13,6 +13,7 @@ from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.content import RESULTS, Results, ToTarget
 from sparksplit.comparison.numbers import Quantity, compact, count, duration, megabytes, part, percent
 from sparksplit.comparison.run import REPORT, compare
+from sparksplit.comparison.tuning import said
 
 
 def run(config: CompareConfig, options: Options) -> None:
@@ -22,10 +23,20 @@ def run(config: CompareConfig, options: Options) -> None:
     for record in results.diverged:
         print(f"{record.key}: diverged: {record.diverged}")
     print()
-    for sentence in results.answer.text:
+    for sentence in sentences(results):
         print(sentence)
-    print(results.answer.certainty)
     print(f"report: {filesystem.join(config.output, REPORT)}, figures: {filesystem.join(config.output, RESULTS)}")
+
+
+def sentences(results: Results) -> Iterator[str]:
+    """The answer, how certain it is, and what each way was given by tuning."""
+    yield results.answer.headline
+    yield from results.answer.text
+    yield results.answer.certainty
+    if (tuning := results.tuning) is not None:
+        for way in tuning.ways:
+            yield said.of_way(way, tuning)
+        yield said.cost(tuning, results.all_finished)
 
 
 def table_of(results: Results) -> Table:

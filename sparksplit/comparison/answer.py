@@ -16,6 +16,7 @@ from sparksplit.comparison.certainty import certainty
 from sparksplit.comparison.content import IN_ALL, TO_TARGET, Answer, Choice, Pair, Results, Row, TimePair
 from sparksplit.comparison.numbers import Quantity, bound, compact, count, duration, plain
 from sparksplit.comparison.plan import SINGLE
+from sparksplit.comparison.tuning.said import headline
 
 _FEWER = 1.05
 """How many times fewer bytes than `batch` a way must send to be recommended for that."""
@@ -35,7 +36,7 @@ def answer(results: Results) -> Answer:
         _slow_network(results, several, quantity),
         *_diverged(rows),
     ]
-    return Answer(text, _conditions(results), certainty(results, quantity))
+    return Answer(text, _conditions(results), certainty(results, quantity), headline(results.tuning, results.config))
 
 
 def _sent(row: Row) -> float:

@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
+from sparksplit.base.config import Config
 from sparksplit.comparison.analysis.verdicts import looks
-from sparksplit.training.config import Training
+from sparksplit.training.config import SyncConfig, Training
 
 _LOCAL = {"strategy": "local", "sync": {"every": 32, "outer": "nesterov"}}
 _EQUAL_PASSES = "is for train: runs are compared at equal passes, by their last weights"
@@ -15,6 +16,33 @@ _OF_A_WAY = "belongs to a way: give it within `strategies`, beside that way's `s
 NO_WAY_HAS = {"early_stop": _EQUAL_PASSES, "keep_best": _EQUAL_PASSES}
 """Keys of `train` that no way of a comparison has, each with why."""
 _STRATEGIES: tuple[str | dict[str, Any], ...] = ("single", "batch", "epoch", "epoch-delayed", _LOCAL)
+
+
+class TuneConfig(Config):
+    """What is tried for each way before ways are compared."""
+
+    tries: Annotated[int, pydantic.Field(ge=2)] = 8
+    """How many values."""
+    seeds: pydantic.PositiveInt = 1
+    """Runs of each try, on seeds that nothing is compared on; their mean decides."""
+    keys: dict[str, Annotated[list[pydantic.PositiveFloat], pydantic.Field(min_length=2, max_length=2)]] = (
+        pydantic.Field(default_factory=dict)
+    )
+    """Ranges, on a log scale, by dotted keys of `optimizer` and `sync`, such as {sync.every: [4, 128]}; together with
+    the learning rate, whose range can be given here, too: optimizer.learning_rate: [0.001, 1]."""
+
+    @pydantic.field_validator("keys")
+    @classmethod
+    def _keys_are_ranges(cls, keys: dict[str, list[float]]) -> dict[str, list[float]]:
+        for key, (low, high) in keys.items():
+            section, _, name = key.partition(".")
+            numbers = [own for own in SyncConfig.model_fields if own != "outer"]
+            if name not in numbers if section == "sync" else section != "optimizer" or name in ("", "name"):
+                known = ", ".join(f"sync.{own}" for own in numbers)
+                raise ValueError(f"{key} cannot be tuned: only {known} and the numbers of `optimizer` can")
+            if low >= high:
+                raise ValueError(f"{key} must go from a lower number to a higher one (is {low:g} to {high:g})")
+        return keys
 
 
 class CompareConfig(Training):
@@ -36,6 +64,9 @@ class CompareConfig(Training):
     """Numbers of virtual nodes, beyond the nodes at hand: what the strategies would learn there, without a time."""
     virtual_seeds: pydantic.PositiveInt = 1
     """Seeds of the virtual runs."""
+    tune: Annotated[int, pydantic.Field(ge=0)] | TuneConfig = 0
+    """How many learning rates, from 1/10 to 10 times its own, are tried for each way and number of nodes, and for each
+    control, before they are compared with the one that is best on the validation rows; 0: untuned."""
     seeds: pydantic.PositiveInt = 5
     """Runs of each way and number of nodes, with the seeds `seed`, `seed` + 1, ...: the same for all ways."""
     max_seeds: pydantic.PositiveInt | None = None
@@ -55,6 +86,13 @@ class CompareConfig(Training):
     """Every node reads its lanes of the prepared data set itself."""
 
     @property
+    def tuning(self) -> TuneConfig | None:
+        """What is tried; None if nothing is."""
+        if isinstance(self.tune, TuneConfig):
+            return self.tune
+        return TuneConfig(tries=self.tune) if self.tune else None
+
+    @property
     def looks(self) -> list[int]:
         """The numbers of seeds after which it is seen whether all is decided."""
         return looks(self.seeds, self.max_seeds)
@@ -65,6 +103,13 @@ class CompareConfig(Training):
         if most is not None and most < info.data.get("seeds", most):
             raise ValueError(f"must be at least seeds, {info.data['seeds']} (is {most})")
         return most
+
+    @pydantic.field_validator("tune")
+    @classmethod
+    def _one_is_no_choice(cls, tries: int | TuneConfig) -> int | TuneConfig:
+        if tries == 1:
+            raise ValueError("must be 0 or at least 2 (is 1): with one there is nothing to choose from")
+        return tries
 
     @pydantic.field_validator("nodes", "virtual")
     @classmethod

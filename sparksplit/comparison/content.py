@@ -9,6 +9,7 @@ from hdfs_io import filesystem
 from sparksplit.base.errors import InputError
 from sparksplit.base.records import JsonObject, Record
 from sparksplit.comparison.record import ComparedRun, DivergedRun, Place, SweepPoint
+from sparksplit.comparison.tuning.record import Tuning
 
 RESULTS = "results.json"
 FORMAT_VERSION = 4
@@ -295,11 +296,13 @@ class Scale:
 
 @dataclass(frozen=True)
 class Answer:
-    """Sentences, the conditions under which they hold, and how sure they are."""
+    """Sentences, the conditions under which they hold, and how sure they are. headline: what they stand or fall with:
+    whether each way was tuned."""
 
     text: list[str]
     conditions: str
     certainty: str
+    headline: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,7 +311,7 @@ class Results(Record):
     after which it was to be seen whether all is decided. grid: the passes after which all runs
     are looked at. place: where the times that count were measured. runs, virtual: those that finished. diverged: those
     that did not, or whose metric was not a finite number at the end. references: runs of `single` that nothing is
-    compared with."""
+    compared with. tuning: None where nothing was tuned."""
 
     WHAT: ClassVar[str] = "what compare writes"
     REMEDY: ClassVar[str] = "compare again with --overwrite"
@@ -342,6 +345,13 @@ class Results(Record):
     cost_model: CostModel | None
     scale: Scale
     answer: Answer
+    tuning: Tuning | None = None
+
+    @property
+    def all_finished(self) -> list[ComparedRun]:
+        """The runs that did not diverge, those that nothing is compared with among them."""
+        references = [run for run in self.references if isinstance(run, ComparedRun) and run.diverged is None]
+        return [*self.runs, *self.virtual, *references]
 
     @classmethod
     def read(cls, folder: str) -> Self:

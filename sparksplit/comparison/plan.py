@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -15,6 +15,7 @@ from sparksplit.base.config import Origin, digest, merged, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.comparison.config import NO_WAY_HAS, CompareConfig
 from sparksplit.comparison.controls import alone, controls, has_outer
+from sparksplit.comparison.tuning.space import Range, called, ranges
 from sparksplit.strategies import STRATEGIES, Strategy, find
 from sparksplit.training.config import SyncConfig, TrainConfig, Training, misfit
 
@@ -30,18 +31,28 @@ _RAISED = 2
 @dataclass(frozen=True)
 class Run:
     """One training run. key: its record's name. way: what reports call it. reference: whether it is one of those that
-    are compared with nothing. controls: what its controls on one node are called."""
+    are compared with nothing. controls: what its controls on one node are called. tried: whether it is one of those
+    that only tell which values are best. ranges: what is tuned of it, by key; tuned_as: the runs that this is done
+    with: (way, nodes, virtual)."""
 
     key: str
     way: str
     config: TrainConfig
     reference: bool = False
     controls: tuple[str, ...] = ()
+    tried: bool = False
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    tuned_as: tuple[str, int, bool] | None = None
 
     def is_within(self, first: int, seeds: int) -> bool:
         """Whether it belongs to a comparison of `seeds` seeds from `first` on: what is compared with nothing and what
         is virtual does from the beginning."""
         return self.reference or self.config.virtual or self.config.seed < first + seeds
+
+    @property
+    def group(self) -> tuple[str, int, bool]:
+        """(way, nodes, virtual): the same for all seeds."""
+        return self.way, self.config.node_count, self.config.virtual
 
     @property
     def processes(self) -> int:
@@ -127,6 +138,9 @@ def plan(config: CompareConfig) -> list[Run]:
     total = _equal_passes(config) if splits_epochs else config.epochs
     found: dict[str, tuple[dict[str, Any], TrainConfig]] = {}
     controlled: dict[str, list[str]] = {}
+    firsts: dict[tuple[int, int], str] = {}
+    alike: dict[str, str] = {}
+    """What is the same on any number of nodes, to the same on the smallest."""
 
     def add(said: dict[str, Any], run: TrainConfig, asked: bool = True) -> str:
         """The same configuration is one run, called by the least that is said about it."""
@@ -149,6 +163,9 @@ def plan(config: CompareConfig) -> list[Run]:
         given = [values[place]] if number > 1 else _on_one_node(values[place], ways[place])
         for said in given:
             identity = add(said, _config(config, place, {**said, **own}))
+            first = firsts.setdefault((seed, place), identity)
+        if ways[place].any_nodes and len(given) == 1:
+            alike[identity] = first
         is_controlled = number > 1 and 1 in config.nodes and not isinstance(nodes, dict)
         if is_controlled:
             run = found[identity][1]
@@ -161,24 +178,59 @@ def plan(config: CompareConfig) -> list[Run]:
             add({"strategy": SINGLE}, _config(config, place, base), asked=False)
     if not found:
         raise config.error("nodes", f"no way of {', '.join(own['strategy'] for own in values)} runs on so many: add 1")
-    names = _names([said for said, _ in found.values()], by_name)
-    runs = []
-    for identity, (said, run) in found.items():
-        name, slug = names[digest(said)]
-        alike = (names[digest(found[control][0])][0] for control in controlled.get(identity, ()))
-        those = tuple(control for control in alike if control != SINGLE)  # that is compared with anyway
-        runs.append(Run(_key(slug, run.node_count, run.virtual, run.seed), name, run, controls=those))
-    return sorted([*runs, *_references(config, runs)], key=_turn)
+    tuned = {
+        identity: _ranges(config, run, by_name[said["strategy"]], said["strategy"])
+        for identity, (said, run) in found.items()
+    }
+    said_of = {
+        identity: called(said, tuned[identity], by_name[said["strategy"]].settings)
+        for identity, (said, _) in found.items()
+    }
+    names = _names(list(said_of.values()), by_name)
+    name_of = {identity: names[digest(said)] for identity, said in said_of.items()}
+    runs = {}
+    for identity, (_, run) in found.items():
+        name, slug = name_of[identity]
+        those = tuple(name_of[control][0] for control in controlled.get(identity, ()))
+        runs[identity] = Run(
+            _key(slug, run.node_count, run.virtual, run.seed),
+            name,
+            run,
+            controls=tuple(own for own in those if own != SINGLE),  # that is compared with anyway
+            ranges=tuned[identity],
+        )
+    if config.tuning is not None:
+        runs = {own: replace(run, tuned_as=runs[alike.get(own, own)].group) for own, run in runs.items()}
+        _differ(config, list(runs.values()))
+    return sorted([*runs.values(), *_references(config, list(runs.values()))], key=_turn)
+
+
+def _ranges(config: CompareConfig, run: TrainConfig, way: Strategy, name: str) -> dict[str, Range]:
+    """What is tuned of a way. Raises ConfigError where nothing can be."""
+    if config.tuning is None:
+        return {}
+    try:
+        return ranges(config.tuning, run, way, config.optimizer.learning_rate)
+    except ValueError as error:
+        raise config.error("tune", f"{name}: {error}") from error
+
+
+def _differ(config: CompareConfig, runs: Sequence[Run]) -> None:
+    """Raise ConfigError if some differ only in what is tuned, which makes them the same."""
+    times = Counter(run.key for run in runs)
+    twice = [run.way for run in runs if times[run.key] > 1]
+    if twice:
+        raise config.error("strategies", f"several are {twice[0]}, but for what is tuned: leave one of them")
 
 
 def _references(config: CompareConfig, runs: Sequence[Run]) -> Iterator[Run]:
     """Runs of what all are compared with, where it is among `runs`, on seeds that nothing is compared on."""
-    base = next((run.config for run in runs if (run.way, run.config.nodes) == (SINGLE, 1)), None)
+    base = next((run for run in runs if (run.way, run.config.nodes) == (SINGLE, 1)), None)
     for place in range(min(REFERENCES, config.seeds) if base is not None else 0):
         seed = config.seed + _REFERENCE_SEED + place
         assert base is not None
-        run = base.model_copy(update={"seed": seed})
-        yield Run(_key("reference", 1, False, seed), SINGLE, run, reference=True)
+        own = base.config.model_copy(update={"seed": seed})
+        yield replace(base, key=_key("reference", 1, False, seed), config=own, reference=True, controls=())
 
 
 def _turn(run: Run) -> tuple[bool, int, bool, str]:

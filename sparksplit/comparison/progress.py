@@ -32,10 +32,10 @@ def estimate(runs: Sequence[Run], rows: int, rows_per_second: float) -> float:
     return found
 
 
-def say_estimate(display: ComparisonDisplay, rows_per_second: float) -> None:
-    """Say how long everything will take."""
-    seconds = estimate(display.runs, display.rows, rows_per_second)
-    say(f"one node trains {rows_per_second:,.0f} rows/s: {len(display.runs)} runs will take about {duration(seconds)}")
+def say_estimate(runs: Sequence[Run], rows: int, rows_per_second: float) -> None:
+    """Say how long `runs` will take. rows: of the training set."""
+    seconds = estimate(runs, rows, rows_per_second)
+    say(f"one node trains {rows_per_second:,.0f} rows/s: {len(runs)} runs will take about {duration(seconds)}")
 
 
 def duration(seconds: float) -> str:
@@ -89,7 +89,10 @@ class ComparisonDisplay:
     def _text(self, run: Run) -> str:
         number = [one.key for one in self.runs].index(run.key) + 1
         kind = "virtual nodes" if run.config.virtual else "nodes" if run.config.node_count > 1 else "node"
-        text = f"run {number} of {len(self.runs)}: {run.way} on {run.config.node_count} {kind}, seed {run.config.seed}"
+        what = "try" if run.tried else "run"
+        text = (
+            f"{what} {number} of {len(self.runs)}: {run.way} on {run.config.node_count} {kind}, seed {run.config.seed}"
+        )
         total, spent = sum(map(passes, self.runs)), time.monotonic() - self._began
         if self._done > 0 and spent > 10:
             text += f", about {duration(spent * (total - self._done) / self._done)} left"

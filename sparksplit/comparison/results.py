@@ -17,6 +17,7 @@ from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.content import FORMAT_VERSION, Answer, DataFacts, Deciding, Epochs, Results
 from sparksplit.comparison.machine import machine
 from sparksplit.comparison.record import Measured
+from sparksplit.comparison.tuning.record import Tuning
 from sparksplit.training import metrics, report
 from sparksplit.training.config import TrainConfig
 
@@ -32,12 +33,13 @@ def results(
     config_hash: str,
     seeds: int,
     controls: Controls,
+    tuning: Tuning | None = None,
 ) -> Results:
     """The content of results.json.
 
     run: any run's configuration. records: those of all runs that are compared, including diverged ones; references:
     those of the others. created: when, in ISO 8601. config_hash: the output's. seeds: how
-    many were run. controls: of ways on several nodes.
+    many were run. controls: of ways on several nodes. tuning: what the runs' own values come from.
     """
     manifest = data.manifest
     level = level_at(config.looks, seeds)
@@ -79,6 +81,7 @@ def results(
         cost_model=model,
         scale=scale.scale(found.table, model),
         answer=Answer([], "", ""),
+        tuning=tuning,
     )
     return replace(whole, answer=answer.answer(whole))
 

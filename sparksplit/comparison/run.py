@@ -36,6 +36,9 @@ from sparksplit.comparison.record import (
     read_run,
 )
 from sparksplit.comparison.report import render
+from sparksplit.comparison.tuning import choice, said
+from sparksplit.comparison.tuning.record import Tuning
+from sparksplit.comparison.tuning.tries import Try, tries, tuned
 from sparksplit.training import metrics
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import Payload
@@ -60,11 +63,13 @@ def compare(config: CompareConfig, options: Options) -> Results:
     runs = plan(config)
     data = open_data(runs[0].config)
     _check(config, runs, data)
+    search = _Search.of(config, runs, data)
     work = [_Work.of(run, data) for run in runs]
     config_hash = digest(
         {"command": "compare", "runs": [one.hash for one in work], "margin": config.margin,
          "looks": config.looks, "metric": config.metric,
-         "metric_better": config.metric_better, "target": config.target}
+         "metric_better": config.metric_better, "target": config.target,
+         **({"tries": [one.hash for one in search.work]} if search.work else {})}
     )  # fmt: skip
     inputs = {key: path for one in work for key, path in one.inputs.paths.items()}
     output = Output(config.output, config_hash, "compare", {**inputs, **config.own_file})
@@ -77,13 +82,15 @@ def compare(config: CompareConfig, options: Options) -> Results:
         else:
             output.begin()
         _say_plan(config, runs)
-        return _fill(_Comparison(config, data, output, work))
+        return _fill(_Comparison(config, data, output, work), search)
 
 
-def _fill(comparison: _Comparison) -> Results:
+def _fill(comparison: _Comparison, search: _Search) -> Results:
     """Run what is pending and complete the output; returns the content of results.json."""
     output, spark = comparison.output, None
     with ExitStack() as stack:
+        if search.work:
+            spark = _tune(comparison, search, stack)
         for seeds in comparison.config.looks:
             comparison.seeds = seeds
             work = comparison.planned()
@@ -91,9 +98,7 @@ def _fill(comparison: _Comparison) -> Results:
                 if len(pending) < len(work) and spark is None:
                     say(f"{len(work) - len(pending)} of {len(work)} runs are there already")
                 if spark is None:
-                    most = max(one.run.processes for one in pending)
-                    spark = stack.enter_context(spark_session("sparksplit compare", most))
-                    output.lease.tell(spark.sparkContext.applicationId)
+                    spark = _started(stack, output, pending)
                 comparison.run(spark)
             results = comparison.results()
             open_ones = undecided(results)
@@ -111,6 +116,31 @@ def _fill(comparison: _Comparison) -> Results:
     return results
 
 
+def _started(stack: ExitStack, output: Output, work: Sequence[_Work]) -> SparkSession:
+    """A session with executors for all of `work`, until the stack ends."""
+    spark = stack.enter_context(spark_session("sparksplit compare", max(one.run.processes for one in work)))
+    output.lease.tell(spark.sparkContext.applicationId)
+    return spark
+
+
+def _tune(comparison: _Comparison, search: _Search, stack: ExitStack) -> SparkSession | None:
+    """Try what has not been tried, and give the comparison's runs the best values. Returns the session, if it took
+    one."""
+    config, data, spark = comparison.config, comparison.data, None
+    trying = _Comparison(config, data, comparison.output, search.work, later=comparison.work)
+    if pending := trying.pending():
+        if len(pending) < len(search.work):
+            say(f"{len(search.work) - len(pending)} of {len(search.work)} tries are there already")
+        spark = _started(stack, comparison.output, [*pending, *comparison.work])
+        trying.run(spark)
+    runs = [one.run for one in comparison.work]
+    found = choice.tuning(search.tries, trying.records, analysis.deciding(config, data.manifest), runs)
+    say(said.cost(found))
+    comparison.work = [_Work.of(run, data) for run in tuned(runs, choice.best(search.tries, found))]
+    comparison.measured, comparison.tuning = trying.measured, found
+    return spark
+
+
 def _check(config: CompareConfig, runs: Sequence[Run], data: PreparedDataSet) -> None:
     """Raise ConfigError for mistakes that only the data set can show, before anything runs."""
     manifest = data.manifest
@@ -122,6 +152,10 @@ def _check(config: CompareConfig, runs: Sequence[Run], data: PreparedDataSet) ->
             )
     if not manifest.splits["test"].rows and not manifest.splits["validation"].rows:
         raise config.error("data", f"{data.path}: has neither validation nor test rows, by which ways could differ")
+    if config.tuning is not None and not manifest.splits["validation"].rows:
+        raise config.error(
+            "tune", f"{data.path}: has no validation rows, by which values are chosen; prepare it with validation: 0.1"
+        )
     metric = analysis.deciding(config, manifest).name
     for run in runs:
         if metric not in (metrics.LOSS, *metrics.measured(run.config.metrics, manifest)):
@@ -142,6 +176,12 @@ def _say_plan(config: CompareConfig, runs: Sequence[Run]) -> None:
     if config.max_seeds is not None:
         say(f"at most, if {config.seeds} seeds do not decide all differences:")
     say(f"{len(runs) - virtual} runs on real nodes{own}, {virtual} on virtual ones")
+    if config.tuning is not None:
+        ways = len({run.tuned_as for run in runs})
+        say(
+            f"before these, {config.tuning.tries * config.tuning.seeds * ways} runs tune them: {config.tuning.tries} "
+            f"tries for each of {ways} ways and numbers of nodes, judged by the validation rows"
+        )
 
 
 @dataclass
@@ -160,12 +200,29 @@ class _Work:
         return cls(run, inputs, own, Restarts(run.config.max_restarts))
 
 
+@dataclass(frozen=True)
+class _Search:
+    """What is tried before ways are compared, and the runs for that; nothing if nothing is tuned."""
+
+    tries: Sequence[Try] = ()
+    work: Sequence[_Work] = ()
+
+    @classmethod
+    def of(cls, config: CompareConfig, runs: Sequence[Run], data: PreparedDataSet) -> _Search:
+        found = tries(config, runs)
+        return cls(found, [_Work.of(run, data) for one in found for run in one.runs])
+
+
 @dataclass
 class _Comparison:
+    """later: runs that come after all of these, for the estimate of how long everything takes."""
+
     config: CompareConfig
     data: PreparedDataSet
     output: Output
-    work: list[_Work]
+    work: Sequence[_Work]
+    later: Sequence[_Work] = ()
+    tuning: Tuning | None = None
     records: dict[str, ComparedRun | DivergedRun] = field(default_factory=dict)
     seeds: int | None = None
     """How many are run so far; None: all."""
@@ -173,7 +230,7 @@ class _Comparison:
     def __post_init__(self) -> None:
         self.measured = Measured.read(self.output.folder)
 
-    def planned(self) -> list[_Work]:
+    def planned(self) -> Sequence[_Work]:
         """Those of the seeds so far."""
         if self.seeds is None:
             return self.work
@@ -246,7 +303,8 @@ class _Comparison:
         if not self.measured.add(new):
             return
         if probed is None and self.measured.probe is not None:
-            say_estimate(display, self.measured.probe.rows_per_second)
+            runs = [*display.runs, *(one.run for one in self.later)]
+            say_estimate(runs, display.rows, self.measured.probe.rows_per_second)
         self.measured.write(self.output.fence)
 
     def _payload(self, one: _Work) -> RunPayload:
@@ -256,7 +314,8 @@ class _Comparison:
             ),
             record_only=True,
             untrained=one.run.reference,
-            jackknife=not one.run.reference,
+            jackknife=not (one.run.reference or one.run.tried),
+            untested=one.run.tried,
         )
         path = self._path(one)
         return RunPayload(**vars(common), key=one.run.key, way=one.run.way, record=path, restarts=one.restarts.tries)
@@ -302,5 +361,6 @@ class _Comparison:
         runs = [one.run for one in self.work]
         controls = {(own.way, own.config.node_count, False): own.controls for own in runs if own.controls}
         return analysis.results(
-            self.config, run, self.data, records, references, self.measured, created, config_hash, seeds, controls
-        )
+            self.config, run, self.data, records, references, self.measured, created, config_hash, seeds, controls,
+            self.tuning,
+        )  # fmt: skip

@@ -23,8 +23,8 @@ class Payload(Record):
     the output's; writing: its fence's name. sources: the text of the user's files, by the key that names them.
     checkpoint: the path of the one to go on from. before: what the run has taken so far, as in `spent.gone_on`.
     record_only: leave no model, no checkpoints and no metrics.jsonl. untrained: tell what the model is worth before
-    training, too. jackknife: tell how far each lane's rows move what it is worth after. init: the digest of the weights
-    to begin with.
+    training, too. untested: leave the test rows alone. jackknife: tell how far each lane's rows move what it is worth
+    after. init: the digest of the weights to begin with.
     """
 
     config: JsonObject
@@ -41,6 +41,7 @@ class Payload(Record):
     record_only: bool = False
     untrained: bool = False
     jackknife: bool = False
+    untested: bool = False
     init: str | None = None
 
     @classmethod

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sparksplit.base.errors import NodeFailed, NotStarted, Passing
+from sparksplit.base.errors import ConfigError, NodeFailed, NotStarted, Passing
 from sparksplit.comparison import run
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.plan import plan
@@ -88,8 +88,17 @@ def looked(monkeypatch, seeds, most, undecided):
     monkeypatch.setattr(
         _Comparison, "results", lambda _: SimpleNamespace(runs=[], virtual=[], references=[], to_json=dict)
     )
-    run._fill(_Comparison(config, None, output, [_Work(one, None, "hash", Restarts(3)) for one in plan(config)]))
+    work = [_Work(one, None, "hash", Restarts(3)) for one in plan(config)]
+    run._fill(_Comparison(config, None, output, work), run._Search())
     return [len([seed for seed in own if seed < 1000]) for own in ran], sessions
+
+
+def test_without_validation_rows_nothing_is_tuned_and_it_says_what_to_do():
+    splits = {name: SimpleNamespace(rows=rows) for name, rows in (("train", 9), ("validation", 0), ("test", 9))}
+    data = SimpleNamespace(path="here", manifest=SimpleNamespace(lanes=96, splits=splits))
+    config = CompareConfig(data="d", output="o", tune=2, strategies=["batch"])
+    with pytest.raises(ConfigError, match=r"tune: here: has no validation rows, .* prepare it with validation: 0.1"):
+        run._check(config, plan(config), data)
 
 
 def test_seeds_are_added_until_all_is_decided_or_there_are_as_many_as_allowed(monkeypatch):

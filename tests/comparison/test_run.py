@@ -203,3 +203,36 @@ def test_what_the_data_set_tells_is_known_before_anything_runs(digits, tmp_path,
     with pytest.raises(ConfigError, match=re.escape(problem)):
         compared(digits, tmp_path / "out", **keys)
     assert not (tmp_path / "out").exists()
+
+
+def test_each_way_is_tuned_before_it_is_compared_and_tries_are_not_repeated(forked, digits, tmp_path, capsys):
+    keys = {"strategies": ["epoch-delayed"], "nodes": [1, 2], "seeds": 1, "epochs": 2}
+    output = tmp_path / "out"
+    results = compared(digits, output, **keys, tune=2)
+    tuning = results["tuning"]
+    assert [(way["way"], way["nodes"]) for way in tuning["ways"]] == [("single", 1), ("epoch-delayed", 2)]
+    assert (tuning["seeds"], tuning["runs"], tuning["passes"], tuning["diverged"]) == ([2_000_001], 4, 8, 0)
+    given = results["config"]["optimizer"]["learning_rate"]
+    chosen = {}
+    for way in tuning["ways"]:
+        rates = [one["values"]["optimizer.learning_rate"] for one in way["tries"]]
+        assert rates == [given, pytest.approx(given / 10**0.5, rel=0.01)] and way["edges"]
+        accuracies = [one["metric"] for one in way["tries"]]
+        assert accuracies[way["chosen"]] == max(accuracies) > 0.2
+        chosen[way["way"]] = rates[way["chosen"]]
+    for record in (*results["runs"], *results["references"]):
+        assert record["config"]["optimizer"]["learning_rate"] == chosen[record["way"]]
+    tries = {path: json.loads(path.read_text()) for path in (output / "runs").glob("tune-*.json")}
+    assert len(tries) == 4 and {one["seed"] for one in tries.values()} == {2_000_001}
+    # Nobody has looked at the test rows for these.
+    assert all(one["metrics"]["test"] == {} and one["metrics"]["validation"] for one in tries.values())
+    assert results["answer"]["headline"].startswith("Tuned: each way has the best of 2 learning rates")
+    assert "7 runs will take about" in capsys.readouterr().err  # with those that tune
+    done = {path: path.stat().st_mtime_ns for path in tries}
+    (output / "_SUCCESS").unlink()
+    (output / "runs" / "single-n1-s1.json").unlink()
+    again = compared(digits, output, **keys, tune=2)
+    assert {path: path.stat().st_mtime_ns for path in done} == done and again["tuning"] == tuning
+    assert again["runs"][0]["weights"] == results["runs"][0]["weights"]
+    with pytest.raises(UsageError, match="exists, made with another configuration"):
+        compared(digits, output, **keys, tune=0)

@@ -16,7 +16,8 @@ import yaml
 from sparksplit.comparison.analysis.runs import ALL_RUNS
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.numbers import Quantity, count, percent, plain, size, steps
-from sparksplit.comparison.report import charts, charts_cost, charts_nodes, tables
+from sparksplit.comparison.report import charts, charts_cost, charts_nodes, tables, tuned
+from sparksplit.comparison.tuning import said
 from sparksplit.pages import rendered
 
 
@@ -34,6 +35,9 @@ def render(results: Results) -> str:
         forests=charts.forests(results),
         measured=tables.ways(results, virtual=False),
         virtual=tables.ways(results, virtual=True),
+        tuned=tuned.chosen(results),
+        tries=tuned.tries(results),
+        tuning_cost="" if results.tuning is None else said.cost(results.tuning, results.all_finished),
         pictures=_pictures(results),
         costs=_costs(results),
         cost_text=results.cost_model.text if results.cost_model else "",
@@ -65,6 +69,8 @@ def _subtitle(results: Results) -> Iterator[str]:
 def _notes(results: Results) -> Iterator[str]:
     """What a reader must know before the numbers."""
     epochs, target, seeds = results.epochs, results.target, results.seeds
+    if results.tuning is not None:
+        yield from said.doubts(results.tuning)
     if epochs.run != epochs.asked:
         reason = f": {epochs.reason}" if epochs.reason else ""
         yield f"Of {count(epochs.asked)} epochs asked for, {count(epochs.run)} were run{reason}."
@@ -85,7 +91,8 @@ def _notes(results: Results) -> Iterator[str]:
             f"{', '.join(elsewhere)}."
         )
     if results.metric.split != "test":
-        yield "There are no test rows: the validation rows decide, from which the target comes too."
+        also = ", and by which each way was tuned" if results.tuning is not None else ""
+        yield f"There are no test rows: the validation rows decide, from which the target comes too{also}."
     if diverged := results.diverged:
         keys = ", ".join(run.key for run in diverged)
         yield f"Left out of all means, because the loss or the metric was no longer a number: {keys}."

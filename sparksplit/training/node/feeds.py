@@ -45,9 +45,9 @@ class Feeds:
         self._fit = Fit.of(process.data.manifest.description, process.config.loss)
 
     def held_out(self, name: str, held: dict[str, RowSource]) -> Feed | None:
-        """The rows of `validation` or `test`; None if there are none. held: replaces the data set's sources."""
+        """The rows of `validation` or `test`; None if the run looks at none. held: replaces the data set's sources."""
         data, member = self._process.data, self._member
-        if not data.manifest.splits[name].rows:
+        if name not in self._process.held_out:
             return None
         source = held.get(name) or data.split(name)
         own = order.owned_lanes(data.manifest.lanes, member.rank, member.size)

@@ -96,6 +96,12 @@ class Process:
                 self.config.jit_compile,
             )
 
+    @property
+    def held_out(self) -> list[str]:
+        """Which of `validation` and `test` have rows that the run looks at."""
+        names = ["validation"] if self.payload.untested else ["validation", "test"]
+        return [name for name in names if self.data.manifest.splits[name].rows]
+
     def random_states(self) -> list[Any]:
         """The model's random states, which differ from node to node."""
         return [

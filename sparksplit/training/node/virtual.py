@@ -75,10 +75,8 @@ def play(process: Process, clock: Clock) -> NodeResult:
         with clock.spent_on("handoff"):
             rows = process.await_rows()
         rows = _held(process, rows)
-        splits = process.data.manifest.splits
-        apart = {
-            name: _held(process, process.data.split(name)) for name in ("validation", "test") if splits[name].rows
-        }  # read once, rather than by every node
+        # Read once, rather than by every node.
+        apart = {name: _held(process, process.data.split(name)) for name in process.held_out}
 
     clocks = [deepcopy(clock) for _ in workers]
 

@@ -179,3 +179,23 @@ def test_every_run_has_all_of_its_metrics():
     words = visible(rendered(results))
     assert words.count("0.8765") == len(results["runs"]) + len(results["virtual"])
     assert words.count("test auc") == 1 and "test loss" not in words
+
+
+def test_how_the_ways_were_tuned_and_that_they_were_not():
+    words = visible(rendered(changed()))
+    assert words.index("Tuned: each way has the best of 3") < words.index("Split the lanes and synchronise")
+    assert (
+        "Tuning took 9 runs on a seed of their own, 96 passes and 88.5 s of node time, without 1 that diverged" in words
+    )
+    tuned = words[words.index("What each way was given") : words.index("Every try.")]
+    assert "epoch 2 0.0316 95.00 % 93.00 % to 95.00 % 1 learning rate" in tuned
+    assert "single 1 0.0316 97.00 % 91.00 % to 97.00 % 0 learning rate batch on 2" in tuned
+    tries = words[words.index("Every try.") : words.index("Pictures")]
+    assert "epoch 2 0.0316 95.00 % chosen" in tries and "epoch 2 0.316 diverged" in tries
+    notes = words[words.index("To know") : words.index("The differences")]
+    assert "may lie beyond, for single on 1 (learning rate); epoch on 2 (learning rate): give a wider" in notes
+    untuned = changed(tuning=None)
+    untuned["answer"]["headline"] = "Untuned: one rate for all."
+    words = visible(rendered(untuned))
+    assert words.index("Untuned: one rate for all.") < words.index("Split the lanes and synchronise")
+    assert "How each way was tuned" not in words and "Every try" not in words

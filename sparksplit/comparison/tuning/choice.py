@@ -1,0 +1,94 @@
+"""Which of the values that were tried is best for each way, on the validation rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from statistics import fmean
+
+from sparksplit.comparison.content import Deciding
+from sparksplit.comparison.plan import Run
+from sparksplit.comparison.record import ComparedRun, DivergedRun
+from sparksplit.comparison.tuning.record import Tried, TunedWay, Tuning
+from sparksplit.comparison.tuning.space import Values, extremes
+from sparksplit.comparison.tuning.tries import Group, Try
+from sparksplit.training.metrics import LOSS
+
+Records = Mapping[str, ComparedRun | DivergedRun]
+"""By the run's key."""
+
+
+def tuning(tries: Sequence[Try], records: Records, metric: Deciding, runs: Sequence[Run]) -> Tuning:
+    """What `tries` came to. metric: which decides. runs: the comparison's."""
+    ways = [_way(group, list(own), records, metric, runs) for group, own in groupby(tries, lambda one: one.group)]
+    done = [record for record in records.values() if isinstance(record, ComparedRun)]
+    return Tuning(
+        metric=metric.name,
+        tries=len(ways[0].tries),
+        seeds=[run.config.seed for run in tries[0].runs],
+        ways=ways,
+        runs=len(records),
+        diverged=len(records) - len(done),
+        passes=sum(record.passes for record in done),
+        node_seconds=node_seconds(done),
+    )
+
+
+def best(tries: Sequence[Try], found: Tuning) -> dict[Group, Values]:
+    """The best values of each way of which not all tries diverged."""
+    values = {group: [one.values for one in own] for group, own in groupby(tries, lambda one: one.group)}
+    return {
+        (way.way, way.nodes, way.virtual): values[way.way, way.nodes, way.virtual][way.chosen]
+        for way in found.ways
+        if way.chosen is not None
+    }
+
+
+def node_seconds(records: Sequence[ComparedRun]) -> float:
+    """Seconds of runs from start to end, times their processes; one process plays all virtual nodes."""
+    return round(sum(run.seconds.total * (1 if run.virtual else run.nodes) for run in records), 1)
+
+
+def _way(group: Group, tries: Sequence[Try], records: Records, metric: Deciding, runs: Sequence[Run]) -> TunedWay:
+    results = [_tried(one, records, metric.name) for one in tries]
+    chosen = choice(results, metric.higher_is_better)
+    ranges = tries[0].runs[0].ranges
+    others = {run.group for run in runs if run.tuned_as == group and run.group != group}
+    return TunedWay(
+        way=group[0],
+        nodes=group[1],
+        virtual=group[2],
+        ranges={key: [own.low, own.high] for key, own in ranges.items()},
+        tries=results,
+        chosen=chosen,
+        edges=[] if chosen is None else extremes([one.values for one in tries], chosen),
+        also=[f"`{way}` on {nodes}" for way, nodes, _ in sorted(others, key=lambda other: other[1])],
+    )
+
+
+def _tried(one: Try, records: Records, metric: str) -> Tried:
+    found = [records[run.key] for run in one.runs]
+    return Tried(values=dict(one.values), metric=_mean(found, metric), loss=_mean(found, LOSS))
+
+
+def _mean(records: Sequence[ComparedRun | DivergedRun], metric: str) -> float | None:
+    """Of the metric at the runs' ends; None if one of them has none that is a finite number."""
+    values = [
+        (record.metrics.validation or {})[metric][-1] if isinstance(record, ComparedRun) else None for record in records
+    ]
+    known = [value for value in values if value is not None]
+    return fmean(known) if len(known) == len(values) else None
+
+
+def choice(tries: Sequence[Tried], higher_is_better: bool) -> int | None:
+    """The place of the best: by the metric; of those that are equal in it, as few rows make them, the one with the
+    lowest loss, and then the first. None if all diverged."""
+    sign = -1 if higher_is_better else 1
+    places = [place for place, one in enumerate(tries) if one.metric is not None]
+
+    def rank(place: int) -> tuple[float, float]:
+        metric, loss = tries[place].metric, tries[place].loss
+        return math.inf if metric is None else sign * metric, math.inf if loss is None else loss
+
+    return min(places, key=rank, default=None)

@@ -1,0 +1,129 @@
+"""What is tried: ranges of a way's keys on a log scale, and the points of a quasi-random sequence within them.
+
+A quasi-random sequence leaves no gaps where random values would, and its first points are those of every longer one, so
+that more tries go on from fewer (Bousquet et al. 2017, Critical Hyper-Parameters: No Random, No Cry).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparksplit.base.config import merged
+from sparksplit.comparison.config import TuneConfig
+from sparksplit.comparison.numbers import compact
+from sparksplit.strategies import Strategy
+from sparksplit.training.config import TrainConfig
+
+RATE = "optimizer.learning_rate"
+AROUND = 10.0
+"""How far the range of the rate reaches to each side of a way's own, as a factor."""
+_DIGITS = 3
+"""Of a value: as many as reports show, so that who copies one from there trains with the same."""
+
+Values = Mapping[str, float]
+"""By dotted key; whole numbers where the key takes these."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Values from `low` to `high`, both above 0. whole: only whole numbers."""
+
+    low: float
+    high: float
+    whole: bool = False
+
+    def at(self, part: float) -> float:
+        """The value that lies `part` of the way (0 to 1) from low to high, on a log scale."""
+        value = math.exp(math.log(self.low) + part * (math.log(self.high) - math.log(self.low)))
+        return round(value) if self.whole else float(f"{value:.{_DIGITS}g}")
+
+    def __str__(self) -> str:
+        return f"{compact(self.low)} to {compact(self.high)}"
+
+
+def points(tries: int, dimensions: int) -> list[list[float]]:
+    """The first `tries` points of Halton's sequence in the unit cube, without the origin. The first point's first part
+    is 0.5, so that a range around a value begins with that value."""
+    from scipy.stats import qmc  # when it is needed: it takes a second
+
+    sequence = qmc.Halton(dimensions, scramble=False)
+    sequence.fast_forward(1)
+    found: list[list[float]] = sequence.random(tries).tolist()
+    return found
+
+
+def tried(ranges: Mapping[str, Range], tries: int) -> list[dict[str, float]]:
+    """What to try: as many values of each key."""
+    return [
+        {key: own.at(part) for (key, own), part in zip(ranges.items(), point, strict=True)}
+        for point in points(tries, len(ranges))
+    ]
+
+
+def ranges(tuning: TuneConfig, run: TrainConfig, way: Strategy, rate: object) -> dict[str, Range]:
+    """What is tuned of a way, the learning rate first. run: one run of it. rate: the comparison's learning rate.
+
+    A range that is given for the learning rate is that of ways with the comparison's own; one with a rate twice as high
+    has a range twice as high. Raises ValueError where the rate is a schedule of which nothing is to be tuned.
+    """
+    found: dict[str, Range] = {}
+    own = run.optimizer.learning_rate
+    if isinstance(own, float):
+        low, high = tuning.keys.get(RATE, (0.0, 0.0))
+        times = own / rate if isinstance(rate, float) else 1.0
+        found[RATE] = Range(low * times, high * times) if high else Range(own / AROUND, own * AROUND)
+    values = run.model_dump(mode="json")
+    for key, (low, high) in tuning.keys.items():
+        if key != RATE and _has(run, way, key):
+            found[key] = Range(low, high, isinstance(value_at(values, key), int))
+    if not any(key.startswith(RATE) for key in found):
+        raise ValueError(
+            f"{RATE} is a schedule: name what to try of it in tune.keys, such as "
+            f"{RATE}.initial_learning_rate: [0.01, 1]"
+        )
+    return found
+
+
+def _has(run: TrainConfig, way: Strategy, key: str) -> bool:
+    """Whether a way heeds a key."""
+    section, _, name = key.partition(".")
+    if section == "sync":
+        return way.settings and (not name.startswith("outer_") or run.sync.outer != "none")
+    return not key.startswith(f"{RATE}.") or isinstance(run.optimizer.learning_rate, dict)
+
+
+def value_at(values: Any, key: str) -> Any:
+    """What stands at a dotted key of nested mappings; None if nothing does."""
+    for part in key.split("."):
+        values = values.get(part) if isinstance(values, Mapping) else None
+    return values
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by dotted keys as nested mappings."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        *above, last = key.split(".")
+        inner = found
+        for part in above:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+    return found
+
+
+def called(said: dict[str, Any], ranges: Mapping[str, Range], every: bool) -> dict[str, Any]:
+    """What is said about a way, with ranges in place of what is tuned. every: whether its name tells H in any case."""
+    names = [key for key in ranges if value_at(said, key) is not None or (every and key == "sync.every")]
+    return merged(said, nested({key: str(ranges[key]) for key in names}))
+
+
+def extremes(values: Sequence[Values], chosen: int) -> list[str]:
+    """The keys of which the chosen one has the lowest or the highest value of all that were tried."""
+    return [
+        key
+        for key, value in values[chosen].items()
+        if value in (min(each[key] for each in values), max(each[key] for each in values))
+    ]

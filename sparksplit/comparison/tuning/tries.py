@@ -1,0 +1,90 @@
+"""The runs that try values for each way, and the comparison's runs with the values that were best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sparksplit.base.config import Origin, merged, parse
+from sparksplit.base.errors import ConfigError
+from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.numbers import compact
+from sparksplit.comparison.plan import Run
+from sparksplit.comparison.tuning.space import Values, nested, tried
+from sparksplit.training.config import TrainConfig
+
+_TRY_SEED = 2_000_000
+"""How far the seeds of tries are from those that are compared; references' lie between."""
+
+Group = tuple[str, int, bool]
+"""(way, nodes, virtual)"""
+
+
+@dataclass(frozen=True)
+class Try:
+    """Values that are tried for a way. runs: one for each seed, which differ in that alone."""
+
+    group: Group
+    values: Values
+    runs: Sequence[Run]
+
+
+def tries(config: CompareConfig, runs: Sequence[Run]) -> list[Try]:
+    """What is tried for the ways of `runs`, way by way in their order; nothing if nothing is tuned.
+
+    Raises ConfigError that names the key of which a way does not take the values.
+    """
+    tuning = config.tuning
+    if tuning is None:
+        return []
+    ways: dict[Group, Run] = {}
+    for run in runs:
+        if run.group == run.tuned_as and not run.reference:
+            ways.setdefault(run.group, run)
+    unused = [key for key in tuning.keys if not any(key in run.ranges for run in ways.values())]
+    if unused:
+        known = ", ".join(dict.fromkeys(run.config.strategy for run in ways.values()))
+        raise config.error("tune.keys", f"{unused[0]}: no way of {known} has it")
+    seeds = [config.seed + _TRY_SEED + place for place in range(tuning.seeds)]
+    return [
+        Try(group, values, [_run(config, run, values, number, seed) for seed in seeds])
+        for group, run in ways.items()
+        for number, values in enumerate(tried(run.ranges, tuning.tries), start=1)
+    ]
+
+
+def _run(config: CompareConfig, run: Run, values: Values, number: int, seed: int) -> Run:
+    try:
+        own = with_values(run.config, values)
+    except ConfigError as error:
+        raise config.error("tune.keys", str(error).removeprefix(f"{config.origin.file}: ")) from error
+    stem = run.key.removesuffix(f"-s{run.config.seed}")
+    return replace(
+        run,
+        key=f"tune-{stem}-t{number}-s{seed}",
+        way=", ".join([run.way, *(f"{name_of(key)} = {compact(value)}" for key, value in values.items())]),
+        config=own.model_copy(update={"seed": seed}),
+        controls=(),
+        tried=True,
+    )
+
+
+def tuned(runs: Sequence[Run], best: Mapping[Group, Values]) -> list[Run]:
+    """`runs` with the best values of their ways; those of a way without any keep their own."""
+    return [
+        replace(run, config=with_values(run.config, best[run.tuned_as]))
+        if run.tuned_as is not None and run.tuned_as in best
+        else run
+        for run in runs
+    ]
+
+
+def with_values(config: TrainConfig, values: Values) -> TrainConfig:
+    """The configuration with these values. Raises ConfigError for one that is out of range."""
+    both = merged(config.model_dump(mode="json"), nested(values))
+    return parse(TrainConfig, both, Origin(config.origin.file))
+
+
+def name_of(key: str) -> str:
+    """What reports call a tuned key: its last part, or H."""
+    return "H" if key == "sync.every" else key.rpartition(".")[2].replace("_", " ")

@@ -1,0 +1,143 @@
+"""Which values are best, and what is said about it."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparksplit.base.config import parse
+from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.content import Deciding
+from sparksplit.comparison.plan import plan
+from sparksplit.comparison.record import DivergedRun
+from sparksplit.comparison.tuning import said
+from sparksplit.comparison.tuning.choice import best, choice, tuning
+from sparksplit.comparison.tuning.record import Tried
+from sparksplit.comparison.tuning.tries import tries
+from sparksplit.training.record import RunMetrics
+from tests.comparison.records import compared_run, run_seconds
+
+RATE = "optimizer.learning_rate"
+SINGLE, EPOCH, FAR = ("single", 1, False), ("epoch", 2, False), ("epoch", 4, True)
+ACCURACY = Deciding("accuracy", True, "test", 1e-3)
+
+
+def one(metric, loss=1.0):
+    return Tried(values={RATE: 0.1}, metric=metric, loss=loss)
+
+
+def test_the_best_is_the_best_and_a_lower_loss_decides_between_equals():
+    assert choice([one(0.8), one(0.9), one(None), one(0.7)], True) == 1
+    assert choice([one(0.8), one(0.9), one(None), one(0.7)], False) == 3
+    assert choice([one(0.9, 0.3), one(0.9, 0.2), one(0.9, None), one(0.9, 0.2)], True) == 1
+    assert choice([one(None, None), one(None, 0.1)], True) is None
+
+
+values = st.one_of(st.none(), st.floats(-1e6, 1e6))
+
+
+@given(st.lists(values, min_size=1, max_size=9), st.booleans())
+def test_what_diverged_is_never_chosen_where_something_did_not(found, higher):
+    place = choice([one(value) for value in found], higher)
+    known = [value for value in found if value is not None]
+    assert (place is None) == (not known)
+    if place is not None:
+        assert found[place] == (max if higher else min)(known)
+
+
+def made(accuracies, seeds=1, **keys):
+    """What tuning of three tries each came to. accuracies: by way, of each try; NaN ends the run."""
+    given = {"data": "d", "output": "o", "strategies": ["batch", "epoch"], "nodes": [1, 2], "virtual": [4], "seeds": 1}
+    config = parse(CompareConfig, {**given, "epochs": 4, "tune": {"tries": 3, "seeds": seeds}, **keys})
+    runs = plan(config)
+    found, records, places = tries(config, runs), {}, dict.fromkeys(accuracies, 0)
+    for each in found:
+        if each.group not in accuracies:
+            values = [0.5] * seeds
+        else:
+            value = accuracies[each.group][places[each.group]]
+            values = value if isinstance(value, list) else [value] * seeds
+            places[each.group] += 1
+        for run, value in zip(each.runs, values, strict=True):
+            records[run.key] = record(run, value)
+    return found, tuning(found, records, ACCURACY, runs)
+
+
+def record(run, value):
+    """The test rows say the opposite."""
+    if math.isnan(value):
+        return DivergedRun(key=run.key, way=run.way, config_hash="h", diverged="the loss is nan",
+                           nodes=run.config.node_count, virtual=run.config.virtual, seed=run.config.seed)  # fmt: skip
+    measured = {"accuracy": [0.1, value], "loss": [2.0, 1 - value]}
+    return compared_run(
+        key=run.key, way=run.way, nodes=run.config.node_count, virtual=run.config.virtual, passes=4,
+        metrics=RunMetrics(validation=measured, test={"accuracy": 1 - value}), seconds=run_seconds(10.0, 0.0),
+    )  # fmt: skip
+
+
+def test_the_validation_rows_decide_whatever_the_test_rows_say():
+    found, result = made({SINGLE: [0.7, 0.6, 0.9], EPOCH: [0.8, 0.7, 0.6], FAR: [0.5, 0.6, 0.55]})
+    assert best(found, result) == {
+        SINGLE: {RATE: 0.0316}, EPOCH: {RATE: 0.01}, FAR: {RATE: 0.00316},
+        ("single, batch_size = 128, learning_rate = 0.002 to 0.2", 1, False): {RATE: 0.02},
+    }  # fmt: skip
+    way = result.ways[0]
+    assert (way.way, way.chosen, way.edges, way.also) == ("single", 2, [RATE], ["`batch` on 2"])
+    assert [each.metric for each in way.tries] == [0.7, 0.6, 0.9] and way.ranges == {RATE: [0.001, 0.1]}
+    assert next(way for way in result.ways if (way.way, way.nodes) == ("epoch", 2)).edges == []
+
+
+def test_a_try_with_one_seed_that_diverged_is_worse_than_any_other():
+    nan = math.nan
+    found, result = made({SINGLE: [[0.9, nan], [0.2, 0.4], [0.3, 0.2]], EPOCH: [nan, nan, nan]}, seeds=2)
+    assert [each.metric for each in result.ways[0].tries] == [None, pytest.approx(0.3), pytest.approx(0.25)]
+    chosen = best(found, result)
+    assert chosen[SINGLE] == {RATE: 0.00316} and EPOCH not in chosen
+    assert said.of_way(next(way for way in result.ways if way.way == "epoch"), result) == (
+        "`epoch` on 2 keeps the values that were given: all 3 tries diverged."
+    )
+    assert list(said.doubts(result)) == [
+        "The best lies at the end of what was tried, and a better one may lie beyond, for `single` on 1 (learning "
+        "rate): give a wider range in `tune.keys`.",
+        "All tries diverged, so that the values that were given are kept, for `epoch` on 2.",
+    ]
+
+
+def test_what_it_cost():
+    _, result = made({EPOCH: [math.nan, 0.7, 0.6]})
+    # Of each of 4 ways 3 tries; one of them diverged. Virtual nodes are one process.
+    assert (result.runs, result.diverged, result.passes) == (12, 1, 44)
+    assert result.node_seconds == 10.0 * (3 + 3 + 2 * 2 + 3)
+    assert said.cost(result) == (
+        "Tuning took 12 runs on a seed of their own, 44 passes and 2.17 min of node time, without 1 that diverged."
+    )
+    compared = [compared_run(nodes=2, seconds=run_seconds(30.0, 0.0))]
+    assert said.cost(result, compared).endswith("1 that diverged; the runs that are compared took 60.0 s.")
+
+
+def test_the_sentence_of_a_way():
+    _, result = made({SINGLE: [0.7, math.nan, 0.9], EPOCH: [0.8, 0.7, 0.6]})
+    single, epoch = (next(way for way in result.ways if way.way == name) for name in ("single", "epoch"))
+    assert said.of_way(single, result) == (
+        "`single` on 1 (and `batch` on 2) has learning rate 0.0316: accuracy 90.00 % of the validation rows (the "
+        "others 70.00 % to 70.00 %, 1 diverged); the best may lie beyond what was tried of learning rate (0.00316 to "
+        "0.0316): give a wider range in `tune.keys`."
+    )
+    assert said.of_way(epoch, result) == (
+        "`epoch` on 2 has learning rate 0.01: accuracy 80.00 % of the validation rows (the others 60.00 % to 70.00 %)."
+    )
+
+
+def test_the_headline():
+    _, result = made({})
+    assert said.headline(result, {}) == (
+        "Tuned: each way has the best of 3 learning rates on its number of nodes, by the validation rows."
+    )
+    _, both = made({}, tune={"tries": 3, "keys": {"sync.every": [2, 64]}}, strategies=["batch", {"strategy": "local"}])
+    assert "the best of 3 tries (learning rate, H) on its" in said.headline(both, {})
+    plain = {"optimizer": {"learning_rate": 0.1}, "strategies": ["single", {"strategy": "local", "sync": {"every": 8}}]}
+    assert said.headline(None, plain).startswith("Untuned: one rate for all (0.1). ")
+    own = {**plain, "strategies": ["single", {"strategy": "batch", "optimizer": {"learning_rate": 0.2}}]}
+    assert said.headline(None, own).startswith("Untuned: the rates as they were given. ")
+    assert said.headline(None, {}).startswith("Untuned: one rate for all. ")

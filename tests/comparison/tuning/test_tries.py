@@ -1,0 +1,124 @@
+"""Which runs tune a comparison's ways, and which values its own runs then have."""
+
+import re
+
+import pytest
+
+from sparksplit.base.config import load, parse
+from sparksplit.base.errors import ConfigError
+from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.plan import plan
+from sparksplit.comparison.tuning.tries import tries, tuned, with_values
+
+OUTER = {"strategy": "local", "sync": {"every": 8, "outer": "nesterov"}}
+RATE = "optimizer.learning_rate"
+
+
+def planned(**keys):
+    """(the comparison's runs, what is tried for them)"""
+    given = {"data": "d", "output": "o", "batch_size": 64, "seeds": 2, "epochs": 4, "tune": 3}
+    config = parse(CompareConfig, {**given, **keys})
+    runs = plan(config)
+    return runs, tries(config, runs)
+
+
+def groups(found):
+    return list(dict.fromkeys(one.group for one in found))
+
+
+def test_each_way_is_tuned_on_each_number_of_nodes_and_so_are_the_controls():
+    runs, found = planned(strategies=["batch", "epoch", OUTER], nodes=[1, 2, 4])
+    outer = "local, H = 8, nesterov"
+    assert groups(found) == [
+        ("single", 1, False), (outer, 1, False), ("single, batch_size = 128, learning_rate = 0.002 to 0.2", 1, False),
+        ("single, batch_size = 32", 1, False), ("single, batch_size = 256, learning_rate = 0.004 to 0.4", 1, False),
+        ("single, batch_size = 16", 1, False),
+        ("epoch", 2, False), (outer, 2, False), ("epoch", 4, False), (outer, 4, False),
+    ]  # fmt: skip
+    assert len(found) == 3 * 10 and len({run.key for one in found for run in one.runs}) == 30
+    assert not {run.key for one in found for run in one.runs} & {run.key for run in runs}
+    for one in found:
+        (run,) = one.runs
+        assert run.tried and not run.reference and run.config.optimizer.learning_rate == one.values[RATE]
+        assert run.config.epochs == runs[0].config.epochs
+
+
+def test_what_is_the_same_on_any_number_of_nodes_is_tuned_once_on_the_smallest():
+    runs, found = planned(strategies=["batch"], nodes=[1, 2, 4])
+    assert groups(found) == [("single", 1, False)]
+    assert {run.tuned_as for run in runs} == {("single", 1, False)}
+    assert groups(planned(strategies=["batch"], nodes=[2, 4])[1]) == [("batch", 2, False)]
+
+
+def test_virtual_nodes_are_tuned_on_virtual_ones():
+    _, found = planned(strategies=["batch", "epoch"], nodes=[1], virtual=[2, 4])
+    assert groups(found) == [("single", 1, False), ("epoch", 2, True), ("epoch", 4, True)]
+    assert {run.processes for one in found for run in one.runs} == {1}
+
+
+def test_seeds_of_tries_are_nobodys_else():
+    runs, found = planned(strategies=["batch", "epoch"], nodes=[1, 2], tune={"tries": 2, "seeds": 3}, seed=7)
+    for one in found:
+        assert [run.config.seed for run in one.runs] == [2_000_007, 2_000_008, 2_000_009]
+    assert not {run.config.seed for run in runs} & {2_000_007, 2_000_008, 2_000_009}
+
+
+def test_the_runs_have_the_values_of_their_way_and_the_target_those_of_single():
+    runs, found = planned(strategies=["batch", "epoch"], nodes=[1, 2])
+    best = {group: next(one.values for one in found if one.group == group) for group in groups(found)}
+    best["single", 1, False] = {RATE: 0.03}
+    del best["epoch", 2, False]  # all its tries diverged
+    own = tuned(runs, best)
+    assert {(run.way, run.config.nodes, run.reference): run.config.optimizer.learning_rate for run in own} == {
+        ("single", 1, False): 0.03, ("single", 1, True): 0.03, ("batch", 2, False): 0.03,
+        ("single, batch_size = 128, learning_rate = 0.002 to 0.2", 1, False): 0.02, ("epoch", 2, False): 0.01,
+    }  # fmt: skip
+    assert [(run.key, run.config.seed) for run in own] == [(run.key, run.config.seed) for run in runs]
+
+
+def test_a_run_with_tuned_values_is_that_of_who_gives_them():
+    """The same configuration, so the same hash and the same bits."""
+    runs, _ = planned(strategies=[OUTER], nodes=[2])
+    given, _ = planned(strategies=[{"strategy": "local", "sync": {"every": 16, "outer": "nesterov"}}], nodes=[2],
+                       optimizer={"learning_rate": 0.05}, tune=0)  # fmt: skip
+    own = with_values(runs[0].config, {RATE: 0.05, "sync.every": 16})
+    assert own.model_dump() == given[0].config.model_dump()
+
+
+def test_untuned_nothing_is_tried():
+    runs, found = planned(strategies=["batch", "epoch"], nodes=[1, 2], tune=0)
+    assert found == [] and {run.tuned_as for run in runs} == {None} and tuned(runs, {}) == runs
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("tune: 1", ":4: tune: must be 0 or at least 2 (is 1): with one there is nothing to choose from"),
+        ("tune: {keys: {sync.evry: [1, 2]}}", "tune.keys: sync.evry cannot be tuned: only sync.every, "),
+        ("tune: {keys: {batch_size: [1, 2]}}", "tune.keys: batch_size cannot be tuned: only sync.every, "),
+        ("tune: {keys: {sync.every: [8, 2]}}", "must go from a lower number to a higher one (is 8 to 2)"),
+        ("tune: {keys: {sync.every: [0, 2]}}", ":4: tune.keys.sync.every.0: must be above 0 (is 0)"),
+        ("tune: {keys: {sync.every: [2, 8]}}", ":4: tune.keys: sync.every: no way of single, epoch has it"),
+        (
+            "tune: {keys: {sync.outer_momentum: [0.5, 2]}}\nstrategies: [{strategy: local, sync: {outer: momentum}}]",
+            ":4: tune.keys: sync.outer_momentum: must be below 1 (is 1.",
+        ),
+        (
+            "tune: 4\noptimizer: {learning_rate: {name: CosineDecay, initial_learning_rate: 1, decay_steps: 2}}",
+            ":4: tune: single: optimizer.learning_rate is a schedule: name what to try of it in tune.keys",
+        ),
+        (
+            "tune: {keys: {sync.every: [2, 8]}}\n"
+            "strategies: [{strategy: local, sync: {every: 2}}, {strategy: local, sync: {every: 4}}]",
+            ":5: strategies: several are local, H = 2 to 8, but for what is tuned: leave one of them",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_with_its_place(tmp_path, text, problem):
+    file = tmp_path / "compare.yaml"
+    own = "" if "strategies" in text else "strategies: [batch, epoch]\n"
+    file.write_text(f"data: d\noutput: o\nnodes: [1, 2]\n{text}\n{own}")
+    with pytest.raises(ConfigError, match=re.escape(problem)) as caught:
+        config = load(CompareConfig, str(file))
+        tries(config, plan(config))
+    assert "\n" not in str(caught.value) and str(file) in str(caught.value)
