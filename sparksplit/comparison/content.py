@@ -12,7 +12,7 @@ from sparksplit.comparison.record import ComparedRun, DivergedRun, Place, SweepP
 from sparksplit.comparison.tuning.record import Tuning
 
 RESULTS = "results.json"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """The version of results.json and of the records in runs/; those of another version are not used."""
 
 
@@ -105,20 +105,24 @@ class Interval:
 @dataclass(frozen=True)
 class ToTarget:
     """Medians over all runs, of which those that missed the target, or diverged, took infinitely long: None where that
-    is the median. `reached` of `of` reached it. seconds: of the runs whose times count; None on virtual nodes."""
+    is the median. `reached` of `of` reached it. seconds: of the runs whose times count; None on virtual nodes. low,
+    high: of the 95 % interval of what a run takes in the geometric mean, if all reached it; None where that cannot be
+    told."""
 
     seconds: float | None
     passes: float | None
     reached: int
     of: int
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """A line of the table: means over the finished runs of a way on that many nodes; None for what none of them tells,
     or virtual nodes cannot. timed: of how many runs the times count; the others were measured elsewhere. seconds, time:
-    of these, in all and by what they were spent on. controls: the ways on one node that it is compared with besides
-    `single`."""
+    of these, in all and by what they were spent on; seconds_low, seconds_high: of the 95 % interval of their geometric
+    mean. controls: the ways on one node that it is compared with besides `single`."""
 
     way: str
     nodes: int
@@ -139,6 +143,8 @@ class Row:
     time: dict[str, float] | None
     metric: Interval
     controls: list[str] = field(default_factory=list)
+    seconds_low: float | None = None
+    seconds_high: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,13 +215,15 @@ class Choice:
 
 @dataclass(frozen=True)
 class Check:
-    """A prediction beside the measurement, in seconds; error: as a fraction of the measurement."""
+    """A prediction beside the measurement, in seconds; error: as a fraction of the measurement. left_out: whether the
+    model was fitted to other numbers of nodes only; if not, to these runs too."""
 
     way: str
     nodes: int
     measured: float
     predicted: float
     error: float
+    left_out: bool
 
 
 @dataclass(frozen=True)
@@ -235,15 +243,24 @@ class Prediction:
 
 @dataclass(frozen=True, kw_only=True)
 class CostModel:
-    """Seconds by what they depend on, where they come from, and what they predict."""
+    """Seconds by what they depend on, where they come from, and what they predict. seconds_to_begin,
+    seconds_per_row_read: of waiting for rows; seconds_per_row, _per_step, _per_exchange_in_graph, _per_exchange_between
+    (calls of the graph): of computing; contention: the share by which each other node that computes on a host makes one
+    slower. latency_seconds (of a message), seconds_per_byte: of sums; seconds_per_meeting, uneven (a share of the
+    computing): of waiting for all nodes to come to one."""
 
+    seconds_to_begin: float
+    seconds_per_row_read: float
     seconds_per_row: float
     seconds_per_step: float
+    seconds_per_exchange_in_graph: float
+    seconds_per_exchange_between: float
+    contention: float
     sweep: list[SweepPoint]
     latency_seconds: float
     seconds_per_byte: float
-    seconds_per_exchange: float
-    contention: float
+    seconds_per_meeting: float
+    uneven: float
     text: str
     checks: list[Check]
     predictions: list[Prediction]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import socket
 from collections import Counter
 from collections.abc import Sequence
@@ -27,6 +28,12 @@ def kind_of_host(gpus: Sequence[str]) -> str:
     """What of this host its speed depends on, such as `AMD EPYC, 2 cores, 1 x NVIDIA L4`. gpus: its names for them."""
     found = [f"{count} x {name}" for name, count in sorted(Counter(gpus).items())]
     return ", ".join([_processor(), f"{os.cpu_count()} cores", *found])
+
+
+def cores_of(kind: str) -> int | None:
+    """The cores of such a host; None where they are not what its speed depends on (it has GPUs), or not known."""
+    found = re.search(r", (\d+) cores$", kind)
+    return int(found[1]) if found else None
 
 
 def cluster_name(master: str) -> str:

@@ -6,7 +6,9 @@ import math
 import re
 from collections.abc import Sequence
 
-MISSING = "–"
+from sparksplit.pages import tables
+
+MISSING = tables.MISSING
 
 
 def usable(value: float | None) -> float | None:

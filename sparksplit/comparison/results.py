@@ -9,7 +9,7 @@ from dataclasses import replace
 from hdfs_io.manifest import Manifest
 from hdfs_io.prepared import PreparedDataSet
 from sparksplit import __version__
-from sparksplit.comparison import answer, costs, scale
+from sparksplit.comparison import answer, calibration, scale
 from sparksplit.comparison.analysis.analyse import analyse
 from sparksplit.comparison.analysis.runs import AnyRun, Controls, finished, timed
 from sparksplit.comparison.analysis.verdicts import level_at
@@ -46,7 +46,7 @@ def results(
     found = analyse(records, references, deciding(config, manifest), config.margin, config.target, level, controls)
     trained = finished(found.runs)
     real, virtual = ([record for record in trained if record.virtual == which] for which in (False, True))
-    model = costs.cost_model(found.table, timed(real, found.place), virtual, measured)
+    model = calibration.cost_model(found.table, timed(real, found.place), virtual, measured)
     whole = Results(
         format_version=FORMAT_VERSION,
         command="compare",

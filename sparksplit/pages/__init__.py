@@ -13,6 +13,8 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from sparksplit.pages.colours import PALETTE
+
 
 def rendered(package: str, template: str, **values: Any) -> str:
     """The page of a template that lies in `package`, with everything escaped; `title` and `subtitle` (its parts) are
@@ -31,6 +33,7 @@ def rendered(package: str, template: str, **values: Any) -> str:
         loader=FunctionLoader(source),
     )
     environment.filters["names"] = _names
+    environment.globals["palette"] = PALETTE
     return environment.get_template(template).render(**values)
 
 

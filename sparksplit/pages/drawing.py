@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
@@ -19,14 +19,27 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.transforms import Bbox
+
+from sparksplit.pages.colours import themed
+from sparksplit.pages.tables import filled
 
 WIDTH, HEIGHT = 4.3, 2.9  # inches; the legend comes on top of the height
 _LEGEND_ROW, _BAR_ROW = 0.21, 0.46
 _LEGEND_LETTERS = 38  # what two columns have room for
+_SIDES = (
+    ((7, 0), "left", "center"),
+    ((-7, 0), "right", "center"),
+    ((0, 7), "center", "bottom"),
+    ((0, -7), "center", "top"),
+)
+BOX = {"facecolor": "white", "edgecolor": "none", "pad": 1.2}  # of words, so that lines do not cross them
+LABEL_LETTERS = 48  # of a bar's label: what the width has room for
+_NO_LINE = 0.004  # of the width and height of axes: half as far as a line is wide
 
-INK, GREY, LIGHT = "#1a1a1a", "#595959", "#d9d9d9"
-# Okabe and Ito's colours, which the colour-blind can tell apart; without yellow, which is too pale for lines on white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Of sparksplit.pages.colours, so that they change with the page's.
+INK, GREY, BAND, REST = "#1a1a1a", "#595959", "#e3e3e3", "#bfbfbf"
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p", "*")
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1.2, 1, 1.2, 1, 1.2)))
 
@@ -85,7 +98,8 @@ def marks(names: Iterable[str]) -> dict[str, Mark]:
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawing, and what it shows in words and as a table; without an `svg`, `note` says why there is none."""
+    """A drawing, and what it shows in words and as a table, of whose columns those are left out in which no row has
+    anything; without an `svg`, `note` says why there is none."""
 
     key: str
     title: str
@@ -95,25 +109,52 @@ class Picture:
     rows: Sequence[Sequence[str]] = field(default_factory=tuple)
     note: str = ""
 
+    def __post_init__(self) -> None:
+        kept = filled(self.rows)
+        if self.rows:
+            object.__setattr__(self, "columns", [self.columns[place] for place in kept])
+            object.__setattr__(self, "rows", [[row[place] for place in kept] for row in self.rows])
+
 
 @contextmanager
 def canvas(height: float = HEIGHT) -> Iterator[tuple[Figure, Any]]:
     """(figure, axes), `height` inches without the legend; draw and save inside the block."""
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(WIDTH, height), layout="constrained")
-        FigureCanvasSVG(figure)
+    with _figure(height) as figure:
         yield figure, figure.add_subplot()
 
 
+@contextmanager
+def beside(height: float, widths: Sequence[float]) -> Iterator[tuple[Figure, list[Any]]]:
+    """The same with several axes that have the same rows, from left to right; labels of the first one's rows lie over
+    all."""
+    with _figure(height) as figure:
+        found = list(figure.subplots(1, len(widths), width_ratios=widths))
+        found[0].set_zorder(1)
+        found[0].patch.set_visible(False)
+        yield figure, found
+
+
+@contextmanager
+def _figure(height: float) -> Iterator[Figure]:
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        FigureCanvasSVG(figure)
+        yield figure
+
+
 def legend(figure: Figure, entries: Sequence[tuple[str, Any]]) -> None:
-    """A legend below the axes, for which the figure grows: names, and the artists that show them."""
+    """A legend below the axes, for which the figure grows: names, of one or more lines, and the artists that show
+    them."""
+    names = ["\n".join(shortened(line, 42) for line in name.split("\n")) for name, _ in entries]
     # matplotlib leaves out names that begin with an underscore: an invisible joiner goes before it.
-    names = [shortened("\u2060" + name if name.startswith("_") else name, 42) for name, _ in entries]
+    names = ["\u2060" + name if name.startswith("_") else name for name in names]
     half = -(-len(names) // 2)
     widest = [max((len(name) for name in part), default=0) for part in (names[:half], names[half:])]
     columns = 2 if len(names) > 1 and sum(widest) <= _LEGEND_LETTERS else 1
     width, height = figure.get_size_inches()
-    figure.set_size_inches(width, height + _LEGEND_ROW * -(-len(names) // columns))
+    lines = [name.count("\n") + 1 for name in names]
+    rows = max(sum(lines[:half]), sum(lines[half:])) if columns == 2 else sum(lines)
+    figure.set_size_inches(width, height + _LEGEND_ROW * rows)
     artists = [artist for _, artist in entries]
     figure.legend(
         artists, names, loc="outside lower center", ncols=columns, handlelength=2.4, columnspacing=1, borderpad=0
@@ -125,6 +166,64 @@ def line(mark: Mark, *, hollow: bool = False, dash: bool = True) -> Line2D:
     style: Any = mark.dash if dash else "none"
     face = "white" if hollow else mark.colour
     return Line2D([], [], color=mark.colour, marker=mark.marker, linestyle=style, markerfacecolor=face)
+
+
+def label_points(
+    axes: Any,
+    points: Sequence[tuple[float, float]],
+    labels: Sequence[str],
+    intervals: Sequence[tuple[float, float]] | None = None,
+) -> None:
+    """Write a label beside each point, on the first side on which it covers no point, no interval of one (its lowest
+    and its highest y) and no other label; on none, it is left out. What the axes show, and the legend, must be there
+    already."""
+    axes.figure.draw_without_rendering()
+    taken = []
+    for (x, y), (low, high) in zip(points, intervals or [(y, y) for _, y in points], strict=True):
+        (left, bottom), (right, top) = axes.transData.transform([(x, min(y, low)), (x, max(y, high))])
+        taken.append(Bbox.from_extents(left - 5, bottom - 5, right + 5, top + 5))
+    inside = axes.get_window_extent()
+    for point, label in zip(points, labels, strict=True):
+        for offset, side, height in _SIDES:
+            style = {"textcoords": "offset points", "fontsize": 8.5, "ha": side, "va": height}
+            text = axes.annotate(label, point, offset, annotation_clip=False, **style)
+            box = text.get_window_extent()
+            if inside.contains(box.x0, box.y0) and inside.contains(box.x1, box.y1) and box.count_overlaps(taken) == 0:
+                taken.append(box)
+                break
+            text.remove()
+
+
+Points = Sequence[tuple[float, float]]
+
+
+def coinciding(lines: Mapping[str, Points], width: float, height: float) -> list[list[str]]:
+    """The names of lines that lie on each other, together, in order. lines: their points; width, height: of the axes in
+    the same units."""
+    found: list[list[str]] = []
+    for name, points in lines.items():
+        for group in found:
+            first = lines[group[0]]
+            if len(first) == len(points) and all(
+                abs(x - other_x) <= _NO_LINE * width and abs(y - other_y) <= _NO_LINE * height
+                for (x, y), (other_x, other_y) in zip(points, first, strict=True)
+            ):
+                group.append(name)
+                break
+        else:
+            found.append([name])
+    return found
+
+
+def named(group: Sequence[str]) -> str:
+    """What a line that stands for all of them is called, in one line if that is short enough for a legend."""
+    together = " and ".join(group)
+    return together if len(together) <= 42 else "\nand ".join(group)
+
+
+def drawn_once(groups: Sequence[Sequence[str]]) -> str:
+    """What a caption adds where lines coincide."""
+    return " Lines that lie on each other are drawn once." if any(len(group) > 1 for group in groups) else ""
 
 
 def shortened(text: str, length: int) -> str:
@@ -164,9 +263,14 @@ def bar_rows(axes: Any, labels: Sequence[str]) -> None:
     axes.spines["left"].set_visible(False)
     axes.grid(False, axis="y")
     for index, label in enumerate(labels):
-        axes.annotate(
-            shortened(label, 48), (0, index - 0.36), xycoords=("axes fraction", "data"), va="bottom", fontsize=9.5
+        if not label:
+            continue
+        # Axes are as wide as they are, whatever it says.
+        place = {"xycoords": ("axes fraction", "data"), "va": "bottom"}
+        text = axes.annotate(
+            shortened(label, LABEL_LETTERS), (0, index - 0.36), fontsize=9.5, bbox=BOX, zorder=3, **place
         )
+        text.set_in_layout(False)
 
 
 def bar_height(rows: int) -> float:
@@ -201,6 +305,6 @@ def to_svg(figure: Figure, key: str, label: str) -> str:
 
 
 def _inline(tag: str, key: str) -> str:
-    """A tag with its ids prefixed, and without a font family, which would override the page's."""
-    tag = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{key}-", tag)
+    """A tag with its ids prefixed, the page's colours, and without a font family, which would override the page's."""
+    tag = themed(re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{key}-", tag))
     return re.sub(r"font-family: [^;\"]*;? ?", "", tag)

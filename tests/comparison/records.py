@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from sparksplit.comparison.content import (
+    FORMAT_VERSION,
     Answer,
     DataFacts,
     Epochs,
@@ -83,7 +84,7 @@ def metric_of(
 def some_results(table: Sequence[Row], pairs: Sequence[Pair], metric: Metric, **fields: Any) -> Results:
     """A results.json with this table and these pairs."""
     content: dict[str, Any] = {
-        "format_version": 4,
+        "format_version": FORMAT_VERSION,
         "command": "compare",
         "sparksplit": "0",
         "created": "2026-11-21T22:00:00+00:00",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from sparksplit.comparison.content import FORMAT_VERSION
 from tests.training.records import RUN_JSON
 
 ROWS = {"train": 1248, "validation": 192, "test": 357}
@@ -37,7 +38,7 @@ def results(seeds: int = 5) -> dict[str, Any]:
     for way, nodes in far:
         table.append(_row(way, nodes, [run for run in virtual if (run["way"], run["nodes"]) == (way, nodes)]))
     return {
-        "format_version": 4,
+        "format_version": FORMAT_VERSION,
         "command": "compare",
         "sparksplit": "0.1.0",
         "created": "2026-11-21T22:00:00+00:00",
@@ -227,12 +228,18 @@ def _row(way: str, nodes: int, runs: list[dict[str, Any]]) -> dict[str, Any]:
         "rows_per_second": None if virtual else PASSES * ROWS["train"] / seconds,
         "efficiency": None if virtual else single / seconds / nodes,
         "controls": [],
+        **({} if virtual or not runs[1:] else {"seconds_low": seconds * 0.97, "seconds_high": seconds * 1.03}),
         "metric": {"mean": mean, "low": mean - half if half else None, "high": mean + half if half else None},
         "to_target": {
             "seconds": None if virtual or not first else first[0]["seconds"],
             "passes": float(first[0]["passes"]) if first else None,
             "reached": len(runs) if first else 0,
             "of": len(runs),
+            **(
+                {}
+                if virtual or not first or not runs[1:]
+                else {"low": first[0]["seconds"] * 0.95, "high": first[0]["seconds"] * 1.08}
+            ),
         },
         "time": None if virtual else _seconds(way, nodes),
     }
@@ -327,6 +334,7 @@ def _cost_model() -> dict[str, Any]:
         error = 0.09 * wobble("check", way)
         checks.append(
             {"way": way, "nodes": nodes, "measured": measured, "predicted": measured * (1 + error), "error": error}
+            | {"left_out": False}
         )
     predictions = []
     for way, (_, speed, _, loss, per_pass) in STRATEGIES.items():
@@ -350,8 +358,12 @@ def _cost_model() -> dict[str, Any]:
                     }
                 )
     return {
+        "seconds_to_begin": 0.03,
+        "seconds_per_row_read": 3e-7,
         "seconds_per_row": 2.2e-4,
         "seconds_per_step": 3.1e-4,
+        "seconds_per_exchange_in_graph": 2e-4,
+        "seconds_per_exchange_between": 4e-3,
         "sweep": [
             {"nodes": nodes, "bytes": size, "seconds": 9e-5 * nodes + size / 1.1e9}
             for nodes in (2, 3)
@@ -359,8 +371,9 @@ def _cost_model() -> dict[str, Any]:
         ],
         "latency_seconds": 9e-5,
         "seconds_per_byte": 9.1e-10,
-        "seconds_per_exchange": 2e-4,
-        "contention": 1.3,
+        "seconds_per_meeting": 2e-4,
+        "uneven": 0.05,
+        "contention": 0.3,
         "text": "A step costs 0.31 ms and 0.22 ms a row; a synchronisation 0.09 ms and 0.91 ns a byte.",
         "checks": checks,
         "predictions": predictions,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -52,9 +52,11 @@ def page(request: pytest.FixtureRequest, browser: Browser, report: Path) -> Iter
 
 
 @contextmanager
-def opened(browser: Browser, report: Path, width: int, height: int) -> Iterator[Page]:
+def opened(
+    browser: Browser, report: Path, width: int, height: int, scheme: Literal["light", "dark"] = "light"
+) -> Iterator[Page]:
     """A window with `report`; fails where that complains or asks for anything but its file."""
-    context = browser.new_context(viewport={"width": width, "height": height})
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
     page = context.new_page()
     complaints: list[str] = []
     requests: list[str] = []
@@ -88,7 +90,7 @@ def test_tables_scroll_in_their_own_box_and_on_a_phone_only(page):
 def test_every_picture_is_seen_whole(page):
     width = page.viewport_size["width"]
     pictures = page.locator("svg").all()
-    assert len(pictures) == 12
+    assert len(pictures) == 13
     for picture in pictures:
         assert picture.is_visible()
         box = picture.bounding_box()
@@ -144,10 +146,31 @@ def test_missing_values_are_last_in_both_directions(page):
         assert values[: values.index("")] == [value for value in values if value != ""]
 
 
+def test_only_rows_with_the_words_that_are_asked_for_are_shown(page):
+    rows = page.locator("#table-runs tbody tr")
+    everything = rows.filter(visible=True).count()
+    field = page.locator("input[data-table=table-runs]")
+    field.fill("EPOCH-delayed virtual")
+    assert rows.filter(visible=True).count() == 20 and everything == 110
+    field.fill("")
+    assert rows.filter(visible=True).count() == everything
+
+
+def test_it_is_dark_where_that_is_asked_for_and_light_on_paper(browser, report, tmp_path):
+    colours = """() => [getComputedStyle(document.body).backgroundColor,
+        getComputedStyle(document.querySelector('#overview svg text')).fill]"""
+    with opened(browser, report, *WIDE, "dark") as page:
+        folder = Path(os.environ.get("SPARKSPLIT_SCREENSHOTS") or tmp_path)
+        page.screenshot(path=folder / "report-dark.png", full_page=True)
+        assert page.evaluate(colours) == ["rgb(24, 24, 24)", "rgb(232, 232, 229)"]
+        page.emulate_media(media="print", color_scheme="dark")
+        assert page.evaluate(colours) == ["rgb(255, 255, 255)", "rgb(26, 26, 26)"]
+
+
 def test_paper_keeps_the_pictures(page):
     page.emulate_media(media="print")
     pictures = page.locator("svg").all()
-    assert len(pictures) == 12
+    assert len(pictures) == 13
     for picture in pictures:
         assert picture.is_visible()
         assert picture.bounding_box()["width"] > 250

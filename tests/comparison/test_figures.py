@@ -1,11 +1,12 @@
-"""Intervals, verdicts, the cost model: arithmetic on plain numbers."""
+"""Intervals, lines of the table, targets: arithmetic on plain numbers."""
 
 import math
 from dataclasses import replace
+from statistics import fmean
 
 import numpy as np
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sparksplit.comparison.analysis.differences import compared
@@ -22,20 +23,12 @@ from sparksplit.comparison.analysis.runs import (
     target_of,
     value_of,
 )
+from sparksplit.comparison.analysis.table import geometric
 from sparksplit.comparison.analysis.table import row as line_of
+from sparksplit.comparison.calibration import cost_model
 from sparksplit.comparison.content import Deciding, Metric, MetricRange, Target, ToTarget
-from sparksplit.comparison.costs import (
-    Compute,
-    Network,
-    cost_model,
-    ethernet,
-    fit_compute,
-    fit_network,
-    predicted,
-    work_of,
-)
 from sparksplit.comparison.intervals import interval
-from sparksplit.comparison.record import DivergedRun, Measured, Place, SweepPoint
+from sparksplit.comparison.record import DivergedRun, Measured, Place
 from sparksplit.comparison.scale import scale
 from sparksplit.training.record import RunMetrics
 from tests.comparison.records import compared_run, curve_of, metric_of, run_seconds, table_row
@@ -58,23 +51,6 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
     assert 0.93 < hits / 2000 < 0.97
 
 
-positive = st.floats(1e-9, 1e-3)
-
-
-@given(positive, positive)
-def test_the_network_is_found_again_from_its_sums(latency, per_byte):
-    truth = Network(latency, per_byte)
-    sweep = [
-        SweepPoint(nodes, size, truth.seconds(nodes, 1, 2 * (nodes - 1) / nodes * size))
-        for nodes in (2, 4)
-        for size in (1024, 65536, 1 << 24)
-    ]
-    found = fit_network(sweep)
-    for nodes, size in ((2, 1 << 20), (8, 1 << 26)):
-        sent = 2 * (nodes - 1) / nodes * size
-        assert found.seconds(nodes, 3, sent) == pytest.approx(truth.seconds(nodes, 3, sent), rel=1e-3)
-
-
 def record(strategy="single", nodes=1, batch_size=64, seconds=1.0, sync=0.0, **more):
     """Of a run of 4 passes over 6,400 rows."""
     return compared_run(**{
@@ -86,33 +62,6 @@ def record(strategy="single", nodes=1, batch_size=64, seconds=1.0, sync=0.0, **m
     })  # fmt: skip
 
 
-@given(st.floats(1e-7, 1e-4), st.floats(1e-6, 1e-2))
-def test_computing_is_found_again_from_its_runs(per_row, per_step):
-    truth = Compute(per_row, per_step)
-    runs = [record(batch_size=size) for size in (16, 64, 256)]
-    runs = [replace(run, seconds=run_seconds(truth.seconds(*work_of(run)), 0.0)) for run in runs]
-    found = fit_compute(runs)
-    assume(math.isfinite(found.per_row))
-    assert found.seconds(1e6, 1e3) == pytest.approx(truth.seconds(1e6, 1e3), rel=1e-3)
-
-
-def test_the_work_of_a_node():
-    assert work_of(record()) == (25600, 400)
-    assert work_of(record("batch", 2)) == (12800, 400)  # a part of every mini-batch
-    assert work_of(record("epoch", 2)) == (12800, 200)
-    assert work_of(record("local", 2)) == (12800, 400)  # half as many rows in as many mini-batches
-    # Steps are the nodes' own count: what a way is called, and how often it agrees, says nothing.
-    assert work_of(record("vote.py:vote", 4, updates=9, steps=48)) == (6400, 48)
-
-
-def test_a_slower_network_costs_what_sends_more():
-    compute = Compute(1e-6, 1e-4)
-    batch, local = record("batch", 2), record("local", 2, syncs=16, sync_bytes_per_node=1_600_000)
-    slow, fast = ethernet(0.1), ethernet(100)
-    assert predicted(batch, compute, slow) - predicted(batch, compute, fast) > 3
-    assert predicted(local, compute, slow) - predicted(local, compute, fast) < 0.2
-
-
 def row(record, **more):
     compute = record.seconds.train - record.seconds.sync
     common = {"timed": 0 if record.virtual else 1}
@@ -122,27 +71,6 @@ def row(record, **more):
         "bytes_per_node": record.sync_bytes_per_node, "to_target": ToTarget(0.5, 2.0, 1, 1),
         "time": {"compute": compute, "waiting": 0.0, "synchronising": record.seconds.sync}, **more,
     })  # fmt: skip
-
-
-def test_the_model_is_checked_against_every_measured_run_and_predicts_beyond():
-    runs = [record(), record("batch", 2, seconds=0.8, sync=0.3)]
-    far = record("epoch", 8, virtual=True)
-    table = [*map(row, runs), row(far, to_target=ToTarget(None, 3.0, 1, 1))]
-    sweep = [SweepPoint(2, 1 << power, 1e-4 + 2**power * 1e-10) for power in range(10, 27)]
-    model = cost_model(table, runs, [far], Measured(sweeps={"2": sweep}))
-    assert [(check.way, check.measured) for check in model.checks] == [("single", 1.0), ("batch", 0.8)]
-    assert model.checks[0].error == pytest.approx(model.checks[0].predicted - 1)
-    found = [(item.way, item.nodes, item.gbit_per_s) for item in model.predictions if not item.measured]
-    assert found == [
-        (way, nodes, gbit) for way, nodes in (("single", 1), ("batch", 2), ("epoch", 8)) for gbit in (1, 10, 100)
-    ]
-    for to in (ToTarget(None, None, 0, 3), ToTarget(1.0, 2.0, 1, 3)):
-        found = cost_model([row(runs[1], to_target=to)], runs, [far], Measured()).predictions
-        assert len(found) == 3 and all((item.seconds, item.passes) == (None, None) for item in found)
-        assert {(item.reached, item.of) for item in found} == {(to.reached, 3)}
-    gone = table_row(way="batch", nodes=2, runs=0, timed=0, diverged=3)
-    model = cost_model([table[0], gone], runs[:1], [], Measured())
-    assert {item.way for item in (*model.checks, *model.predictions)} == {"single"}
 
 
 def test_the_originals_efficiencies():
@@ -331,6 +259,32 @@ def test_the_time_to_target_is_a_median_with_misses_as_infinite():
     assert times_of(members[1:5]) == ToTarget(None, None, 2, 4)
     assert times_of([*members[:2], *(diverged("batch", 2, seed) for seed in (2, 3, 4))]) == ToTarget(None, None, 2, 5)
     assert median([]) is None
+
+
+@given(st.lists(st.floats(1e-3, 1e6), min_size=2, max_size=8, unique=True))
+def test_the_interval_of_a_time_is_that_of_its_logarithm(seconds):
+    low, high = geometric(seconds)
+    _, *ends = interval([math.log(value) for value in seconds])
+    assert (math.log(low), math.log(high)) == (pytest.approx(ends[0], abs=1e-6), pytest.approx(ends[1], abs=1e-6))
+    assert low <= math.exp(fmean(map(math.log, seconds))) <= high
+    doubled = geometric([2 * value for value in seconds])
+    assert doubled == (pytest.approx(2 * low), pytest.approx(2 * high))
+
+
+@pytest.mark.parametrize("seconds", [[], [1.0], [2.0, 2.0], [1.0, math.inf], [0.0, 1.0]])
+def test_a_time_without_an_interval(seconds):
+    assert geometric(seconds) == (None, None)
+
+
+def test_a_way_has_an_interval_only_if_every_run_reached_the_target():
+    members = [
+        replace(learnt("batch", 2, [0.9], seed=seconds), history=curve_of("accuracy", [0.9], seconds))
+        for seconds in (1, 2, 4)
+    ]
+    found = times_of(members)
+    assert found.seconds == 2 and (found.low, found.high) == pytest.approx(geometric([1, 2, 4]))
+    found = times_of([*members, learnt("batch", 2, [0.2], seed=5)])
+    assert (found.low, found.high, found.reached) == (None, None, 3)
 
 
 def timed_runs(nodes, seconds, value=0.9):

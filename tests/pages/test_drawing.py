@@ -1,8 +1,11 @@
-"""Marks of ways, and their names, in pictures."""
+"""Marks of ways, their names, and where labels go, in pictures; columns of tables."""
 
 from __future__ import annotations
 
-from sparksplit.pages.drawing import marks, shortened
+from matplotlib.transforms import Bbox
+
+from sparksplit.pages.drawing import Picture, canvas, coinciding, label_points, marks, named, shortened
+from sparksplit.pages.tables import Table, number, text
 
 
 def test_marks_differ_in_each_of_colour_marker_and_dashes():
@@ -15,3 +18,41 @@ def test_marks_differ_in_each_of_colour_marker_and_dashes():
 
 def test_a_long_name_is_shortened_in_its_middle():
     assert shortened("abcdefghijkl", 7) == "abcd…kl"
+
+
+def test_lines_that_lie_on_each_other_are_found():
+    lines = {
+        "single": [(1, 5.0), (2, 7.0)],
+        "batch": [(1, 5.001), (2, 7.0)],
+        "epoch": [(2, 7.0)],
+        "local": [(1, 5.1), (2, 7)],
+    }
+    assert coinciding(lines, 2, 2) == [["single", "batch"], ["epoch"], ["local"]]
+    assert coinciding(lines, 2, 0.1) == [["single"], ["batch"], ["epoch"], ["local"]]
+    assert named(["single", "batch"]) == "single and batch"
+    assert named(["a" * 30, "b" * 30]) == "a" * 30 + "\nand " + "b" * 30
+
+
+def test_labels_beside_points_cover_neither_points_nor_each_other():
+    points = [(1.0, 1.0), (1.02, 1.0), (1.0, 1.03), (3.0, 1.0), (5.0, 5.0)]
+    with canvas() as (_, axes):
+        axes.plot(*zip(*points, strict=True), linestyle="none", marker="o")
+        label_points(axes, points, [f"N = {index}" for index in range(len(points))])
+        boxes = [text.get_window_extent() for text in axes.texts]
+        places = axes.transData.transform(points)
+        label_points(axes, [(3.0, 3.0)], ["beside"], [(2.0, 4.0)])
+        beside = axes.texts[-1].get_window_extent()
+        (x, low), (_, high) = axes.transData.transform([(3.0, 2.0), (3.0, 4.0)])
+    assert {text.get_text() for text in axes.texts} >= {"N = 3", "N = 4"}
+    for place, box in enumerate(boxes):
+        assert box.count_overlaps(boxes[:place]) == 0
+        assert not any(box.contains(*point) for point in places)
+    assert beside.count_overlaps([Bbox.from_extents(x - 1, low, x + 1, high)]) == 0
+
+
+def test_columns_without_anything_are_left_out_of_tables():
+    table = Table(
+        "k", "c", [("way", ""), ("seconds", "x"), ("N", "")], [[text("a"), number(None, "–"), number(0, "0")]]
+    )
+    assert [name for name, _ in table.columns] == ["way", "N"] and [cell.text for cell in table.rows[0]] == ["a", "0"]
+    assert Picture("k", "t", columns=("a", "b"), rows=[["1", "–"], ["2", ""]]).columns == ["a"]

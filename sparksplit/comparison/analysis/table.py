@@ -39,7 +39,9 @@ def row(
     done, here, alone = finished(members), timed(members, place), timed(groups.get(BASE, []), place)
     first = done[0] if done else None
     values = interval([value_of(member, metric) for member in done], metric.resolution) if done else (None, None, None)
-    seconds = fmean(map(training_seconds, here)) if here else None
+    taken = list(map(training_seconds, here))
+    seconds = fmean(taken) if taken else None
+    low, high = geometric(taken)
     return Row(
         way=way,
         nodes=nodes,
@@ -60,7 +62,18 @@ def row(
         time=_times(here) if here else None,
         metric=Interval(*values),
         controls=[own[0] for own in controls_of(group, groups, controls)],
+        seconds_low=low,
+        seconds_high=high,
     )
+
+
+def geometric(seconds: Sequence[float]) -> tuple[float | None, float | None]:
+    """The 95 % interval of the geometric mean of seconds; without ends where it cannot be told: where one of them is
+    infinite or 0, or all are equal, which says that the seeds made no difference."""
+    if not all(0 < value < math.inf for value in seconds) or len(set(seconds)) < 2:
+        return None, None
+    _, low, high = interval([math.log(value) for value in seconds])
+    return (None, None) if low is None or high is None else (math.exp(low), math.exp(high))
 
 
 def _to_target(
@@ -71,11 +84,15 @@ def _to_target(
     lost = [math.inf] * (len(members) - len(done))
     here = [member.place == place and not member.virtual for member in done]
     seconds = [math.inf if hit is None else hit[1] for hit, own in zip(found, here, strict=True) if own]
+    reached_by = sum(hit is not None for hit in found)
+    low, high = geometric(seconds) if reached_by == len(members) else (None, None)
     return ToTarget(
         seconds=median([*seconds, *lost]) if seconds else None,
         passes=median([*(math.inf if hit is None else hit[0] for hit in found), *lost]),
-        reached=sum(hit is not None for hit in found),
+        reached=reached_by,
         of=len(members),
+        low=low,
+        high=high,
     )
 
 
@@ -88,7 +105,7 @@ def _times(members: Sequence[ComparedRun]) -> dict[str, float]:
     sync, waiting = mean("sync"), mean("waiting")
     return {
         "reading": mean("feed"),
-        "hand-off": 0.0,
+        "hand-off": fmean(member.seconds.handoff or 0.0 for member in members),
         "compute": max(0.0, mean("train") - sync),
         "waiting": waiting,
         "synchronising": max(0.0, sync - waiting),

@@ -11,7 +11,7 @@ from sparksplit.comparison.content import Pair, Results, Row
 from sparksplit.comparison.numbers import Quantity, duration, plain, usable
 from sparksplit.comparison.record import ComparedRun
 from sparksplit.pages import drawing
-from sparksplit.pages.drawing import GREY, INK, Picture, canvas, legend
+from sparksplit.pages.drawing import GREY, Picture, canvas, legend
 
 Curve = list[tuple[float, ...]]
 """Points: passes, seconds, and the mean, the smallest and the largest value."""
@@ -63,14 +63,11 @@ def _forest(results: Results, pairs: list[Pair], name: str, key: str) -> Picture
         drawing.bar_rows(axes, [_versus(pair) for pair in pairs])
         margin = metric.margin if is_metric else None
         if margin:
-            axes.axvspan(-margin * quantity.scale, margin * quantity.scale, color="#e3e3e3", zorder=0)
+            axes.axvspan(-margin * quantity.scale, margin * quantity.scale, color=drawing.BAND, zorder=0)
         axes.axvline(0, color=GREY, linewidth=1)
         for row, pair in enumerate(pairs):
-            low, high = usable(pair.low), usable(pair.high)
-            if low is not None and high is not None:
-                ends = [low * quantity.scale, high * quantity.scale]
-                axes.plot(ends, [row, row], color=INK, linewidth=1.6, marker="|", markersize=8)
-            axes.plot([pair.mean * quantity.scale], [row], color=INK, marker="o", markersize=6)
+            values = (usable(value) for value in (pair.mean, pair.low, pair.high))
+            drawing.interval_row(axes, row, *(None if value is None else value * quantity.scale for value in values))
         _symmetric(axes)
         unit = f", {quantity.unit}" if quantity.unit else ""
         axes.set_xlabel(f"difference in {quantity.label}{unit}")
@@ -126,23 +123,28 @@ def _learning(results: Results, curves: dict[str, tuple[int, Curve]], where: str
     target = _target(results)
     banded = False
     key = f"learning-{where}"
+    x = 0 if where == "passes" else 1
     with canvas() as (figure, axes):
         entries = []
-        for way, (_, points) in curves.items():
-            mark = known[way]
-            xs = [point[0 if where == "passes" else 1] for point in points]
+        zoomed = _zoom(axes, [points for _, points in curves.values()], quantity.scale, target)
+        low, high = (end / quantity.scale for end in axes.get_ylim())
+        lines = {way: [(point[x], point[2]) for point in points] for way, (_, points) in curves.items()}
+        longest = max(point[0] for points in lines.values() for point in points)
+        groups = drawing.coinciding(lines, longest, high - low)
+        for group in groups:
+            points, mark = curves[group[0]][1], known[group[0]]
+            xs = [point[x] for point in points]
             mean, low, high = ([point[index] * quantity.scale for point in points] for index in (2, 3, 4))
             if low != high:
                 banded = True
                 axes.fill_between(xs, low, high, color=mark.colour, alpha=0.16, linewidth=0)
             every = max(1, len(xs) // 6)
             axes.plot(xs, mean, color=mark.colour, linestyle=mark.dash, marker=mark.marker, markevery=every)
-            entries.append((way, drawing.line(mark)))
+            entries.append((drawing.named(group), drawing.line(mark)))
         if target is not None:
             entries.append(
                 (f"target {quantity.value(target)}", axes.axhline(target * quantity.scale, color=GREY, lw=1))
             )
-        zoomed = _zoom(axes, [points for _, points in curves.values()], quantity.scale, target)
         axes.set_xlim(left=0)
         axes.set_xlabel(label)
         axes.set_ylabel(quantity.axis)
@@ -156,6 +158,7 @@ def _learning(results: Results, curves: dict[str, tuple[int, Curve]], where: str
     caption = f"Each way on {where_from}: the mean over the seeds"
     caption += ", and a band from the least to the greatest." if banded else "."
     caption += " The first passes lie outside the picture." if zoomed else ""
+    caption += drawing.drawn_once(groups)
     shown = {(way, nodes) for way, (nodes, _) in curves.items()}
     rows_shown = [row for row in results.table if (row.way, row.nodes) in shown and not row.virtual]
     caption = f"{caption} {survivors(rows_shown)}".strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from sparksplit.comparison.content import Prediction, Results
@@ -37,22 +38,29 @@ def _prediction(results: Results, found: list[Prediction], speed: float | None, 
         return Picture(key, title, note="No way reaches the target in every run.", columns=columns, rows=cells)
     known = way_marks(results)
     names = [way for way in known if any(item.way == way for item in reached)]
+    every = [seconds for item in found if (seconds := usable(item.seconds))]
+    lines = {
+        way: sorted((math.log(item.nodes), math.log(item.seconds or 1.0)) for item in reached if item.way == way)
+        for way in names
+    }
+    widest = max(item.nodes for item in found)
+    groups = drawing.coinciding(lines, math.log(widest), math.log(1.96 * max(every) / min(every)))
     with canvas() as (figure, axes):
         axes.set_yscale("log")
-        for way in names:
+        for way, *_ in groups:
             _prediction_line(axes, known[way], [item for item in reached if item.way == way])
-        every = [seconds for item in found if (seconds := usable(item.seconds))]
         axes.set_ylim(min(every) / 1.4, max(every) * 1.4)
         drawing.nodes_axis(axes, [item.nodes for item in found], log=True)
         drawing.log_axis(axes.yaxis, duration)
         axes.set_ylabel("time to the target")
-        entries = [(way, drawing.line(known[way])) for way in names]
+        entries = [(drawing.named(group), drawing.line(known[group[0]])) for group in groups]
         entries += [("filled: measured", drawing.line(drawing.Mark(INK, "o", "none")))]
         entries += [("hollow: predicted", drawing.line(drawing.Mark(INK, "o", "none"), hollow=True))]
         legend(figure, entries)
         svg = drawing.to_svg(figure, key, f"{title}: a line for each way over the number of nodes")
     never = list(dict.fromkeys(item.way for item in here if not usable(item.seconds)))
     caption = f"No point where not every run reaches the target ({'; '.join(never)})." if never else ""
+    caption = (caption + drawing.drawn_once(groups)).strip()
     return Picture(key, title, caption, svg, columns, cells)
 
 
@@ -96,16 +104,28 @@ def checks(results: Results) -> Picture:
             axes.plot(ends[:1], [row], color=INK, marker="o")
             axes.plot(ends[1:], [row], color=drawing.COLOURS[1], marker="D", markerfacecolor="white")
         axes.set_xlim(0, max(max(item.measured, item.predicted) for item in found) * 1.05 or 1)
-        axes.set_xlabel("seconds of training")
+        axes.set_xlabel("seconds of training, with waiting for rows")
         measured, predicted = drawing.Mark(INK, "o", "none"), drawing.Mark(drawing.COLOURS[1], "D", "none")
         legend(figure, [("measured", drawing.line(measured)), ("predicted", drawing.line(predicted, hollow=True))])
         svg = drawing.to_svg(figure, key, f"{title}: two points for each way and number of nodes")
     cells = [
-        [described(item.way, item.nodes), duration(item.measured), duration(item.predicted), _error(item.error)]
+        [
+            described(item.way, item.nodes),
+            duration(item.measured),
+            duration(item.predicted),
+            _error(item.error),
+            "other numbers of nodes" if item.left_out else "these runs, too",
+        ]
         for item in found
     ]
-    caption = "The error is the prediction's, in per cent of the measurement."
-    return Picture(key, title, caption, svg, ("way", "measured", "predicted", "error"), cells)
+    caption = "The error is the prediction's, in per cent of the measurement. "
+    if all(item.left_out for item in found):
+        caption += "Each is by a model that was fitted to other numbers of nodes only."
+    elif any(item.left_out for item in found):
+        caption += "Some are by a model that was fitted to other numbers of nodes only: the table has which."
+    else:
+        caption += "The model was fitted to these very runs."
+    return Picture(key, title, caption, svg, ("way", "measured", "predicted", "error", "fitted to"), cells)
 
 
 def _error(fraction: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from matplotlib.patches import Patch
@@ -14,7 +15,7 @@ from sparksplit.pages import drawing
 from sparksplit.pages.drawing import GREY, INK, Picture, canvas, legend
 
 PARTS = ("reading", "hand-off", "compute", "waiting", "synchronising", "other")
-_PART_COLOURS = ("#56B4E9", "#CC79A7", "#0072B2", "#E69F00", "#D55E00", "#bfbfbf")
+_PART_COLOURS = ("#56b4e9", "#cc79a7", "#0072b2", "#e69f00", "#d55e00", drawing.REST)
 _HATCHES = ("", "\\\\\\\\", "", "xx", "//", "")
 
 
@@ -32,15 +33,16 @@ def scaling(results: Results) -> Picture:
     with canvas() as (figure, axes):
         ideal = [_rate(base) / base.nodes * n for n in nodes]
         entries = [("ideal", axes.plot(nodes, ideal, color=GREY, linewidth=1, linestyle="--")[0])]
-        for way, found in lines.items():
-            mark = known[way]
-            # A way that was not run on one node starts at `single`, since there is nothing to split on one node.
-            points = found if found[0].nodes == base.nodes else [base, *found]
-            xs, ys = [row.nodes for row in points], [row.rows_per_second for row in points]
-            axes.plot(xs, ys, color=mark.colour, linestyle=mark.dash, linewidth=1.3)
-            own = [row.rows_per_second for row in found]
-            axes.plot([row.nodes for row in found], own, color=mark.colour, marker=mark.marker, linestyle="none")
-            entries.append((way, drawing.line(mark)))
+        # A way that was not run on one node starts at `single`, since there is nothing to split on one node.
+        starts = {way: [] if found[0].nodes == base.nodes else [base] for way, found in lines.items()}
+        points = {way: [(row.nodes, _rate(row)) for row in (*starts[way], *lines[way])] for way in lines}
+        groups = drawing.coinciding(points, max(nodes), max(rate for found in points.values() for _, rate in found))
+        for group in groups:
+            mark, line = known[group[0]], points[group[0]]
+            axes.plot(*zip(*line, strict=True), color=mark.colour, linestyle=mark.dash, linewidth=1.3)
+            own = line[len(starts[group[0]]) :]
+            axes.plot(*zip(*own, strict=True), color=mark.colour, marker=mark.marker, linestyle="none")
+            entries.append((drawing.named(group), drawing.line(mark)))
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(lambda value, _: count(value))
         axes.set_ylabel("rows per second")
@@ -49,6 +51,7 @@ def scaling(results: Results) -> Picture:
         svg = drawing.to_svg(figure, key, f"{title}: a line for each way over the number of nodes")
     caption = f"Ideal is N times {base.way} on {base.nodes} node{'s' if base.nodes > 1 else ''}."
     caption += " Lines of ways that were not run on as few nodes begin there."
+    caption += drawing.drawn_once(groups)
     caption = f"{caption} {survivors(rows)}".strip()
     cells = [[row.way, str(row.nodes), count(row.rows_per_second), percent(row.efficiency)] for row in rows]
     return Picture(key, title, caption, svg, ("way", "N", "rows/s", "efficiency"), cells)
@@ -85,8 +88,6 @@ def exchange(results: Results) -> Picture:
         for row in sending:
             mark, x, y = known[row.way], row.bytes_per_node, _mean(row) * quantity.scale
             axes.errorbar([x], [y], _errors(row, quantity), color=mark.colour, marker=mark.marker, capsize=3)
-            if several:
-                axes.annotate(f"N = {row.nodes}", (x, y), (6, 4), textcoords="offset points", fontsize=8.5)
         for row in silent:
             mark = known[row.way]
             drawn = axes.axhline(_mean(row) * quantity.scale, color=mark.colour, linewidth=1, linestyle="--")
@@ -97,6 +98,14 @@ def exchange(results: Results) -> Picture:
         axes.set_xlabel("bytes sent by each node")
         axes.set_ylabel(quantity.axis)
         legend(figure, list(entries.items()))
+        if several:
+            places = [(row.bytes_per_node or 0.0, _mean(row) * quantity.scale) for row in sending]
+            ends = [(usable(row.metric.low), usable(row.metric.high)) for row in sending]
+            intervals = [
+                (y, y) if low is None or high is None else (low * quantity.scale, high * quantity.scale)
+                for (low, high), (_, y) in zip(ends, places, strict=True)
+            ]
+            drawing.label_points(axes, places, [f"N = {row.nodes}" for row in sending], intervals)
         svg = drawing.to_svg(figure, key, f"{title}: a point for each way and number of nodes")
     caption = "Dashed line: a run on one node, which sends nothing." if silent else ""
     if any(usable(row.metric.low) is not None for row in rows):
@@ -132,9 +141,14 @@ def spread(results: Results) -> Picture:
         return Picture(key, title, note="Only one number of nodes was run, and no virtual nodes.")
     known, virtual = way_marks(results), any(row.virtual for row in rows)
     names = [way for way in known if any(row.way == way for row in rows)]
+    lines = {
+        way: [(math.log2(row.nodes), _mean(row) * quantity.scale) for row in rows if row.way == way] for way in names
+    }
+    heights = [y for points in lines.values() for _, y in points]
+    groups = drawing.coinciding(lines, math.log2(rows[-1].nodes), max(heights) - min(heights))
     with canvas() as (figure, axes):
-        for way in names:
-            mark, found = known[way], [row for row in rows if row.way == way]
+        for group in groups:
+            mark, found = known[group[0]], [row for row in rows if row.way == group[0]]
             xs = [row.nodes for row in found]
             ys = [_mean(row) * quantity.scale for row in found]
             axes.plot(xs, ys, color=mark.colour, linestyle=mark.dash, linewidth=1.2)
@@ -144,7 +158,7 @@ def spread(results: Results) -> Picture:
                 axes.errorbar([x], [y], _errors(row, quantity), elinewidth=1, **style)
         drawing.nodes_axis(axes, [row.nodes for row in rows], log=True)
         axes.set_ylabel(quantity.axis)
-        entries = [(way, drawing.line(known[way])) for way in names]
+        entries = [(drawing.named(group), drawing.line(known[group[0]])) for group in groups]
         if virtual:
             hollow = drawing.Mark(INK, "o", "none")
             entries.append(("hollow: virtual nodes", drawing.line(hollow, hollow=True)))
@@ -155,6 +169,7 @@ def spread(results: Results) -> Picture:
         if virtual
         else "No virtual nodes were run."
     )
+    caption += drawing.drawn_once(groups)
     caption = f"{caption} {survivors(rows)}".strip()
     cells = [
         [described(row.way, row.nodes), "virtual" if row.virtual else "real", quantity.value(row.metric.mean)]
@@ -170,6 +185,8 @@ def times(results: Results) -> Picture:
     if not rows:
         return Picture(key, title, note="No run measured where its time went.")
     totals = [sum(_part(row, part) for part in PARTS) for row in rows]
+    looks = zip(PARTS, _PART_COLOURS, _HATCHES, strict=True)
+    shown = [look for look in looks if any(_part(row, look[0]) for row in rows)]
     with canvas(drawing.bar_height(len(rows))) as (figure, axes):
         labels = [
             f"{described(row.way, row.nodes, 28)}: {duration(total)}" for row, total in zip(rows, totals, strict=True)
@@ -177,21 +194,21 @@ def times(results: Results) -> Picture:
         drawing.bar_rows(axes, labels)
         for index, row in enumerate(rows):
             left = 0.0
-            for part, colour, hatch in zip(PARTS, _PART_COLOURS, _HATCHES, strict=True):
+            for part, colour, hatch in shown:
                 style = {"color": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.5}
                 axes.barh([index], [_part(row, part)], left=left, height=0.4, **style)
                 left += _part(row, part)
         axes.set_xlabel("seconds")
         axes.set_xlim(0, max(totals) * 1.02 or 1)
-        samples = zip(PARTS, _PART_COLOURS, _HATCHES, strict=True)
-        legend(figure, [(part, Patch(facecolor=c, hatch=h, edgecolor="white")) for part, c, h in samples])
+        legend(figure, [(part, Patch(facecolor=c, hatch=h, edgecolor="white")) for part, c, h in shown])
         svg = drawing.to_svg(figure, key, f"{title}: a stacked bar for each way and number of nodes")
     caption = (
         "Seconds of a run, by what they were spent on (other: to start, compile and validate): the mean over the seeds."
     )
     caption = f"{caption} {survivors(rows)}".strip()
-    cells = [[described(row.way, row.nodes), *(duration(_part(row, part)) for part in PARTS)] for row in rows]
-    return Picture(key, title, caption, svg, ("way", *PARTS), cells)
+    parts = [part for part, *_ in shown]
+    cells = [[described(row.way, row.nodes), *(duration(_part(row, part)) for part in parts)] for row in rows]
+    return Picture(key, title, caption, svg, ("way", *parts), cells)
 
 
 def _part(row: Row, part: str) -> float:

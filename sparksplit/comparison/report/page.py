@@ -16,7 +16,7 @@ import yaml
 from sparksplit.comparison.analysis.runs import ALL_RUNS
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.numbers import Quantity, count, percent, plain, size, steps
-from sparksplit.comparison.report import charts, charts_cost, charts_nodes, tables, tuned
+from sparksplit.comparison.report import charts, charts_cost, charts_nodes, charts_time, tables, tuned
 from sparksplit.comparison.tuning import said
 from sparksplit.pages import rendered
 
@@ -29,6 +29,7 @@ def render(results: Results) -> str:
         title=f"Which way to split the work: {results.model}",
         subtitle=list(_subtitle(results)),
         answer=results.answer,
+        overview=charts_time.overview(results),
         notes=list(_notes(results)),
         pairs=tables.pairs(results),
         times=tables.times(results),

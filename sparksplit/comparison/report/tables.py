@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from urllib.parse import quote
 
 from sparksplit.comparison.content import Metric, OnHosts, Original, Ours, Results, Row
 from sparksplit.comparison.numbers import (
@@ -204,7 +205,7 @@ def runs(results: Results) -> Table | None:
         values, seconds = _values(run, metric), run.history[-1].seconds if run.history else None
         rows.append(
             [
-                text(run.way),
+                _way_of(run),
                 _nodes(run),
                 number(run.seed, str(run.seed)),
                 text("exact" if run.ledger.exact else "NOT exact"),
@@ -218,10 +219,10 @@ def runs(results: Results) -> Table | None:
         )
     for gone in results.diverged:
         nothing = number(None, count(None))
-        cells = [text(gone.way), _nodes(gone), number(gone.seed, str(gone.seed))]
+        cells = [_way_of(gone), _nodes(gone), number(gone.seed, str(gone.seed))]
         rows.append([*cells, text("diverged"), text(count(None)), nothing, *[nothing for _ in names]])
     columns = [
-        ("way", ""),
+        ("way", "leads to the record of the run"),
         ("N", "nodes"),
         ("seed", ""),
         ("ledger", "exact: every row once in each pass; diverged: the loss or the metric was no longer a number"),
@@ -230,6 +231,10 @@ def runs(results: Results) -> Table | None:
         *((f"{metric.split} {quantity.label}", "") for quantity in quantities),
     ]
     return Table("runs", "Every run. Choose a column's name to sort by it.", columns, rows, sortable=True)
+
+
+def _way_of(run: ComparedRun | DivergedRun) -> Cell:
+    return text(run.way, f"runs/{quote(run.key)}.json")
 
 
 def _nodes(run: ComparedRun | DivergedRun) -> Cell:

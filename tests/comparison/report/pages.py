@@ -35,7 +35,7 @@ def pictures(page: str) -> list[ElementTree.Element]:
 class Tags(HTMLParser):
     """Every start tag with its attributes; fails where tags do not nest."""
 
-    VOID = ("meta", "br", "link")
+    VOID = ("meta", "br", "link", "input")
 
     def __init__(self, page: str) -> None:
         super().__init__()

@@ -13,7 +13,10 @@ from collections import Counter
 import pytest
 
 from sparksplit.comparison.content import Results
-from sparksplit.comparison.report import render
+from sparksplit.comparison.numbers import MISSING, duration
+from sparksplit.comparison.report import charts_nodes, render
+from sparksplit.comparison.report.charts import learning
+from sparksplit.comparison.report.charts_time import overview
 from sparksplit.operations.archives import project_zip
 from tests.comparison import sample
 from tests.comparison.report.pages import Tags, changed, pictures, rendered, visible
@@ -56,7 +59,8 @@ def test_it_is_small_and_fetches_nothing(page):
     for tag, attributes in Tags(page).found:
         assert tag not in ("link", "iframe", "object", "embed")
         for name in ("src", "href", "xlink:href"):
-            assert (attributes.get(name) or "#").startswith(("#", "data:")), (tag, attributes)
+            leads = ("#", "data:", *(["runs/"] if tag == "a" else []))
+            assert (attributes.get(name) or "#").startswith(leads), (tag, attributes)
 
 
 def test_every_id_is_there_once_and_is_found(page):
@@ -71,9 +75,92 @@ def test_every_id_is_there_once_and_is_found(page):
 
 def test_every_picture_says_what_it_shows(page):
     found = pictures(page)
-    assert len(found) == 12
+    assert len(found) == 13
     assert all(svg.get("role") == "img" and svg.get("aria-label") for svg in found)
     assert all(svg.find(".//{http://www.w3.org/2000/svg}text") is not None for svg in found)
+
+
+def test_each_run_leads_to_its_record(page):
+    results = sample.results()
+    links = [attributes["href"] for tag, attributes in Tags(page).found if tag == "a"]
+    assert links == [f"runs/{run['key']}.json" for run in (*results["runs"], *results["virtual"])]
+
+
+def test_what_is_in_the_seconds_is_said(page):
+    """The same as is compared: analysis.runs.training_seconds."""
+    words = visible(page)
+    assert (
+        "seconds : of training, with waiting for rows and exchanges; without start, compiling and validation" in words
+    )
+    assert "seconds of training, with waiting for rows" in page  # the cost model's, in a picture
+
+
+def test_the_margin_is_in_the_metrics_unit(page):
+    words = visible(page)
+    assert "0.35 % of the metric's range (11.00 % untrained, 97.00 % trained" in words.replace("&#39;", "'")
+    assert "no difference within 0.30 points" in words
+
+
+def overview_of(**parts):
+    return overview(Results.from_json(changed(**parts), "a test"))
+
+
+def test_the_first_picture_has_times_and_costs_the_quickest_first():
+    picture = overview_of()
+    assert picture.columns == ["way", "time to the target", "interval", "reached by", "node-hours"]
+    seconds = {f"{row['way']}, N = {row['nodes']}": row for row in sample.results(3)["table"] if not row["virtual"]}
+    times = [seconds[cells[0]]["to_target"]["seconds"] for cells in picture.rows]
+    assert times == sorted(times) and len(times) == len(seconds)
+    for way, time, interval, reached, hours in picture.rows:
+        row = seconds[way]
+        assert (time, reached) == (duration(row["to_target"]["seconds"]), "3 of 3")
+        assert interval == f"{duration(row['to_target']['low'])} to {duration(row['to_target']['high'])}"
+        assert float(hours) == pytest.approx(row["to_target"]["seconds"] * row["nodes"] / 3600, rel=0.01)
+    texts = [element.text for element in pictures(picture.svg)[0].iter() if element.tag.endswith("}text")]
+    assert {"fastest, best", "cheapest"} <= set(texts)
+
+
+def test_a_way_that_misses_the_target_has_no_dot_and_is_last():
+    table = sample.results(3)["table"]
+    row = next(row for row in table if row["way"] == sample.LOCAL)
+    row["to_target"].update(seconds=0.1, low=None, high=None, reached=2)
+    picture = overview_of(table=table)
+    assert picture.rows[-1] == [f"{sample.LOCAL}, N = 2", MISSING, MISSING, "2 of 3", MISSING]
+    assert ", N = 2: reached by 2 of 3<" in picture.svg
+
+
+def test_where_even_single_misses_the_target_the_first_picture_is_of_all_passes():
+    table = sample.results(3)["table"]
+    table[0]["to_target"].update(seconds=None, reached=1)
+    for row in table:
+        if not row["virtual"]:
+            row.update(seconds_low=row["seconds"] * 0.9, seconds_high=row["seconds"] * 1.1)
+    picture = overview_of(table=table)
+    assert picture.title == "Time for all passes, and its cost"
+    assert picture.columns == ["way", "time in all", "interval", "node-hours"]
+    assert overview_of(table=[]).note == "No time in all counts."
+
+
+def test_lines_that_coincide_are_drawn_once_and_have_both_names():
+    results = sample.results(3)
+    single = {run["seed"]: run for run in results["runs"] if run["way"] == sample.SINGLE}
+    for run in results["runs"]:
+        if run["way"] == sample.BATCH:
+            for point, same in zip(run["history"], single[run["seed"]]["history"], strict=True):
+                point["validation"] = same["validation"]
+    passes, seconds = learning(Results.from_json(results, "a test"))
+    assert "single and batch" in passes.svg and "Lines that lie on each other are drawn once." in passes.caption
+    assert "single and batch" not in seconds.svg and "drawn once" not in seconds.caption
+
+
+def test_what_nothing_was_spent_on_is_not_among_what_the_time_went_to():
+    table = sample.results(3)["table"]
+    for row in table:
+        if row["time"]:
+            row["time"]["hand-off"] = 0.0
+    picture = charts_nodes.times(Results.from_json(changed(table=table), "a test"))
+    assert picture.columns == ["way", "reading", "compute", "waiting", "synchronising", "other"]
+    assert "hand-off" not in picture.svg
 
 
 def test_the_answer_comes_first(page):

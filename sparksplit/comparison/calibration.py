@@ -1,0 +1,226 @@
+"""The cost model's numbers, from what runs and the sweep of sums have measured, and how far off it is where it was not
+fitted.
+
+Each term is fitted to the seconds of what it stands for: computing, exchanges, waiting for rows. An error counts as a
+share of its run's whole training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, median
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+from sparksplit.comparison.content import Check, CostModel, Prediction, Row
+from sparksplit.comparison.costs import (
+    ALONE,
+    ETHERNET_LATENCY,
+    Compute,
+    Costs,
+    Crowd,
+    Meeting,
+    Network,
+    Reading,
+    Work,
+    crowd_of,
+    ethernet,
+    work_of,
+)
+from sparksplit.comparison.numbers import percent
+from sparksplit.comparison.record import ComparedRun, Measured, SweepPoint
+
+GBITS = (1.0, 10.0, 100.0)
+_CONTENTIONS = np.linspace(0, 2, 201)
+_NEAR = 16
+"""A sum tells about the runs' if it has at least so small a part of their bytes, or at most so many times as many."""
+_LEAST = 2
+"""Numbers of nodes that the model must still be fitted to where one is left out."""
+
+
+def fitted(records: Sequence[ComparedRun], sweep: Sequence[SweepPoint]) -> Costs:
+    """All terms. records: of real runs, at least one."""
+    works = [work_of(record) for record in records]
+    totals = np.array([max(1e-9, total(record)) for record in records])
+    compute = _compute(works, np.array([computing(record) for record in records]), totals)
+    crowds = {record.nodes: crowd_of(record) for record in records}
+    network = fit_network(_near([point for point in sweep if point.nodes in crowds], works), crowds)
+    syncs = np.array([record.seconds.sync for record in records])
+    meeting = _meeting(works, syncs, totals, compute, network)
+    feeds = np.array([record.seconds.feed for record in records])
+    turns = np.array([work.crowd.turns for work in works])
+    begin, per_row = _nnls([turns, turns * [work.rows for work in works]], feeds, totals)
+    return Costs(Reading(begin, per_row), compute, network, meeting)
+
+
+def total(record: ComparedRun) -> float:
+    """Seconds of training, with waiting for rows."""
+    return record.seconds.feed + record.seconds.train
+
+
+def computing(record: ComparedRun) -> float:
+    """Seconds of training without exchanges and waiting for rows: updates, and copying rows to the device."""
+    return record.seconds.train - record.seconds.sync
+
+
+def _nnls(terms: Sequence[Any], seconds: Any, totals: Any) -> list[float]:
+    """The factors, none below 0, of the terms (each a number for each run) that give the seconds best: in least squares
+    of errors as shares of the totals."""
+    found, _ = _nnls_with_error(terms, seconds, totals)
+    return found
+
+
+def _nnls_with_error(terms: Sequence[Any], seconds: Any, totals: Any) -> tuple[list[float], float]:
+    columns = np.stack([np.asarray(term, float) for term in terms], axis=1) / totals[:, None]
+    sizes = columns.max(axis=0)
+    sizes[sizes == 0] = 1.0  # a term that no run has is 0
+    found, error = optimize.nnls(columns / sizes, seconds / totals)
+    return [float(factor) for factor in np.where(columns.any(axis=0), found / sizes, 0.0)], float(error)
+
+
+def _compute(works: Sequence[Work], seconds: Any, totals: Any) -> Compute:
+    terms = [np.array([getattr(work, name) for work in works]) for name in ("rows", "steps", "inside", "between")]
+    beside = any(work.crowd.beside > 0 for work in works)
+    best, found = np.inf, Compute(0.0, 0.0)
+    for contention in _CONTENTIONS if beside else [0.0]:
+        slower = [Compute(0.0, 0.0, contention=float(contention)).slower(work.crowd) for work in works]
+        factors, error = _nnls_with_error([term * slower for term in terms], seconds, totals)
+        if error < best:
+            best, found = error, Compute(*factors[:4], float(contention))
+    return found
+
+
+def fit_network(sweep: Sequence[SweepPoint], crowds: Mapping[int, Crowd] | None = None) -> Network:
+    """Fitted on relative errors to the sweep's sums. crowds: of hosts, by numbers of nodes; one on each where it is not
+    said."""
+    if not sweep:
+        return Network(0.0, 0.0)
+    found = [(crowds or {}).get(point.nodes, ALONE) for point in sweep]
+    nodes = np.array([point.nodes for point in sweep], float)
+    sent = 2 * (nodes - 1) / nodes * [point.bytes for point in sweep] * [crowd.nodes for crowd in found]
+    seconds = np.array([point.seconds for point in sweep], float)
+    turns = np.array([crowd.turns - 1 for crowd in found])
+    return Network(*_nnls([2 * (nodes - 1), sent, 2 * (nodes - 1) * turns], seconds, seconds))
+
+
+def _near(sweep: Sequence[SweepPoint], works: Sequence[Work]) -> Sequence[SweepPoint]:
+    """Those of sizes like the runs' sums; all, if there are none."""
+    sizes = [work.sent / work.syncs * work.nodes / (2 * (work.nodes - 1)) for work in works if work.syncs]
+    if not sizes:
+        return sweep
+    near = [point for point in sweep if min(sizes) / _NEAR <= point.bytes <= max(sizes) * _NEAR]
+    return near or sweep
+
+
+def _meeting(works: Sequence[Work], seconds: Any, totals: Any, compute: Compute, network: Network) -> Meeting:
+    """What exchanges took beyond what the sweep says of them."""
+    sums = [network.seconds(work.nodes, work.syncs, work.sent, work.crowd) for work in works]
+    syncs = np.array([work.syncs for work in works], float)
+    computed = np.array([compute.seconds(work) if work.nodes > 1 else 0.0 for work in works])
+    turns = np.array([work.crowd.turns - 1 for work in works])
+    terms = [syncs, computed, syncs * turns, computed * turns]
+    return Meeting(*_nnls(terms, np.maximum(0.0, seconds - sums), totals))
+
+
+# How far off it is.
+
+
+def checks(rows: Sequence[Row], records: Sequence[ComparedRun], sweep: Sequence[SweepPoint]) -> list[Check]:
+    """For each line of the table, what the model says of it that was fitted to all other numbers of nodes; to all runs
+    where these are too few, and for the fewest nodes, from whose runs the model knows what computing costs."""
+    numbers = {record.nodes for record in records}
+    models: dict[int, Costs] = {}
+    found = []
+    for row in rows:
+        of_row = [record for record in records if (record.way, record.nodes) == (row.way, row.nodes)]
+        if not of_row:
+            continue
+        is_left_out = len(numbers) > _LEAST and row.nodes > min(numbers)
+        left_out = row.nodes if is_left_out else 0
+        if left_out not in models:
+            models[left_out] = fitted(
+                [record for record in records if record.nodes != left_out],
+                [point for point in sweep if point.nodes != left_out],
+            )
+        measured = fmean(map(total, of_row))
+        guess = models[left_out].seconds(work_of(of_row[0]))
+        error = guess / measured - 1 if measured else 0.0
+        found.append(Check(row.way, row.nodes, measured, guess, error, is_left_out))
+    return found
+
+
+def cost_model(
+    table: Sequence[Row], real: Sequence[ComparedRun], virtual: Sequence[ComparedRun], measured: Measured
+) -> CostModel | None:
+    """The `cost_model` of results.json; None if nothing was run."""
+    if not real:
+        return None
+    sweep = [point for sizes in (measured.sweeps or {}).values() for point in sizes]
+    costs = fitted(real, sweep)
+    found = checks([row for row in table if row.timed], real, sweep)
+    return CostModel(
+        seconds_to_begin=costs.reading.begin,
+        seconds_per_row_read=costs.reading.per_row,
+        seconds_per_row=costs.compute.per_row,
+        seconds_per_step=costs.compute.per_step,
+        seconds_per_exchange_in_graph=costs.compute.per_inside,
+        seconds_per_exchange_between=costs.compute.per_between,
+        contention=costs.compute.contention,
+        sweep=sweep,
+        latency_seconds=costs.network.latency,
+        seconds_per_byte=costs.network.per_byte,
+        seconds_per_meeting=costs.meeting.per_sync,
+        uneven=costs.meeting.uneven,
+        text=_text(costs, found),
+        checks=found,
+        predictions=_predictions(table, [*real, *virtual], costs),
+    )
+
+
+def _text(costs: Costs, found: Sequence[Check]) -> str:
+    left_out = [abs(check.error) for check in found if check.left_out]
+    if left_out:
+        error = (
+            f"Fitted without the number of nodes that it is asked about, it is off by {percent(median(left_out))} in "
+            f"the median, and by {percent(max(left_out))} at most."
+        )
+    else:
+        error = (
+            "How far it is off where it was not fitted cannot be told: that takes three numbers of nodes, of which one "
+            "is left out. The errors below are those of the runs that it was fitted to."
+        )
+    beside = ""
+    if costs.compute.contention:
+        beside = f" Each other node on a host makes one slower by {percent(costs.compute.contention)}."
+    return (
+        "Computing is linear in a node's rows, steps and exchanges, fitted to the seconds of computing. An exchange "
+        "costs 2 (N - 1) messages and 2 (N - 1) / N times its bytes, fitted to sums alone, and the wait until all "
+        f"nodes have come to it, fitted to the runs. Waiting for rows is linear in these.{beside} {error} Beyond the "
+        f"nodes at hand a message is assumed to take {ETHERNET_LATENCY * 1e6:.0f} microseconds, and each node to have "
+        "a host of its own."
+    )
+
+
+def _predictions(table: Sequence[Row], records: Sequence[ComparedRun], costs: Costs) -> list[Prediction]:
+    """Time to the target at each rate of the network, from the passes that each way took to reach it.
+
+    None if not every run reached it: a way that often fails has no time that it could be given.
+    """
+    found: list[Prediction] = []
+    first = {(record.way, record.nodes, record.virtual): record for record in records}
+    for row in table:
+        to = row.to_target
+        record = first.get((row.way, row.nodes, row.virtual))
+        if to is None or record is None:
+            continue
+        every = to.reached == to.of
+        passes = to.passes if every else None
+        for gbit in GBITS:
+            whole = costs.seconds(work_of(record, apart=True), ethernet(gbit))
+            seconds = None if passes is None else whole * passes / record.passes
+            found.append(Prediction(row.way, row.nodes, passes, to.reached, to.of, gbit, seconds, measured=False))
+        if not row.virtual and every and to.seconds is not None:
+            found.append(Prediction(row.way, row.nodes, passes, to.reached, to.of, None, to.seconds, measured=True))
+    return found

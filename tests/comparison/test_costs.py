@@ -1,0 +1,247 @@
+"""The cost model: on made-up clusters, of which the truth is known, its terms are found again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparksplit.comparison.calibration import checks, computing, cost_model, fit_network, fitted, total
+from sparksplit.comparison.content import ToTarget
+from sparksplit.comparison.costs import (
+    ALONE,
+    Compute,
+    Costs,
+    Crowd,
+    Meeting,
+    Network,
+    Reading,
+    ethernet,
+    work_of,
+)
+from sparksplit.comparison.machine import cores_of, kind_of_host
+from sparksplit.comparison.record import Measured, Place, SweepPoint
+from sparksplit.training.record import RunSync
+from tests.comparison.records import compared_run, run_seconds, table_row
+
+ROWS, PASSES, BYTES = 6_400, 12, 400_000
+SIZES = tuple(1 << power for power in range(10, 27))
+EVERY_STEP, ROUNDS = RunSync("step", None, 0), RunSync(32, "nesterov", 0)
+
+
+def run(way, nodes=1, batch_size=64, hosts=None, cores=None, **more):
+    """A run on `hosts` hosts of so many cores, one for each node if not said, with one thread a node."""
+    epochs = PASSES // nodes if way == "epoch" else PASSES
+    steps = epochs * (ROWS // batch_size)
+    syncs = 0 if nodes == 1 else steps if way != "local" else -(-steps // 32)
+    place = None if cores is None else Place("yarn", (f"a processor, {cores} cores",), 1)
+    return compared_run(**{
+        "way": f"{way} {batch_size}", "strategy": way, "nodes": nodes, "rows": ROWS, "passes": PASSES,
+        "batch_size": batch_size, "steps": steps, "syncs": syncs, "place": place,
+        "sync": ROUNDS if way == "local" else EVERY_STEP,
+        "sync_bytes_per_node": round(syncs * 2 * (nodes - 1) / nodes * BYTES),
+        "hosts": [f"host{rank % (hosts or nodes)}" for rank in range(nodes)], **more,
+    })  # fmt: skip
+
+
+def runs(numbers, hosts=None, cores=None):
+    """What a comparison on these numbers of nodes has run."""
+    found = [run("single", batch_size=size, hosts=hosts, cores=cores) for size in (16, 64, 256) if 1 in numbers]
+    found += [
+        run(way, nodes, hosts=None if hosts is None else min(hosts, nodes), cores=cores)
+        for nodes in numbers
+        for way in ("batch", "epoch", "local")
+        if nodes > 1 or way == "local"
+    ]
+    return found
+
+
+def timed(record, truth):
+    """The record of a run that took what `truth` says."""
+    work = work_of(record)
+    compute, feed = truth.compute.seconds(work), truth.reading.seconds(work)
+    sync = truth.network.seconds(work.nodes, work.syncs, work.sent, work.crowd) + truth.meeting.seconds(work, compute)
+    return replace(record, seconds=replace(run_seconds(compute + sync, sync), feed=feed))
+
+
+def sums(truth, numbers, crowds=None):
+    """The sweep of sums on these numbers of nodes."""
+    return [
+        SweepPoint(
+            nodes, size, truth.seconds(nodes, 1, 2 * (nodes - 1) / nodes * size, (crowds or {}).get(nodes, ALONE))
+        )
+        for nodes in numbers
+        if nodes > 1
+        for size in SIZES
+    ]
+
+
+between = st.floats
+
+
+@st.composite
+def truths(draw):
+    """What a cluster and a model may cost: rows of a microsecond to a tenth of a millisecond, and so on."""
+    return Costs(
+        Reading(draw(between(0, 0.1)), draw(between(0, 1e-6))),
+        Compute(
+            draw(between(1e-6, 1e-4)),
+            draw(between(1e-5, 5e-3)),
+            draw(between(0, 1e-3)),
+            draw(between(0, 1e-2)),
+        ),
+        Network(draw(between(1e-5, 2e-4)), draw(between(1e-10, 1e-8))),
+        Meeting(draw(between(0, 1e-3)), draw(between(0, 0.2))),
+    )
+
+
+@settings(max_examples=50)
+@given(truths())
+def test_times_on_more_nodes_are_foretold_from_fewer(truth):
+    """Each node has a host of its own."""
+    known = [timed(record, truth) for record in runs((1, 2, 4))]
+    costs = fitted(known, sums(truth.network, (2, 4)))
+    for record in runs((8,)):
+        work = work_of(record)
+        assert costs.seconds(work) == pytest.approx(truth.seconds(work), rel=0.02)
+        assert costs.seconds(work, ethernet(1)) == pytest.approx(truth.seconds(work, ethernet(1)), rel=0.02)
+
+
+@settings(max_examples=25)
+@given(truths(), st.floats(0, 1))
+def test_contention_for_a_hosts_cores_is_no_cost_of_an_exchange(truth, contention):
+    """All nodes are on one host of many cores; elsewhere each has its own."""
+    truth = replace(truth, compute=replace(truth.compute, contention=contention))
+    known = [timed(record, truth) for record in runs((1, 2, 4), hosts=1, cores=64)]
+    crowds = {nodes: Crowd(nodes) for nodes in (2, 4)}
+    costs = fitted(known, sums(truth.network, (2, 4), crowds))
+    assert costs.compute.contention == pytest.approx(contention, abs=0.02)
+    for record in known:
+        work = work_of(record, apart=True)
+        assert work.crowd == ALONE
+        assert costs.compute.seconds(work) == pytest.approx(truth.compute.seconds(work), rel=0.03)
+        assert costs.seconds(work) == pytest.approx(truth.seconds(work), rel=0.03)
+
+
+def test_nodes_that_have_more_threads_than_there_are_cores_take_turns():
+    compute = Compute(1e-6, 1e-4, contention=0.5)
+    one, two, four = (work_of(run("epoch", nodes, hosts=1, cores=2)) for nodes in (1, 2, 4))
+    assert [work.crowd for work in (one, two, four)] == [Crowd(1, 1), Crowd(2, 1), Crowd(4, 2)]
+    assert [compute.slower(work.crowd) for work in (one, two, four)] == [1, 1.5, 3]
+    # Of a host whose cores nobody has told, and of GPUs, it is not known.
+    assert work_of(run("epoch", 4, hosts=1)).crowd == Crowd(4, 1)
+    gpus = Place("yarn", ("a processor, 2 cores, 1 x NVIDIA L4",), 1)
+    assert work_of(run("epoch", 4, hosts=1, place=gpus)).crowd == Crowd(4, 1)
+
+
+def test_the_cores_of_a_host_are_read_from_what_it_is_called():
+    assert cores_of("AMD EPYC, 2 cores") == 2 and cores_of(kind_of_host([])) > 0
+    assert cores_of(kind_of_host(["NVIDIA L4"])) is None and cores_of("a machine") is None
+
+
+positive = st.floats(1e-9, 1e-3)
+
+
+@given(positive, positive)
+def test_the_network_is_found_again_from_its_sums(latency, per_byte):
+    truth = Network(latency, per_byte)
+    found = fit_network(sums(truth, (2, 4)))
+    for nodes, size in ((2, 1 << 20), (8, 1 << 26)):
+        sent = 2 * (nodes - 1) / nodes * size
+        assert found.seconds(nodes, 3, sent) == pytest.approx(truth.seconds(nodes, 3, sent), rel=1e-3)
+
+
+def test_the_work_of_a_node():
+    def counted(*args, **more):
+        work = work_of(run(*args, **more))
+        return work.rows, work.steps, work.inside, work.between
+
+    assert counted("single") == (76_800, 1_200, 0, 0)
+    assert counted("batch", 2) == (38_400, 1_200, 1_200, 0)  # a part of every mini-batch
+    assert counted("epoch", 2) == (38_400, 600, 600, 0)
+    assert counted("local", 2) == (38_400, 1_200, 0, 38)
+    # One node with an outer optimiser leaves its graph as often: 4 times in each pass of 100 steps.
+    assert counted("local") == (76_800, 1_200, 0, 48) and work_of(run("local")).syncs == 0
+    # Steps are the nodes' own count: what a way is called, and how often it agrees, says nothing.
+    assert counted("vote.py:vote", 4, steps=48, updates=9)[:2] == (19_200, 48)
+
+
+def test_a_slower_network_costs_what_sends_more():
+    costs = Costs(Reading(), Compute(1e-6, 1e-4), Network(0.0, 0.0), Meeting())
+    batch, local = work_of(run("batch", 2)), work_of(run("local", 2))
+    assert costs.seconds(batch, ethernet(0.1)) - costs.seconds(batch, ethernet(100)) > 30
+    assert costs.seconds(local, ethernet(0.1)) - costs.seconds(local, ethernet(100)) < 2
+
+
+TRUTH = Costs(
+    Reading(0.02, 3e-7),
+    Compute(5e-6, 1e-4, 2e-4, 4e-3),
+    Network(2e-5, 1e-9),
+    Meeting(1e-4, 0.05),
+)
+
+
+def lines(records, **more):
+    return [table_row(way=record.way, nodes=record.nodes, **more) for record in records]
+
+
+def test_errors_are_those_of_a_model_that_has_not_seen_so_many_nodes():
+    """On 4 nodes all computing took twice what the others foretell."""
+    known = [timed(record, TRUTH) for record in runs((1, 2, 4))]
+    known = [
+        replace(one, seconds=replace(one.seconds, train=2 * computing(one) + one.seconds.sync)) if one.nodes == 4
+        else one
+        for one in known
+    ]  # fmt: skip
+    sweep = sums(TRUTH.network, (2, 4))
+    found = checks(lines(known), known, sweep)
+    assert [(check.way, check.nodes, check.measured) for check in found] == [
+        (one.way, one.nodes, pytest.approx(total(one))) for one in known
+    ]
+    assert [check.left_out for check in found] == [one.nodes > 1 for one in known]
+    for check, one in zip(found, known, strict=True):
+        assert check.error == pytest.approx(check.predicted / check.measured - 1)
+        if one.nodes == 4:
+            assert check.predicted == pytest.approx(TRUTH.seconds(work_of(one)), rel=0.01)
+    text = cost_model(lines(known), known, [], Measured(sweeps={"2": sweep})).text
+    assert "Fitted without the number of nodes that it is asked about, it is off by" in text
+
+
+def test_too_few_numbers_of_nodes_are_said():
+    known = [timed(record, TRUTH) for record in runs((1, 2))]
+    model = cost_model(lines(known), known, [], Measured(sweeps={"2": sums(TRUTH.network, (2,))}))
+    assert not any(check.left_out for check in model.checks)
+    assert "cannot be told: that takes three numbers of nodes" in model.text
+    for check in model.checks:
+        assert check.error == pytest.approx(0, abs=0.01)
+
+
+def test_waiting_for_rows_is_a_part_of_the_seconds():
+    slow = replace(TRUTH, reading=Reading(0.5, 2e-5))
+    known = [timed(record, slow) for record in runs((1, 2))]
+    model = cost_model(lines(known), known, [], Measured(sweeps={"2": sums(slow.network, (2,))}))
+    assert (model.seconds_to_begin, model.seconds_per_row_read) == pytest.approx((0.5, 2e-5))
+    for check, one in zip(model.checks, known, strict=True):
+        assert one.seconds.feed > 0.3 * check.measured
+        assert check.measured == one.seconds.feed + one.seconds.train
+
+
+def test_the_model_predicts_beyond_the_nodes_at_hand_for_what_always_reached_the_target():
+    known = [timed(record, TRUTH) for record in (run("single"), run("batch", 2))]
+    far = run("epoch", 8, virtual=True)
+    table = lines(known, to_target=ToTarget(0.5, 2.0, 1, 1))
+    table += lines([far], virtual=True, timed=0, to_target=ToTarget(None, 3.0, 1, 1))
+    model = cost_model(table, known, [far], Measured(sweeps={"2": sums(TRUTH.network, (2,))}))
+    ways = [(record.way, record.nodes) for record in (*known, far)]
+    assert [(check.way, check.nodes) for check in model.checks] == ways[:2]
+    found = [(item.way, item.nodes, item.gbit_per_s) for item in model.predictions if not item.measured]
+    assert found == [(*way, gbit) for way in ways for gbit in (1, 10, 100)]
+    for to in (ToTarget(None, None, 0, 3), ToTarget(1.0, 2.0, 1, 3)):
+        found = cost_model(lines(known[1:], to_target=to), known, [far], Measured()).predictions
+        assert len(found) == 3 and all((item.seconds, item.passes) == (None, None) for item in found)
+        assert {(item.reached, item.of) for item in found} == {(to.reached, 3)}
+    gone = table_row(way="batch", nodes=2, runs=0, timed=0, diverged=3)
+    model = cost_model([table[0], gone], known[:1], [], Measured())
+    assert {item.way for item in (*model.checks, *model.predictions)} == {"single 64"}
