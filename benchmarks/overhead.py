@@ -427,7 +427,9 @@ def report(found: dict[str, dict[str, list[float]]], shares: list[float]) -> Non
         for name, rates in measured.items():
             low, high = min(rates), max(rates)
             print(f"{model:4} {name:<9} {medians[model][name]:>10,.0f} {low:>10,.0f} {high:>10,.0f}  {summaries[name]}")
-    by_key, too_wide, spreads = ratios_of(found), wide(ratios_of(found)), {}
+    by_key = ratios_of(found)
+    too_wide = wide(by_key)
+    spreads: dict[str, float | None] = {}
     for key, values in by_key.items():
         reach = spread(values)
         spreads[key] = None if reach is None else round(reach, 1)
@@ -439,7 +441,7 @@ def report(found: dict[str, dict[str, list[float]]], shares: list[float]) -> Non
     }
     all_ratios = {key: round(statistics.median(values), 3) for key, values in by_key.items()}
     versions = {name: version(name) for name in ("tensorflow", "keras", "pyspark", "tensorflowonspark")}
-    more = {"rows_per_second": medians, "measurements": all_rates, "busy": shares, "versions": versions}
+    more: dict[str, Any] = {"rows_per_second": medians, "measurements": all_rates, "busy": shares, "versions": versions}
     print(json.dumps({**all_ratios, "spread": spreads, "wide": too_wide, **more}))
 
 
