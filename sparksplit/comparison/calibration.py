@@ -84,11 +84,12 @@ def _compute(works: Sequence[Work], seconds: Any, totals: Any) -> Compute:
     terms = [np.array([getattr(work, name) for work in works]) for name in ("rows", "steps", "inside", "between")]
     beside = any(work.crowd.beside > 0 for work in works)
     best, found = np.inf, Compute(0.0, 0.0)
-    for contention in _CONTENTIONS if beside else [0.0]:
-        slower = [Compute(0.0, 0.0, contention=float(contention)).slower(work.crowd) for work in works]
+    for contention in map(float, _CONTENTIONS if beside else [0.0]):
+        slower = [Compute(0.0, 0.0, contention=contention).slower(work.crowd) for work in works]
         factors, error = _nnls_with_error([term * slower for term in terms], seconds, totals)
         if error < best:
-            best, found = error, Compute(*factors[:4], float(contention))
+            per_row, per_step, per_inside, per_between = factors
+            best, found = error, Compute(per_row, per_step, per_inside, per_between, contention)
     return found
 
 

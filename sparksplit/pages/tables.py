@@ -29,16 +29,19 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """columns: name and explanation; those of which no row has anything are left out. The first cell of a row is its
-    heading."""
+    """columns: name and explanation. The first cell of a row is its heading. filled_only: leave out columns of which no
+    row has anything."""
 
     key: str
     caption: str
     columns: Sequence[tuple[str, str]]
     rows: Sequence[Sequence[Cell]]
     sortable: bool = False
+    filled_only: bool = False
 
     def __post_init__(self) -> None:
+        if not self.filled_only:
+            return
         kept = [
             place
             for place, _ in enumerate(self.columns)

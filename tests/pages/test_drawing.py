@@ -52,7 +52,11 @@ def test_labels_beside_points_cover_neither_points_nor_each_other():
 
 def test_columns_without_anything_are_left_out_of_tables():
     table = Table(
-        "k", "c", [("way", ""), ("seconds", "x"), ("N", "")], [[text("a"), number(None, "–"), number(0, "0")]]
+        "k",
+        "c",
+        [("way", ""), ("seconds", "x"), ("N", "")],
+        [[text("a"), number(None, "–"), number(0, "0")]],
+        filled_only=True,
     )
     assert [name for name, _ in table.columns] == ["way", "N"] and [cell.text for cell in table.rows[0]] == ["a", "0"]
     assert Picture("k", "t", columns=("a", "b"), rows=[["1", "–"], ["2", ""]]).columns == ["a"]

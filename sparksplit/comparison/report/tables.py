@@ -58,7 +58,7 @@ def pairs(results: Results) -> Table | None:
         caption += ", where the runs tell of these" if len(known) > 1 else ""
     if any(pair.seeds < pair.of for pair in found):
         caption += ". Seeds: those with which both finished, where others diverged"
-    return Table("differences", caption, [(name, "") for name in names], rows)
+    return Table("differences", caption, [(name, "") for name in names], rows, filled_only=True)
 
 
 def times(results: Results) -> Table | None:
@@ -80,7 +80,7 @@ def times(results: Results) -> Table | None:
     ]
     names = ("way", "against", "time", "times as fast", "interval", "at least", "seeds", "verdict")
     caption = "How many times as fast: seconds of runs of the same seed. At least: for all that are faster, together"
-    return Table("times", caption, [(name, "") for name in names], rows)
+    return Table("times", caption, [(name, "") for name in names], rows, filled_only=True)
 
 
 def ways(results: Results, virtual: bool) -> Table | None:
@@ -120,6 +120,7 @@ def ways(results: Results, virtual: bool) -> Table | None:
         [columns[index] for index in kept],
         [[row[index] for index in kept] for row in rows],
         sortable=True,
+        filled_only=True,
     )
 
 
@@ -230,7 +231,9 @@ def runs(results: Results) -> Table | None:
         ("seconds", "of training, as above; those of virtual nodes say nothing about real ones"),
         *((f"{metric.split} {quantity.label}", "") for quantity in quantities),
     ]
-    return Table("runs", "Every run. Choose a column's name to sort by it.", columns, rows, sortable=True)
+    return Table(
+        "runs", "Every run. Choose a column's name to sort by it.", columns, rows, sortable=True, filled_only=True
+    )
 
 
 def _way_of(run: ComparedRun | DivergedRun) -> Cell:
