@@ -90,7 +90,8 @@ class Errors:
         both spread as they do. The error of rows counts as known: there are many lanes."""
         level = 1 - (1 - LEVEL) / 2 / self.questions
         of_seeds = special.stdtrit(seeds - 1, level) * self.of_seeds * np.sqrt(self.seeds / seeds)
-        return np.hypot(of_seeds, special.ndtri(level) * self.of_rows / np.sqrt(rows))
+        found: Numbers = np.hypot(of_seeds, special.ndtri(level) * self.of_rows / np.sqrt(rows))
+        return found
 
 
 def seeds_to_decide(errors: Errors, gap: float, most: int) -> int | None:

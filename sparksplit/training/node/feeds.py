@@ -66,8 +66,9 @@ class Feeds:
         for lane in order.owned_lanes(self._process.data.manifest.lanes, self._member.rank, self._member.size):
             if source.lane_rows[lane]:
                 own = np.array([lane])
-                # Rows that the whole feed keeps are not read again.
-                feed = self._feed(LanesOf(source, own, whole.at_hand), own, _EVALUATED, cache=0)
+                # Rows that the whole feed has at hand are not read again, and so need no readers.
+                readers = self._config.readers if whole.at_hand is None else 0
+                feed = self._feed(LanesOf(source, own, whole.at_hand), own, _EVALUATED, cache=0, readers=readers)
                 yield int(lane), feed.epoch(0)
                 self.end(feed)
 
@@ -129,6 +130,7 @@ class Feeds:
         copies: int = 1,
         everyone: Sequence[order.Ints] | None = None,
         cache: int | None = None,
+        readers: int | None = None,
     ) -> Feed:
         manifest = self._process.data.manifest
         feed = Feed(
@@ -138,7 +140,7 @@ class Feeds:
             seed=self._config.seed,
             window=self._config.window or window_for(manifest.lanes, manifest.block_bytes),
             cache=self._cache if cache is None else cache,
-            readers=self._config.readers,
+            readers=self._config.readers if readers is None else readers,
             transform=self._process.transform() if training and self._config.transform else None,
             copies=copies,
             shuffled=training,

@@ -32,6 +32,7 @@ from sparksplit.strategies.syncs import Sync
 from sparksplit.training.metrics import LOSS
 from sparksplit.training.node.accumulated import rows_of
 from sparksplit.training.node.graphs import Graphs
+from sparksplit.training.node.jackknife import jackknife
 from sparksplit.training.node.metrics import Metrics
 
 Array = npt.NDArray[Any]
@@ -174,22 +175,27 @@ class Step:
             metrics = dict.fromkeys(metrics, math.nan)
         return Evaluation(float(loss) / count, metrics, int(total))
 
-    def sums_of(self, chunks: Iterable[Chunk]) -> dict[str, list[Array]]:
+    def jackknife(self, lanes: Iterable[tuple[int, Iterable[Chunk]]], many: int) -> dict[str, list[float]]:
+        """How far each lane's rows move loss and metrics, as node.jackknife has it. lanes: (lane, its chunks) for this
+        node's lanes that have rows; many: how many lanes there are. Every node must call it."""
+        sums = ((lane, self._sums_of(chunks)) for lane, chunks in lanes)
+        found = jackknife(sums, self._sums_of(()), many, self._value_of, self._collective)
+        self._metrics.reset()
+        return found
+
+    def _sums_of(self, chunks: Iterable[Chunk]) -> dict[str, list[Array]]:
         """By metric, the sums over this node's `chunks` that its value comes from; of the loss: of rows' losses, and of
         their weights, or how many there are."""
         rows = self._see(chunks)
         sums = [np.array(each.numpy()) for each in self._sums]
-        found = {LOSS: [*sums, *([np.array(rows, np.int64)] if len(sums) == 1 else [])], **self._metrics.states()}
-        self._metrics.reset()
-        return found
+        own = [*sums, *([np.array(rows, np.int64)] if len(sums) == 1 else [])]
+        return {LOSS: own, **self._metrics.states()}
 
-    def value_of(self, name: str, sums: Sequence[Array]) -> float:
+    def _value_of(self, name: str, sums: Sequence[Array]) -> float:
         """What the loss or a metric is where its sums are these; NaN for the loss of rows that all weigh nothing."""
         if name == LOSS:
             return float(sums[0]) / (float(sums[1]) or math.nan)
-        found = self._metrics.value_of(name, sums)
-        self._metrics.reset()
-        return found
+        return self._metrics.value_of(name, sums)
 
     @property
     def _sums(self) -> list[Any]:

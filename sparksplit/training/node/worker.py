@@ -167,11 +167,7 @@ class Worker:
         """How far each lane's rows move what the model is worth, if that is asked for; every node must call it."""
         if not self._process.payload.jackknife or rows is None:
             return None
-        from sparksplit.training.node.jackknife import jackknife
-
-        lanes, many = self._feeds.by_lane(name, rows, held), self._process.data.manifest.lanes
-        sums = ((lane, step.sums_of(chunks)) for lane, chunks in lanes)
-        return jackknife(sums, step.sums_of(()), many, step.value_of, self._collective)
+        return step.jackknife(self._feeds.by_lane(name, rows, held), self._process.data.manifest.lanes)
 
     def close(self) -> None:
         """End reading."""
