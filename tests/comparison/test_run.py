@@ -103,7 +103,7 @@ def test_a_finished_comparison_stays_until_the_next_is_complete(digits, tmp_path
         before.begin()
         before.complete()
 
-    def killed(comparison):
+    def killed(comparison, search):
         (tmp_path / ".out.next" / "runs").mkdir()
         assert comparison._path(comparison.work[0]) == f"{tmp_path}/.out.next/runs/single-n1-s1.json"
         assert comparison._payload(comparison.work[0]).run == f"{tmp_path}/.out.next"

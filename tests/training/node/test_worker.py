@@ -82,6 +82,7 @@ def process_of(member, way, rows, step=None, **keys):
         init=None,
         way=STRATEGIES[way],
         data=SimpleNamespace(manifest=manifest, split=lambda name: Rows([1, 4, 0, 0, 0, 0])),
+        held_out=[name for name in ("validation", "test") if splits[name].rows],
         step=lambda sync, collective: (step or Counting)(),
         random_states=list,
         transform=lambda: None,
