@@ -1,9 +1,9 @@
 """What the nodes of one host have in common: memory without a name, and how they wake and miss one another.
 
 The memory is sealed memfds, which are in no file system and are gone with the last process that maps them, however it
-ends. Their pages are allocated before they are used: what there is no room for is an error, not a signal. Each node has
-a bell (an eventfd, which all others ring) and a life (a pipe whose writing end it alone holds, so that all others see
-when it ends, in whatever way).
+ends. Their pages are allocated before they are used: what the machine has no room for is an error, not a signal; but a
+control group kills a process that goes beyond its limit. Each node has a bell (an eventfd, which all others ring) and a
+life (a pipe whose writing end it alone holds, so that all others see when it ends, in whatever way).
 
 Counters tell how far a node is: it writes its data, then its counter; who sees the counter sees the data. This needs a
 processor that makes a core's writes visible in their order, as x86 does and ARM does not.

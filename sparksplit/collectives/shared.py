@@ -178,6 +178,9 @@ class Shared(NumPyCollective[Plan]):
                     self._arrived()
                 chunk.add(flat, slots[(first + place) % SLOTS], self._turn)
             segment.tell(DONE, first + place + 1)
+            if place == 0 and not chunk.summing:
+                segment.wait(DONE, first + 1)
+                self._arrived()
             self._moved(chunk.bytes)
         self._chunks += len(chunks)
         segment.wait(DONE, self._chunks)

@@ -152,6 +152,14 @@ def test_waiting_sleeps_is_told_and_ends_when_the_peer_comes(late, size):
     closed(formed)
 
 
+def test_a_node_that_sums_nothing_has_waited_only_until_the_others_came():
+    """Of the shorter run's counterparts there is one: the longer one's second node has none."""
+    formed = mixed("aab")
+    in_threads(3, lambda rank, _: sums(formed[rank], *[[np.ones(4 << 20, np.float32)]] * 3))
+    assert all(0 < node.waited < node.seconds / 2 for node in formed)
+    closed(formed)
+
+
 @pytest.mark.parametrize("gone", [0, 1, 2, 4])
 @pytest.mark.parametrize("size", [1000, 1 << 20])
 def test_a_peer_that_goes_is_noticed_at_once_on_all_hosts(gone, size):
