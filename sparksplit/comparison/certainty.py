@@ -85,12 +85,10 @@ def _of_rows(results: Results, pairs: Sequence[Pair]) -> str:
     if not alone:
         return f" Those in quality hold for other rows of the same kind, too: the {rows} count as a sample."
     some = "" if alone == len(told) else f", in {count(alone)} of {count(len(told))} differences,"
-    why = (
-        "an earlier version made some of the runs, and did not keep what tells how far rows are chance"
-        if any(run.jackknife is None for run in results.runs)
-        else "how far rows are chance is not known for this metric"
+    return (
+        f" Those in quality{some} are over the seeds alone, and hold for these very {rows}: how far rows are chance is "
+        "not known for this metric."
     )
-    return f" Those in quality{some} are over the seeds alone, and hold for these very {rows}: {why}."
 
 
 def _errors(pair: Pair, questions: int) -> Errors:

@@ -168,7 +168,9 @@ def crowd_of(record: ComparedRun) -> Crowd:
     known = [cores for kind in record.place.hosts if (cores := cores_of(kind))] if record.place else []
     if nodes == 1 or record.place is None or not known:
         return Crowd(nodes)
-    return Crowd(nodes, max(1.0, nodes * record.place.threads / min(known)))
+    cores = min(known)
+    busy = min(record.place.threads, cores)  # more threads keep no more cores busy, on a host of its own either
+    return Crowd(nodes, max(1.0, nodes * busy / cores))
 
 
 def ethernet(gbit_per_s: float) -> Network:

@@ -122,8 +122,8 @@ _REMEDY = "remove it, and the run is made again"
 class ComparedRun(RunRecord):
     """A run that finished: like run.json, with the curve of what was learnt. way: what reports call its strategy.
     place: where its times were measured. untrained: the values before training on the rows that decide; only of
-    references. jackknife: by metric, how far each lane's rows move it, as training.node.jackknife has it; None in what
-    earlier versions have written. diverged: why it counts as diverged all the same; only in results.json."""
+    references. jackknife: by metric, how far each lane's rows move it, as training.node.jackknife has it; None where
+    that was not asked for, as of references. diverged: why it counts as diverged all the same; only in results.json."""
 
     WHAT: ClassVar[str] = _RUN
     REMEDY: ClassVar[str] = _REMEDY

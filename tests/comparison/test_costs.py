@@ -130,6 +130,11 @@ def test_nodes_that_have_more_threads_than_there_are_cores_take_turns():
     one, two, four = (work_of(run("epoch", nodes, hosts=1, cores=2)) for nodes in (1, 2, 4))
     assert [work.crowd for work in (one, two, four)] == [Crowd(1, 1), Crowd(2, 1), Crowd(4, 2)]
     assert [compute.slower(work.crowd) for work in (one, two, four)] == [1, 1.5, 3]
+    # More threads than the host has cores keep no more of them busy, with one node either.
+    many = Place("yarn", ("a processor, 2 cores",), 8)
+    assert [work_of(run("epoch", nodes, hosts=1, place=many)).crowd for nodes in (1, 2, 4)] == [
+        Crowd(1, 1), Crowd(2, 2), Crowd(4, 4)
+    ]  # fmt: skip
     # Of a host whose cores nobody has told, and of GPUs, it is not known.
     assert work_of(run("epoch", 4, hosts=1)).crowd == Crowd(4, 1)
     gpus = Place("yarn", ("a processor, 2 cores, 1 x NVIDIA L4",), 1)
