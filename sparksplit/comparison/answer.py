@@ -14,7 +14,7 @@ from sparksplit.comparison.analysis.runs import BASE
 from sparksplit.comparison.analysis.verdicts import GOOD
 from sparksplit.comparison.certainty import certainty
 from sparksplit.comparison.content import IN_ALL, TO_TARGET, Answer, Choice, Pair, Results, Row, TimePair
-from sparksplit.comparison.numbers import Quantity, bound, compact, count, duration, plain
+from sparksplit.comparison.numbers import Quantity, bound, compact, count, duration, node_time
 from sparksplit.comparison.plan import SINGLE
 from sparksplit.comparison.tuning.said import headline
 
@@ -216,7 +216,7 @@ def _few(results: Results, quantity: Quantity) -> Iterator[str]:
 def _cost(choice: Choice) -> str:
     if choice.seconds is None:
         return f"no time {choice.goal} that counts"
-    return f"{duration(choice.seconds)} and {plain(choice.node_hours, 3)} node-hours {choice.goal}"
+    return f"{duration(choice.seconds)} and {node_time(choice.node_hours)} {choice.goal}"
 
 
 def _alone(results: Results, single: Row | None, several: Sequence[Row], quantity: Quantity) -> Iterator[str]:

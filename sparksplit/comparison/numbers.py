@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from sparksplit.pages import tables
 
 MISSING = tables.MISSING
+_FEW_HOURS = 1e-4
+"""Fewer are written as seconds: `plain` would need an exponent."""
 
 
 def usable(value: float | None) -> float | None:
@@ -39,6 +41,13 @@ def compact(value: float | None) -> str:
     """At most three significant digits, or the whole number: 150, 82, 2.1"""
     text = plain(value, 3)
     return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
+
+
+def node_time(hours: float | None) -> str:
+    """Seconds of all nodes, given in hours: in node-hours, or in node-seconds where hours would need an exponent."""
+    if hours is not None and hours < _FEW_HOURS:
+        return f"{plain(hours * 3600, 3)} node-seconds"
+    return f"{plain(hours, 3)} node-hours"
 
 
 def bound(value: float | None) -> str:

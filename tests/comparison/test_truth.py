@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from sparksplit.comparison.analysis.analyse import analyse
 from sparksplit.comparison.answer import answer
 from sparksplit.comparison.content import DataFacts, Deciding
-from sparksplit.comparison.numbers import Quantity, compact, duration, plain
+from sparksplit.comparison.numbers import Quantity, compact, duration, node_time
 from sparksplit.comparison.record import DivergedRun, Place
 from sparksplit.training.record import CurvePoint, RunMetrics
 from tests.comparison.records import compared_run, some_results
@@ -306,7 +306,7 @@ def check_few(truth, sentence):
     assert set(parts) == {"fastest", "cheapest", "best"}
     for role, (way, cost) in parts.items():
         took = truth.seconds(way, goal)
-        hours = "" if took is None else f"{plain(took * way[1] / 3600, 3)} node-hours {goal}"
+        hours = "" if took is None else f"{node_time(took * way[1] / 3600)} {goal}"
         worth = f", {truth.quantity.label} {truth.quantity.value(truth.mean(way))}"
         assert cost == (f"no time {goal} that counts" if took is None else f"{duration(took)} and {hours}") + worth
         if way == single:

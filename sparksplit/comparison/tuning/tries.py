@@ -54,10 +54,11 @@ def tries(config: CompareConfig, runs: Sequence[Run]) -> list[Try]:
 
 
 def _run(config: CompareConfig, run: Run, values: Values, number: int, seed: int) -> Run:
+    place = config.origin.place(("tune", "keys"))
     try:
-        own = with_values(run.config, values)
+        own = with_values(run.config, values, place)
     except ConfigError as error:
-        raise config.error("tune.keys", str(error).removeprefix(f"{config.origin.file}: ")) from error
+        raise config.error("tune.keys", str(error).removeprefix(f"{place}: ")) from error
     stem = run.key.removesuffix(f"-s{run.config.seed}")
     return replace(
         run,
@@ -79,10 +80,14 @@ def tuned(runs: Sequence[Run], best: Mapping[Group, Values]) -> list[Run]:
     ]
 
 
-def with_values(config: TrainConfig, values: Values) -> TrainConfig:
-    """The configuration with these values. Raises ConfigError for one that is out of range."""
+def with_values(config: TrainConfig, values: Values, place: str = "") -> TrainConfig:
+    """The configuration with these values. place: where they come from, if errors about them should name it. Raises
+    ConfigError for one that is out of range."""
     both = merged(config.model_dump(mode="json"), nested(values))
-    return parse(TrainConfig, both, Origin(config.origin.file))
+    origin = Origin(config.origin.file)
+    if place:
+        origin.places = {tuple(key.split(".")): place for key in values}
+    return parse(TrainConfig, both, origin)
 
 
 def name_of(key: str) -> str:

@@ -251,12 +251,17 @@ def test_names_that_begin_with_an_underscore_are_in_legends():
 
 
 def test_names_in_the_answer_are_set_apart_and_harmless():
-    answer = {**sample.results()["answer"], "text": ["Take `local` on `<b>2</b>` nodes.", "Or not."]}
+    answer = {
+        **sample.results()["answer"],
+        "text": ["Take `local` on `<b>2</b>` nodes.", "Or not."],
+        "certainty": "More `seeds`.",
+    }
     gone = {"key": "epoch-n2-s1", "way": "epoch", "nodes": 2, "virtual": False, "seed": 1}
     gone |= {"config_hash": "c", "diverged": "the loss is nan"}
     page = rendered(changed(answer=answer, diverged=[gone]))
     assert "Take <code>local</code> on <code>&lt;b&gt;2&lt;/b&gt;</code> nodes." in page
     assert "no longer a number: epoch-n2-s1." in visible(page)
+    assert "`" not in visible(page)
 
 
 def test_every_run_has_all_of_its_metrics():

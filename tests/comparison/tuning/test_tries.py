@@ -9,6 +9,7 @@ from sparksplit.base.errors import ConfigError
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.plan import plan
 from sparksplit.comparison.tuning.tries import tries, tuned, with_values
+from sparksplit.model import keras_names
 
 OUTER = {"strategy": "local", "sync": {"every": 8, "outer": "nesterov"}}
 RATE = "optimizer.learning_rate"
@@ -122,3 +123,13 @@ def test_a_mistake_is_one_line_with_its_place(tmp_path, text, problem):
         config = load(CompareConfig, str(file))
         tries(config, plan(config))
     assert "\n" not in str(caught.value) and str(file) in str(caught.value)
+
+
+def test_an_argument_that_the_optimizer_does_not_have_is_told_at_its_range(tmp_path):
+    file = tmp_path / "compare.yaml"
+    file.write_text("data: d\noutput: o\nstrategies: [batch]\ntune: {keys: {optimizer.momntum: [0.5, 0.9]}}\n")
+    config = load(CompareConfig, str(file))
+    (run,) = tries(config, plan(config))[0].runs
+    with pytest.raises(ConfigError, match="momntum: SGD has no such argument; did you mean 'momentum'") as caught:
+        keras_names.check(run.config, {})
+    assert str(caught.value).startswith(f"{file}:4: ")
