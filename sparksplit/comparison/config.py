@@ -21,7 +21,7 @@ _STRATEGIES: tuple[str | dict[str, Any], ...] = ("single", "batch", "epoch", "ep
 class TuneConfig(Config):
     """What is tried for each way before ways are compared."""
 
-    tries: Annotated[int, pydantic.Field(ge=2)] = 8
+    tries: Annotated[int, pydantic.Field(ge=2)]
     """How many values."""
     seeds: pydantic.PositiveInt = 1
     """Runs of each try, on seeds that nothing is compared on; their mean decides."""

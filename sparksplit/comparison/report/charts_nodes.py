@@ -92,8 +92,9 @@ def exchange(results: Results) -> Picture:
             mark = known[row.way]
             drawn = axes.axhline(_mean(row) * quantity.scale, color=mark.colour, linewidth=1, linestyle="--")
             entries.setdefault(row.way, drawn)
-        axes.margins(x=0.15)
-        axes.autoscale_view()
+        sent = [float(row.bytes_per_node) for row in sending]
+        room = max(3.0, (max(sent) / min(sent)) ** 0.15)
+        axes.set_xlim(min(sent) / room, max(sent) * room)
         drawing.log_axis(axes.xaxis, size)
         axes.set_xlabel("bytes sent by each node")
         axes.set_ylabel(quantity.axis)

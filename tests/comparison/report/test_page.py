@@ -52,6 +52,13 @@ def test_the_page_is_made_from_the_zip_too(tmp_path):
     subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, check=True, timeout=120)
 
 
+def test_a_single_way_that_exchanges_has_its_picture():
+    table = sample.results(seeds=1)["table"]
+    one = [row for row in table if not row["virtual"] and row["bytes_per_node"]][:1]
+    silent = [row for row in table if not row["virtual"] and not row["bytes_per_node"]]
+    assert charts_nodes.exchange(Results.from_json(changed(table=[*silent, *one]), "a test")).svg
+
+
 def test_it_is_small_and_fetches_nothing(page):
     assert len(page.encode()) < 500_000
     without_names = re.sub(r' xmlns(:xlink)?="[^"]+"', "", page)
