@@ -18,7 +18,7 @@ RATE = "optimizer.learning_rate"
 
 def found(strategy="batch", rate=0.1, keys=None, shared=0.1, **more):
     own = {"data": "d", "output": "o", "strategy": strategy, "nodes": 2, "optimizer": {"learning_rate": rate}, **more}
-    tuning = parse(TuneConfig, {"keys": keys or {}})
+    tuning = parse(TuneConfig, {"tries": 2, "keys": keys or {}})
     return ranges(tuning, parse(TrainConfig, own), STRATEGIES[strategy], shared)
 
 

@@ -95,13 +95,13 @@ def test_untuned_nothing_is_tried():
     ("text", "problem"),
     [
         ("tune: 1", ":4: tune: must be 0 or at least 2 (is 1): with one there is nothing to choose from"),
-        ("tune: {keys: {sync.evry: [1, 2]}}", "tune.keys: sync.evry cannot be tuned: only sync.every, "),
-        ("tune: {keys: {batch_size: [1, 2]}}", "tune.keys: batch_size cannot be tuned: only sync.every, "),
-        ("tune: {keys: {sync.every: [8, 2]}}", "must go from a lower number to a higher one (is 8 to 2)"),
-        ("tune: {keys: {sync.every: [0, 2]}}", ":4: tune.keys.sync.every.0: must be above 0 (is 0)"),
-        ("tune: {keys: {sync.every: [2, 8]}}", ":4: tune.keys: sync.every: no way of single, epoch has it"),
+        ("tune: {tries: 4, keys: {sync.evry: [1, 2]}}", "tune.keys: sync.evry cannot be tuned: only sync.every, "),
+        ("tune: {tries: 4, keys: {batch_size: [1, 2]}}", "tune.keys: batch_size cannot be tuned: only sync.every, "),
+        ("tune: {tries: 4, keys: {sync.every: [8, 2]}}", "must go from a lower number to a higher one (is 8 to 2)"),
+        ("tune: {tries: 4, keys: {sync.every: [0, 2]}}", ":4: tune.keys.sync.every.0: must be above 0 (is 0)"),
+        ("tune: {tries: 4, keys: {sync.every: [2, 8]}}", ":4: tune.keys: sync.every: no way of single, epoch has it"),
         (
-            "tune: {keys: {sync.outer_momentum: [0.5, 2]}}\nstrategies: [{strategy: local, sync: {outer: momentum}}]",
+            "tune: {tries: 4, keys: {sync.outer_momentum: [0.5, 2]}}\nstrategies: [{strategy: local, sync: {outer: momentum}}]",
             ":4: tune.keys: sync.outer_momentum: must be below 1 (is 1.",
         ),
         (
@@ -109,7 +109,7 @@ def test_untuned_nothing_is_tried():
             ":4: tune: single: optimizer.learning_rate is a schedule: name what to try of it in tune.keys",
         ),
         (
-            "tune: {keys: {sync.every: [2, 8]}}\n"
+            "tune: {tries: 4, keys: {sync.every: [2, 8]}}\n"
             "strategies: [{strategy: local, sync: {every: 2}}, {strategy: local, sync: {every: 4}}]",
             ":5: strategies: several are local, H = 2 to 8, but for what is tuned: leave one of them",
         ),
@@ -127,7 +127,7 @@ def test_a_mistake_is_one_line_with_its_place(tmp_path, text, problem):
 
 def test_an_argument_that_the_optimizer_does_not_have_is_told_at_its_range(tmp_path):
     file = tmp_path / "compare.yaml"
-    file.write_text("data: d\noutput: o\nstrategies: [batch]\ntune: {keys: {optimizer.momntum: [0.5, 0.9]}}\n")
+    file.write_text("data: d\noutput: o\nstrategies: [batch]\ntune: {tries: 4, keys: {optimizer.momntum: [0.5, 0.9]}}\n")
     config = load(CompareConfig, str(file))
     (run,) = tries(config, plan(config))[0].runs
     with pytest.raises(ConfigError, match="momntum: SGD has no such argument; did you mean 'momentum'") as caught:
