@@ -83,7 +83,7 @@ def test_tables_scroll_in_their_own_box_and_on_a_phone_only(page):
     widths = """[...document.querySelectorAll('section > .scroll, .predicted > .scroll')]
         .map(it => it.scrollWidth - it.clientWidth)"""
     inner = page.evaluate(widths)
-    assert len(inner) == 6
+    assert len(inner) == 8
     assert any(inner) == (page.viewport_size["width"] == PHONE[0])
 
 
@@ -207,6 +207,15 @@ def test_the_page_of_a_diagnosis_fits_the_window_too(browser, tmp_path, size):
         assert page.locator("svg").count() == 4
         assert page.evaluate(OUTSIDE) == []
         assert page.evaluate(SMALLEST) >= 8
+
+
+def test_tables_beside_pictures_are_seen_whole_at_a_desk(browser, tmp_path):
+    file = tmp_path / "diagnosis.html"
+    file.write_text(diagnosis_page(diagnosis()), encoding="utf-8")
+    with opened(browser, file, *WIDE) as page:
+        boxes = "[...document.querySelectorAll('.pictures .scroll')].map(it => it.scrollWidth - it.clientWidth)"
+        cut = page.evaluate(boxes)
+        assert cut == [0, 0, 0]
 
 
 @pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
