@@ -209,6 +209,15 @@ def test_the_page_of_a_diagnosis_fits_the_window_too(browser, tmp_path, size):
         assert page.evaluate(SMALLEST) >= 8
 
 
+def test_tables_beside_pictures_are_seen_whole_at_a_desk(browser, tmp_path):
+    file = tmp_path / "diagnosis.html"
+    file.write_text(diagnosis_page(diagnosis()), encoding="utf-8")
+    with opened(browser, file, *WIDE) as page:
+        boxes = "[...document.querySelectorAll('.pictures .scroll')].map(it => it.scrollWidth - it.clientWidth)"
+        cut = page.evaluate(boxes)
+        assert cut == [0, 0, 0]
+
+
 @pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
 def test_the_page_of_a_preparation_fits_the_window_too(browser, tmp_path, size):
     record = preparation(output="hdfs://name-node.example:8020/" + "a-folder/" * 30)
