@@ -101,7 +101,8 @@ def test_untuned_nothing_is_tried():
         ("tune: {tries: 4, keys: {sync.every: [0, 2]}}", ":4: tune.keys.sync.every.0: must be above 0 (is 0)"),
         ("tune: {tries: 4, keys: {sync.every: [2, 8]}}", ":4: tune.keys: sync.every: no way of single, epoch has it"),
         (
-            "tune: {tries: 4, keys: {sync.outer_momentum: [0.5, 2]}}\nstrategies: [{strategy: local, sync: {outer: momentum}}]",
+            "tune: {tries: 4, keys: {sync.outer_momentum: [0.5, 2]}}\n"
+            "strategies: [{strategy: local, sync: {outer: momentum}}]",
             ":4: tune.keys: sync.outer_momentum: must be below 1 (is 1.",
         ),
         (
@@ -127,7 +128,9 @@ def test_a_mistake_is_one_line_with_its_place(tmp_path, text, problem):
 
 def test_an_argument_that_the_optimizer_does_not_have_is_told_at_its_range(tmp_path):
     file = tmp_path / "compare.yaml"
-    file.write_text("data: d\noutput: o\nstrategies: [batch]\ntune: {tries: 4, keys: {optimizer.momntum: [0.5, 0.9]}}\n")
+    file.write_text(
+        "data: d\noutput: o\nstrategies: [batch]\ntune: {tries: 4, keys: {optimizer.momntum: [0.5, 0.9]}}\n"
+    )
     config = load(CompareConfig, str(file))
     (run,) = tries(config, plan(config))[0].runs
     with pytest.raises(ConfigError, match="momntum: SGD has no such argument; did you mean 'momentum'") as caught:
