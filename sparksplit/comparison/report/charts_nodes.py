@@ -92,7 +92,7 @@ def exchange(results: Results) -> Picture:
             mark = known[row.way]
             drawn = axes.axhline(_mean(row) * quantity.scale, color=mark.colour, linewidth=1, linestyle="--")
             entries.setdefault(row.way, drawn)
-        sent = [float(row.bytes_per_node) for row in sending]
+        sent = [row.bytes_per_node for row in sending if row.bytes_per_node]
         room = max(3.0, (max(sent) / min(sent)) ** 0.15)
         axes.set_xlim(min(sent) / room, max(sent) * room)
         drawing.log_axis(axes.xaxis, size)
