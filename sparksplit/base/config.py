@@ -148,6 +148,18 @@ def merged(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     return both
 
 
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by dotted keys as nested mappings."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        *above, last = key.split(".")
+        inner = found
+        for part in above:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+    return found
+
+
 def digest(values: Any) -> str:
     """A hash of JSON-able `values` that does not depend on key order: 16 hexadecimal digits of SHA-256."""
     text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

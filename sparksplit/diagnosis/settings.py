@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sparksplit.base.config import merged, parse
+from sparksplit.base.config import merged, nested, parse
 from sparksplit.base.records import Json
 from sparksplit.strategies import STRATEGIES
 from sparksplit.training.config import NOT_IN_HASH, TrainConfig, Training
@@ -18,7 +18,7 @@ _OF_A_WAY = ("strategy", "batch_size", "window", "local_batch_size", "sync", "co
 
 def with_settings(config: TrainConfig, settings: Mapping[str, Json]) -> TrainConfig:
     """`config` with `settings`. Raises ConfigError where they do not go together."""
-    return parse(TrainConfig, merged(config.model_dump(mode="json"), _nested(settings)), config.origin)
+    return parse(TrainConfig, merged(config.model_dump(mode="json"), nested(settings)), config.origin)
 
 
 def written(settings: Mapping[str, Json]) -> str:
@@ -62,14 +62,3 @@ def _way(config: TrainConfig) -> dict[str, Any]:
 def _said(config: TrainConfig) -> dict[str, Any]:
     """What is not a default, and what has none."""
     return config.model_dump(mode="json", exclude_defaults=True)
-
-
-def _nested(settings: Mapping[str, Json]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in settings.items():
-        *above, last = key.split(".")
-        inner = found
-        for name in above:
-            inner = inner.setdefault(name, {})
-        inner[last] = value
-    return found

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sparksplit.base.config import merged
+from sparksplit.base.config import merged, nested
 from sparksplit.comparison.config import TuneConfig
 from sparksplit.comparison.numbers import compact
 from sparksplit.strategies import Strategy
@@ -100,18 +100,6 @@ def value_at(values: Any, key: str) -> Any:
     for part in key.split("."):
         values = values.get(part) if isinstance(values, Mapping) else None
     return values
-
-
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by dotted keys as nested mappings."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        *above, last = key.split(".")
-        inner = found
-        for part in above:
-            inner = inner.setdefault(part, {})
-        inner[last] = value
-    return found
 
 
 def called(said: dict[str, Any], ranges: Mapping[str, Range], every: bool) -> dict[str, Any]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sparksplit.base.config import Origin, merged, parse
+from sparksplit.base.config import Origin, merged, nested, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.numbers import compact
 from sparksplit.comparison.plan import Run
-from sparksplit.comparison.tuning.space import Values, nested, tried
+from sparksplit.comparison.tuning.space import Values, tried
 from sparksplit.training.config import TrainConfig
 
 _TRY_SEED = 2_000_000

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparksplit.base.config import parse
+from sparksplit.base.config import nested, parse
 from sparksplit.comparison.config import TuneConfig
-from sparksplit.comparison.tuning.space import Range, called, extremes, nested, points, ranges, tried, value_at
+from sparksplit.comparison.tuning.space import Range, called, extremes, points, ranges, tried, value_at
 from sparksplit.strategies import STRATEGIES
 from sparksplit.training.config import TrainConfig
 
