@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -80,6 +81,17 @@ class Collective(ABC):
     def cause(self, error: BaseException) -> BaseException | None:
         """What a TensorFlow error stands for if an exchange has failed; None if it is what it says."""
         return self.failure()
+
+    @contextmanager
+    def unhidden(self) -> Iterator[None]:
+        """Around a graph with exchanges in it: raises an exchange's error, and not what TensorFlow makes of it."""
+        try:
+            yield
+        except Exception as error:
+            hidden = self.cause(error)
+            if hidden is None:
+                raise
+            raise hidden from None
 
     @abstractmethod
     def close(self) -> None:

@@ -116,7 +116,8 @@ class Step:
             )
             self._warm_up(function, np.zeros(0, np.int64))
         losses: Array = self._call(function, chunk, chunk.rows)
-        self._collective.account(chunk.updates)
+        if self._sync.every_step:
+            self._collective.account(chunk.updates)
         return losses
 
     def _warm_up(self, function: Any, *more: Any) -> None:
@@ -142,6 +143,13 @@ class Step:
         """All that training and evaluation change."""
         model, optimizer = self._model.variables, self._optimizer.variables
         return [*model, *optimizer, *self._metrics.variables(), *self._sums]
+
+    def begin(self) -> None:
+        """Take the present weights as those that all nodes have."""
+        with self._first(("sync", type(self._sync))):
+            began = time.perf_counter()
+            self._sync.begin(self._model)
+            self.warmup += time.perf_counter() - began
 
     def synchronise(self, rows: int) -> None:
         """Make the nodes agree. rows: how many this node has trained on since. Every node must call it."""
@@ -227,13 +235,8 @@ class Step:
 
     def _call(self, function: Any, chunk: Chunk, *more: Any) -> Any:
         columns = self._on_device(chunk)
-        try:
+        with self._collective.unhidden():
             return function(*columns, chunk.offsets, *more).numpy()
-        except tf.errors.OpError as error:
-            hidden = self._collective.cause(error)
-            if hidden is not None:
-                raise hidden from None
-            raise
 
     def _on_device(self, chunk: Chunk) -> list[Any]:
         """The chunk's columns as tensors where they are computed on."""

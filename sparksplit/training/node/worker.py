@@ -113,7 +113,8 @@ class Worker:
                 tally=tally,
                 clock=clock,
             )
-            sync.begin(self._process.model)
+            with clock.training(step, self._collective):
+                step.begin()
             self._progress = loop.run()
             self._feeds.end(feed)
             if self._has_stopped:
