@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from sparksplit.base.errors import PeerLost
 from sparksplit.collectives.ring import Ring
 from sparksplit.strategies.syncs import LocalSync, RoundSync, StepSync
 from sparksplit.training.config import SyncConfig
@@ -98,3 +99,49 @@ def test_frozen_weights_do_not_travel_and_keep_their_bits(sync):
     for model in models:
         assert [variable.numpy().tobytes() for variable in model.non_trainable_variables] == before
     assert models[0].get_weights()[-2].tobytes() == models[1].get_weights()[-2].tobytes()
+
+
+def test_a_lost_peer_is_named_as_such_and_the_weights_stay():
+    """TensorFlow makes another error of it, since the sum is in a graph."""
+    model = keras.Sequential([keras.layers.Input((FEATURES,)), keras.layers.Dense(1)])
+    before = [weight.tobytes() for weight in model.get_weights()]
+
+    def work(rank, gather):
+        collective = Ring.connect(rank, 2, "127.0.0.1", b"s", gather, 30)
+        if rank == 0:
+            sync = LocalSync(collective, SyncConfig(outer="nesterov"))
+            sync.begin(model)
+            gather("begun", None)
+            with pytest.raises(PeerLost, match="node 1"):
+                sync.agree(model, 5)
+        else:
+            gather("begun", None)
+        collective.close()
+
+    in_threads(2, work)
+    assert [weight.tobytes() for weight in model.get_weights()] == before
+
+
+def test_a_sync_without_rows_changes_nothing():
+    """Not even by what momentum has kept."""
+    models = [keras.Sequential([keras.layers.Input((FEATURES,)), keras.layers.Dense(1)]) for _ in range(2)]
+    models[1].set_weights(models[0].get_weights())
+    seen = []
+
+    def work(rank, gather):
+        collective = Ring.connect(rank, 2, "127.0.0.1", b"s", gather, 30)
+        sync, (kernel, _) = LocalSync(collective, SyncConfig(outer="momentum")), models[rank].trainable_variables
+        sync.begin(models[rank])
+        for count in (10 * rank, 0):
+            kernel.assign(kernel + 1.0)
+            sync.agree(models[rank], count)
+            seen.append((rank, count, models[rank].get_weights()[0], sync.state()["u0000"]))
+        collective.close()
+
+    begun = models[0].get_weights()[0]
+    in_threads(2, work)
+    for rank in range(2):
+        (_, _, first, velocity), (_, _, second, same) = [each for each in seen if each[0] == rank]
+        np.testing.assert_allclose(first, begun + 1.0, rtol=1e-6)
+        np.testing.assert_allclose(second, first + 1.0, rtol=1e-6)  # its own, not agreed on
+        assert velocity.tobytes() == same.tobytes()
