@@ -6,7 +6,6 @@ processes: `isolated` kills the first process of them, and nothing is left, howe
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import socket
@@ -19,13 +18,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Thread
 
+from tests.hosts import Host, link, new_network
+
 ROOT = Path(__file__).resolve().parent.parent
 NEAR, FAR = "10.77.0.1", "10.77.0.2"
 """The hosts' addresses. The driver and Spark's master are on the near one."""
 MASTER_PORT = 7077
 """Free for certain: the namespace is new."""
 _ISOLATE = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
-_CLONE_NEWNET = 0x40000000  # linux/sched.h
 _START_SECONDS = 60.0
 
 
@@ -93,27 +93,21 @@ class Hosts:
     def __init__(self, mbit: int) -> None:
         """mbit: the most that the link carries in each direction, in Mbit/s; 0: no limit."""
         self.mbit = mbit
-        holding = ["unshare", "--net", "sh", "-c", "echo; exec sleep infinity"]
-        self._far = subprocess.Popen(holding, stdout=subprocess.PIPE)
-        assert self._far.stdout is not None
-        self._far.stdout.readline()
-        _do(["ip", "link", "add", "dev", "link", "type", "veth", "peer", "name", "link", "netns", str(self._far.pid)])
-        for enter, address in (([], NEAR), (self.enter(FAR), FAR)):
-            _do([*enter, "ip", "address", "add", f"{address}/24", "dev", "link"])
-            for device in ("lo", "link"):
-                _do([*enter, "ip", "link", "set", "dev", device, "up"])
+        self._network = new_network()
+        self._near, self._far = Host(NEAR), Host(FAR, self._network.pid)
+        link(self._near, self._far)
         if mbit:
             self.limit(mbit)
 
     def limit(self, mbit: int) -> None:
         """Have the link carry no more than that from now on, in each direction."""
         self.mbit = mbit
-        for host in (NEAR, FAR):
-            _do([*self.enter(host), "tc", "qdisc", "replace", "dev", "link", "root", *limits(mbit)])
+        for host in (self._near, self._far):
+            host.do("tc", "qdisc", "replace", "dev", "link", "root", *limits(mbit))
 
     def enter(self, host: str) -> list[str]:
         """What to put before a command that is to run on `host`."""
-        return ["nsenter", f"--net=/proc/{self._far.pid}/ns/net"] if host == FAR else []
+        return self._far.enter if host == FAR else []
 
     def measured(self) -> float:
         """MB/s of the link in each direction, with both in use, as a ring uses it.
@@ -121,22 +115,17 @@ class Hosts:
         Raises RuntimeError where that is more than the limit.
         """
         size = 3 * self.mbit * 1_000_000 // 8 if self.mbit else 500_000_000
-        with socket.create_server((NEAR, 0)) as server, ThreadPoolExecutor(1) as far:
-            there = far.submit(self._call, server.getsockname()[1], size)
+        with socket.create_server((NEAR, 0)) as server, ThreadPoolExecutor(1) as calling:
+            address = server.getsockname()
+            there = calling.submit(
+                self._far.inside, lambda: _exchange(socket.create_connection(address, _START_SECONDS), size)
+            )
             server.settimeout(_START_SECONDS)
             connection, _ = server.accept()
             rate = min(_exchange(connection, size), there.result()) / 1e6
         if self.mbit and rate > 1.1 * self.mbit / 8:
             raise RuntimeError(f"the link carries {rate:.1f} MB/s, and its limit is {self.mbit} Mbit/s")
         return rate
-
-    def _call(self, port: int, size: int) -> float:
-        # Sockets belong to the network of the thread that makes them.
-        libc = ctypes.CDLL(None, use_errno=True)
-        with Path(f"/proc/{self._far.pid}/ns/net").open() as network:
-            if libc.setns(network.fileno(), _CLONE_NEWNET):
-                raise OSError(ctypes.get_errno(), "setns")
-        return _exchange(socket.create_connection((NEAR, port), _START_SECONDS), size)
 
 
 def _exchange(connection: socket.socket, size: int) -> float:
@@ -154,12 +143,6 @@ def _exchange(connection: socket.socket, size: int) -> float:
         seconds = time.perf_counter() - began
         sending.join()
     return size / seconds
-
-
-def _do(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {' '.join(done.stderr.split())}")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A real Spark standalone cluster on loopback: a master, and workers of one core, each on an address of its own."""
+"""A real Spark standalone cluster: a master, and workers, each on an address or a host of its own."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sparksplit.base.java import java_home
 from tests.hadoop.processes import Kept, KeptFolder, tail
+from tests.hosts import Host
 
 ROOT = Path(__file__).parent.parent
-DRIVER = "127.0.0.1"
+LOOPBACK = [(Host(f"127.0.0.{2 + number}"), 1) for number in range(3)]
+"""Three workers of one core."""
 _WAIT_SECONDS = 90.0  # on two busy cores; idle ones need 3 s for a master and its workers
 _JAVA = "-XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -27,22 +29,31 @@ class StandaloneCluster:
     """The daemons of pyspark's own Spark, in a temporary folder and on free ports; nothing of them outlives this
     process.
 
-    master: what `spark.master` is to be. folder: the temporary one; tests may write below it.
-    Worker `i` is on 127.0.0.(2 + i), has one core and 1 GiB, and its executors' logs are below `work(i)`.
+    workers: the host of each, and its cores; with 1 GiB for each core. driver: where the master and the commands are.
+    master: what `spark.master` is to be. folder: the temporary one; tests may write below it. Executors have one core,
+    and their logs are below `work(i)`.
     """
 
-    def __init__(self, workers: int = 3) -> None:
+    def __init__(
+        self,
+        workers: Sequence[tuple[Host, int]] = LOOPBACK,
+        driver: Host = Host("127.0.0.1"),  # noqa: B008 (it is frozen)
+    ) -> None:
         import pyspark
 
         self._kept_folder = KeptFolder("sparksplit-standalone-")
         self.folder = self._kept_folder.path
-        self.workers = workers
+        self.workers = len(workers)
+        self._driver, self._hosts = driver, [host for host, _ in workers]
         self._home = Path(pyspark.__file__).parent
-        port, self._page = _free_port(), _free_port()
-        self.master = f"spark://{DRIVER}:{port}"
+        port, self._page = (driver.inside(lambda: _free_port(driver.address)) for _ in range(2))
+        self.master = f"spark://{driver.address}:{port}"
         self._commands = {
-            "master": [*self._daemon("master.Master", DRIVER, self._page), "--port", str(port)],
-            **{f"worker-{number}": self._worker(number) for number in range(workers)},
+            "master": (driver, [*self._daemon("master.Master", driver, self._page), "--port", str(port)]),
+            **{
+                f"worker-{number}": (host, self._worker(number, host, cores))
+                for number, (host, cores) in enumerate(workers)
+            },
         }
         self._running: dict[str, Kept] = {}
         for name in ("logs", "tmp", "empty"):
@@ -60,7 +71,7 @@ class StandaloneCluster:
         self.stop()
 
     def address(self, worker: int) -> str:
-        return f"127.0.0.{2 + worker}"
+        return self._hosts[worker].address
 
     def work(self, worker: int) -> Path:
         """The folder with an APPLICATION/EXECUTOR/stderr for each executor that the worker has started."""
@@ -84,14 +95,21 @@ class StandaloneCluster:
         self._start(f"worker-{worker}")
         self._wait_for("the worker", lambda: self.address(worker) in self._alive())
 
+    def used_cores(self) -> list[int]:
+        """How many executors each worker holds; the master still knows of those that were killed."""
+        used = {one["host"]: one["coresused"] for one in self.state()["workers"] if one["state"] == "ALIVE"}
+        return [used.get(self.address(worker), 0) for worker in range(self.workers)]
+
     def used_workers(self) -> list[int]:
-        """The workers that hold executors; the master still knows of those that were killed."""
-        used = [one["host"] for one in self.state()["workers"] if one["coresused"] and one["state"] == "ALIVE"]
-        return [int(host.rpartition(".")[2]) - 2 for host in used]
+        """The workers that hold executors."""
+        return [worker for worker, cores in enumerate(self.used_cores()) if cores]
 
     def state(self) -> dict[str, Any]:
         """What the master's page tells: workers, activeapps, ..."""
-        with urllib.request.urlopen(f"http://{DRIVER}:{self._page}/json/", timeout=10) as answer:
+        return self._driver.inside(self._state)
+
+    def _state(self) -> dict[str, Any]:
+        with urllib.request.urlopen(f"http://{self._driver.address}:{self._page}/json/", timeout=10) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
 
@@ -101,8 +119,8 @@ class StandaloneCluster:
         conf.mkdir(exist_ok=True)
         shipped = (ROOT / "conf" / "spark-defaults-standalone.conf").read_text(encoding="utf-8")
         own = {
-            "spark.driver.host": DRIVER,
-            "spark.driver.bindAddress": DRIVER,
+            "spark.driver.host": self._driver.address,
+            "spark.driver.bindAddress": self._driver.address,
             "spark.driver.extraJavaOptions": f"{_JAVA} -Djava.io.tmpdir={self.folder / 'tmp'}",
             "spark.executor.extraJavaOptions": f"{_JAVA} -Djava.io.tmpdir={self.folder / 'tmp'}",
             "spark.executor.memory": "512m",
@@ -118,13 +136,13 @@ class StandaloneCluster:
             "PYTHONPATH": str(ROOT),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_CONF_DIR": str(conf),
-            "SPARK_LOCAL_IP": DRIVER,
+            "SPARK_LOCAL_IP": self._driver.address,
         }
 
     def command(self, *arguments: str, settings: Mapping[str, str]) -> subprocess.Popen[str]:
         """Start `sparksplit ARGUMENTS`. settings: Spark's keys."""
         return subprocess.Popen(
-            [sys.executable, "-m", "sparksplit.commands.cli", *arguments],
+            [*self._driver.enter, sys.executable, "-m", "sparksplit.commands.cli", *arguments],
             cwd=self.folder,
             env=self.environment(settings),
             stdin=subprocess.DEVNULL,
@@ -140,30 +158,30 @@ class StandaloneCluster:
         self._kept_folder.remove()
 
     def _start(self, name: str) -> None:
-        host = DRIVER if name == "master" else self.address(int(name.removeprefix("worker-")))
+        host, command = self._commands[name]
         environment = {
             **_without_spark(),
             "JAVA_HOME": java_home(),
             "SPARK_HOME": str(self._home),
             "SPARK_CONF_DIR": str(self.folder / "empty"),
-            "SPARK_LOCAL_IP": host,
+            "SPARK_LOCAL_IP": host.address,
             "SPARK_LOCAL_DIRS": str(self.folder / f"local-{name}"),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": f"{_JAVA} -Djava.io.tmpdir={self.folder / 'tmp'}",
         }
         log = self.folder / "logs" / f"{name}.log"
-        self._running[name] = Kept(self.folder, self._commands[name], log, environment)
+        self._running[name] = Kept(self.folder, [*host.enter, *command], log, environment)
         if name == "master":
             self._wait_for("the master's page", lambda: bool(self.state()))
 
-    def _daemon(self, name: str, host: str, page: int) -> list[str]:
+    def _daemon(self, name: str, host: Host, page: int) -> list[str]:
         # Not java itself: the script also says which Scala this is, without which a worker starts no executor.
         program = [str(self._home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
-        return [*program, "--host", host, "--webui-port", str(page)]
+        return [*program, "--host", host.address, "--webui-port", str(page)]
 
-    def _worker(self, number: int) -> list[str]:
-        size = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.work(number))]
-        return [*self._daemon("worker.Worker", self.address(number), 0), *size, self.master]
+    def _worker(self, number: int, host: Host, cores: int) -> list[str]:
+        size = ["--cores", str(cores), "--memory", f"{cores}g", "--work-dir", str(self.work(number))]
+        return [*self._daemon("worker.Worker", host, 0), *size, self.master]
 
     def _alive(self) -> set[str]:
         return {one["host"] for one in self.state()["workers"] if one["state"] == "ALIVE"}
@@ -189,6 +207,6 @@ def _without_spark() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(names)}
 
 
-def _free_port() -> int:
-    with socket.create_server((DRIVER, 0)) as server:
+def _free_port(address: str) -> int:
+    with socket.create_server((address, 0)) as server:
         return int(server.getsockname()[1])

@@ -4,6 +4,7 @@ round the nodes leaves a host; and a host is left out where nodes have failed ag
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 OFTEN = 2
 """Failures of nodes in one run after which their host is left out."""
+LAG = 5.0
+"""Seconds for which Spark's list of executors may lack some that its scheduler has; it is told of them later."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,14 @@ def host_by_host(executors: Sequence[Executor], nodes: int) -> list[Executor] | 
 
 def executors_there(sc: SparkContext) -> list[Executor]:
     """The executors that Spark has."""
-    known = sc._jsc.sc().statusStore().executorList(True)
-    every = (known.apply(place) for place in range(known.size()))
-    return [Executor(one.id(), host_in(one.hostPort())) for one in every if one.id() != "driver"]
+    spark, end = sc._jsc.sc(), time.monotonic() + LAG
+    while True:
+        known = spark.statusStore().executorList(True)
+        every = (known.apply(place) for place in range(known.size()))
+        found = [Executor(one.id(), host_in(one.hostPort())) for one in every if one.id() != "driver"]
+        if len(found) >= spark.getExecutorIds().size() or time.monotonic() > end:
+            return found
+        time.sleep(0.01)
 
 
 def host_in(place: str) -> str:

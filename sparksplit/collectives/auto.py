@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sparksplit.collectives import mixed, ring, shared
 from sparksplit.collectives.base import Collective
-from sparksplit.collectives.together import Apart, Meeting, meeting, runs_of
+from sparksplit.collectives.together import Apart, Meeting, meeting, runs_of, spread
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
@@ -47,4 +47,4 @@ def chosen(met: Meeting) -> tuple[str, str]:
         return "ring", met.apart
     if len(runs) == nodes:
         return "ring", "no two nodes that are on one host follow one another"
-    return "mixed", f"{nodes} nodes are on {hosts} hosts, up to {max(map(len, runs))} of them on one"
+    return "mixed", spread(met.places)

@@ -12,6 +12,7 @@ as many rings between the hosts, side by side, as the shortest run has nodes.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +23,14 @@ from sparksplit.collectives.layout import Flat
 from sparksplit.collectives.links import CONNECT_SECONDS, Links, bytes_of, linked
 from sparksplit.collectives.segment import SLOT_BYTES, Segment
 from sparksplit.collectives.shared import Part, Shared
-from sparksplit.collectives.together import Meeting, meeting, runs_of
+from sparksplit.collectives.together import Meeting, meeting, runs_of, spread
 from sparksplit.network.keys import derived
 from sparksplit.network.listening import ANY, Network
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
+
+log = logging.getLogger(__name__)
 
 Exchange = Callable[[list[memoryview], list[memoryview]], None]
 """Sends the first to the next run while receiving the second from the previous one."""
@@ -39,7 +42,10 @@ def join(member: Member) -> Mixed:
     Raises Apart where nodes of one host cannot share memory.
     """
     with meeting(member.gather) as met:
-        return joined(member, met)
+        made = joined(member, met)
+    if member.rank == 0:
+        log.info("collective: mixed: %s", spread(met.places))
+    return made
 
 
 def joined(member: Member, met: Meeting) -> Mixed:

@@ -9,6 +9,7 @@ import platform
 import secrets
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -116,6 +117,15 @@ def runs_of(places: Sequence[str]) -> list[range]:
     """The ranks that follow one another in one place, in their order."""
     begins = [rank for rank, place in enumerate(places) if rank == 0 or place != places[rank - 1]]
     return [range(begin, end) for begin, end in zip(begins, [*begins[1:], len(places)], strict=True)]
+
+
+def spread(places: Sequence[str]) -> str:
+    """How nodes that share hosts are spread over them, and whether by rank they are host by host."""
+    groups, on = len(runs_of(places)), Counter(places)
+    text = f"{len(places)} nodes are on {len(on)} hosts, up to {max(on.values())} of them on one"
+    if groups == len(on):
+        return text
+    return f"{text}; their ranks are not host by host: {groups} groups of them exchange over TCP"
 
 
 def _hand_out(server: socket.socket, run: range, key: bytes, waiting: Callable[[bool], None]) -> Segment:

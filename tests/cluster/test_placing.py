@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -46,6 +47,31 @@ def test_nodes_of_one_host_have_ranks_that_follow_one_another():
 @pytest.mark.parametrize("place", ["h5:40001", "h5", "10.0.0.5:7", "10.0.0.5", "[::1]:7", "[::1]"])
 def test_an_executors_host_is_known_before_its_port(place):
     assert placing.host_in(place) in ("h5", "10.0.0.5", "[::1]")
+
+
+def spark_that_lists(*sizes):
+    """A SparkContext with three executors, of which its list has so many at each look, in the end the last number."""
+    known = [SimpleNamespace(id=lambda: "driver", hostPort=lambda: "h0:7")]
+    known += [SimpleNamespace(id=lambda n=n: str(n), hostPort=lambda n=n: f"h{n % 2}:7") for n in range(3)]
+    left = [list(known[: 1 + size]) for size in sizes]
+
+    def listed(active):
+        now = left.pop(0) if len(left) > 1 else left[0]
+        return SimpleNamespace(size=lambda: len(now), apply=now.__getitem__)
+
+    store, ids = SimpleNamespace(executorList=listed), SimpleNamespace(size=lambda: 3)
+    context = SimpleNamespace(statusStore=lambda: store, getExecutorIds=lambda: ids)
+    return SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: context))
+
+
+def test_executors_are_placed_once_spark_lists_all_that_it_has(monkeypatch):
+    assert host_by_host(placing.executors_there(spark_that_lists(0, 2, 3)), 3) == [
+        Executor("0", "h0"),
+        Executor("2", "h0"),
+        Executor("1", "h1"),
+    ]
+    monkeypatch.setattr(placing, "LAG", 0.1)
+    assert len(placing.executors_there(spark_that_lists(0, 2))) == 2
 
 
 def test_spark_computes_each_partition_on_its_executor_and_tells_its_host(spark):

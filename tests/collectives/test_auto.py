@@ -62,11 +62,27 @@ def test_what_sums_depends_on_who_shares_a_host_and_the_bits_do_not(caplog):
         ("aab", "mixed", "3 nodes are on 2 hosts, up to 2 of them on one"),
         ("abbb", "mixed", "4 nodes are on 2 hosts, up to 3 of them on one"),
         ("abab", "ring", "no two nodes that are on one host follow one another"),
+        (
+            "abbaa",
+            "mixed",
+            "5 nodes are on 2 hosts, up to 3 of them on one; their ranks are not host by host: 3 groups of them"
+            " exchange over TCP",
+        ),
     ],
 )
 def test_nodes_of_one_host_share_memory_where_they_follow_one_another(hosts, name, reason):
     places = [f"{host} net:[1]" for host in hosts]
     assert chosen(Meeting(None, places, None, places, [None] * len(hosts))) == (name, reason)
+
+
+@pytest.mark.parametrize(("hosts", "groups"), [("aabb", None), ("abab", 4), ("abba", 3)])
+def test_mixed_by_name_says_how_nodes_are_spread_and_sums_wherever_they_are(caplog, hosts, groups):
+    with caplog.at_level(logging.INFO):
+        made = joined(hosts, name="mixed")
+    (said,) = [record.message for record in caplog.records if record.message.startswith("collective: ")]
+    assert said.startswith("collective: mixed: 4 nodes are on 2 hosts, up to 2 of them on one")
+    assert (f"not host by host: {groups} groups of them" in said) == (groups is not None)
+    assert sums_of(made) == sums_of(joined("abcd", name="ring"))
 
 
 @pytest.mark.parametrize("hosts", ["aa", "aabb"])

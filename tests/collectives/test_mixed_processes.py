@@ -1,14 +1,12 @@
 """Processes on several hosts of which each holds several: the bits that all collectives have, with a node that is late;
 and some that are killed or stopped in the middle of a sum. Hosts are network namespaces where they can be made."""
 
-import shutil
 import signal
-import subprocess
-from contextlib import contextmanager
 
 import pytest
 
 from tests.collectives.processes import LARGE, SMALL, going_on, nodes, stopped_and_continued, virtual
+from tests.hosts import lacking, two_hosts
 
 LATE = ({}, {"late": [100, 0.02]})
 """Every other node sleeps now and then."""
@@ -36,46 +34,15 @@ def test_two_thousand_sums_with_a_late_node_are_those_of_tensorflow_too():
         assert {node.last("digest") for node in running} == {virtual(2, SMALL, 2000)}
 
 
-def lacking():
-    """What this machine lacks for two hosts; None where they can be made."""
-    for program in ("ip", "unshare", "nsenter"):
-        if shutil.which(program) is None:
-            return f"needs the program {program}"
-    made = subprocess.run(["unshare", "--net", "true"], capture_output=True, text=True, check=False)
-    return f"cannot make network namespaces: {made.stderr.strip()}" if made.returncode else None
-
-
-def ip(host, words):
-    subprocess.run([*host["before"], "ip", *words.split()], check=True)
-
-
-@contextmanager
-def namespaces():
-    """The settings of nodes on each of two hosts, which end with this process: then their standard input does."""
-    holding = ["unshare", "--net", "sh", "-c", "echo; exec cat"]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(holding, **pipes) as near, subprocess.Popen(holding, **pipes) as far:
-        for host in (near, far):
-            host.stdout.readline()  # it is in its network
-        hosts = [
-            {"before": ["nsenter", f"--net=/proc/{host.pid}/ns/net"], "address": f"10.77.0.{number}"}
-            for number, host in enumerate((near, far), start=1)
-        ]
-        ip(hosts[0], f"link add dev link type veth peer name link netns {far.pid}")
-        for host in hosts:
-            ip(host, f"address add {host['address']}/24 dev link")
-            ip(host, "link set dev lo up")
-            ip(host, "link set dev link up")
-        yield hosts
-
-
 def test_two_nodes_on_each_of_two_hosts_have_the_bits_of_virtual_ones(expected):
     if missing := lacking():
         pytest.skip(missing)
-    with namespaces() as (near, far), nodes(4, SMALL, 2000, "auto", (near, near, far, far)) as running:
-        assert [node.ended(120) for node in running] == [0] * 4
-        assert {node.last("digest") for node in running} == {expected}
-        assert {node.last("collective") for node in running} == {"mixed"}
+    with two_hosts() as hosts:
+        where = [{"before": host.enter, "address": host.address} for host in hosts for _ in range(2)]
+        with nodes(4, SMALL, 2000, "auto", where) as running:
+            assert [node.ended(120) for node in running] == [0] * 4
+            assert {node.last("digest") for node in running} == {expected}
+            assert {node.last("collective") for node in running} == {"mixed"}
 
 
 @pytest.mark.parametrize("elements", [SMALL, LARGE])
