@@ -122,7 +122,9 @@ class Row:
     """A line of the table: means over the finished runs of a way on that many nodes; None for what none of them tells,
     or virtual nodes cannot. timed: of how many runs the times count; the others were measured elsewhere. seconds, time:
     of these, in all and by what they were spent on; seconds_low, seconds_high: of the 95 % interval of their geometric
-    mean. controls: the ways on one node that it is compared with besides `single`."""
+    mean. handoff: seconds until Spark had handed over the rows, once for all runs of a cluster, and not among those of
+    the runs; None where nodes read them themselves. controls: the ways on one node that it is compared with besides
+    `single`."""
 
     way: str
     nodes: int
@@ -145,6 +147,7 @@ class Row:
     controls: list[str] = field(default_factory=list)
     seconds_low: float | None = None
     seconds_high: float | None = None
+    handoff: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,12 @@ STRATEGIES: dict[str, tuple[str, float, float, float, float]] = {
     EVERY: ("local", 0.98, 0.9739, 0.002, 5),
 }
 PARAMETER_BYTES = 40_000
-PLACE = {"cluster": "local-cluster on desk", "hosts": ["a processor at 2.1 GHz, 2 cores"], "threads": 1}
+PLACE = {
+    "cluster": "local-cluster on desk",
+    "hosts": ["a processor at 2.1 GHz, 2 cores"],
+    "threads": 1,
+    "input_mode": "tensorflow",
+}
 
 
 def results(seeds: int = 5) -> dict[str, Any]:
