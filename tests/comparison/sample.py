@@ -339,7 +339,7 @@ def _cost_model() -> dict[str, Any]:
         error = 0.09 * wobble("check", way)
         checks.append(
             {"way": way, "nodes": nodes, "measured": measured, "predicted": measured * (1 + error), "error": error}
-            | {"left_out": False}
+            | {"left_out": False, "reading": 0.02, "reading_predicted": 0.03}
         )
     predictions = []
     for way, (_, speed, _, loss, per_pass) in STRATEGIES.items():
@@ -381,6 +381,7 @@ def _cost_model() -> dict[str, Any]:
         "contention": 0.3,
         "text": "A step costs 0.31 ms and 0.22 ms a row; a synchronisation 0.09 ms and 0.91 ns a byte.",
         "checks": checks,
+        "handoffs": [],
         "predictions": predictions,
     }
 

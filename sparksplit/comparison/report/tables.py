@@ -17,6 +17,7 @@ from sparksplit.comparison.numbers import (
     part,
     percent,
     plain,
+    signed,
 )
 from sparksplit.comparison.record import ComparedRun, DivergedRun
 from sparksplit.pages.tables import Cell, Table, number, text
@@ -154,6 +155,26 @@ def _way(row: Row, quantity: Quantity) -> list[Cell]:
         number(None if to is None else to.reached, reached),
         number(hours, plain(hours, 3)),
     ]
+
+
+def handoffs(results: Results) -> Table | None:
+    """Spark's hand-off to each cluster, beside the prediction."""
+    found = results.cost_model.handoffs if results.cost_model else []
+    if not found:
+        return None
+    rows = [
+        [
+            number(item.nodes, count(item.nodes)),
+            number(item.rows, count(item.rows)),
+            number(item.measured, duration(item.measured)),
+            number(item.predicted, duration(item.predicted)),
+            number(item.error, signed(percent(abs(item.error)), item.error)),
+            text("other numbers of nodes" if item.left_out else "these clusters, too"),
+        ]
+        for item in found
+    ]
+    names = ("N", "rows sent", "measured", "predicted", "error", "fitted to")
+    return Table("handoffs", "Spark's hand-off, once for all runs of a cluster", [(name, "") for name in names], rows)
 
 
 def hosts(results: Results) -> Table | None:
