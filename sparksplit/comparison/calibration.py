@@ -147,7 +147,7 @@ def fit_handoff(records: Sequence[ComparedRun]) -> HandingOver | None:
         np.array(values, float) for values in zip(*((sum(one.rows), one.seconds) for one in found), strict=True)
     )
     # In this order: where all clusters were sent as many rows, it is all per row.
-    per_row, begin = _nnls([rows, np.ones_like(rows)], seconds, seconds)
+    per_row, begin = _nnls([rows, np.ones_like(rows)], seconds, np.maximum(1e-9, seconds))
     return HandingOver(begin, per_row)
 
 
@@ -270,10 +270,12 @@ def _text(costs: Costs, found: Sequence[Check]) -> str:
 def _handoff_text(handoff: HandingOver | None, found: Sequence[HandOffCheck]) -> Iterator[str]:
     if handoff is None:
         return
+    terms = [duration(handoff.begin)] if handoff.begin or not handoff.per_row else []
+    if handoff.per_row:
+        terms.append(f"{duration(1e6 * handoff.per_row)} for each million rows that it sends to nodes")
     yield (
-        f"Spark's hand-off comes before training, and takes {duration(handoff.begin)}, and "
-        f"{duration(1e6 * handoff.per_row)} for each million rows that it sends to nodes; a node of a way that shares "
-        "epochs is sent all rows. Here it was paid once for all runs of a cluster; `train` pays it once in each run."
+        f"Spark's hand-off comes before training, and takes {' and '.join(terms)}; a node of a way that shares epochs "
+        "is sent all rows. Here it was paid once for all runs of a cluster; `train` pays it once in each run."
     )
     left_out = [abs(check.error) for check in found if check.left_out]
     if left_out:

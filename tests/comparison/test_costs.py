@@ -317,9 +317,11 @@ def test_a_hand_off_costs_what_is_sent_to_all_nodes():
 def test_the_hand_off_is_told_where_there_was_one():
     known = [timed(record, TRUTH) for record in handed((1, 2, 4), HandingOver(1.5, 2e-6))]
     model = cost_model(lines(known), known, [], Measured(sweeps={"2": sums(TRUTH.network, (2, 4))}))
-    assert "Spark's hand-off comes before training, and takes 1.50 s, and 2.00 s for each million rows" in model.text
+    assert "Spark's hand-off comes before training, and takes 1.50 s and 2.00 s for each million rows" in model.text
     assert "Fitted without that number of nodes, it is off by 0 % in the median." in model.text
     assert (model.seconds_to_begin_handoff, len(model.handoffs)) == (pytest.approx(1.5), 3)
+    same = [replace(one, handoff=replace(one.handoff, seconds=2.0)) for one in known]
+    assert "takes 2.00 s; a node" in cost_model(lines(same), same, [], Measured()).text
     read = cost_model(lines([run("single")]), [run("single")], [], Measured())
     assert read.seconds_to_begin_handoff is None and "hand-off" not in read.text and read.handoffs == []
 
