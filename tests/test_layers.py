@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "strategies": {"collectives", "hdfs_io", "rows"},
     "handoff": {"base", "network", "hdfs_io", "rows", "collectives", "cluster"},
     "training": {"base", "network", "hdfs_io", "rows", "collectives", "cluster", "model", "strategies", "handoff"},
-    "comparison": {"base", "pages", "hdfs_io", "rows", "collectives", "cluster", "strategies", "training"},
+    "comparison": {"base", "pages", "hdfs_io", "rows", "collectives", "cluster", "strategies", "handoff", "training"},
     "diagnosis": {
         "base",
         "pages",

@@ -7,20 +7,22 @@ share of its run's whole training.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
 
 import numpy as np
 from scipy import optimize
 
-from sparksplit.comparison.content import Check, CostModel, Prediction, Row
+from sparksplit.comparison.content import Row
+from sparksplit.comparison.content_costs import Check, CostModel, HandOffCheck, Prediction
 from sparksplit.comparison.costs import (
     ALONE,
     ETHERNET_LATENCY,
     Compute,
     Costs,
     Crowd,
+    HandingOver,
     Meeting,
     Network,
     Reading,
@@ -29,8 +31,8 @@ from sparksplit.comparison.costs import (
     ethernet,
     work_of,
 )
-from sparksplit.comparison.numbers import percent
-from sparksplit.comparison.record import ComparedRun, Measured, SweepPoint
+from sparksplit.comparison.numbers import duration, percent
+from sparksplit.comparison.record import ComparedRun, HandOff, Measured, SweepPoint
 
 GBITS = (1.0, 10.0, 100.0)
 _CONTENTIONS = np.linspace(0, 2, 201)
@@ -47,11 +49,10 @@ def fitted(records: Sequence[ComparedRun], sweep: Sequence[SweepPoint]) -> Costs
     compute = _compute(works, np.array([computing(record) for record in records]), totals)
     crowds = {record.nodes: crowd_of(record) for record in records}
     network = fit_network(_near([point for point in sweep if point.nodes in crowds], works), crowds)
-    syncs = np.array([record.seconds.sync for record in records])
-    meeting = _meeting(works, syncs, totals, compute, network)
+    meeting = _meeting(works, records, totals, compute, network)
     feeds = np.array([record.seconds.feed for record in records])
-    turns = np.array([work.crowd.turns for work in works])
-    begin, per_row = _nnls([turns, turns * [work.rows for work in works]], feeds, totals)
+    rounds = _rounds(works)
+    begin, per_row = _nnls([rounds, rounds * [work.rows for work in works]], feeds, totals)
     return Costs(Reading(begin, per_row), compute, network, meeting)
 
 
@@ -80,9 +81,17 @@ def _nnls_with_error(terms: Sequence[Any], seconds: Any, totals: Any) -> tuple[l
     return [float(factor) for factor in np.where(columns.any(axis=0), found / sizes, 0.0)], float(error)
 
 
+def _rounds(works: Sequence[Work]) -> Any:
+    return np.array([work.crowd.rounds for work in works])
+
+
 def _compute(works: Sequence[Work], seconds: Any, totals: Any) -> Compute:
+    # Where nodes take turns, one that waits for a core counts that as whatever it is about to do: their times tell how
+    # long everything takes, but not what computing does.
+    tell = np.flatnonzero(_rounds(works) == 1).tolist() or list(range(len(works)))
+    works, seconds, totals = [works[place] for place in tell], seconds[tell], totals[tell]
     terms = [np.array([getattr(work, name) for work in works]) for name in ("rows", "steps", "inside", "between")]
-    beside = any(work.crowd.beside > 0 for work in works)
+    beside = any(work.crowd.at_once > 1 for work in works)
     best, found = np.inf, Compute(0.0, 0.0)
     for contention in map(float, _CONTENTIONS if beside else [0.0]):
         slower = [Compute(0.0, 0.0, contention=contention).slower(work.crowd) for work in works]
@@ -102,8 +111,8 @@ def fit_network(sweep: Sequence[SweepPoint], crowds: Mapping[int, Crowd] | None 
     nodes = np.array([point.nodes for point in sweep], float)
     sent = 2 * (nodes - 1) / nodes * [point.bytes for point in sweep] * [crowd.nodes for crowd in found]
     seconds = np.array([point.seconds for point in sweep], float)
-    turns = np.array([crowd.turns - 1 for crowd in found])
-    return Network(*_nnls([2 * (nodes - 1), sent, 2 * (nodes - 1) * turns], seconds, seconds))
+    rounds = np.array([crowd.rounds for crowd in found])
+    return Network(*_nnls([rounds * 2 * (nodes - 1), rounds * sent], seconds, seconds))
 
 
 def _near(sweep: Sequence[SweepPoint], works: Sequence[Work]) -> Sequence[SweepPoint]:
@@ -115,30 +124,57 @@ def _near(sweep: Sequence[SweepPoint], works: Sequence[Work]) -> Sequence[SweepP
     return near or sweep
 
 
-def _meeting(works: Sequence[Work], seconds: Any, totals: Any, compute: Compute, network: Network) -> Meeting:
-    """What exchanges took beyond what the sweep says of them."""
-    sums = [network.seconds(work.nodes, work.syncs, work.sent, work.crowd) for work in works]
-    syncs = np.array([work.syncs for work in works], float)
+def _meeting(
+    works: Sequence[Work], records: Sequence[ComparedRun], totals: Any, compute: Compute, network: Network
+) -> Meeting:
+    """What exchanges took beyond what the sweep says of them; where nodes take turns, what all took beyond that and
+    computing."""
+    sums = np.array([network.seconds(work.nodes, work.syncs, work.sent, work.crowd) for work in works])
     computed = np.array([compute.seconds(work) if work.nodes > 1 else 0.0 for work in works])
-    turns = np.array([work.crowd.turns - 1 for work in works])
-    terms = [syncs, computed, syncs * turns, computed * turns]
-    return Meeting(*_nnls(terms, np.maximum(0.0, seconds - sums), totals))
+    rounds = _rounds(works)
+    trained, syncs = (np.array([getattr(record.seconds, name) for record in records]) for name in ("train", "sync"))
+    taken = np.where(rounds > 1, trained - computed, syncs) - sums
+    terms = [rounds * [work.syncs for work in works], computed]
+    return Meeting(*_nnls(terms, np.maximum(0.0, taken), totals))
+
+
+def fit_handoff(records: Sequence[ComparedRun]) -> HandingOver | None:
+    """Fitted to the clusters' hand-offs; None where Spark has handed over nothing."""
+    found = _handoffs(records)
+    if not found:
+        return None
+    rows, seconds = (
+        np.array(values, float) for values in zip(*((sum(one.rows), one.seconds) for one in found), strict=True)
+    )
+    # In this order: where all clusters were sent as many rows, it is all per row.
+    per_row, begin = _nnls([rows, np.ones_like(rows)], seconds, np.maximum(1e-9, seconds))
+    return HandingOver(begin, per_row)
+
+
+def _handoffs(records: Sequence[ComparedRun]) -> list[HandOff]:
+    """Each cluster's, once."""
+    return list(dict.fromkeys(record.handoff for record in records if record.handoff is not None))
 
 
 # How far off it is.
 
 
+def _fits(records: Sequence[ComparedRun], nodes: int) -> bool:
+    """Whether there are enough other numbers of nodes to fit to where `nodes` is left out."""
+    return len({record.nodes for record in records} - {nodes}) >= _LEAST
+
+
 def checks(rows: Sequence[Row], records: Sequence[ComparedRun], sweep: Sequence[SweepPoint]) -> list[Check]:
     """For each line of the table, what the model says of it that was fitted to all other numbers of nodes; to all runs
     where these are too few, and for the fewest nodes, from whose runs the model knows what computing costs."""
-    numbers = {record.nodes for record in records}
+    fewest = min((record.nodes for record in records), default=0)
     models: dict[int, Costs] = {}
     found = []
     for row in rows:
         of_row = [record for record in records if (record.way, record.nodes) == (row.way, row.nodes)]
         if not of_row:
             continue
-        is_left_out = len(numbers) > _LEAST and row.nodes > min(numbers)
+        is_left_out = row.nodes > fewest and _fits(records, row.nodes)
         left_out = row.nodes if is_left_out else 0
         if left_out not in models:
             models[left_out] = fitted(
@@ -146,9 +182,27 @@ def checks(rows: Sequence[Row], records: Sequence[ComparedRun], sweep: Sequence[
                 [point for point in sweep if point.nodes != left_out],
             )
         measured = fmean(map(total, of_row))
-        guess = models[left_out].seconds(work_of(of_row[0]))
+        work = work_of(of_row[0])
+        guess = models[left_out].seconds(work)
         error = guess / measured - 1 if measured else 0.0
-        found.append(Check(row.way, row.nodes, measured, guess, error, is_left_out))
+        waited = fmean(record.seconds.feed for record in of_row)
+        waits = models[left_out].reading.seconds(work)
+        found.append(Check(row.way, row.nodes, measured, guess, error, is_left_out, waited, waits))
+    return found
+
+
+def handoff_checks(records: Sequence[ComparedRun]) -> list[HandOffCheck]:
+    """The same of each cluster's hand-off, in the order of the nodes; left out is each number of nodes."""
+    found = []
+    for nodes in sorted({record.nodes for record in records}):
+        is_left_out = _fits([record for record in records if record.handoff], nodes)
+        model = fit_handoff([record for record in records if record.nodes != nodes] if is_left_out else records)
+        for one in _handoffs([record for record in records if record.nodes == nodes]):
+            assert model is not None
+            rows = sum(one.rows)
+            guess = model.seconds(rows)
+            error = guess / one.seconds - 1 if one.seconds else 0.0
+            found.append(HandOffCheck(nodes, rows, one.seconds, guess, error, is_left_out))
     return found
 
 
@@ -161,6 +215,7 @@ def cost_model(
     sweep = [point for sizes in (measured.sweeps or {}).values() for point in sizes]
     costs = fitted(real, sweep)
     found = checks([row for row in table if row.timed], real, sweep)
+    handoff, handed = fit_handoff(real), handoff_checks(real)
     return CostModel(
         seconds_to_begin=costs.reading.begin,
         seconds_per_row_read=costs.reading.per_row,
@@ -174,18 +229,25 @@ def cost_model(
         seconds_per_byte=costs.network.per_byte,
         seconds_per_meeting=costs.meeting.per_sync,
         uneven=costs.meeting.uneven,
-        text=_text(costs, found),
+        seconds_to_begin_handoff=handoff.begin if handoff else None,
+        seconds_per_row_handed=handoff.per_row if handoff else None,
+        text=" ".join([_text(costs, found), *_handoff_text(handoff, handed)]),
         checks=found,
+        handoffs=handed,
         predictions=_predictions(table, [*real, *virtual], costs),
     )
 
 
 def _text(costs: Costs, found: Sequence[Check]) -> str:
-    left_out = [abs(check.error) for check in found if check.left_out]
+    unseen = [check for check in found if check.left_out]
+    left_out = [abs(check.error) for check in unseen]
+    of_reading = [abs(check.reading_predicted - check.reading) / (check.measured or 1.0) for check in unseen]
     if left_out:
         error = (
             f"Fitted without the number of nodes that it is asked about, it is off by {percent(median(left_out))} in "
-            f"the median, and by {percent(max(left_out))} at most."
+            f"the median, and by {percent(max(left_out))} at most; in waiting for rows alone by "
+            f"{percent(median(of_reading), 1)} of a run's training in the median, and {percent(max(of_reading), 1)} at "
+            "most."
         )
     else:
         error = (
@@ -196,12 +258,28 @@ def _text(costs: Costs, found: Sequence[Check]) -> str:
     if costs.compute.contention:
         beside = f" Each other node on a host makes one slower by {percent(costs.compute.contention)}."
     return (
-        "Computing is linear in a node's rows, steps and exchanges, fitted to the seconds of computing. An exchange "
+        "Computing is linear in a node's rows, steps and exchanges, fitted to the seconds of computing; nodes with "
+        "more threads than their host has cores take turns, which need not be fitted. An exchange "
         "costs 2 (N - 1) messages and 2 (N - 1) / N times its bytes, fitted to sums alone, and the wait until all "
         f"nodes have come to it, fitted to the runs. Waiting for rows is linear in these.{beside} {error} Beyond the "
         f"nodes at hand a message is assumed to take {ETHERNET_LATENCY * 1e6:.0f} microseconds, and each node to have "
         "a host of its own."
     )
+
+
+def _handoff_text(handoff: HandingOver | None, found: Sequence[HandOffCheck]) -> Iterator[str]:
+    if handoff is None:
+        return
+    terms = [duration(handoff.begin)] if handoff.begin or not handoff.per_row else []
+    if handoff.per_row:
+        terms.append(f"{duration(1e6 * handoff.per_row)} for each million rows that it sends to nodes")
+    yield (
+        f"Spark's hand-off comes before training, and takes {' and '.join(terms)}; a node of a way that shares epochs "
+        "is sent all rows. Here it was paid once for all runs of a cluster; `train` pays it once in each run."
+    )
+    left_out = [abs(check.error) for check in found if check.left_out]
+    if left_out:
+        yield f"Fitted without that number of nodes, it is off by {percent(median(left_out))} in the median."
 
 
 def _predictions(table: Sequence[Row], records: Sequence[ComparedRun], costs: Costs) -> list[Prediction]:

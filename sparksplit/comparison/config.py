@@ -13,7 +13,8 @@ from sparksplit.training.config import SyncConfig, Training
 _LOCAL = {"strategy": "local", "sync": {"every": 32, "outer": "nesterov"}}
 _EQUAL_PASSES = "is for train: runs are compared at equal passes, by their last weights"
 _OF_A_WAY = "belongs to a way: give it within `strategies`, beside that way's `strategy`"
-NO_WAY_HAS = {"early_stop": _EQUAL_PASSES, "keep_best": _EQUAL_PASSES}
+_ALL_ARE_THERE = "is for train: a run of a comparison begins when all rows are there"
+NO_WAY_HAS = {"early_stop": _EQUAL_PASSES, "keep_best": _EQUAL_PASSES, "order": _ALL_ARE_THERE}
 """Keys of `train` that no way of a comparison has, each with why."""
 _STRATEGIES: tuple[str | dict[str, Any], ...] = ("single", "batch", "epoch", "epoch-delayed", _LOCAL)
 
@@ -82,8 +83,10 @@ class CompareConfig(Training):
     target: float | None = None
     """A value of the metric on the validation rows: the time to reach it is reported; null: what `single`, on seeds of
     its own, reaches 95 % of the way from its first value to its best."""
-    input_mode: Literal["tensorflow"] = "tensorflow"
-    """Every node reads its lanes of the prepared data set itself."""
+    input_mode: Literal["spark", "tensorflow"] = "tensorflow"
+    """tensorflow: each node reads its lanes of the prepared data set itself; spark: Spark reads the training split and
+    hands it over to the nodes' local disks, once for all runs of a cluster. That takes one executor beyond the nodes',
+    or more to be faster."""
 
     @property
     def tuning(self) -> TuneConfig | None:

@@ -8,11 +8,12 @@ from typing import ClassVar, Self
 from hdfs_io import filesystem
 from sparksplit.base.errors import InputError
 from sparksplit.base.records import JsonObject, Record
-from sparksplit.comparison.record import ComparedRun, DivergedRun, Place, SweepPoint
+from sparksplit.comparison.content_costs import CostModel
+from sparksplit.comparison.record import ComparedRun, DivergedRun, Place
 from sparksplit.comparison.tuning.record import Tuning
 
 RESULTS = "results.json"
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """The version of results.json and of the records in runs/; those of another version are not used."""
 
 
@@ -122,7 +123,9 @@ class Row:
     """A line of the table: means over the finished runs of a way on that many nodes; None for what none of them tells,
     or virtual nodes cannot. timed: of how many runs the times count; the others were measured elsewhere. seconds, time:
     of these, in all and by what they were spent on; seconds_low, seconds_high: of the 95 % interval of their geometric
-    mean. controls: the ways on one node that it is compared with besides `single`."""
+    mean. handoff: seconds until Spark had handed over the rows, once for all runs of a cluster, and not among those of
+    the runs; None where nodes read them themselves. controls: the ways on one node that it is compared with besides
+    `single`."""
 
     way: str
     nodes: int
@@ -145,6 +148,7 @@ class Row:
     controls: list[str] = field(default_factory=list)
     seconds_low: float | None = None
     seconds_high: float | None = None
+    handoff: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,59 +215,6 @@ class Choice:
     seconds: float | None
     node_hours: float | None
     metric: float
-
-
-@dataclass(frozen=True)
-class Check:
-    """A prediction beside the measurement, in seconds; error: as a fraction of the measurement. left_out: whether the
-    model was fitted to other numbers of nodes only; if not, to these runs too."""
-
-    way: str
-    nodes: int
-    measured: float
-    predicted: float
-    error: float
-    left_out: bool
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """Seconds to the target at a network's rate; passes and seconds are None if not every run reached it. gbit_per_s:
-    None for the network at hand, where it was measured."""
-
-    way: str
-    nodes: int
-    passes: float | None
-    reached: int
-    of: int
-    gbit_per_s: float | None
-    seconds: float | None
-    measured: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class CostModel:
-    """Seconds by what they depend on, where they come from, and what they predict. seconds_to_begin,
-    seconds_per_row_read: of waiting for rows; seconds_per_row, _per_step, _per_exchange_in_graph, _per_exchange_between
-    (calls of the graph): of computing; contention: the share by which each other node that computes on a host makes one
-    slower. latency_seconds (of a message), seconds_per_byte: of sums; seconds_per_meeting, uneven (a share of the
-    computing): of waiting for all nodes to come to one."""
-
-    seconds_to_begin: float
-    seconds_per_row_read: float
-    seconds_per_row: float
-    seconds_per_step: float
-    seconds_per_exchange_in_graph: float
-    seconds_per_exchange_between: float
-    contention: float
-    sweep: list[SweepPoint]
-    latency_seconds: float
-    seconds_per_byte: float
-    seconds_per_meeting: float
-    uneven: float
-    text: str
-    checks: list[Check]
-    predictions: list[Prediction]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,10 +1,14 @@
 """The cost model: what the seconds of a run's training are made of, and what they would be elsewhere.
 
 A node's computing is linear in its rows, its steps and the exchanges for which it leaves and enters its graph. Nodes
-that share a host slow each other down (contention), and take turns where they have more threads than there are cores;
-that is no cost of an exchange. An exchange takes 2 (N - 1) messages and 2 (N - 1) / N times its bytes, as a ring does
-(Patarasuk and Yuan 2009; the alpha-beta model of Hockney 1994), and the wait until all nodes have come to it.
-`calibration` finds the numbers.
+that share a host slow each other down (contention), which is no cost of an exchange. Where they have more threads than
+the host has cores, they take turns, and those that are done wait for the last. How many turns that is follows from what
+is known before a run: three nodes of one thread on two cores take two rounds, as four do, for what is shorter than a
+core's time slice, and one and a half for more, of which the scheduler gives each its share.
+
+An exchange takes 2 (N - 1) messages and 2 (N - 1) / N times its bytes, as a ring does (Patarasuk and Yuan 2009; the
+alpha-beta model of Hockney 1994), and the wait until all nodes have come to it. Spark's hand-off is no part of
+training. `calibration` finds the numbers.
 """
 
 from __future__ import annotations
@@ -18,19 +22,28 @@ from sparksplit.comparison.record import ComparedRun
 
 ETHERNET_LATENCY = 50e-6
 """Seconds of one message between two hosts over Ethernet, assumed: two to three times half a switched round trip."""
+TIME_SLICE = 4e-3
+"""Seconds for which a core keeps one of several busy processes, assumed: a tick of Linux at 250 Hz."""
 
 
 @dataclass(frozen=True)
 class Crowd:
-    """How crowded a host is. nodes: those on it. turns: how many share a core, at least 1."""
+    """How crowded a host is. nodes: those on it. at_once: how many of them its cores let compute at the same moment."""
 
     nodes: int = 1
-    turns: float = 1.0
+    at_once: float = 1.0
 
     @property
-    def beside(self) -> float:
-        """How many others compute at the same moment."""
-        return self.nodes / self.turns - 1
+    def rounds(self) -> int:
+        """How many it takes until each node has had its cores, if each keeps them until it is done."""
+        return math.ceil(self.nodes / math.floor(self.at_once))
+
+    def turns(self, seconds: float) -> float:
+        """How many times as long it takes until all nodes have computed what takes one of them so many seconds on cores
+        of its own: as many as there are rounds if that is shorter than a time slice. For more the cores are shared
+        evenly, up to the last slice."""
+        even = self.nodes / self.at_once
+        return even + (self.rounds - even) * TIME_SLICE / max(seconds, TIME_SLICE)
 
 
 ALONE = Crowd()
@@ -70,50 +83,45 @@ class Compute:
     contention: float = 0.0
 
     def seconds(self, work: Work) -> float:
-        """Of a node that does this work."""
+        """Of a node that does this work, until all of its host have done theirs."""
         alone = work.rows * self.per_row + work.steps * self.per_step
         alone += work.inside * self.per_inside + work.between * self.per_between
-        return self.slower(work.crowd) * alone
+        alone *= self.slower(work.crowd)
+        return alone * work.crowd.turns(alone / max(1, work.syncs))
 
     def slower(self, crowd: Crowd) -> float:
-        """How many times as long it takes there as on a host of its own."""
-        return crowd.turns * (1 + self.contention * crowd.beside)
+        """How many times as long a node takes beside those that compute at the same moment as on a host of its own."""
+        return 1 + self.contention * (crowd.at_once - 1)
 
 
 @dataclass(frozen=True)
 class Network:
-    """latency: seconds per message; turn: more of them per message for each further node with which one shares its
-    core. per_byte: seconds per byte, which the nodes of a host send one after the other."""
+    """latency: seconds per message. per_byte: seconds per byte, which the nodes of a host send one after the other."""
 
     latency: float
     per_byte: float
-    turn: float = 0.0
 
     def seconds(self, nodes: int, syncs: int, sent: float, crowd: Crowd = ALONE) -> float:
         """The seconds of `syncs` sums over `nodes` nodes, in which each node sends `sent` bytes in all."""
         if nodes < 2:
             return 0.0
         messages = 2 * (nodes - 1) * syncs
-        return messages * (self.latency + self.turn * (crowd.turns - 1)) + sent * crowd.nodes * self.per_byte
+        return crowd.rounds * (messages * self.latency + sent * crowd.nodes * self.per_byte)
 
 
 @dataclass(frozen=True)
 class Meeting:
     """What an exchange within training costs beyond the sum itself. per_sync: seconds; uneven: the share of its
-    computing for which a node waits for slower ones; each has a part that is only there where nodes take turns."""
+    computing for which a node waits for slower ones."""
 
     per_sync: float = 0.0
     uneven: float = 0.0
-    per_sync_in_turns: float = 0.0
-    uneven_in_turns: float = 0.0
 
     def seconds(self, work: Work, computing: float) -> float:
         """computing: what `Compute` says."""
         if work.nodes < 2:
             return 0.0
-        turns = work.crowd.turns - 1
-        per_sync = self.per_sync + turns * self.per_sync_in_turns
-        return work.syncs * per_sync + computing * (self.uneven + turns * self.uneven_in_turns)
+        return work.crowd.rounds * work.syncs * self.per_sync + computing * self.uneven
 
 
 @dataclass(frozen=True)
@@ -124,7 +132,20 @@ class Reading:
     per_row: float = 0.0
 
     def seconds(self, work: Work) -> float:
-        return work.crowd.turns * (self.begin + work.rows * self.per_row)
+        return work.crowd.rounds * (self.begin + work.rows * self.per_row)
+
+
+@dataclass(frozen=True)
+class HandingOver:
+    """Seconds until Spark has handed over the rows: as it begins, in which it also reads them, and per row that it
+    sends to a node. Its executors beyond the nodes' send all rows of all nodes."""
+
+    begin: float
+    per_row: float
+
+    def seconds(self, rows: int) -> float:
+        """rows: that all nodes together are sent."""
+        return self.begin + rows * self.per_row
 
 
 @dataclass(frozen=True)
@@ -167,10 +188,10 @@ def crowd_of(record: ComparedRun) -> Crowd:
     nodes = max(Counter(record.hosts).values(), default=1)
     known = [cores for kind in record.place.hosts if (cores := cores_of(kind))] if record.place else []
     if nodes == 1 or record.place is None or not known:
-        return Crowd(nodes)
+        return Crowd(nodes, nodes)
     cores = min(known)
     busy = min(record.place.threads, cores)  # more threads keep no more cores busy, on a host of its own either
-    return Crowd(nodes, max(1.0, nodes * busy / cores))
+    return Crowd(nodes, min(nodes, cores / busy))
 
 
 def ethernet(gbit_per_s: float) -> Network:

@@ -15,13 +15,23 @@ from sparksplit.base.records import JsonObject
 from sparksplit.cluster import Member
 from sparksplit.collectives import Alone, Collective
 from sparksplit.comparison.machine import kind_of_host
-from sparksplit.comparison.record import ClusterPayload, ComparedRun, NodeMeasured, Place, Probe, RunPayload, SweepPoint
-from sparksplit.rows.feed import Feed
+from sparksplit.comparison.record import (
+    ClusterPayload,
+    ComparedRun,
+    HandOff,
+    NodeMeasured,
+    Place,
+    Probe,
+    RunPayload,
+    SweepPoint,
+)
+from sparksplit.rows.feed import Feed, RowSource
 from sparksplit.rows.ledger import Entry
 from sparksplit.training import report
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.messages import NodeResult
 from sparksplit.training.node.main import begin_anew, configure, connect, train_once
+from sparksplit.training.node.process import Process
 
 SWEEP = [1 << power for power in range(10, 27)]
 """Bytes of the measured sums: 1 kB to 64 MB."""
@@ -66,6 +76,8 @@ def work(member: Member) -> JsonObject:
     """Do the runs of the ClusterPayload; rank 0 leaves a record of each in the comparison's folder."""
     payload = ClusterPayload.from_json(member.payload, "what the driver gave")
     collective: Collective | None = None
+    rows: RowSource | None = None
+    handoff: HandOff | None = None
     for number, run in enumerate(payload.runs):
         began = time.perf_counter()
         own = RunMember(member, run.key)
@@ -74,20 +86,36 @@ def work(member: Member) -> JsonObject:
             if collective is None:
                 configure(config, payload.threads)
                 collective = connect(member, config, run.sources)
+                if config.input_mode == "spark":
+                    rows, handoff = _handed_over(payload, own, config)
                 with member.phase("measuring"):
-                    member.announce(measured=_measure(payload, own, config, collective).to_json())
+                    member.announce(measured=_measure(payload, own, config, collective, rows).to_json())
             else:
                 _forget(config)
         member.announce(run=number, update=0, steps=0)
-        result = train_once(own, run, config, collective, began)
+        result = train_once(own, run, config, collective, began, rows)
         results = [NodeResult.from_json(each, "a node's result") for each in own.gather("result", result.to_json())]
         hosts = own.gather("host", kind_of_host(_gpus()))
         if member.rank == 0:
-            place = Place(payload.cluster, tuple(sorted(set(hosts))), payload.threads)
-            _record(payload, run, config, results, place, began)
+            place = Place(payload.cluster, tuple(sorted(set(hosts))), payload.threads, config.input_mode)
+            _record(payload, run, config, results, place, handoff, began)
     if collective is not None:
         collective.close()
     return {}
+
+
+def _handed_over(payload: ClusterPayload, member: RunMember, config: TrainConfig) -> tuple[RowSource, HandOff]:
+    """The rows that any of the runs reads on this node, once Spark has handed them over."""
+    began = time.perf_counter()
+    process = Process(member, payload.runs[0], config)
+    try:
+        rows = process.await_rows()
+    finally:
+        process.close()
+    received = process.receiver.rows if process.receiver else 0
+    told = member.gather("handed over", [time.perf_counter() - began, received])
+    seconds, handed = zip(*told, strict=True)
+    return rows, HandOff(round(max(seconds), 3), handed, len(payload.runs))
 
 
 def _forget(config: TrainConfig) -> None:
@@ -105,6 +133,7 @@ def _record(
     config: TrainConfig,
     results: list[NodeResult],
     place: Place,
+    handoff: HandOff | None,
     began: float,
 ) -> None:
     from hdfs_io.joined import open_joined
@@ -131,6 +160,7 @@ def _record(
         place=place,
         untrained=results[0].untrained,
         jackknife=results[0].jackknife,
+        handoff=handoff,
     )
     run.fence.write_json(run.record, compared.to_json())
 
@@ -138,10 +168,12 @@ def _record(
 # Measurements.
 
 
-def _measure(payload: ClusterPayload, member: RunMember, config: TrainConfig, collective: Collective) -> NodeMeasured:
+def _measure(
+    payload: ClusterPayload, member: RunMember, config: TrainConfig, collective: Collective, rows: RowSource | None
+) -> NodeMeasured:
     probed = None
     if payload.probe:
-        probed = probe(member, payload.runs[0], config)
+        probed = probe(member, payload.runs[0], config, rows)
         _forget(config)
     return NodeMeasured(_gpus(), probed, sweep(collective) if payload.sweep and member.size > 1 else None)
 
@@ -154,19 +186,18 @@ def _gpus() -> list[str]:
     return [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name) for gpu in gpus]
 
 
-def probe(member: RunMember, run: RunPayload, config: TrainConfig) -> Probe:
-    """Train alone for a moment, with the configured mini-batches."""
+def probe(member: RunMember, run: RunPayload, config: TrainConfig, rows: RowSource | None) -> Probe:
+    """Train alone for a moment, with the configured mini-batches. rows: as for Process."""
     from sparksplit.strategies.syncs import StepSync
-    from sparksplit.training.node.process import Process
 
     alone = Alone()
-    process = Process(member, run, _alone(config))
+    process = Process(member, run, _alone(config), rows)
     process.build()
     step = process.step(StepSync(alone, config.sync), alone)
-    rows = process.prepared_rows()
+    source = process.await_rows()
     manifest = process.data.manifest
     window = config.window or window_for(manifest.lanes, manifest.block_bytes)
-    feed = Feed(rows, np.arange(manifest.lanes), batch_size=config.batch_size, seed=config.seed, window=window)
+    feed = Feed(source, np.arange(manifest.lanes), batch_size=config.batch_size, seed=config.seed, window=window)
     feed.max_updates = 4
     done, since, spent = 0, time.perf_counter(), 0.0
     for chunk in feed.epoch(0):

@@ -313,7 +313,7 @@ def _way(config: CompareConfig, place: int, values: dict[str, Any]) -> Strategy:
 def _config(config: CompareConfig, place: int, values: dict[str, Any]) -> TrainConfig:
     common = {
         name: value for name, value in config.model_dump(mode="json", exclude_unset=True).items()
-        if name in Training.model_fields
+        if name in Training.model_fields or name == "input_mode"
     }  # fmt: skip
     try:
         both = merged(common, {**values, "output": config.output})

@@ -40,16 +40,29 @@ class ClusterPayload(Record):
 @dataclass(frozen=True)
 class Place:
     """Where times were measured: they are comparable where all of it is the same. cluster: Spark's master and, if it is
-    on one host, that. hosts: what the nodes ran on, each kind once. threads: TensorFlow's, on each node."""
+    on one host, that. hosts: what the nodes ran on, each kind once. threads: TensorFlow's, on each node. input_mode:
+    where the nodes had their rows from."""
 
     cluster: str
     hosts: tuple[str, ...]
     threads: int
+    input_mode: str = "tensorflow"
 
     def __str__(self) -> str:
-        return (
-            f"{self.cluster} ({'; '.join(self.hosts)}; {self.threads} thread{'s' if self.threads > 1 else ''} a node)"
-        )
+        threads = f"{self.threads} thread{'s' if self.threads > 1 else ''} a node"
+        handed = ["rows handed over by Spark"] if self.input_mode == "spark" else []
+        return f"{self.cluster} ({'; '.join([*self.hosts, threads, *handed])})"
+
+
+@dataclass(frozen=True)
+class HandOff:
+    """Spark's handing over of the training rows to the nodes of a cluster, once for all of its runs. seconds: from the
+    opening of the nodes' ports until the last node could read its rows. rows: by rank, how many it was handed, repeated
+    ones included. runs: how many runs the cluster was given."""
+
+    seconds: float
+    rows: tuple[int, ...]
+    runs: int
 
 
 @dataclass(frozen=True)
@@ -123,7 +136,8 @@ class ComparedRun(RunRecord):
     """A run that finished: like run.json, with the curve of what was learnt. way: what reports call its strategy.
     place: where its times were measured. untrained: the values before training on the rows that decide; only of
     references. jackknife: by metric, how far each lane's rows move it, as training.node.jackknife has it; None where
-    that was not asked for, as of references. diverged: why it counts as diverged all the same; only in results.json."""
+    that was not asked for, as of references. handoff: of its cluster, where Spark handed over the rows; its seconds are
+    not among the run's. diverged: why it counts as diverged all the same; only in results.json."""
 
     WHAT: ClassVar[str] = _RUN
     REMEDY: ClassVar[str] = _REMEDY
@@ -135,6 +149,7 @@ class ComparedRun(RunRecord):
     place: Place | None = None
     untrained: Values | None = None
     jackknife: dict[str, list[float]] | None = None
+    handoff: HandOff | None = None
     diverged: str | None = None
 
 

@@ -39,6 +39,7 @@ from sparksplit.comparison.report import render
 from sparksplit.comparison.tuning import choice, said
 from sparksplit.comparison.tuning.record import Tuning
 from sparksplit.comparison.tuning.tries import Try, tries, tuned
+from sparksplit.strategies.splits import BatchSplit, owned_together
 from sparksplit.training import metrics
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import Payload
@@ -118,7 +119,9 @@ def _fill(comparison: _Comparison, search: _Search) -> Results:
 
 def _started(stack: ExitStack, output: Output, work: Sequence[_Work]) -> SparkSession:
     """A session with executors for all of `work`, until the stack ends."""
-    spark = stack.enter_context(spark_session("sparksplit compare", max(one.run.processes for one in work)))
+    spark = stack.enter_context(
+        spark_session("sparksplit compare", max(one.run.processes + one.run.config.feeders for one in work))
+    )
     output.lease.tell(spark.sparkContext.applicationId)
     return spark
 
@@ -273,25 +276,46 @@ class _Comparison:
         from sparksplit.cluster import NodeCluster
 
         self.output.enclose()
-        first = work[0].run.config
+        first, nodes = work[0].run.config, work[0].run.processes
+        states: list[dict[str, Any]] = [{} for _ in range(nodes)]
+
+        def heard(rank: int, state: dict[str, Any]) -> None:
+            states[rank] = state
+            self._heard(rank, state, display)
+
         payload = ClusterPayload(
             runs=[self._payload(one) for one in work],
             threads=threads(first, spark),
             application_id=str(spark.sparkContext.applicationId),
             cluster=cluster_name(spark.sparkContext.master or ""),
-            probe=self.measured.probe is None and first.processes == 1,
-            sweep=str(first.processes) not in (self.measured.sweeps or {}),
+            probe=self.measured.probe is None and nodes == 1,
+            sweep=str(nodes) not in (self.measured.sweeps or {}),
         )
         with NodeCluster(
             spark,
-            first.processes,
+            nodes,
             "sparksplit.comparison.node:work",
             payload.to_json(),
             limits=first.limits,
             network=first.network,
-            on_state=lambda rank, state: self._heard(rank, state, display),
+            on_state=heard,
+            spare=first.feeders,
         ) as cluster:
-            cluster.run(self.output.check)
+            if first.input_mode != "spark":
+                cluster.run(self.output.check)
+                return
+            from sparksplit.handoff.feeding import Feeding
+
+            def meanwhile() -> None:
+                self.output.check()
+                feeding.go_on()
+
+            cluster.start()
+            # Each node gets once what any of the runs reads there; a process that plays all nodes, everything.
+            splits = [BatchSplit() if one.run.config.virtual else one.inputs.way.split for one in work]
+            owned = owned_together(splits, self.data.manifest.lanes, nodes)
+            with Feeding(spark, self.data, None, cluster, states, owned) as feeding:
+                cluster.run(meanwhile)
 
     def _heard(self, rank: int, state: dict[str, Any], display: ComparisonDisplay) -> None:
         if rank == 0 and state.get("measured"):

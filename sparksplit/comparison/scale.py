@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sparksplit.comparison.content import CostModel, OnHosts, Original, Ours, Row, Scale
+from sparksplit.comparison.content import OnHosts, Original, Ours, Row, Scale
+from sparksplit.comparison.content_costs import CostModel
 from sparksplit.comparison.costs import ETHERNET_LATENCY, Network
 
 LINK_GBIT = 0.1

@@ -48,7 +48,7 @@ class Feeding:
     ) -> None:
         manifest = data.manifest
         layout = Layout.of(manifest)
-        self._cluster, self._states = cluster, states
+        self._cluster, self._states, self._owned = cluster, states, owned
         self._prepared = frame is None
         rows = manifest.splits["train"]
         whole = Entry(rows.rows, rows.checksum) if self._prepared else None
@@ -103,7 +103,7 @@ class Feeding:
             raise RunError("the DataFrame has no rows to train on")
         self._fed = fed
         for rank in range(len(self._states)):
-            self._cluster.tell(rank, "fed", fed.to_node(rank, self._prepared))
+            self._cluster.tell(rank, "fed", fed.to_node(rank, self._owned[rank], self._prepared))
 
     def _check_tasks(self, now: float) -> None:
         """Have Spark replace executors that stand still. Raise NodeFailed where it has run no task of the feed for as

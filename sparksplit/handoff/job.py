@@ -86,9 +86,15 @@ class Fed:
         """(partition, rows, checksum) of all that node `rank` was sent."""
         return [(number, *found) for number, found in zip(self.numbers, self.sent[:, rank].tolist(), strict=True)]
 
-    def to_node(self, rank: int, prepared: bool = False) -> dict[str, Any]:
-        """What node `rank` is told, JSON-able. prepared: whether the rows are those of the prepared data set."""
-        return {"partitions": self.partitions(rank), "lane_rows": self.lane_rows, "prepared": prepared}
+    def to_node(self, rank: int, lanes: Sequence[int], prepared: bool = False) -> dict[str, Any]:
+        """What node `rank` is told, JSON-able. lanes: those whose rows it got. prepared: whether the rows are those of
+        the prepared data set."""
+        return {
+            "partitions": self.partitions(rank),
+            "lane_rows": self.lane_rows,
+            "lanes": list(lanes),
+            "prepared": prepared,
+        }
 
 
 class FeedJob:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import numpy as np
@@ -51,6 +52,12 @@ def owned_by_rank(split: Split, lanes: int, nodes: int) -> list[list[int]]:
             every = "every_row" if split.every_row else "not every_row"
             raise ValueError(f"{every}, so each lane must be of {must} of {nodes} nodes (lane {lane} is of {found})")
     return owned
+
+
+def owned_together(splits: Iterable[Split], lanes: int, nodes: int) -> list[list[int]]:
+    """For each rank, the lanes that the node reads with any of `splits`. Raises ValueError like `owned_by_rank`."""
+    each = [owned_by_rank(split, lanes, nodes) for split in splits]
+    return [sorted(set().union(*(owned[rank] for owned in each))) for rank in range(nodes)]
 
 
 def check_epochs(split: Split, epochs: int, nodes: int) -> None:

@@ -24,7 +24,12 @@ STRATEGIES: dict[str, tuple[str, float, float, float, float]] = {
     EVERY: ("local", 0.98, 0.9739, 0.002, 5),
 }
 PARAMETER_BYTES = 40_000
-PLACE = {"cluster": "local-cluster on desk", "hosts": ["a processor at 2.1 GHz, 2 cores"], "threads": 1}
+PLACE = {
+    "cluster": "local-cluster on desk",
+    "hosts": ["a processor at 2.1 GHz, 2 cores"],
+    "threads": 1,
+    "input_mode": "tensorflow",
+}
 
 
 def results(seeds: int = 5) -> dict[str, Any]:
@@ -334,7 +339,7 @@ def _cost_model() -> dict[str, Any]:
         error = 0.09 * wobble("check", way)
         checks.append(
             {"way": way, "nodes": nodes, "measured": measured, "predicted": measured * (1 + error), "error": error}
-            | {"left_out": False}
+            | {"left_out": False, "reading": 0.02, "reading_predicted": 0.03}
         )
     predictions = []
     for way, (_, speed, _, loss, per_pass) in STRATEGIES.items():
@@ -376,6 +381,7 @@ def _cost_model() -> dict[str, Any]:
         "contention": 0.3,
         "text": "A step costs 0.31 ms and 0.22 ms a row; a synchronisation 0.09 ms and 0.91 ns a byte.",
         "checks": checks,
+        "handoffs": [],
         "predictions": predictions,
     }
 

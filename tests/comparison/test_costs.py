@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import heapq
+import random
+from collections import deque
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparksplit.comparison.calibration import checks, computing, cost_model, fit_network, fitted, total
+from sparksplit.comparison.calibration import (
+    checks,
+    computing,
+    cost_model,
+    fit_handoff,
+    fit_network,
+    fitted,
+    handoff_checks,
+    total,
+)
 from sparksplit.comparison.content import ToTarget
 from sparksplit.comparison.costs import (
     ALONE,
+    TIME_SLICE,
     Compute,
     Costs,
     Crowd,
+    HandingOver,
     Meeting,
     Network,
     Reading,
@@ -22,7 +36,7 @@ from sparksplit.comparison.costs import (
     work_of,
 )
 from sparksplit.comparison.machine import cores_of, kind_of_host
-from sparksplit.comparison.record import Measured, Place, SweepPoint
+from sparksplit.comparison.record import HandOff, Measured, Place, SweepPoint
 from sparksplit.training.record import RunSync
 from tests.comparison.records import compared_run, run_seconds, table_row
 
@@ -115,7 +129,7 @@ def test_contention_for_a_hosts_cores_is_no_cost_of_an_exchange(truth, contentio
     """All nodes are on one host of many cores; elsewhere each has its own."""
     truth = replace(truth, compute=replace(truth.compute, contention=contention))
     known = [timed(record, truth) for record in runs((1, 2, 4), hosts=1, cores=64)]
-    crowds = {nodes: Crowd(nodes) for nodes in (2, 4)}
+    crowds = {nodes: Crowd(nodes, nodes) for nodes in (2, 4)}
     costs = fitted(known, sums(truth.network, (2, 4), crowds))
     assert costs.compute.contention == pytest.approx(contention, abs=0.02)
     for record in known:
@@ -127,18 +141,57 @@ def test_contention_for_a_hosts_cores_is_no_cost_of_an_exchange(truth, contentio
 
 def test_nodes_that_have_more_threads_than_there_are_cores_take_turns():
     compute = Compute(1e-6, 1e-4, contention=0.5)
-    one, two, four = (work_of(run("epoch", nodes, hosts=1, cores=2)) for nodes in (1, 2, 4))
-    assert [work.crowd for work in (one, two, four)] == [Crowd(1, 1), Crowd(2, 1), Crowd(4, 2)]
-    assert [compute.slower(work.crowd) for work in (one, two, four)] == [1, 1.5, 3]
+    crowds = [work_of(run("epoch", nodes, hosts=1, cores=2)).crowd for nodes in (1, 2, 3, 4)]
+    assert crowds == [Crowd(1, 1), Crowd(2, 2), Crowd(3, 2), Crowd(4, 2)]
+    assert [(crowd.rounds, compute.slower(crowd)) for crowd in crowds] == [(1, 1), (1, 1.5), (2, 1.5), (2, 1.5)]
+    assert [crowd.turns(1e-3) for crowd in crowds] == [1, 1, 2, 2]
+    assert [crowd.turns(1.0) for crowd in crowds] == pytest.approx([1, 1, 1.5, 2], abs=0.01)
+    odd = work_of(run("epoch", 2, hosts=1, place=Place("yarn", ("a processor, 3 cores",), 2))).crowd
+    assert (odd, odd.rounds, odd.turns(0.0)) == (Crowd(2, 1.5), 2, 2)
     # More threads than the host has cores keep no more of them busy, with one node either.
     many = Place("yarn", ("a processor, 2 cores",), 8)
     assert [work_of(run("epoch", nodes, hosts=1, place=many)).crowd for nodes in (1, 2, 4)] == [
-        Crowd(1, 1), Crowd(2, 2), Crowd(4, 4)
+        Crowd(1, 1), Crowd(2, 1), Crowd(4, 1)
     ]  # fmt: skip
     # Of a host whose cores nobody has told, and of GPUs, it is not known.
-    assert work_of(run("epoch", 4, hosts=1)).crowd == Crowd(4, 1)
+    assert work_of(run("epoch", 4, hosts=1)).crowd == Crowd(4, 4)
     gpus = Place("yarn", ("a processor, 2 cores, 1 x NVIDIA L4",), 1)
-    assert work_of(run("epoch", 4, hosts=1, place=gpus)).crowd == Crowd(4, 1)
+    assert work_of(run("epoch", 4, hosts=1, place=gpus)).crowd == Crowd(4, 4)
+
+
+def played(nodes, cores, meetings, seconds, jitter):
+    """(seconds of computing, seconds of waiting) of a node in the mean, where `nodes` nodes of one thread compute for
+    so many seconds before each meeting. A core takes whoever has waited longest, for a time slice at most."""
+    draw, waiting, computing = random.Random(nodes), 0.0, 0.0
+    for _ in range(meetings):
+        own = [seconds * draw.uniform(1 - jitter, 1 + jitter) for _ in range(nodes)]
+        queue, free, last = deque((0.0, each) for each in own), [0.0] * cores, 0.0
+        while queue:
+            since, left = queue.popleft()
+            part = min(left, TIME_SLICE)
+            last = max(since, heapq.heappop(free)) + part
+            heapq.heappush(free, last)
+            if left > part:
+                queue.append((last, left - part))
+        computing += sum(own) / nodes
+        waiting += max(free) - sum(own) / nodes
+    return computing, waiting
+
+
+@pytest.mark.parametrize("left_out", [2, 3, 4])
+@pytest.mark.parametrize("jitter", [0.0, 0.1])
+def test_taking_turns_is_foretold_by_numbers_of_nodes_that_do_not(left_out, jitter):
+    """What a scheduler makes of it is played: nothing of the model is in these seconds."""
+    known = []
+    for record in runs((1, 2, 3, 4), hosts=1, cores=2):
+        work = work_of(record)
+        alone, meetings = work.steps * 1e-4 + work.rows * 5e-6, max(1, work.syncs)
+        computed, waited = played(record.nodes, 2, meetings, alone / meetings, jitter if record.nodes > 1 else 0.0)
+        known.append(replace(record, seconds=run_seconds(computed + waited, waited)))
+    found = [check for check in checks(lines(known), known, []) if check.nodes == left_out]
+    assert len(found) == 3 and all(check.left_out for check in found)
+    for check in found:
+        assert check.error == pytest.approx(0, abs=0.15)
 
 
 def test_the_cores_of_a_host_are_read_from_what_it_is_called():
@@ -231,6 +284,46 @@ def test_waiting_for_rows_is_a_part_of_the_seconds():
     for check, one in zip(model.checks, known, strict=True):
         assert one.seconds.feed > 0.3 * check.measured
         assert check.measured == one.seconds.feed + one.seconds.train
+        assert check.reading == one.seconds.feed and check.reading_predicted == pytest.approx(check.reading)
+
+
+def handed(numbers, truth, every_row=True):
+    """Runs of clusters to which Spark has handed rows: by lanes, or all of them to each node."""
+    found = []
+    for nodes in numbers:
+        rows = tuple([ROWS] * nodes if every_row else [ROWS // nodes] * nodes)
+        handoff = HandOff(truth.seconds(sum(rows)), rows, 2)
+        found += [run(way, nodes, handoff=handoff) for way in ("batch", "local")]
+    return found
+
+
+def test_a_hand_off_costs_what_is_sent_to_all_nodes():
+    truth = HandingOver(1.5, 2e-6)
+    known = handed((1, 2, 4), truth)
+    found = fit_handoff(known)
+    assert (found.begin, found.per_row) == pytest.approx((1.5, 2e-6))
+    assert [(one.nodes, one.rows, one.left_out) for one in handoff_checks(known)] == [
+        (nodes, nodes * ROWS, True) for nodes in (1, 2, 4)
+    ]  # one for each cluster, whatever it runs
+    assert all(one.error == pytest.approx(0) for one in handoff_checks(known))
+    late = [replace(one, handoff=replace(one.handoff, seconds=3.0)) if one.nodes == 4 else one for one in known]
+    assert handoff_checks(late)[-1].predicted == pytest.approx(truth.seconds(4 * ROWS))
+    assert not any(one.left_out for one in handoff_checks(handed((1, 2), truth)))
+    # Where all are sent as many rows, these tell no beginning from what rows take.
+    assert fit_handoff(handed((1, 2, 4), truth, every_row=False)).seconds(ROWS) == pytest.approx(truth.seconds(ROWS))
+    assert fit_handoff([run("batch", 2)]) is None and handoff_checks([run("batch", 2)]) == []
+
+
+def test_the_hand_off_is_told_where_there_was_one():
+    known = [timed(record, TRUTH) for record in handed((1, 2, 4), HandingOver(1.5, 2e-6))]
+    model = cost_model(lines(known), known, [], Measured(sweeps={"2": sums(TRUTH.network, (2, 4))}))
+    assert "Spark's hand-off comes before training, and takes 1.50 s and 2.00 s for each million rows" in model.text
+    assert "Fitted without that number of nodes, it is off by 0 % in the median." in model.text
+    assert (model.seconds_to_begin_handoff, len(model.handoffs)) == (pytest.approx(1.5), 3)
+    same = [replace(one, handoff=replace(one.handoff, seconds=2.0)) for one in known]
+    assert "takes 2.00 s; a node" in cost_model(lines(same), same, [], Measured()).text
+    read = cost_model(lines([run("single")]), [run("single")], [], Measured())
+    assert read.seconds_to_begin_handoff is None and "hand-off" not in read.text and read.handoffs == []
 
 
 def test_the_model_predicts_beyond_the_nodes_at_hand_for_what_always_reached_the_target():

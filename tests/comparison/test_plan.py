@@ -267,6 +267,8 @@ def test_what_all_runs_share_and_what_a_way_says():
         ("strategies: [{strategy: batch, threads: 3}]", "strategies.0.threads: is the same for all ways"),
         ("early_stop: {patience: 3}", ":3: early_stop: is for train: runs are compared at equal passes, by their last"),
         ("keep_best: true", ":3: keep_best: is for train: runs are compared at equal passes, by their last weights"),
+        ("order: arrival", ":3: order: is for train: a run of a comparison begins when all rows are there"),
+        ("strategies: [{strategy: batch, order: arrival}]", ":3: strategies.0.order: is for train: a run of a"),
         ("strategies: [{strategy: batch, early_stop: {}}]", ":3: strategies.0.early_stop: is for train: runs are"),
         ("strategies: [{strategy: batch, sync: {every: 3}}]", "sync needs strategy: local"),
         ("strategies: [batch, none.py:vote]", ":3: strategies.1.strategy: none.py"),
@@ -276,7 +278,8 @@ def test_what_all_runs_share_and_what_a_way_says():
         ("margin: 1", "margin: must be below 1"),
         ("seeds: 5\nmax_seeds: 4", ":4: max_seeds: must be at least seeds, 5 (is 4)"),
         ("collective: auto", ":3: collective: belongs to a way: give it within `strategies`"),
-        ("input_mode: spark", "input_mode"),
+        ("input_mode: flight", ":3: input_mode: must be"),
+        ("strategies: [{strategy: batch, input_mode: spark}]", "strategies.0.input_mode: is the same for all ways"),
     ],
 )
 def test_a_mistake_is_one_line_with_its_place(tmp_path, text, problem):

@@ -120,6 +120,35 @@ def test_a_finished_comparison_stays_until_the_next_is_complete(digits, tmp_path
         compared(digits, digits / "comparison")
 
 
+def test_rows_that_spark_hands_over_give_the_bits_of_those_that_nodes_read(done, fed, digits, tmp_path):
+    """Once for each number of nodes; whoever goes on gets what is left to run, and its rows."""
+    _, read = done
+    keys = {"strategies": ["batch", "epoch-delayed"], "nodes": [2], "virtual": [4], "epochs": 4, "seeds": 1}
+    keys["input_mode"] = "spark"
+    output = tmp_path / "out"
+    results = compared(digits, output, **keys)
+    same = {run["key"]: (run["weights"], run["metrics"]) for run in (*read["runs"], *read["virtual"])}
+    found = {run["key"]: run for run in (*results["runs"], *results["virtual"])}
+    assert {run["nodes"] for run in found.values()} == {2, 4}
+    for key, record in found.items():
+        assert (record["weights"], record["metrics"]) == same[key]
+        assert record["ledger"]["exact"] and record["ledger"]["rows"] == 4 * 1300
+        assert record["place"]["input_mode"] == record["input_mode"] == "spark"
+        check_seconds(record)
+    one, two = (found[key]["handoff"] for key in ("epoch-delayed-n4-virtual-s1", "epoch-delayed-n2-s1"))
+    assert (one["rows"], two["rows"]) == ([1300], [1300, 1300]) and one["seconds"] > 0 < two["seconds"]
+    assert two == found["batch-n2-s1"]["handoff"] and (one["runs"], two["runs"]) == (1, 2)
+    page = (output / "report.html").read_text()
+    assert "rows handed over by Spark" in page and page.count('title="seconds until Spark had handed over') == 2
+    (output / "_SUCCESS").unlink()
+    (output / "runs" / "batch-n2-s1.json").unlink()
+    again = {run["key"]: run for run in compared(digits, output, **keys)["runs"]}
+    left = again["batch-n2-s1"].pop("handoff")
+    assert left["runs"] == 1 and sum(left["rows"]) == 1300 and min(left["rows"]) > 0
+    assert again["batch-n2-s1"]["weights"] == same["batch-n2-s1"][0]
+    assert again["epoch-delayed-n2-s1"] == found["epoch-delayed-n2-s1"]
+
+
 @pytest.mark.slow
 def test_a_loss_that_is_no_number_counts_as_diverged_and_the_others_go_on(forked, digits, tmp_path, capsys):
     wild = {"strategy": "batch", "optimizer": {"name": "sgd", "learning_rate": 1e9}}

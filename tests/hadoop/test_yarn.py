@@ -80,7 +80,7 @@ def shipped(tmp_path_factory, place):
 
 
 def configs(folder, model):
-    """The three jobs' configurations, with everything in `folder`."""
+    """The jobs' configurations, with everything in `folder`."""
     return {
         "prepare.yaml": {
             "input": {"format": "csv", "path": f"{folder}/rows.csv", "header": False, "label": -1},
@@ -97,6 +97,17 @@ def configs(folder, model):
             "batch_size": 16,
             "epochs": 2,
         },
+        "compare.yaml": {
+            "data": f"{folder}/prepared",
+            "output": f"{folder}/compared",
+            "model": {"build": f"{model}:build"},
+            "strategies": ["batch", "epoch"],
+            "nodes": [2],
+            "seeds": 2,
+            "batch_size": 16,
+            "epochs": 2,
+            "input_mode": "spark",
+        },
         "predict.yaml": {"model": f"{folder}/run", "input": f"{folder}/prepared", "output": f"{folder}/predictions"},
     }
 
@@ -110,7 +121,13 @@ def begin(shipped, yarn_submit):
             "spark.submit.pyFiles": f"{shipped}/sparksplit.zip",
             "spark.yarn.maxAppAttempts": "1",
             "spark.yarn.dist.files": ",".join(
-                [*(f"{shipped}/{name}" for name in ("mine.py", "prepare.yaml", "train.yaml", "predict.yaml")), *files]
+                [
+                    *(
+                        f"{shipped}/{name}"
+                        for name in ("mine.py", "prepare.yaml", "train.yaml", "compare.yaml", "predict.yaml")
+                    ),
+                    *files,
+                ]
             ),
             **(settings or {}),
         }
@@ -141,11 +158,10 @@ def ok(application):
 def local(shipped, spark, tmp_path):
     """The same jobs in a local folder, on a local cluster."""
     (tmp_path / "rows.csv").write_bytes((shipped / "rows.csv").read_bytes())
-    for (name, config), command in zip(
-        configs(tmp_path, shipped / "mine.py").items(), (PREPROCESS, TRAIN, PREDICT), strict=True
-    ):
-        (tmp_path / name).write_text(json.dumps(config))
-        assert command.main(["--config", str(tmp_path / name)]) == 0
+    found = configs(tmp_path, shipped / "mine.py")
+    for name, command in (("prepare", PREPROCESS), ("train", TRAIN), ("predict", PREDICT)):
+        (tmp_path / f"{name}.yaml").write_text(json.dumps(found[f"{name}.yaml"]))
+        assert command.main(["--config", str(tmp_path / f"{name}.yaml")]) == 0
     return str(tmp_path)
 
 
@@ -260,6 +276,32 @@ def test_an_application_that_stood_still_writes_nothing_more(place, hadoop, begi
     assert contents(runs) == finished
     found = filesystem.read_json(f"{runs}/run/run.json")
     assert found["ledger"]["exact"] and [each["how"] for each in found["attempts"]] == ["start", "resume"]
+
+
+def test_a_comparison_of_rows_that_spark_hands_over_goes_on_after_its_application_was_killed(
+    place, hadoop, begin, run, prepared
+):
+    """All on HDFS: the rows, the records of runs, what they say together, and the page."""
+    output, first = f"{place}/compared", f"{place}/compared/runs/batch-n2-s1.json"
+    submission = begin("compare", "--config", "compare.yaml", executors=3)
+    hadoop.wait_for("a run's record", lambda: filesystem.exists(first), "resourcemanager")
+    submission.kill()
+    kept = filesystem.read_bytes(first)
+    assert not filesystem.exists(f"{output}/results.json")
+    ok(run("compare", "--config", "compare.yaml", executors=3))
+    assert filesystem.exists(f"{output}/_SUCCESS") and filesystem.read_bytes(first) == kept
+    results = filesystem.read_json(f"{output}/results.json")
+    runs = {found["key"]: found for found in results["runs"]}
+    assert sorted(runs) == ["batch-n2-s1", "batch-n2-s2", "epoch-n2-s1", "epoch-n2-s2"]
+    page = filesystem.read_bytes(f"{output}/report.html").decode()
+    for key, record in runs.items():
+        assert record["ledger"]["exact"] and record["place"]["input_mode"] == "spark"
+        assert record["place"]["cluster"] == "yarn" and record["handoff"]["seconds"] > 0
+        assert filesystem.exists(f"{output}/runs/{key}.json") and f'href="runs/{key}.json"' in page
+    # Each application has fed a cluster of its own; nodes that share epochs have been handed all rows.
+    one, other = (runs[key] for key in ("batch-n2-s1", "epoch-n2-s2"))
+    assert one["application_id"] != other["application_id"] and one["weights"] != runs["batch-n2-s2"]["weights"]
+    assert one["handoff"]["runs"] == 4 > other["handoff"]["runs"] and other["handoff"]["rows"] == [other["rows"]] * 2
 
 
 def put_to_sleep(folder, application):

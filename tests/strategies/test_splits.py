@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from sparksplit.strategies import STRATEGIES, Strategy
-from sparksplit.strategies.splits import BatchSplit, EpochSplit, LaneSplit, SharedLanes, check_epochs, owned_by_rank
+from sparksplit.strategies.splits import (
+    BatchSplit,
+    EpochSplit,
+    LaneSplit,
+    SharedLanes,
+    check_epochs,
+    owned_by_rank,
+    owned_together,
+)
 from sparksplit.strategies.syncs import RoundSync, StepSync
 
 
@@ -32,6 +40,9 @@ def test_a_split_of_ones_own_is_asked():
     assert owned_by_rank(Given([0, 1, 2], [3]), 4, 2) == [[0, 1, 2], [3]]
     assert owned_by_rank(SharedLanes(Given([0, 1, 2], [3])), 4, 2) == [[0, 1, 2], [3]]
     assert owned_by_rank(EpochSplit(), 3, 2) == [[0, 1, 2]] * 2
+    assert owned_together([BatchSplit(), LaneSplit()], 5, 2) == [[0, 2, 4], [1, 3]]
+    assert owned_together([BatchSplit(), Given([0, 1, 2], [3, 4])], 5, 2) == [[0, 1, 2, 4], [1, 3, 4]]
+    assert owned_together([BatchSplit(), EpochSplit()], 3, 2) == [[0, 1, 2]] * 2
 
 
 @pytest.mark.parametrize(

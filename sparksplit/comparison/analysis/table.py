@@ -64,6 +64,7 @@ def row(
         controls=[own[0] for own in controls_of(group, groups, controls)],
         seconds_low=low,
         seconds_high=high,
+        handoff=fmean(handed) if (handed := [run.handoff.seconds for run in here if run.handoff]) else None,
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from sparksplit.comparison.content import Prediction, Results
+from sparksplit.comparison.content import Results
+from sparksplit.comparison.content_costs import Prediction
 from sparksplit.comparison.numbers import MISSING, duration, plain, signed, size, usable
 from sparksplit.comparison.report.charts import described, way_marks
 from sparksplit.pages import drawing
@@ -114,10 +115,12 @@ def checks(results: Results) -> Picture:
             duration(item.measured),
             duration(item.predicted),
             _error(item.error),
+            f"{duration(item.reading)}, {duration(item.reading_predicted)}",
             "other numbers of nodes" if item.left_out else "these runs, too",
         ]
         for item in found
     ]
+    columns = ("way", "measured", "predicted", "error", "of these, waiting for rows", "fitted to")
     caption = "The error is the prediction's, in per cent of the measurement. "
     if all(item.left_out for item in found):
         caption += "Each is by a model that was fitted to other numbers of nodes only."
@@ -125,7 +128,7 @@ def checks(results: Results) -> Picture:
         caption += "Some are by a model that was fitted to other numbers of nodes only: the table has which."
     else:
         caption += "The model was fitted to these very runs."
-    return Picture(key, title, caption, svg, ("way", "measured", "predicted", "error", "fitted to"), cells)
+    return Picture(key, title, caption, svg, columns, cells)
 
 
 def _error(fraction: float | None) -> str:

@@ -42,6 +42,7 @@ def render(results: Results) -> str:
         pictures=_pictures(results),
         costs=_costs(results),
         cost_text=results.cost_model.text if results.cost_model else "",
+        handoffs=tables.handoffs(results),
         hosts=tables.hosts(results),
         original=tables.original(results),
         ours=tables.ours(results),

@@ -17,6 +17,7 @@ from sparksplit.comparison.numbers import (
     part,
     percent,
     plain,
+    signed,
 )
 from sparksplit.comparison.record import ComparedRun, DivergedRun
 from sparksplit.pages.tables import Cell, Table, number, text
@@ -99,6 +100,10 @@ def ways(results: Results, virtual: bool) -> Table | None:
         ("syncs", "times that the nodes agreed"),
         ("MB per node", "sent by each node in all its synchronisations"),
         ("seconds", "of training, with waiting for rows and exchanges; without start, compiling and validation"),
+        (
+            "hand-off",
+            "seconds until Spark had handed over the rows, once for all runs on so many nodes; not in seconds",
+        ),
         ("rows/s", "trained, by all nodes together"),
         ("efficiency", "speed-up over one node, divided by N"),
         (f"{metric.split} {quantity.label}", "mean over the runs that finished"),
@@ -109,7 +114,11 @@ def ways(results: Results, virtual: bool) -> Table | None:
         ("node-hours", "to the target: the median time of all nodes, in hours"),
     ]
     rows = [_way(row, quantity) for row in found]
-    left_out = {"seconds", "rows/s", "efficiency", "time to target", "node-hours"} if virtual else {"passes to target"}
+    left_out = (
+        {"seconds", "hand-off", "rows/s", "efficiency", "time to target", "node-hours"}
+        if virtual
+        else {"passes to target"}
+    )
     if not results.target:
         left_out |= {"time to target", "passes to target", "reached", "node-hours"}
     kept = [index for index, (name, _) in enumerate(columns) if name not in left_out]
@@ -136,6 +145,7 @@ def _way(row: Row, quantity: Quantity) -> list[Cell]:
         *(number(value, count(value)) for value in (row.passes, row.updates, row.syncs)),
         number(row.bytes_per_node, megabytes(row.bytes_per_node)),
         number(row.seconds, plain(row.seconds, 3)),
+        number(row.handoff, plain(row.handoff, 3)),
         number(row.rows_per_second, count(row.rows_per_second)),
         number(row.efficiency, percent(row.efficiency)),
         number(metric.mean, quantity.value(metric.mean)),
@@ -145,6 +155,26 @@ def _way(row: Row, quantity: Quantity) -> list[Cell]:
         number(None if to is None else to.reached, reached),
         number(hours, plain(hours, 3)),
     ]
+
+
+def handoffs(results: Results) -> Table | None:
+    """Spark's hand-off to each cluster, beside the prediction."""
+    found = results.cost_model.handoffs if results.cost_model else []
+    if not found:
+        return None
+    rows = [
+        [
+            number(item.nodes, count(item.nodes)),
+            number(item.rows, count(item.rows)),
+            number(item.measured, duration(item.measured)),
+            number(item.predicted, duration(item.predicted)),
+            number(item.error, signed(percent(abs(item.error)), item.error)),
+            text("other numbers of nodes" if item.left_out else "these clusters, too"),
+        ]
+        for item in found
+    ]
+    names = ("N", "rows sent", "measured", "predicted", "error", "fitted to")
+    return Table("handoffs", "Spark's hand-off, once for all runs of a cluster", [(name, "") for name in names], rows)
 
 
 def hosts(results: Results) -> Table | None:
@@ -212,6 +242,7 @@ def runs(results: Results) -> Table | None:
                 text("exact" if run.ledger.exact else "NOT exact"),
                 text(run.weights),
                 number(seconds, plain(seconds, 3)),
+                number(handed := run.handoff.seconds if run.handoff else None, plain(handed, 3)),
                 *(
                     number(values.get(name), quantity.value(values.get(name)))
                     for name, quantity in zip(names, quantities, strict=True)
@@ -221,7 +252,7 @@ def runs(results: Results) -> Table | None:
     for gone in results.diverged:
         nothing = number(None, count(None))
         cells = [_way_of(gone), _nodes(gone), number(gone.seed, str(gone.seed))]
-        rows.append([*cells, text("diverged"), text(count(None)), nothing, *[nothing for _ in names]])
+        rows.append([*cells, text("diverged"), text(count(None)), nothing, nothing, *[nothing for _ in names]])
     columns = [
         ("way", "leads to the record of the run"),
         ("N", "nodes"),
@@ -229,6 +260,7 @@ def runs(results: Results) -> Table | None:
         ("ledger", "exact: every row once in each pass; diverged: the loss or the metric was no longer a number"),
         ("weights", "digest of the weights at the end"),
         ("seconds", "of training, as above; those of virtual nodes say nothing about real ones"),
+        ("hand-off", "seconds until Spark had handed over the rows, once for all runs of a cluster; not in seconds"),
         *((f"{metric.split} {quantity.label}", "") for quantity in quantities),
     ]
     return Table(

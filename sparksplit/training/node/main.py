@@ -11,6 +11,7 @@ from sparksplit.base.memory import keep_freed
 from sparksplit.base.records import JsonObject
 from sparksplit.cluster import Member
 from sparksplit.collectives import Collective, join
+from sparksplit.rows.feed import RowSource
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.messages import NodeResult, Payload
 from sparksplit.training.node.kernels import naming_keys
@@ -34,15 +35,20 @@ def work(member: Member) -> JsonObject:
 
 
 def train_once(
-    member: Member, payload: Payload, config: TrainConfig, collective: Collective, began: float
+    member: Member,
+    payload: Payload,
+    config: TrainConfig,
+    collective: Collective,
+    began: float,
+    rows: RowSource | None = None,
 ) -> NodeResult:
     """One training run in an already configured process; its counters begin at zero.
 
-    collective: between the real nodes. began: when the run began (time.perf_counter).
+    collective: between the real nodes. began: when the run began (time.perf_counter). rows: as for Process.
     """
     clock = Clock(began)
     with member.phase("start"):
-        process = Process(member, payload, config)
+        process = Process(member, payload, config, rows)
     try:
         with naming_keys(config):
             return _trained(process, collective, clock)

@@ -29,15 +29,18 @@ if TYPE_CHECKING:
 
 
 class Process:
-    """One TensorFlow process of a run. Raises ConfigError for mistakes in the model and its training."""
+    """One TensorFlow process of a run. Raises ConfigError for mistakes in the model and its training.
 
-    def __init__(self, member: Member, payload: Payload, config: TrainConfig) -> None:
-        self.member, self.payload, self.config = member, payload, config
+    rows: the training split, where an earlier process of this node has been handed it.
+    """
+
+    def __init__(self, member: Member, payload: Payload, config: TrainConfig, rows: RowSource | None = None) -> None:
+        self.member, self.payload, self.config, self._rows = member, payload, config, rows
         self.data = open_joined(config.data, verify=False)
         self.way: Strategy = find(config.strategy, self._source_text("strategy"))
         self.nodes = config.node_count
         # Opened now, so that Spark feeds while the model is built.
-        self.receiver = self._receive() if config.input_mode == "spark" else None
+        self.receiver = self._receive() if config.input_mode == "spark" and rows is None else None
 
     def build(self) -> None:
         """Make the model and everything that belongs to it; after the collective, since TensorFlow's comes first."""
@@ -130,10 +133,9 @@ class Process:
         from sparksplit.handoff.spool import Spool
 
         assert self.receiver is not None
-        manifest, member = self.data.manifest, self.member
+        manifest = self.data.manifest
         files = self.receiver.finish(fed["partitions"])
-        lanes = self.way.split.lanes(manifest.lanes, member.rank, member.size)
-        own = np.arange(manifest.lanes) if self.config.virtual else lanes
+        own = np.array(fed["lanes"], np.int64)
         # Else the rows are a DataFrame's.
         place = self.data.split("train").place_of if fed["prepared"] else by_id
         spool = Spool(files, manifest.description, fed["lane_rows"], own, manifest.block_rows, place)
@@ -155,7 +157,7 @@ class Process:
     def await_rows(self) -> RowSource:
         """The training split, once it is there."""
         if self.receiver is None:
-            return self.prepared_rows()
+            return self.prepared_rows() if self._rows is None else self._rows
         with self.member.phase("feeding"):
             while (fed := self.told()) is None:
                 self.member.await_news(0.5)
