@@ -287,12 +287,13 @@ def test_how_the_ways_were_tuned_and_that_they_were_not():
         "Tuning took 9 runs on a seed of their own, 96 passes and 88.5 s of node time, without 1 that diverged" in words
     )
     tuned = words[words.index("What each way was given") : words.index("Every try.")]
-    assert "epoch 2 0.0316 95.00 % 93.00 % to 95.00 % 1 learning rate" in tuned
-    assert "single 1 0.0316 97.00 % 91.00 % to 97.00 % 0 learning rate batch on 2" in tuned
+    assert "epoch 2 0.0316 95.00 % 93.00 % to 95.00 % 1 learning rate 0.0316, the lowest tried" in tuned
+    edge = "learning rate 0.0316, the lowest tried of a range down to 0.01"
+    assert f"single 1 0.0316 97.00 % 91.00 % to 97.00 % 0 {edge} batch on 2" in tuned
     tries = words[words.index("Every try.") : words.index("Pictures")]
     assert "epoch 2 0.0316 95.00 % chosen" in tries and "epoch 2 0.316 diverged" in tries
     notes = words[words.index("To know") : words.index("The differences")]
-    assert "may lie beyond, for single on 1 (learning rate); epoch on 2 (learning rate): give a wider" in notes
+    assert f"beyond the best that was tried, for single on 1 ({edge}); epoch on 2 ({edge}): try more values" in notes
     untuned = changed(tuning=None)
     untuned["answer"]["headline"] = "Untuned: one rate for all."
     words = visible(rendered(untuned))
