@@ -1,6 +1,6 @@
 """The answer: which way, the few worth having, a slow network, what diverged; its conditions, and how sure it is.
 
-Each sentence says only what the verdicts of all pairs together decide; tests/comparison/test_truth.py reads them back.
+Each sentence says only what the verdicts of all pairs together decide; tests/comparison/truth/ reads them back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sparksplit.comparison.certainty import certainty
 from sparksplit.comparison.content import IN_ALL, TO_TARGET, Answer, Choice, Pair, Results, Row, TimePair
 from sparksplit.comparison.numbers import Quantity, bound, compact, count, duration, node_time
 from sparksplit.comparison.plan import SINGLE
-from sparksplit.comparison.tuning.said import headline
+from sparksplit.comparison.tuning.headline import headline
 
 _FEWER = 1.05
 """How many times fewer bytes than `batch` a way must send to be recommended for that."""

@@ -1,64 +1,45 @@
-"""What is said about tuning: a headline, what was chosen, what it cost."""
+"""What is said about tuning: what was chosen, what is doubtful about it, what it cost."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from sparksplit.comparison.numbers import Quantity, compact, count, duration
 from sparksplit.comparison.record import ComparedRun
 from sparksplit.comparison.tuning.choice import node_seconds
 from sparksplit.comparison.tuning.record import TunedWay, Tuning
-from sparksplit.comparison.tuning.space import RATE, value_at
 from sparksplit.comparison.tuning.tries import name_of
-
-
-def headline(tuning: Tuning | None, config: Mapping[str, Any]) -> str:
-    """Whether the answer is about ways that were tuned. config: the comparison's."""
-    if tuning is not None:
-        keys = dict.fromkeys(name_of(key) for way in tuning.ways for key in way.ranges)
-        what = "learning rates" if len(keys) == 1 else f"tries ({', '.join(keys)})"
-        return f"Tuned: each way has the best of {tuning.tries} {what} on its number of nodes, by the validation rows."
-    ways = config.get("strategies") or []
-    if any(isinstance(way, Mapping) and value_at(way, RATE) is not None for way in ways):
-        rates = "the rates as they were given"
-    else:
-        rate = value_at(config, RATE)
-        rates = "one rate for all" + (f" ({compact(rate)})" if isinstance(rate, float) else "")
-    return (
-        f"Untuned: {rates}. Ways want different rates, so that this answer may be about the rate and not about the "
-        "ways; `tune: 8` tries eight for each."
-    )
 
 
 def of_way(way: TunedWay, tuning: Tuning) -> str:
     """Which values a way has, and whether others should be tried."""
     quantity = Quantity(tuning.metric)
-    where = _where(way)
+    who = where(way)
     also = f" (and {', '.join(way.also)})" if way.also else ""
     if way.chosen is None:
-        return f"{where}{also} keeps the values that were given: all {len(way.tries)} tries diverged."
+        return f"{who}{also} keeps the values that were given: all {len(way.tries)} tries diverged."
     best = way.tries[way.chosen]
     return (
-        f"{where}{also} has {values(best.values)}: {quantity.label} {quantity.value(best.metric)} of the validation "
+        f"{who}{also} has {values(best.values)}: {quantity.label} {quantity.value(best.metric)} of the validation "
         f"rows{_others(way, quantity)}{_beyond(way)}."
     )
 
 
 def doubts(tuning: Tuning) -> Iterator[str]:
     """For which ways other values should be tried."""
-    edges = [f"{_where(way)} ({' and '.join(edges_of(way))})" for way in tuning.ways if way.edges]
+    edges = [f"{where(way)} ({' and '.join(edges_of(way))})" for way in tuning.ways if way.edges]
     if edges:
         yield (
             f"A better value may lie beyond the best that was tried, for {'; '.join(edges)}: "
             f"{_remedy(way for way in tuning.ways if way.edges)}."
         )
-    lost = [_where(way) for way in tuning.ways if way.chosen is None]
+    lost = [where(way) for way in tuning.ways if way.chosen is None]
     if lost:
         yield f"All tries diverged, so that the values that were given are kept, for {'; '.join(lost)}."
 
 
-def _where(way: TunedWay) -> str:
+def where(way: TunedWay) -> str:
+    """Such as `epoch` on 4 virtual."""
     return f"`{way.way}` on {way.nodes}{' virtual' if way.virtual else ''}"
 
 

@@ -15,6 +15,7 @@ from sparksplit.comparison.plan import plan
 from sparksplit.comparison.record import DivergedRun
 from sparksplit.comparison.tuning import said
 from sparksplit.comparison.tuning.choice import best, choice, tuning
+from sparksplit.comparison.tuning.headline import headline
 from sparksplit.comparison.tuning.record import Tried, TunedWay
 from sparksplit.comparison.tuning.space import Range, extremes, tried
 from sparksplit.comparison.tuning.tries import tries
@@ -163,13 +164,23 @@ def test_an_edge_is_of_what_was_tried_and_says_what_is_left_of_the_range(ends, n
 
 def test_the_headline():
     _, result = made({})
-    assert said.headline(result, {}) == (
-        "Tuned: each way has the best of 3 learning rates on its number of nodes, by the validation rows."
+    assert headline(result, {}) == (
+        "Tuned: each way has the best of 3 learning rates, by the validation rows, on its number of nodes; what learns "
+        "the same on any number of nodes is tuned once (`batch` on 2 has that of `single` on 1)."
     )
     _, both = made({}, tune={"tries": 3, "keys": {"sync.every": [2, 64]}}, strategies=["batch", {"strategy": "local"}])
-    assert "the best of 3 tries (learning rate, H) on its" in said.headline(both, {})
+    assert "the best of 3 tries (learning rate, H where a way has it), by the" in headline(both, {})
+    alone, same = (made({}, strategies=own, virtual=[])[1] for own in (["single"], ["batch"]))
+    assert headline(alone, {}) == "Tuned: `single` on 1 has the best of 3 learning rates, by the validation rows."
+    assert headline(same, {}) == (
+        "Tuned: `single` on 1 and `batch` on 2 learn the same, and have the best of 3 learning rates, by the "
+        "validation rows: tuned once for all."
+    )
     plain = {"optimizer": {"learning_rate": 0.1}, "strategies": ["single", {"strategy": "local", "sync": {"every": 8}}]}
-    assert said.headline(None, plain).startswith("Untuned: one rate for all (0.1). ")
+    assert headline(None, plain).startswith("Untuned: one rate for all (0.1). ")
     own = {**plain, "strategies": ["single", {"strategy": "batch", "optimizer": {"learning_rate": 0.2}}]}
-    assert said.headline(None, own).startswith("Untuned: the rates as they were given. ")
-    assert said.headline(None, {}).startswith("Untuned: one rate for all. ")
+    assert headline(None, own).startswith("Untuned: the rates as they were given. ")
+    assert headline(None, {"strategies": ["single", "batch"], "optimizer": {"learning_rate": 0.1}}) == (
+        "Untuned: one rate for all (0.1). `single` and `batch` learn the same at any rate, so that it prefers none of "
+        "them; `tune: 8` tries eight."
+    )
