@@ -99,8 +99,8 @@ def test_the_fastest_that_is_as_good():
     assert first.startswith("Split the work by `batch` on 2 nodes: it takes 6.00 s to the target, where one node takes")
     assert "(1.67 times as fast, 95 % interval 1.5 to 1.83, and at least 1.41 times)" in first
     assert few == (
-        "Of what is decided, fastest is `batch` on 2 (6.00 s and 0.00333 node-hours to the target, accuracy 97.00 %); "
-        "cheapest and best is `single` on 1 (10.0 s and 0.00278 node-hours to the target, accuracy 97.00 %)."
+        "Of what is decided, fastest is `batch` on 2 (6.00 s and 12.0 node-seconds to the target, accuracy 97.00 %); "
+        "cheapest and best is `single` on 1 (10.0 s and 10.0 node-seconds to the target, accuracy 97.00 %)."
     )
     assert "same as `single`'s within the margin (+0.10 points" in first
     assert (
@@ -112,7 +112,7 @@ def test_stay_on_one_node_where_none_is_faster():
     table = [SINGLE, row("batch", 2, 12.0, 0.97, 1e9)]
     first, few, second = answered(table, [pair("batch", "single", "better")])["text"]
     assert few.startswith("Of what is decided, fastest and cheapest is `single` on 1 (10.0 s and")
-    assert "; best is `batch` on 2 (12.0 s and 0.00667 node-hours" in few
+    assert "; best is `batch` on 2 (12.0 s and 24.0 node-seconds" in few
     assert first == (
         "Stay on one node: the fastest way on several, `batch` on 2, takes 12.0 s to the target, where one node "
         "takes 10.0 s."
@@ -153,7 +153,7 @@ def test_what_is_only_measured_to_be_faster_is_no_advice():
         "Stay on one node, or see with more seeds whether `batch` on 2 is faster: it takes 9.90 s to the target, where "
         "one node takes 10.0 s, but that is undecided (1.01 times as fast, 95 % interval 0.909 to 1.11), and its acc"
     )
-    assert "none is decided to be faster, cheaper or better: 10.0 s and 0.00278 node-hours to the target" in text[1]
+    assert "none is decided to be faster, cheaper or better: 10.0 s and 10.0 node-seconds to the target" in text[1]
     # Its mean is over other seeds than those of both, where some were measured elsewhere.
     text = answered(table, [pair("batch", "single", "no difference")], sure="slower")["text"]
     assert text[0].startswith("Stay on one node: `batch` on 2 is no faster; it takes 9.90 s to the target")

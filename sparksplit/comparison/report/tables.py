@@ -14,6 +14,7 @@ from sparksplit.comparison.numbers import (
     count,
     duration,
     megabytes,
+    node_time,
     part,
     percent,
     plain,
@@ -106,12 +107,12 @@ def ways(results: Results, virtual: bool) -> Table | None:
         ("time to target", "of training until the validation rows are seen to reach the target: median over all runs"),
         ("passes to target", "until the validation rows are seen to reach the target: median over all runs"),
         ("reached", "runs that reached the target, of all"),
-        ("node-hours", "to the target: the median time of all nodes, in hours"),
+        ("node time", "to the target: the median time, of all nodes together"),
     ]
     rows = [_way(row, quantity) for row in found]
-    left_out = {"seconds", "rows/s", "efficiency", "time to target", "node-hours"} if virtual else {"passes to target"}
+    left_out = {"seconds", "rows/s", "efficiency", "time to target", "node time"} if virtual else {"passes to target"}
     if not results.target:
-        left_out |= {"time to target", "passes to target", "reached", "node-hours"}
+        left_out |= {"time to target", "passes to target", "reached", "node time"}
     kept = [index for index, (name, _) in enumerate(columns) if name not in left_out]
     caption = PREDICTED[0].upper() + PREDICTED[1:] if virtual else "Measured on the nodes at hand: means over the seeds"
     return Table(
@@ -143,7 +144,7 @@ def _way(row: Row, quantity: Quantity) -> list[Cell]:
         number(seconds, duration(seconds)),
         number(passes, compact(passes)),
         number(None if to is None else to.reached, reached),
-        number(hours, plain(hours, 3)),
+        number(hours, node_time(hours)),
     ]
 
 
