@@ -224,7 +224,10 @@ def runs(results: Results) -> Table | None:
         cells = [_way_of(gone), _nodes(gone), number(gone.seed, str(gone.seed))]
         rows.append([*cells, text("diverged"), text(count(None)), nothing, *[nothing for _ in names]])
     columns = [
-        ("way", "leads to the record of the run"),
+        (
+            "way",
+            "leads to the record of the run, in the folder runs beside this page: to nothing where only that was moved",
+        ),
         ("N", "nodes"),
         ("seed", ""),
         ("ledger", "exact: every row once in each pass; diverged: the loss or the metric was no longer a number"),
