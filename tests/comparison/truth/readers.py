@@ -61,44 +61,85 @@ def check_split(truth, sentence):
         assert f"where `single` diverged with {gone} of {len(truth.ways['single', 1])} seed" in sentence
 
 
+def steady_times(truth):
+    """Seconds of the ways on several nodes of which no run diverged, where they have any that count."""
+    steady = [way for way in truth.ways if way[1] > 1 and not truth.diverged(way)]
+    return {way: seconds for way in steady if (seconds := truth.seconds(way, truth.goal())) is not None}
+
+
 def check_stay(truth, sentence):
+    if "Not decided besides" in sentence:
+        check_undecided(truth, sentence)
+        return
     single, goal = ("single", 1), truth.goal()
     assert sentence.startswith("Stay on one node") == (truth.diverged(single) == 0)
+    alone, times = truth.seconds(single, goal), steady_times(truth)
     steady = [way for way in truth.ways if way[1] > 1 and not truth.diverged(way)]
-    alone = truth.seconds(single, goal)
-    times = {way: seconds for way in steady if (seconds := truth.seconds(way, goal)) is not None}
     if "every way on several nodes diverged" in sentence:
         assert not steady
-    elif "no way on several reached the target" in sentence:
+        return
+    if "no way on several reached the target" in sentence:
         assert not times and goal == "to the target"
         assert not any(all(truth.hit(one) is not None for one in truth.ways[way]) for way in steady)
-    elif "the fastest way on several" in sentence:
-        way, nodes = re.search(rf"the fastest way on several, {WAY}, takes", sentence).groups()
-        assert times[way, int(nodes)] == min(times.values()) >= alone
-        assert f"takes {duration(min(times.values()))} {goal}, where one node takes {duration(alone)}." in sentence
-    elif "is ahead of what one node can do" in sentence:
-        way, nodes = re.search(rf"or see whether {WAY} is ahead", sentence).groups()
-        best, ready = (way, int(nodes)), truth.ready()
-        assert best in ready and times[best] == min(times[own] for own in ready)
-        assert not any(all(truth.is_ahead(own, control) for control in truth.controls(own)) for own in ready)
-        behind = re.search(r"but against (.*) on one node it is neither", sentence)[1].split(" and ")
-        assert behind == [f"`{own[0]}`" for own in truth.controls(best) if not truth.is_ahead(best, own)] != []
-        assert f"it takes {duration(times[best])} {goal}, where one node takes {duration(alone)} (" in sentence
-        check_quality(truth, best, sentence)
-    elif "is no faster; it takes" in sentence:
-        way, nodes = re.search(rf"{WAY} is no faster; ", sentence).groups()
-        assert times[way, int(nodes)] == min(times.values()) < alone
-        assert truth.speed[way, int(nodes), goal].verdict == "slower"
-    else:
-        way, nodes = re.search(rf"or see (?:with more seeds )?whether {WAY} is ", sentence).groups()
-        fastest = (way, int(nodes))
-        assert f"it takes {duration(times[fastest])} {goal}, where one node takes {duration(alone)}" in sentence
-        speed = truth.speed.get((*fastest, goal))
-        sure = speed is not None and speed.verdict == "faster"
-        assert times[fastest] < alone and sure == ("is good enough" in sentence)
-        assert speed is None or speed.verdict != "slower"
-        assert not sure or not truth.is_good(fastest)
+        return
+    # All others are decided not to be worth having.
+    assert times and all(truth.is_ruled_out(way) for way in times)
+    name, nodes = re.search(rf": (?:the fastest way on several, )?{WAY},? takes", sentence).groups()
+    fastest = (name, int(nodes))
+    assert times[fastest] == min(times.values())
+    assert f"takes {duration(times[fastest])} {goal}, where one node takes {duration(alone)}" in sentence
+    assert ("the fastest way on several" in sentence) == (times[fastest] >= alone)
+    if times[fastest] >= alone:
+        return
+    if "seed by seed it is slower" in sentence:
+        assert truth.speed[(*fastest, goal)].verdict == "slower"
         check_quality(truth, fastest, sentence)
+    elif beaten := re.search(r", but (.*) on one node is decided to learn better than it, or", sentence):
+        controls = [f"`{own[0]}`" for own in truth.controls(fastest) if truth.is_beaten(fastest, own)]
+        assert beaten[1].split(" and ") == controls != []
+    else:
+        check_quality(truth, fastest, sentence)
+        assert truth.verdict[(*fastest, "single")].verdict == "worse"
+
+
+def check_undecided(truth, sentence):
+    """What is not decided of the most promising way, what it would take, and the best guess."""
+    single, goal, times = ("single", 1), truth.goal(), steady_times(truth)
+    alone = truth.seconds(single, goal)
+    unsettled = [way for way in times if not truth.is_ruled_out(way)]
+    assert sentence.startswith("Not decided yet") == (truth.diverged(single) == 0)
+    assert not any(all(truth.is_ahead(way, own) for own in truth.controls(way)) for way in truth.ready())
+
+    def is_faster(way):
+        speed = truth.speed.get((*way, goal))
+        return speed is not None and speed.verdict == "faster"
+
+    name, nodes, what = re.search(rf"whether {WAY} (is faster|learns as well|is ahead)", sentence).groups()
+    way = (name, int(nodes))
+    assert way in unsettled
+    faster = [own for own in unsettled if is_faster(own)]
+    good = [own for own in faster if truth.is_good(own)]
+    first = good or faster or unsettled
+    assert way in first and times[way] == min(times[own] for own in first)
+    assert what == ("is ahead" if good else "learns as well" if faster else "is faster")
+    assert f"it takes {duration(times[way])} {goal}, where one node takes {duration(alone)}" in sentence
+    check_quality(truth, way, sentence)
+    if what == "is ahead":
+        behind = re.search(r"but against (.*?) on one node it is neither", sentence)[1].split(" and ")
+        assert behind == [f"`{own[0]}`" for own in truth.controls(way) if not truth.is_ahead(way, own)] != []
+    seeds = max(len(runs) for runs in truth.ways.values())
+    assert ("One seed tells nothing about chance: that takes more, such as `seeds: 5`" in sentence) == (seeds < 2)
+    needed = re.search(r"about ([\d,]+) seeds \(`max_seeds: (\d+)`\)", sentence)
+    assert needed is None or int(needed[1].replace(",", "")) == int(needed[2]) > 1
+    assert seeds < 2 or "It would take " in sentence
+    if not truth.diverged(single):
+        best = truth.looks_best()
+        guess = sentence.partition("Best guess until then: ")[2]
+        assert guess == (
+            f"one node, which takes {duration(alone)} {goal}."
+            if best is None
+            else f"`{best[0]}` on {best[1]}, by the means alone, which takes {duration(times[best])} {goal}."
+        )
 
 
 def check_alone(truth, sentence):

@@ -27,12 +27,14 @@ from tests.comparison.truth.readers import (
     check_slow,
     check_split,
     check_stay,
+    check_undecided,
 )
 from tests.comparison.truth.truths import Truth
 
 SENTENCES = (
     ("Split the work by", check_split),
     ("Stay on one node", check_stay),
+    ("Not decided yet: whether", check_undecided),
     ("Nothing is recommended, since `single` diverged", check_stay),
     ("Nothing is recommended: the times of `single`", check_not_timed),
     ("Nothing is recommended: no way on several", check_none_timed),

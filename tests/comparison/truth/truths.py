@@ -64,6 +64,38 @@ class Truth:
         is_faster = speed is not None and speed.verdict == "faster" and self.is_good(way, control[0])
         return is_faster or (pair is not None and pair.verdict == "better")
 
+    def is_beaten(self, way, control):
+        pair, speed = self.verdict.get((*way, control[0])), self.beside.get((*way, self.goal(), control[0]))
+        is_slower = speed is not None and speed.verdict == "slower"
+        return pair is not None and (pair.verdict == "worse" or (is_slower and pair.verdict == "no difference"))
+
+    def is_ruled_out(self, way):
+        """Whether it is decided that a way is not worth having."""
+        pair, speed = self.verdict.get((*way, "single")), self.speed.get((*way, self.goal()))
+        return (
+            (pair is not None and pair.verdict == "worse")
+            or (speed is not None and speed.verdict == "slower")
+            or any(self.is_beaten(way, control) for control in self.controls(way))
+        )
+
+    def looks_best(self):
+        """The fastest of the ways that are not ruled out and, by the means, faster than one node by itself, without
+        learning worse by more than the margin; None if there is none."""
+        goal, sign = self.goal(), 1 if self.metric.higher_is_better else -1
+
+        def is_ahead(way, other):
+            own, others = self.seconds(way, goal), self.seconds(other, goal)
+            gain = sign * (self.mean(way) - self.mean(other))
+            return gain >= -self.found.metric.margin and (others is None or own < others)
+
+        found = [
+            way for way in self.ways
+            if way[1] > 1 and not self.diverged(way) and self.seconds(way, goal) is not None
+            and not self.is_ruled_out(way)
+            and all(is_ahead(way, other) for other in (("single", 1), *self.controls(way)))
+        ]  # fmt: skip
+        return min(found, key=lambda way: self.seconds(way, goal), default=None)
+
     def by_rows(self, pair):
         """The standard error of a mean difference by rows, by analysis of variance; None where a run cannot tell."""
         ways = (pair.way, pair.nodes), (pair.against, pair.against_nodes)
