@@ -38,6 +38,8 @@ GBITS = (1.0, 10.0, 100.0)
 _CONTENTIONS = np.linspace(0, 2, 201)
 _NEAR = 16
 """A sum tells about the runs' if it has at least so small a part of their bytes, or at most so many times as many."""
+AIM = 0.15
+"""How far off it should be at most where it was not fitted, as a share of what was measured."""
 _LEAST = 2
 """Numbers of nodes that the model must still be fitted to where one is left out."""
 
@@ -245,14 +247,16 @@ def _text(costs: Costs, found: Sequence[Check]) -> str:
     if left_out:
         error = (
             f"Fitted without the number of nodes that it is asked about, it is off by {percent(median(left_out))} in "
-            f"the median, and by {percent(max(left_out))} at most; in waiting for rows alone by "
+            f"the median, and by {percent(max(left_out))} at most, where {percent(AIM)} are aimed at: "
+            f"{sum(error <= AIM for error in left_out)} of {len(left_out)} are within; in waiting for rows alone by "
             f"{percent(median(of_reading), 1)} of a run's training in the median, and {percent(max(of_reading), 1)} at "
             "most."
         )
     else:
         error = (
             "How far it is off where it was not fitted cannot be told: that takes three numbers of nodes, of which one "
-            "is left out. The errors below are those of the runs that it was fitted to."
+            f"is left out, and there at most {percent(AIM)} are aimed at. The errors below are those of the runs that "
+            "it was fitted to."
         )
     beside = ""
     if costs.compute.contention:

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import sqrt
-
-from scipy import special
 
 from sparksplit.comparison.analysis.frontier import goal_of
-from sparksplit.comparison.analysis.verdicts import Errors, rows_to_decide, seeds_to_decide
-from sparksplit.comparison.content import Metric, Pair, Results
-from sparksplit.comparison.intervals import LEVEL
+from sparksplit.comparison.analysis.verdicts import rows_to_decide, seeds_to_decide
+from sparksplit.comparison.content import Pair, Results
+from sparksplit.comparison.needed import MOST_ROWS, MOST_SEEDS, errors_of, gap_of, more_rows, takes_rows
 from sparksplit.comparison.numbers import Quantity, count
-
-_MOST_SEEDS = _MOST_ROWS = 1000
-"""More seeds are not counted up, nor more times as many rows."""
 
 
 def certainty(results: Results, quantity: Quantity) -> str:
@@ -60,19 +54,8 @@ def _looked(results: Results) -> str:
 def undecided(results: Results) -> int:
     """How many of the differences on nodes at hand are not decided, and might be with more seeds."""
     goal = goal_of(results.table)
-    learnt = [pair.verdict for pair in results.pairs if not pair.virtual and not _takes_rows(pair, results.metric)]
+    learnt = [pair.verdict for pair in results.pairs if not pair.virtual and not takes_rows(pair, results.metric)]
     return [*learnt, *(pair.verdict for pair in results.times if pair.what == goal)].count("undecided")
-
-
-def _gap(pair: Pair, metric: Metric) -> float:
-    """How far a difference's mean is from what is to be ruled out first."""
-    return max(abs(pair.mean), metric.margin + (1 if metric.higher_is_better else -1) * pair.mean)
-
-
-def _takes_rows(pair: Pair, metric: Metric) -> bool:
-    """Whether no number of seeds decides a difference if its mean stays as it is: it can be told on more rows only."""
-    of_rows = float(special.ndtri((1 + LEVEL) / 2)) * (pair.rows_error or 0.0)
-    return pair.low is not None and _gap(pair, metric) <= max(of_rows, metric.resolution or 0.0)
 
 
 def _of_rows(results: Results, pairs: Sequence[Pair]) -> str:
@@ -91,15 +74,6 @@ def _of_rows(results: Results, pairs: Sequence[Pair]) -> str:
     )
 
 
-def _errors(pair: Pair, questions: int) -> Errors:
-    """What the error of a difference with an interval is made of."""
-    assert pair.low is not None and pair.high is not None
-    of_rows = pair.rows_error or 0.0
-    reach = (pair.high - pair.low) / 2
-    error = reach / float(special.stdtrit(pair.seeds - 1, (1 + LEVEL) / 2)) if pair.error is None else pair.error
-    return Errors(sqrt(max(0.0, error**2 - of_rows**2)), of_rows, pair.seeds, questions)
-
-
 def _needed(pairs: Sequence[Pair], results: Results, questions: int) -> str:
     """How many seeds would decide what is not, if the differences stay as they are; and what no number of them would.
 
@@ -111,35 +85,19 @@ def _needed(pairs: Sequence[Pair], results: Results, questions: int) -> str:
     for pair in pairs:
         if pair.verdict != "undecided" or pair.low is None or pair.high is None:
             continue
-        errors, gap = _errors(pair, questions), _gap(pair, metric)
-        if _takes_rows(pair, metric):
-            rows.append(rows_to_decide(errors, gap, metric.resolution or 0.0, _MOST_ROWS))
+        errors, gap = errors_of(pair, questions), gap_of(pair, metric)
+        if takes_rows(pair, metric):
+            rows.append(rows_to_decide(errors, gap, metric.resolution or 0.0, MOST_ROWS))
         else:
-            seeds.append(seeds_to_decide(errors, gap, _MOST_SEEDS))
+            seeds.append(seeds_to_decide(errors, gap, MOST_SEEDS))
     text = ""
     if rows:
         text = (
             f" {count(len(rows))} of the undecided no number of seeds decides if their means stay as they are: that "
-            f"takes {_more_rows(rows, results)}, or a larger `margin`."
+            f"takes {more_rows(rows, results)}, or a larger `margin`."
         )
     if seeds:
         numbers = [number for number in seeds if number is not None]
-        some = f"about {count(max(numbers))}" if len(numbers) == len(seeds) else f"more than {count(_MOST_SEEDS)}"
+        some = f"about {count(max(numbers))}" if len(numbers) == len(seeds) else f"more than {count(MOST_SEEDS)}"
         text += f" It would take {some} seeds to decide how {'the others' if rows else 'all ways'} learn (`max_seeds`)."
     return text
-
-
-def _more_rows(times: Sequence[float | None], results: Results) -> str:
-    """How many rows would decide. times: as many times as there are, for each difference; None where more seeds are
-    needed, too, or too many."""
-    split = results.metric.split
-    known = [each for each in times if each is not None]
-    there = results.data.rows.get(split)
-    if len(known) < len(times) or there is None:
-        return f"more {split} rows, and perhaps more seeds"
-    return f"about {_round(max(known) * there)} {split} rows, where there are {count(there)}"
-
-
-def _round(value: float) -> str:
-    """To two digits, since it is about so many."""
-    return count(float(f"{value:.1e}"))

@@ -38,7 +38,8 @@ class TuneConfig(Config):
         for key, (low, high) in keys.items():
             section, _, name = key.partition(".")
             numbers = [own for own in SyncConfig.model_fields if own != "outer"]
-            if name not in numbers if section == "sync" else section != "optimizer" or name in ("", "name"):
+            is_named = name.rpartition(".")[2] in ("", "name")
+            if name not in numbers if section == "sync" else section != "optimizer" or is_named:
                 known = ", ".join(f"sync.{own}" for own in numbers)
                 raise ValueError(f"{key} cannot be tuned: only {known} and the numbers of `optimizer` can")
             if low >= high:

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from sparksplit.pages import tables
 
 MISSING = tables.MISSING
-_FEW_HOURS = 1e-4
-"""Fewer are written as seconds: `plain` would need an exponent."""
 
 
 def usable(value: float | None) -> float | None:
@@ -44,9 +42,13 @@ def compact(value: float | None) -> str:
 
 
 def node_time(hours: float | None) -> str:
-    """Seconds of all nodes, given in hours: in node-hours, or in node-seconds where hours would need an exponent."""
-    if hours is not None and hours < _FEW_HOURS:
-        return f"{plain(hours * 3600, 3)} node-seconds"
+    """The time of all nodes together, given in hours, in the unit that suits it, as `duration` has it."""
+    hours = usable(hours)
+    if hours is None:
+        return MISSING
+    for limit, times, name in ((120, 3600, "node-seconds"), (7200, 60, "node-minutes")):
+        if abs(hours) * 3600 < limit:
+            return f"{plain(hours * times, 3)} {name}"
     return f"{plain(hours, 3)} node-hours"
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
+from itertools import groupby
+from statistics import fmean
 from types import TracebackType
 from typing import Any
 
@@ -20,16 +22,17 @@ def passes(run: Run) -> int:
     return run.config.epochs
 
 
+def _work(run: Run) -> float:
+    """How long its passes take, in passes of one node with this machine's cores to itself; nodes share them."""
+    at_once = min(run.processes, os.cpu_count() or 1)
+    # Virtual nodes exchange outside the compiled updates: about three times as slow, measured.
+    slower = 3.0 if run.config.virtual else 1.5 if run.processes > 1 else 1.0
+    return slower * passes(run) / at_once
+
+
 def estimate(runs: Sequence[Run], rows: int, rows_per_second: float) -> float:
-    """How many seconds `runs` take, by one node's rate in mini-batches of B; nodes share this machine's cores."""
-    cores = os.cpu_count() or 1
-    found = 0.0
-    for run in runs:
-        at_once = min(run.processes, cores)
-        # Virtual nodes exchange outside the compiled updates: about three times as slow, measured.
-        slower = 3.0 if run.config.virtual else 1.5 if run.processes > 1 else 1.0
-        found += START_SECONDS + slower * passes(run) * rows / max(1.0, rows_per_second) / at_once
-    return found
+    """How many seconds `runs` take, by one node's rate in mini-batches of B."""
+    return sum(START_SECONDS + _work(run) * rows / max(1.0, rows_per_second) for run in runs)
 
 
 def say_estimate(runs: Sequence[Run], rows: int, rows_per_second: float) -> None:
@@ -45,17 +48,80 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-class ComparisonDisplay:
-    """Progress over all runs, counted in passes, from the nodes' heartbeats. A context manager."""
+class Pace:
+    """What runs and the starts of clusters have taken so far, and from that how long others will take.
 
-    def __init__(self, runs: Sequence[Run], rows: int) -> None:
-        self.runs, self.rows = list(runs), rows
+    Runs differ in length: ways, numbers of nodes, mini-batches of controls; and a cluster starts once for many. So each
+    is judged by the finished runs that are most like it, and only where there is none by all.
+    """
+
+    def __init__(self) -> None:
+        self.starts: list[float] = []
+        self.rate: float | None = None
+        """Rows/s of one node, once that is measured; told before any run has finished."""
+        self._known: dict[Hashable, tuple[int, float]] = {}
+        """By what runs have in common: how many have ended, and the sum of their seconds for a unit of work."""
+
+    def finished(self, run: Run, seconds: float) -> None:
+        """A run has taken so long, without its cluster's start."""
+        for key in _likenesses(run):
+            number, total = self._known.get(key, (0, 0.0))
+            self._known[key] = number + 1, total + (seconds - START_SECONDS) / _work(run)
+
+    def seconds(self, run: Run, rows: int) -> float | None:
+        """What a run takes; None where nothing is known of any. rows: of the training set."""
+        for key in _likenesses(run):
+            if key in self._known:
+                number, total = self._known[key]
+                return max(0.0, START_SECONDS + _work(run) * total / number)
+        return None if self.rate is None else estimate([run], rows, self.rate)
+
+    def left(self, runs: Sequence[Run], rows: int, clusters: int) -> float | None:
+        """What `runs` take, with the starts of so many clusters; None where that cannot be told."""
+        found = [self.seconds(run, rows) for run in runs]
+        known = [seconds for seconds in found if seconds is not None]
+        if len(known) < len(found):
+            return None
+        return sum(known) + (clusters * fmean(self.starts) if self.starts else 0.0)
+
+
+def _clusters(runs: Sequence[Run]) -> int:
+    """How many are started for these runs, one after the other."""
+    return len(list(groupby(run.cluster for run in runs)))
+
+
+def _likenesses(run: Run) -> list[Hashable]:
+    """Runs with the same value of one of these are alike; the closest likeness first."""
+    way = run.tuned_as if run.tried else run.group  # whatever is tried of it
+    processes, rows = (run.processes, run.config.virtual), (run.config.batch_size, run.config.local_batch_size)
+    return [("try", way, run.tried), ("way", way), ("rows", processes, rows), ("nodes", processes), ("any",)]
+
+
+class ComparisonDisplay:
+    """Progress over all runs, counted in passes, from the nodes' heartbeats. A context manager.
+
+    later: runs that come after all of these, for the time that is left. pace: what is known of how long runs take.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        rows: int,
+        later: Sequence[Run] = (),
+        pace: Pace | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.runs, self.rows, self.later = list(runs), rows, list(later)
+        self.pace = pace or Pace()
         self.current = 0
         """The run that the cluster is at, by its index in `begin`'s list."""
+        self._clock = clock
         self._now: list[Run] = []
         self._before = 0.0
         self._done = 0.0
-        self._began = time.monotonic()
+        self._part = 0.0
+        self._since = clock()
+        self._is_starting = True
         self._progress = Progress("comparing", float(sum(map(passes, runs))), "passes")
 
     def __enter__(self) -> ComparisonDisplay:
@@ -65,13 +131,16 @@ class ComparisonDisplay:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._end_run()
         if kind is None:
             self._progress.update(float(sum(map(passes, self.runs))))
         self._progress.__exit__(kind, error, trace)
 
     def begin(self, runs: Sequence[Run]) -> None:
         """A cluster begins these runs, out of all that are left."""
+        self._end_run()
         self._now, self.current = list(runs), 0
+        self._since, self._is_starting = self._clock(), True
         first = [run.key for run in self.runs].index(runs[0].key)
         self._before = float(sum(passes(run) for run in self.runs[:first]))
 
@@ -79,21 +148,44 @@ class ComparisonDisplay:
         """Take in what a heartbeat brought."""
         if rank != 0 or "run" not in state or not self._now:
             return
-        self.current = int(state["run"])
+        if self._is_starting:
+            self.pace.starts.append(self._clock() - self._since)
+            self._since, self._is_starting = self._clock(), False
+        if int(state["run"]) != self.current:
+            self._part = 1.0
+            self._end_run()
+            self.current = int(state["run"])
         run = self._now[self.current]
-        part = state["update"] / state["steps"] if state.get("steps") else 0.0
+        self._part = min(1.0, state["update"] / state["steps"]) if state.get("steps") else 0.0
         finished = self._before + sum(passes(one) for one in self._now[: self.current])
-        self._done = max(self._done, finished + min(1.0, part) * passes(run))
+        self._done = max(self._done, finished + self._part * passes(run))
         self._progress.update(round(self._done, 1), self._text(run))
 
+    def _end_run(self) -> None:
+        """The run that it is at has ended; one that failed before its end says nothing about the others."""
+        if self._now and not self._is_starting and self._part == 1.0:
+            self.pace.finished(self._now[self.current], self._clock() - self._since)
+        self._since, self._part = self._clock(), 0.0
+
+    def left(self) -> float | None:
+        """How many seconds all that is left will take; None where that cannot be told."""
+        place = self._place()
+        here, spent = self.runs[place:], self._clock() - self._since
+        whole = self.pace.seconds(here[0], self.rows)
+        clusters = _clusters(here) - 1 + _clusters(self.later)
+        others = self.pace.left([*here[1:], *self.later], self.rows, clusters)
+        return None if others is None or whole is None else max(0.0, whole - spent) + others
+
+    def _place(self) -> int:
+        """Which of all runs the cluster is at."""
+        return [one.key for one in self.runs].index(self._now[self.current].key)
+
     def _text(self, run: Run) -> str:
-        number = [one.key for one in self.runs].index(run.key) + 1
+        number = self._place() + 1
         kind = "virtual nodes" if run.config.virtual else "nodes" if run.config.node_count > 1 else "node"
         what = "try" if run.tried else "run"
         text = (
             f"{what} {number} of {len(self.runs)}: {run.way} on {run.config.node_count} {kind}, seed {run.config.seed}"
         )
-        total, spent = sum(map(passes, self.runs)), time.monotonic() - self._began
-        if self._done > 0 and spent > 10:
-            text += f", about {duration(spent * (total - self._done) / self._done)} left"
-        return text
+        left = self.left()
+        return text if left is None else f"{text}, about {duration(left)} left"

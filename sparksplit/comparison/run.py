@@ -25,7 +25,7 @@ from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.content import FORMAT_VERSION, RESULTS, Results
 from sparksplit.comparison.machine import cluster_name
 from sparksplit.comparison.plan import Run, plan
-from sparksplit.comparison.progress import ComparisonDisplay, say_estimate
+from sparksplit.comparison.progress import ComparisonDisplay, Pace, say_estimate
 from sparksplit.comparison.record import (
     ClusterPayload,
     ComparedRun,
@@ -140,7 +140,7 @@ def _tune(comparison: _Comparison, search: _Search, stack: ExitStack) -> SparkSe
     found = choice.tuning(search.tries, trying.records, analysis.deciding(config, data.manifest), runs)
     say(said.cost(found))
     comparison.work = [_Work.of(run, data) for run in tuned(runs, choice.best(search.tries, found))]
-    comparison.measured, comparison.tuning = trying.measured, found
+    comparison.measured, comparison.tuning, comparison.pace = trying.measured, found, trying.pace
     return spark
 
 
@@ -218,7 +218,8 @@ class _Search:
 
 @dataclass
 class _Comparison:
-    """later: runs that come after all of these, for the estimate of how long everything takes."""
+    """later: runs that come after all of these, for the estimate of how long everything takes. pace: what is known of
+    that."""
 
     config: CompareConfig
     data: PreparedDataSet
@@ -229,9 +230,12 @@ class _Comparison:
     records: dict[str, ComparedRun | DivergedRun] = field(default_factory=dict)
     seeds: int | None = None
     """How many are run so far; None: all."""
+    pace: Pace = field(default_factory=Pace)
 
     def __post_init__(self) -> None:
         self.measured = Measured.read(self.output.folder)
+        if self.measured.probe is not None:
+            self.pace.rate = self.measured.probe.rows_per_second
 
     def planned(self) -> Sequence[_Work]:
         """Those of the seeds so far."""
@@ -254,7 +258,9 @@ class _Comparison:
 
     def run(self, spark: SparkSession) -> None:
         """Do what is pending: a cluster for all runs that can share one, and another after a failure."""
-        with ComparisonDisplay([one.run for one in self.pending()], self.data.manifest.splits["train"].rows) as display:
+        runs, later = ([one.run for one in some] for some in (self.pending(), self.later))
+        rows = self.data.manifest.splits["train"].rows
+        with ComparisonDisplay(runs, rows, later, self.pace) as display:
             while pending := self._pending_now():
                 _, first = next(itertools.groupby(pending, lambda one: one.run.cluster))
                 together = list(first)
@@ -327,8 +333,8 @@ class _Comparison:
         if not self.measured.add(new):
             return
         if probed is None and self.measured.probe is not None:
-            runs = [*display.runs, *(one.run for one in self.later)]
-            say_estimate(runs, display.rows, self.measured.probe.rows_per_second)
+            self.pace.rate = self.measured.probe.rows_per_second
+            say_estimate([*display.runs, *display.later], display.rows, self.pace.rate)
         self.measured.write(self.output.fence)
 
     def _payload(self, one: _Work) -> RunPayload:

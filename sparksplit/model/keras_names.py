@@ -1,8 +1,9 @@
 """What Keras knows, read from its source without importing it: so a misspelt name is reported before Spark starts.
 
 Importing Keras brings in TensorFlow and takes three seconds; reading the few files that matter takes a few tenths of
-one. Values (a momentum above 1) are Keras's own business: `model.build` has them checked on the nodes. If another
-version of Keras is not written as expected, or there is none on the driver, nothing is refused here.
+one. Of values, what is true or false is told by its default, and the numbers that the constructors of optimizers refuse
+are in a table; all others are Keras's own business: `model.build` has them checked on the nodes. If another version of
+Keras is not written as expected, or there is none on the driver, nothing is refused here.
 """
 
 from __future__ import annotations
@@ -29,11 +30,49 @@ _BASE = "keras.src.optimizers.base_optimizer", "BaseOptimizer"
 
 @dataclass(frozen=True)
 class Signature:
-    """The arguments of one of Keras's classes. needed: those without a default."""
+    """The arguments of one of Keras's classes. needed: those without a default; flags: those that are true or false."""
 
     name: str
     known: frozenset[str]
     needed: frozenset[str]
+    flags: frozenset[str]
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """What a number must be; None where there is no such bound."""
+
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+
+    def problem(self, value: float) -> str | None:
+        """What to say about a value outside."""
+        if self.above is not None and value <= self.above:
+            return f"must be above {self.above:g} (is {value:g})"
+        if self.least is not None and value < self.least:
+            return f"must be at least {self.least:g} (is {value:g})"
+        if self.most is not None and value > self.most:
+            return f"must be at most {self.most:g} (is {value:g})"
+        return None
+
+
+_NOT_NEGATIVE = _Limits(least=0)
+_NUMBERS = {
+    ("SGD", "momentum"): _Limits(least=0, most=1),
+    ("Lion", "beta_1"): _Limits(above=0, most=1),
+    ("Ftrl", "initial_accumulator_value"): _NOT_NEGATIVE,
+    ("Ftrl", "l1_regularization_strength"): _NOT_NEGATIVE,
+    ("Ftrl", "l2_regularization_strength"): _NOT_NEGATIVE,
+    ("Ftrl", "l2_shrinkage_regularization_strength"): _NOT_NEGATIVE,
+    ("Ftrl", "learning_rate_power"): _Limits(most=0),
+    ("", "ema_momentum"): _Limits(least=0, most=1),
+    ("", "gradient_accumulation_steps"): _Limits(least=2),
+}
+"""By class (any optimizer's: '') and argument: what the constructors in keras/src/optimizers of Keras 3.15 do not raise
+ValueError for."""
+_FLOATS = {("SGD", "momentum")}
+"""Of these the constructor refuses whole numbers."""
 
 
 def check(config: TrainConfig, sources: Mapping[str, str]) -> None:
@@ -44,7 +83,7 @@ def check(config: TrainConfig, sources: Mapping[str, str]) -> None:
     """
     optimizer, rate, loss = config.optimizer, config.optimizer.learning_rate, config.loss
     own = _registers(config.model.build, sources.get("model.build"))
-    given = {*(optimizer.model_extra or {}), "learning_rate"}
+    given = {**(optimizer.model_extra or {}), "learning_rate": rate}
     _check_class(config, "optimizer", "keras.optimizers", optimizer.name, given, own, name_key="optimizer.name")
     if isinstance(rate, dict):
         _check_mapping(config, "optimizer.learning_rate", "keras.optimizers.schedules", rate, own)
@@ -70,11 +109,15 @@ def _registers(build: str, text: str | None) -> bool:
 def _check_mapping(config: TrainConfig, key: str, module: str, values: Mapping[str, Any], own: bool) -> None:
     name = values.get("name")
     if isinstance(name, str):  # without one the error says so anyway
-        _check_class(config, key, module, name, set(values) - {"name"}, own, name_key=f"{key}.name")
+        _check_class(config, key, module, name, _without_name(values), own, name_key=f"{key}.name")
+
+
+def _without_name(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key != "name"}
 
 
 def _check_class(
-    config: TrainConfig, key: str, module: str, name: str, given: Collection[str], own: bool, name_key: str
+    config: TrainConfig, key: str, module: str, name: str, given: Mapping[str, Any], own: bool, name_key: str
 ) -> None:
     found = classes(module)
     known = {name.lower(): name for name in found}
@@ -95,8 +138,25 @@ def _check_class(
             has = ", ".join(sorted(signature.known))
             hint = did_you_mean(argument, signature.known, cutoff=0.5) or f"; it has {has}"
             raise config.error(f"{key}.{argument}", f"{wanted} has no such argument{hint}")
+        if problem := _misfit(signature, argument, given[argument], is_optimizer=module == "keras.optimizers"):
+            raise config.error(f"{key}.{argument}", problem)
     if missing := sorted(signature.needed - set(given)):
         raise config.error(key, f"{wanted} needs {', '.join(missing)}")
+
+
+def _misfit(signature: Signature, argument: str, value: Any, is_optimizer: bool) -> str | None:
+    """What is wrong with a value, where that can be told without Keras."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if argument in signature.flags:
+        return f"must be true or false (is {value:g})" if is_number else None
+    if not is_number or not is_optimizer:
+        return None
+    limits = _NUMBERS.get((signature.name, argument)) or _NUMBERS.get(("", argument))
+    if limits is not None and (problem := limits.problem(value)):
+        return problem
+    if (signature.name, argument) in _FLOATS and isinstance(value, int):
+        return f"must be written with a decimal point, as {value}.0 (is {value})"
+    return None
 
 
 def _check_name(config: TrainConfig, key: str, name: str, known: Collection[str]) -> None:
@@ -143,15 +203,23 @@ def signature_of(module: str, name: str) -> Signature | None:
             if made is None or made.args.vararg or ("from_config" in own and not is_base):
                 return None
             names = [argument.arg for argument in made.args.args[1:]]
-            needed = names[: len(names) - len(made.args.defaults)]
+            needed = frozenset(names[: len(names) - len(made.args.defaults)])
+            defaults = dict(zip(names[len(needed) :], made.args.defaults, strict=True))
+            flags = frozenset(own for own, default in defaults.items() if _is_flag(default))
             names += [argument.arg for argument in made.args.kwonlyargs]
             if made.args.kwarg is None:
-                return Signature(name, frozenset(names), frozenset(needed))
+                return Signature(name, frozenset(names), needed, flags)
             if is_base:
-                return Signature(name, frozenset([*names, "decay"]), frozenset(needed))
+                return Signature(name, frozenset([*names, "decay"]), needed, flags)
             base = signature_of(*_BASE) if module.startswith("keras.src.optimizers.") else None
-            return None if base is None else Signature(name, base.known | frozenset(names), frozenset(needed))
+            if base is None:
+                return None
+            return Signature(name, base.known | frozenset(names), needed, base.flags | flags)
     return None
+
+
+def _is_flag(default: ast.expr) -> bool:
+    return isinstance(default, ast.Constant) and isinstance(default.value, bool)
 
 
 def _snake(name: str) -> str:

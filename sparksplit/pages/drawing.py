@@ -12,12 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
+from itertools import accumulate
+from textwrap import wrap
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
+from matplotlib.textpath import TextToPath
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 from matplotlib.transforms import Bbox
 
@@ -35,6 +39,8 @@ _SIDES = (
 )
 BOX = {"facecolor": "white", "edgecolor": "none", "pad": 1.2}  # of words, so that lines do not cross them
 LABEL_LETTERS = 48  # of a bar's label: what the width has room for
+_LABEL_SIZE, _LABEL_LINE = 9.5, 12.5  # of rows' labels, in points: letters, and from line to line
+_POINT_ROOM, _EDGE = 18, 4  # in points: of a row without its label; left free at the picture's sides
 _NO_LINE = 0.004  # of the width and height of axes: half as far as a line is wide
 
 # Of sparksplit.pages.colours, so that they change with the page's.
@@ -273,13 +279,68 @@ def bar_rows(axes: Any, labels: Sequence[str]) -> None:
         text.set_in_layout(False)
 
 
+def text_width(text: str, size: float = _LABEL_SIZE) -> float:
+    """Points that a line takes in the wide font that pictures are laid out with."""
+    with mpl.rc_context(_STYLE):
+        width, _, _ = TextToPath().get_text_width_height_descent(text, FontProperties(size=size), ismath=False)
+    return float(width)
+
+
+def label_lines(label: str) -> list[str]:
+    """A label in as many lines as it takes within a picture's width: nothing of it is left out."""
+    room = 72 * WIDTH - 2 * _EDGE
+    letters = LABEL_LETTERS
+    while letters > 1:
+        lines = wrap(label, letters, break_on_hyphens=False)
+        if all(text_width(line) <= room for line in lines):
+            return lines
+        letters -= 4
+    return list(label)
+
+
+def point_height(labels: Sequence[str]) -> float:
+    """Inches for points in rows with these labels above them, and an axis."""
+    return 0.75 + sum(_row_height(label) for label in labels)
+
+
+def _row_height(label: str) -> float:
+    return (_POINT_ROOM + _LABEL_LINE * len(label_lines(label))) / 72
+
+
+def point_rows(axes: Any, labels: Sequence[str]) -> list[float]:
+    """Prepare rows downwards, as high as their labels need; returns where on the y axis their points belong."""
+    ends = list(accumulate(map(_row_height, labels)))
+    axes.set_ylim(ends[-1], 0)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.grid(False, axis="y")
+    return [end - _POINT_ROOM / 2 / 72 for end in ends]
+
+
+def label_rows(axes: Any, labels: Sequence[str], points: Sequence[tuple[float, float]]) -> None:
+    """Write each row's label right above its point, as nearly in the middle above it as the picture's width allows.
+    What the axes show, and the legend, must be there already."""
+    axes.figure.draw_without_rendering()
+    to_points = 72 / axes.figure.dpi
+    for (x, y), label in zip(points, labels, strict=True):
+        at = axes.transData.transform((x, y))[0] * to_points
+        lines = label_lines(label)
+        half = max(map(text_width, lines)) / 2 + _EDGE
+        middle = min(max(at, half), 72 * WIDTH - half)
+        for place, line in enumerate(reversed(lines)):
+            offset = middle - at, _POINT_ROOM / 2 - 3 + place * _LABEL_LINE
+            style = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": _LABEL_SIZE}
+            text = axes.annotate(line, (x, y), offset, annotation_clip=False, bbox=BOX, zorder=3, **style)
+            text.set_in_layout(False)
+
+
 def bar_height(rows: int) -> float:
     """Inches for that many labelled bars and an axis."""
     return 0.75 + _BAR_ROW * rows
 
 
-def interval_row(axes: Any, row: int, mean: float | None, low: float | None, high: float | None) -> None:
-    """A dot in a row of `bar_rows`, with a line through it; without what is None."""
+def interval_row(axes: Any, row: float, mean: float | None, low: float | None, high: float | None) -> None:
+    """A dot in a row of `bar_rows` or `point_rows`, with a line through it; without what is None."""
     if low is not None and high is not None:
         axes.plot([low, high], [row, row], color=INK, linewidth=1.6, marker="|", markersize=8)
     if mean is not None:

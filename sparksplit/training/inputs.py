@@ -52,8 +52,7 @@ class RunInputs:
     @classmethod
     def of(cls, config: TrainConfig, data: PreparedDataSet, has_frame: bool = False) -> RunInputs:
         """What `config` names. Raises UsageError if some of it does not exist, or does not go together."""
-        sources = _sources(config)
-        keras_names.check(config, sources)
+        sources = check_names(config)
         way = _way(config, sources, data)
         class_weights.of(config, data.manifest)
         watch_of(config, data.manifest)
@@ -89,6 +88,14 @@ class RunInputs:
         """The hashes of the same run on every number of nodes, real and virtual."""
         numbers = range(1, self.data.manifest.lanes + 1)
         return {self.hash(nodes) for nodes in (*numbers, *({"virtual": number} for number in numbers))}
+
+
+def check_names(config: TrainConfig) -> dict[str, str]:
+    """The text of the user's functions that are in files, by the key that names them. Raises ConfigError for what Keras
+    does not know or take, as far as that can be told without it, and for a file that is not there."""
+    sources = _sources(config)
+    keras_names.check(config, sources)
+    return sources
 
 
 def open_data(config: TrainConfig) -> PreparedDataSet:

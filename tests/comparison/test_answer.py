@@ -1,13 +1,17 @@
 """The answer, from tables made by hand."""
 
+import math
 from dataclasses import asdict, replace
 
 import pytest
+from scipy import special
 
 from sparksplit.comparison.analysis.frontier import frontier
+from sparksplit.comparison.analysis.verdicts import Errors, seeds_to_decide
 from sparksplit.comparison.answer import answer
 from sparksplit.comparison.content import IN_ALL, TO_TARGET, Interval, Pair, TimePair, ToTarget
-from tests.comparison.records import metric_of, some_results, table_row
+from sparksplit.comparison.numbers import duration
+from tests.comparison.records import compared_run, metric_of, run_seconds, some_results, table_row
 
 
 def row(way, nodes, seconds, value, sent=0.0, reached=5, diverged=0):
@@ -99,8 +103,8 @@ def test_the_fastest_that_is_as_good():
     assert first.startswith("Split the work by `batch` on 2 nodes: it takes 6.00 s to the target, where one node takes")
     assert "(1.67 times as fast, 95 % interval 1.5 to 1.83, and at least 1.41 times)" in first
     assert few == (
-        "Of what is decided, fastest is `batch` on 2 (6.00 s and 0.00333 node-hours to the target, accuracy 97.00 %); "
-        "cheapest and best is `single` on 1 (10.0 s and 0.00278 node-hours to the target, accuracy 97.00 %)."
+        "Of what is decided, fastest is `batch` on 2 (6.00 s and 12.0 node-seconds to the target, accuracy 97.00 %); "
+        "cheapest and best is `single` on 1 (10.0 s and 10.0 node-seconds to the target, accuracy 97.00 %)."
     )
     assert "same as `single`'s within the margin (+0.10 points" in first
     assert (
@@ -112,7 +116,7 @@ def test_stay_on_one_node_where_none_is_faster():
     table = [SINGLE, row("batch", 2, 12.0, 0.97, 1e9)]
     first, few, second = answered(table, [pair("batch", "single", "better")])["text"]
     assert few.startswith("Of what is decided, fastest and cheapest is `single` on 1 (10.0 s and")
-    assert "; best is `batch` on 2 (12.0 s and 0.00667 node-hours" in few
+    assert "; best is `batch` on 2 (12.0 s and 24.0 node-seconds" in few
     assert first == (
         "Stay on one node: the fastest way on several, `batch` on 2, takes 12.0 s to the target, where one node "
         "takes 10.0 s."
@@ -127,8 +131,18 @@ def test_the_best_needs_no_time():
     assert few.endswith("; best is `local` on 2 (no time to the target that counts, accuracy 99.00 %).")
 
 
-@pytest.mark.parametrize(("verdict", "words"), [("undecided", "is undecided"), ("worse", "is worse than")])
-def test_what_is_faster_and_not_as_good_is_no_advice(verdict, words):
+@pytest.mark.parametrize(
+    ("verdict", "begin", "words"),
+    [
+        (
+            "undecided",
+            "Not decided yet: whether `local` on 2 learns as well as one node: it takes 4.00 s",
+            "is undecided",
+        ),
+        ("worse", "Stay on one node: `local` on 2 takes 4.00 s", "is worse than"),
+    ],
+)
+def test_what_is_faster_and_not_as_good_is_no_advice(verdict, begin, words):
     table = [SINGLE, row("batch", 2, 12.0, 0.97, 1e9), row("local", 2, 4.0, 0.96, 1e7)]
     pairs = [
         pair("batch", "single", "no difference"),
@@ -139,10 +153,7 @@ def test_what_is_faster_and_not_as_good_is_no_advice(verdict, words):
     assert few.startswith(
         "Of the ways that are decided to learn as well as `single`, none is decided to be faster, che"
     )
-    assert (
-        first.startswith("Stay on one node, or see whether `local` on 2 is good enough: it takes 4.00 s")
-        and words in first
-    )
+    assert first.startswith(begin) and words in first
     assert "sends 100 times fewer bytes than `batch`" in second and words in second
 
 
@@ -150,14 +161,50 @@ def test_what_is_only_measured_to_be_faster_is_no_advice():
     table = [SINGLE, row("batch", 2, 9.9, 0.97, 1e9)]
     text = answered(table, [pair("batch", "single", "no difference")], sure="undecided")["text"]
     assert text[0].startswith(
-        "Stay on one node, or see with more seeds whether `batch` on 2 is faster: it takes 9.90 s to the target, where "
-        "one node takes 10.0 s, but that is undecided (1.01 times as fast, 95 % interval 0.909 to 1.11), and its acc"
+        "Not decided yet: whether `batch` on 2 is faster than one node: it takes 9.90 s to the target, where one node "
+        "takes 10.0 s (1.01 times as fast, 95 % interval 0.909 to 1.11), and its acc"
     )
-    assert "none is decided to be faster, cheaper or better: 10.0 s and 0.00278 node-hours to the target" in text[1]
+    assert text[0].endswith(
+        "Best guess until then: `batch` on 2, by the means alone, which takes 9.90 s to the target."
+    )
+    assert "none is decided to be faster, cheaper or better: 10.0 s and 10.0 node-seconds to the target" in text[1]
     # Its mean is over other seeds than those of both, where some were measured elsewhere.
     text = answered(table, [pair("batch", "single", "no difference")], sure="slower")["text"]
-    assert text[0].startswith("Stay on one node: `batch` on 2 is no faster; it takes 9.90 s to the target")
+    assert text[0].startswith("Stay on one node: `batch` on 2 takes 9.90 s to the target, where one node takes 10.0 s")
     assert ", but seed by seed it is slower (1.01 times as fast" in text[0]
+
+
+def ran(way, nodes, seed, seconds):
+    return compared_run(key=f"{way}{seed}", way=way, nodes=nodes, seed=seed, seconds=run_seconds(seconds, 0.0))
+
+
+def test_one_seed_decides_nothing_and_the_answer_begins_with_that():
+    """And with what it would take: four more seeds, of which each takes 30 and 20 s."""
+    table = [SINGLE, row("batch", 2, 12.0, 0.97, 1e9)]
+    known = replace(pair("batch", "single", "undecided"), low=None, high=None, seeds=1, of=1)
+    slow = replace(speed(table[1], 20.0, TO_TARGET, "undecided"), low=None, high=None, seeds=1, of=1)
+    fields = {"seeds": [1], "runs": [ran("single", 1, 1, 30.0), ran("batch", 2, 1, 20.0)]}
+    metric = metric_of()
+    first = answer(some_results(table, [known], metric, times=[slow], frontier=[], **fields)).text[0]
+    assert first == (
+        "Not decided yet: whether `batch` on 2 is faster than one node: it takes 12.0 s to the target, where one node "
+        "takes 10.0 s (0.833 times as fast), and whether its accuracy differs from `single`'s is undecided "
+        "(+0.10 points). One seed tells nothing about chance: that takes more, such as `seeds: 5`, about 3.33 min "
+        "more. Best guess until then: one node, which takes 10.0 s to the target."
+    )
+
+
+def test_what_is_undecided_says_how_many_seeds_it_would_take_and_how_long():
+    """By hand, with one more difference than two: an error of 0.049 by five seeds against log(1.1) = 0.095."""
+    one = row("batch", 2, 10.0 / 1.1, 0.97, 1e9)
+    some = replace(speed(one, 20.0, TO_TARGET, "undecided"), low=1.1 * 0.873, high=1.1 / 0.873)
+    runs = [ran(way, nodes, seed, 10.0) for way, nodes in (("single", 1), ("batch", 2)) for seed in range(5)]
+    more = {"seeds": [1, 2, 3, 4, 5], "runs": runs, "times": [some], "frontier": []}
+    said = answer(some_results([SINGLE, one], [pair("batch", "single", "no difference")], metric_of(), **more)).text[0]
+    errors = Errors(math.log(1 / 0.873) / special.stdtrit(4, 0.975), 0.0, 5, 2)
+    seeds = seeds_to_decide(errors, math.log(1.1), 1000)
+    assert seeds > 5
+    assert f"It would take about {seeds} seeds (`max_seeds: {seeds}`), about {duration((seeds - 5) * 20)} more." in said
 
 
 def test_what_is_faster_and_not_worse_is_enough():

@@ -11,6 +11,7 @@ from sparksplit.base.errors import ConfigError, NodeFailed, NotStarted, Passing
 from sparksplit.comparison import run
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.plan import plan
+from sparksplit.comparison.record import Measured
 from sparksplit.comparison.run import _Comparison, _Work
 from sparksplit.training import restarts
 from sparksplit.training.restarts import Restarts
@@ -41,7 +42,7 @@ def tried(tmp_path, monkeypatch, failures, looks=()):
     for module in (run, restarts):
         monkeypatch.setattr(module.time, "sleep", pauses.append)
     monkeypatch.setattr(run.filesystem, "exists", exists)
-    monkeypatch.setattr(run.Measured, "read", lambda _: None)
+    monkeypatch.setattr(run.Measured, "read", lambda _: Measured())
     monkeypatch.setattr(run, "ComparisonDisplay", lambda *_: nullcontext(SimpleNamespace(begin=lambda _: None)))
     monkeypatch.setattr(_Comparison, "_cluster", cluster)
     data = SimpleNamespace(manifest=SimpleNamespace(splits={"train": SimpleNamespace(rows=1)}))
@@ -77,7 +78,7 @@ def looked(monkeypatch, seeds, most, undecided):
         folder="o", lease=SimpleNamespace(tell=lambda _: None), complete=lambda: None,
         fence=SimpleNamespace(write_json=lambda *_: None, write_bytes=lambda *_: None),
     )  # fmt: skip
-    monkeypatch.setattr(run.Measured, "read", lambda _: None)
+    monkeypatch.setattr(run.Measured, "read", lambda _: Measured())
     monkeypatch.setattr(run.filesystem, "exists", lambda _: False)
     monkeypatch.setattr(run, "spark_session", session)
     monkeypatch.setattr(run, "render", lambda _: "")

@@ -40,6 +40,16 @@ def test_it_begins_with_the_verdict(page: str) -> None:
     assert "To know a faster network would help too" in words
 
 
+def test_commands_can_be_copied_in_one_line(page: str) -> None:
+    """A line break after a hyphen made `--apply` two words."""
+    assert '<pre tabindex="0"><code>sparksplit diagnose --config FILE --apply</code></pre>' in page
+    commands = re.findall(r"<code>([^<]*)</code>", page)
+    assert not any("\n" in one for one in commands if "--" in one)
+    # Text in a line is moved to the next one as a whole; it is broken only where it is longer than a line.
+    (style,) = re.findall(r":not\(pre\) > code {([^}]*)}", page)
+    assert "display: inline-block" in style and "max-width: 100%" in style
+
+
 def test_its_tables_hold_the_records_values(page: str) -> None:
     assert cells(page, "shares") == [
         ["waiting for rows", "59.1 %"],

@@ -132,3 +132,25 @@ def test_what_is_read_from_keras_source_is_what_it_says():
     for kind, part in (("losses", keras.losses), ("metrics", keras.metrics)):
         assert keras_names.strings(kind) == set(vars(sys.modules[f"keras.src.{kind}"])["ALL_OBJECTS_DICT"])
         assert part.get("mse") is not None
+
+
+CASES = [(name or "Adam", argument, limits) for (name, argument), limits in keras_names._NUMBERS.items()]
+
+
+@pytest.mark.parametrize(("name", "argument", "limits"), CASES)
+def test_keras_refuses_the_numbers_that_are_refused_before(name, argument, limits):
+    """And takes the bounds themselves; what is refused too much or too little here is in no other test."""
+    made, more = getattr(keras.optimizers, name), {"use_ema": True} if argument == "ema_momentum" else {}
+    for bound, outside in ((limits.least, -0.01), (limits.most, 0.01), (limits.above, 0.0)):
+        if bound is not None:
+            if outside:
+                made(**{argument: float(bound)}, **more)
+            assert limits.problem(bound + outside)
+            with pytest.raises(ValueError, match=argument):
+                made(**{argument: bound + outside}, **more)
+
+
+def test_keras_refuses_a_whole_number_for_momentum():
+    for name, argument in keras_names._FLOATS:
+        with pytest.raises(ValueError, match="must be a float"):
+            getattr(keras.optimizers, name)(**{argument: 1})

@@ -59,18 +59,22 @@ def _forest(results: Results, pairs: list[Pair], name: str, key: str) -> Picture
     metric, quantity = results.metric, Quantity(name)
     is_metric = name == metric.name
     title = f"Differences in {quantity.label}"
-    with canvas(drawing.bar_height(len(pairs))) as (figure, axes):
-        drawing.bar_rows(axes, [_versus(pair) for pair in pairs])
+    labels = [_versus(pair) for pair in pairs]
+    with canvas(drawing.point_height(labels)) as (figure, axes):
+        rows = drawing.point_rows(axes, labels)
         margin = metric.margin if is_metric else None
         if margin:
             axes.axvspan(-margin * quantity.scale, margin * quantity.scale, color=drawing.BAND, zorder=0)
         axes.axvline(0, color=GREY, linewidth=1)
-        for row, pair in enumerate(pairs):
+        for row, pair in zip(rows, pairs, strict=True):
             values = (usable(value) for value in (pair.mean, pair.low, pair.high))
             drawing.interval_row(axes, row, *(None if value is None else value * quantity.scale for value in values))
         _symmetric(axes)
         unit = f", {quantity.unit}" if quantity.unit else ""
         axes.set_xlabel(f"difference in {quantity.label}{unit}")
+        drawing.label_rows(
+            axes, labels, [(pair.mean * quantity.scale, row) for row, pair in zip(rows, pairs, strict=True)]
+        )
         svg = drawing.to_svg(figure, key, f"{title}: the mean of each pair, its interval, and the margin")
     caption = "Dot: mean over the seeds. Line: its interval."
     if any(usable(pair.low) is None for pair in pairs):
@@ -89,10 +93,9 @@ def _forest(results: Results, pairs: list[Pair], name: str, key: str) -> Picture
 
 
 def _versus(pair: Pair) -> str:
-    """'local, N = 2 − batch, N = 2'; long names share the width."""
-    letters = 32 if len(pair.way) + len(pair.against) <= 32 else 16
-    way = described(pair.way, pair.nodes, letters) + (" virtual" if pair.virtual else "")
-    return f"{way} − {described(pair.against, pair.against_nodes, letters)}"
+    """'local, N = 2 − batch, N = 2'"""
+    way = described(pair.way, pair.nodes) + (" virtual" if pair.virtual else "")
+    return f"{way} − {described(pair.against, pair.against_nodes)}"
 
 
 def _symmetric(axes: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sparksplit.comparison.analysis.frontier import goal_of, seconds_of, single_of
 from sparksplit.comparison.content import IN_ALL, TO_TARGET, Results, Row
-from sparksplit.comparison.numbers import MISSING, compact, duration, plain, usable
+from sparksplit.comparison.numbers import MISSING, compact, duration, node_time, usable
 from sparksplit.comparison.report.charts import described, survivors
 from sparksplit.pages import drawing
 from sparksplit.pages.drawing import COLOURS, GREY, Picture, beside
@@ -126,9 +126,9 @@ def _table(rows: list[Row], times: _Times, goal: str) -> tuple[tuple[str, ...], 
     for row in rows:
         seconds, (low, high) = times[row.way, row.nodes], _interval(row, goal)
         interval = MISSING if low is None else f"{duration(low)} to {duration(high)}"
-        hours = MISSING if seconds is None else plain(seconds * row.nodes / 3600, 3)
+        cost = node_time(None if seconds is None else seconds * row.nodes / 3600)
         reached = (
             MISSING if goal == IN_ALL or row.to_target is None else f"{row.to_target.reached} of {row.to_target.of}"
         )
-        cells.append([described(row.way, row.nodes), duration(seconds), interval, reached, hours])
-    return ("way", f"time {goal}", "interval", "reached by", "node-hours"), cells
+        cells.append([described(row.way, row.nodes), duration(seconds), interval, reached, cost])
+    return ("way", f"time {goal}", "interval", "reached by", "node time"), cells

@@ -15,8 +15,8 @@ import yaml
 
 from sparksplit.comparison.analysis.runs import ALL_RUNS
 from sparksplit.comparison.content import Results
-from sparksplit.comparison.numbers import Quantity, count, percent, plain, size, steps
-from sparksplit.comparison.report import charts, charts_cost, charts_nodes, charts_time, tables, tuned
+from sparksplit.comparison.numbers import Quantity, count, percent, size, steps
+from sparksplit.comparison.report import charts, charts_cost, charts_nodes, charts_time, tables, terms, tuned
 from sparksplit.comparison.tuning import said
 from sparksplit.pages import rendered
 
@@ -43,6 +43,7 @@ def render(results: Results) -> str:
         costs=_costs(results),
         cost_text=results.cost_model.text if results.cost_model else "",
         handoffs=tables.handoffs(results),
+        terms=terms.terms(results),
         hosts=tables.hosts(results),
         original=tables.original(results),
         ours=tables.ours(results),
@@ -126,10 +127,6 @@ def _facts(results: Results) -> Iterator[tuple[str, str]]:
     yield "GPUs", ", ".join(str(gpu) for gpu in machine.gpus) or "none"
     yield "system", f"{machine.system}, Python {machine.python}"
     yield "versions", ", ".join(f"{name} {version}" for name, version in results.versions.items())
-    model = results.cost_model
-    if model:
-        numbers = [(name, value) for name, value in vars(model).items() if isinstance(value, float)]
-        yield "cost model", ", ".join(f"{name.replace('_', ' ')} {plain(value, 3)}" for name, value in numbers)
 
 
 def _plain(value: Any) -> Any:

@@ -14,6 +14,7 @@ from sparksplit.comparison.numbers import (
     count,
     duration,
     megabytes,
+    node_time,
     part,
     percent,
     plain,
@@ -111,16 +112,16 @@ def ways(results: Results, virtual: bool) -> Table | None:
         ("time to target", "of training until the validation rows are seen to reach the target: median over all runs"),
         ("passes to target", "until the validation rows are seen to reach the target: median over all runs"),
         ("reached", "runs that reached the target, of all"),
-        ("node-hours", "to the target: the median time of all nodes, in hours"),
+        ("node time", "to the target: the median time, of all nodes together"),
     ]
     rows = [_way(row, quantity) for row in found]
     left_out = (
-        {"seconds", "hand-off", "rows/s", "efficiency", "time to target", "node-hours"}
+        {"seconds", "hand-off", "rows/s", "efficiency", "time to target", "node time"}
         if virtual
         else {"passes to target"}
     )
     if not results.target:
-        left_out |= {"time to target", "passes to target", "reached", "node-hours"}
+        left_out |= {"time to target", "passes to target", "reached", "node time"}
     kept = [index for index, (name, _) in enumerate(columns) if name not in left_out]
     caption = PREDICTED[0].upper() + PREDICTED[1:] if virtual else "Measured on the nodes at hand: means over the seeds"
     return Table(
@@ -153,7 +154,7 @@ def _way(row: Row, quantity: Quantity) -> list[Cell]:
         number(seconds, duration(seconds)),
         number(passes, compact(passes)),
         number(None if to is None else to.reached, reached),
-        number(hours, plain(hours, 3)),
+        number(hours, node_time(hours)),
     ]
 
 
@@ -254,7 +255,10 @@ def runs(results: Results) -> Table | None:
         cells = [_way_of(gone), _nodes(gone), number(gone.seed, str(gone.seed))]
         rows.append([*cells, text("diverged"), text(count(None)), nothing, nothing, *[nothing for _ in names]])
     columns = [
-        ("way", "leads to the record of the run"),
+        (
+            "way",
+            "leads to the record of the run, in the folder runs beside this page: to nothing where only that was moved",
+        ),
         ("N", "nodes"),
         ("seed", ""),
         ("ledger", "exact: every row once in each pass; diverged: the loss or the metric was no longer a number"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.numbers import MISSING, Quantity, compact, count
+from sparksplit.comparison.tuning import said
 from sparksplit.comparison.tuning.record import TunedWay
 from sparksplit.comparison.tuning.tries import name_of
 from sparksplit.pages.tables import Cell, Table, number, text
@@ -28,7 +29,7 @@ def chosen(results: Results) -> Table | None:
                 number(None if best is None else best.metric, quantity.value(None if best is None else best.metric)),
                 text(f"{quantity.value(min(known))} to {quantity.value(max(known))}" if known else MISSING),
                 number(lost, count(lost)),
-                text(", ".join(map(name_of, way.edges)) or "no"),
+                text("; ".join(said.edges_of(way)) or "no"),
                 text(", ".join(way.also).replace("`", "")),
             ]
         )
@@ -41,7 +42,7 @@ def chosen(results: Results) -> Table | None:
         ("diverged", "tries"),
         (
             "at an edge",
-            "of what the lowest or the highest value that was tried was best: a wider range may hold a better one",
+            "of what the lowest or the highest value that was tried was best: a better one may lie beyond it",
         ),
         ("also for", "the same on any number of nodes"),
     ]

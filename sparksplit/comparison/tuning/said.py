@@ -1,64 +1,45 @@
-"""What is said about tuning: a headline, what was chosen, what it cost."""
+"""What is said about tuning: what was chosen, what is doubtful about it, what it cost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sparksplit.comparison.numbers import Quantity, compact, count, duration
 from sparksplit.comparison.record import ComparedRun
 from sparksplit.comparison.tuning.choice import node_seconds
 from sparksplit.comparison.tuning.record import TunedWay, Tuning
-from sparksplit.comparison.tuning.space import RATE, value_at
 from sparksplit.comparison.tuning.tries import name_of
-
-
-def headline(tuning: Tuning | None, config: Mapping[str, Any]) -> str:
-    """Whether the answer is about ways that were tuned. config: the comparison's."""
-    if tuning is not None:
-        keys = dict.fromkeys(name_of(key) for way in tuning.ways for key in way.ranges)
-        what = "learning rates" if len(keys) == 1 else f"tries ({', '.join(keys)})"
-        return f"Tuned: each way has the best of {tuning.tries} {what} on its number of nodes, by the validation rows."
-    ways = config.get("strategies") or []
-    if any(isinstance(way, Mapping) and value_at(way, RATE) is not None for way in ways):
-        rates = "the rates as they were given"
-    else:
-        rate = value_at(config, RATE)
-        rates = "one rate for all" + (f" ({compact(rate)})" if isinstance(rate, float) else "")
-    return (
-        f"Untuned: {rates}. Ways want different rates, so that this answer may be about the rate and not about the "
-        "ways; `tune: 8` tries eight for each."
-    )
 
 
 def of_way(way: TunedWay, tuning: Tuning) -> str:
     """Which values a way has, and whether others should be tried."""
     quantity = Quantity(tuning.metric)
-    where = _where(way)
+    who = where(way)
     also = f" (and {', '.join(way.also)})" if way.also else ""
     if way.chosen is None:
-        return f"{where}{also} keeps the values that were given: all {len(way.tries)} tries diverged."
+        return f"{who}{also} keeps the values that were given: all {len(way.tries)} tries diverged."
     best = way.tries[way.chosen]
     return (
-        f"{where}{also} has {values(best.values)}: {quantity.label} {quantity.value(best.metric)} of the validation "
-        f"rows{_others(way, quantity)}{_edge(way)}."
+        f"{who}{also} has {values(best.values)}: {quantity.label} {quantity.value(best.metric)} of the validation "
+        f"rows{_others(way, quantity)}{_beyond(way)}."
     )
 
 
 def doubts(tuning: Tuning) -> Iterator[str]:
     """For which ways other values should be tried."""
-    edges = [f"{_where(way)} ({', '.join(map(name_of, way.edges))})" for way in tuning.ways if way.edges]
+    edges = [f"{where(way)} ({' and '.join(edges_of(way))})" for way in tuning.ways if way.edges]
     if edges:
         yield (
-            f"The best lies at the end of what was tried, and a better one may lie beyond, for {'; '.join(edges)}: "
-            "give a wider range in `tune.keys`."
+            f"A better value may lie beyond the best that was tried, for {'; '.join(edges)}: "
+            f"{_remedy(way for way in tuning.ways if way.edges)}."
         )
-    lost = [_where(way) for way in tuning.ways if way.chosen is None]
+    lost = [where(way) for way in tuning.ways if way.chosen is None]
     if lost:
         yield f"All tries diverged, so that the values that were given are kept, for {'; '.join(lost)}."
 
 
-def _where(way: TunedWay) -> str:
+def where(way: TunedWay) -> str:
+    """Such as `epoch` on 4 virtual."""
     return f"`{way.way}` on {way.nodes}{' virtual' if way.virtual else ''}"
 
 
@@ -79,16 +60,43 @@ def _others(way: TunedWay, quantity: Quantity) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _edge(way: TunedWay) -> str:
+def _beyond(way: TunedWay) -> str:
     if not way.edges:
         return ""
-    ends = " and ".join(f"{name_of(key)} ({_range(way, key)})" for key in way.edges)
-    return f"; the best may lie beyond what was tried of {ends}: give a wider range in `tune.keys`"
+    return f"; a better value may lie beyond {' and '.join(edges_of(way))}: {_remedy([way])}"
 
 
-def _range(way: TunedWay, key: str) -> str:
-    tried = [one.values[key] for one in way.tries]
-    return f"{compact(min(tried))} to {compact(max(tried))}"
+def edges_of(way: TunedWay) -> list[str]:
+    """Of which keys the best is the lowest or the highest value that was tried, and what was left of the range. Such
+    as `learning rate 5.62, the highest tried of a range up to 10` and `H 128, the end of its range`."""
+    best = {} if way.chosen is None else way.tries[way.chosen].values
+    found = []
+    for key in way.edges:
+        side, end, is_end = _edge(way, key)
+        which = "the end of its range" if is_end else f"the {side} tried of a range {_towards(side)} {compact(end)}"
+        found.append(f"{name_of(key)} {compact(best[key])}, {which}")
+    return found
+
+
+def _towards(side: str) -> str:
+    return "up to" if side == "highest" else "down to"
+
+
+def _edge(way: TunedWay, key: str) -> tuple[str, float, bool]:
+    """(lowest or highest, that end of the range, whether the best value is that end)"""
+    assert way.chosen is not None
+    best = way.tries[way.chosen].values[key]
+    low, high = way.ranges[key]
+    side, end = ("lowest", low) if best == min(one.values[key] for one in way.tries) else ("highest", high)
+    return side, end, compact(best) == compact(end)
+
+
+def _remedy(ways: Iterable[TunedWay]) -> str:
+    """What finds a better value if there is one: within the range, or beyond it."""
+    used_up = {_edge(way, key)[2] for way in ways for key in way.edges}
+    if used_up == {True}:
+        return "give a wider range in `tune.keys`"
+    return "try more values (`tune.tries`), or give a wider range in `tune.keys`"
 
 
 def cost(tuning: Tuning, compared: Sequence[ComparedRun] = ()) -> str:

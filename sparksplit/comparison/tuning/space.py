@@ -78,13 +78,19 @@ def ranges(tuning: TuneConfig, run: TrainConfig, way: Strategy, rate: object) ->
     values = run.model_dump(mode="json")
     for key, (low, high) in tuning.keys.items():
         if key != RATE and _has(run, way, key):
-            found[key] = Range(low, high, isinstance(value_at(values, key), int))
+            found[key] = Range(low, high, _is_whole(key, value_at(values, key), (low, high)))
     if not any(key.startswith(RATE) for key in found):
         raise ValueError(
             f"{RATE} is a schedule: name what to try of it in tune.keys, such as "
             f"{RATE}.initial_learning_rate: [0.01, 1]"
         )
     return found
+
+
+def _is_whole(key: str, value: object, ends: tuple[float, float]) -> bool:
+    """Whether only whole numbers are tried. The optimizer's may be written as one and take others: momentum: 0."""
+    is_int = isinstance(value, int) and not isinstance(value, bool)
+    return is_int and (key.startswith("sync.") or all(end.is_integer() for end in ends))
 
 
 def _has(run: TrainConfig, way: Strategy, key: str) -> bool:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 from sparksplit.base.config import Origin, merged, nested, parse
 from sparksplit.base.errors import ConfigError
-from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.config import CompareConfig, TuneConfig
 from sparksplit.comparison.numbers import compact
 from sparksplit.comparison.plan import Run
 from sparksplit.comparison.tuning.space import Values, tried
 from sparksplit.training.config import TrainConfig
+from sparksplit.training.inputs import check_names
 
 _TRY_SEED = 2_000_000
 """How far the seeds of tries are from those that are compared; references' lie between."""
@@ -32,7 +33,7 @@ class Try:
 def tries(config: CompareConfig, runs: Sequence[Run]) -> list[Try]:
     """What is tried for the ways of `runs`, way by way in their order; nothing if nothing is tuned.
 
-    Raises ConfigError that names the key of which a way does not take the values.
+    Raises ConfigError that names the key of which a way does not take all values from one end to the other.
     """
     tuning = config.tuning
     if tuning is None:
@@ -44,7 +45,9 @@ def tries(config: CompareConfig, runs: Sequence[Run]) -> list[Try]:
     unused = [key for key in tuning.keys if not any(key in run.ranges for run in ways.values())]
     if unused:
         known = ", ".join(dict.fromkeys(run.config.strategy for run in ways.values()))
-        raise config.error("tune.keys", f"{unused[0]}: no way of {known} has it")
+        raise _error(config, unused[0], f"no way of {known} has it")
+    for run in ways.values():
+        _check_ends(config, tuning, run)
     seeds = [config.seed + _TRY_SEED + place for place in range(tuning.seeds)]
     return [
         Try(group, values, [_run(config, run, values, number, seed) for seed in seeds])
@@ -53,12 +56,27 @@ def tries(config: CompareConfig, runs: Sequence[Run]) -> list[Try]:
     ]
 
 
+def _check_ends(config: CompareConfig, tuning: TuneConfig, run: Run) -> None:
+    """Raise ConfigError for the first key that does not take both ends of its range, and so all between them."""
+    check_names(run.config)  # what is wrong without any range is not a range's fault
+    for key in (key for key in tuning.keys if key in run.ranges):
+        place = config.origin.place(("tune", "keys", key))
+        for end in (run.ranges[key].low, run.ranges[key].high):
+            is_whole = key.startswith("sync.") and float(end).is_integer()  # 2 becomes 2.0 in a list of numbers
+            try:
+                check_names(with_values(run.config, {key: int(end) if is_whole else end}, place))
+            except ConfigError as error:
+                said = str(error).removeprefix(f"{place}: ").removeprefix(f"{key}: ")
+                raise _error(config, key, said) from error
+
+
+def _error(config: CompareConfig, key: str, message: str) -> ConfigError:
+    """About a range of `tune.keys`."""
+    return config.origin.error(("tune", "keys", key), message)
+
+
 def _run(config: CompareConfig, run: Run, values: Values, number: int, seed: int) -> Run:
-    place = config.origin.place(("tune", "keys"))
-    try:
-        own = with_values(run.config, values, place)
-    except ConfigError as error:
-        raise config.error("tune.keys", str(error).removeprefix(f"{place}: ")) from error
+    own = with_values(run.config, values, config.origin.place(("tune", "keys")))
     stem = run.key.removesuffix(f"-s{run.config.seed}")
     return replace(
         run,

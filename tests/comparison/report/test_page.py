@@ -114,15 +114,17 @@ def overview_of(**parts):
 
 def test_the_first_picture_has_times_and_costs_the_quickest_first():
     picture = overview_of()
-    assert picture.columns == ["way", "time to the target", "interval", "reached by", "node-hours"]
+    assert picture.columns == ["way", "time to the target", "interval", "reached by", "node time"]
     seconds = {f"{row['way']}, N = {row['nodes']}": row for row in sample.results(3)["table"] if not row["virtual"]}
     times = [seconds[cells[0]]["to_target"]["seconds"] for cells in picture.rows]
     assert times == sorted(times) and len(times) == len(seconds)
-    for way, time, interval, reached, hours in picture.rows:
+    for way, time, interval, reached, cost in picture.rows:
         row = seconds[way]
         assert (time, reached) == (duration(row["to_target"]["seconds"]), "3 of 3")
         assert interval == f"{duration(row['to_target']['low'])} to {duration(row['to_target']['high'])}"
-        assert float(hours) == pytest.approx(row["to_target"]["seconds"] * row["nodes"] / 3600, rel=0.01)
+        number, unit = cost.split(" ")
+        assert unit == "node-seconds"
+        assert float(number) == pytest.approx(row["to_target"]["seconds"] * row["nodes"], rel=0.01)
     texts = [element.text for element in pictures(picture.svg)[0].iter() if element.tag.endswith("}text")]
     assert {"fastest, best", "cheapest"} <= set(texts)
 
@@ -144,7 +146,7 @@ def test_where_even_single_misses_the_target_the_first_picture_is_of_all_passes(
             row.update(seconds_low=row["seconds"] * 0.9, seconds_high=row["seconds"] * 1.1)
     picture = overview_of(table=table)
     assert picture.title == "Time for all passes, and its cost"
-    assert picture.columns == ["way", "time in all", "interval", "node-hours"]
+    assert picture.columns == ["way", "time in all", "interval", "node time"]
     assert overview_of(table=[]).note == "No time in all counts."
 
 
@@ -296,12 +298,13 @@ def test_how_the_ways_were_tuned_and_that_they_were_not():
         "Tuning took 9 runs on a seed of their own, 96 passes and 88.5 s of node time, without 1 that diverged" in words
     )
     tuned = words[words.index("What each way was given") : words.index("Every try.")]
-    assert "epoch 2 0.0316 95.00 % 93.00 % to 95.00 % 1 learning rate" in tuned
-    assert "single 1 0.0316 97.00 % 91.00 % to 97.00 % 0 learning rate batch on 2" in tuned
+    assert "epoch 2 0.0316 95.00 % 93.00 % to 95.00 % 1 learning rate 0.0316, the lowest tried" in tuned
+    edge = "learning rate 0.0316, the lowest tried of a range down to 0.01"
+    assert f"single 1 0.0316 97.00 % 91.00 % to 97.00 % 0 {edge} batch on 2" in tuned
     tries = words[words.index("Every try.") : words.index("Pictures")]
     assert "epoch 2 0.0316 95.00 % chosen" in tries and "epoch 2 0.316 diverged" in tries
     notes = words[words.index("To know") : words.index("The differences")]
-    assert "may lie beyond, for single on 1 (learning rate); epoch on 2 (learning rate): give a wider" in notes
+    assert f"beyond the best that was tried, for single on 1 ({edge}); epoch on 2 ({edge}): try more values" in notes
     untuned = changed(tuning=None)
     untuned["answer"]["headline"] = "Untuned: one rate for all."
     words = visible(rendered(untuned))

@@ -1,6 +1,7 @@
 """Which values are best, and what is said about it."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,11 +10,14 @@ from hypothesis import strategies as st
 from sparksplit.base.config import parse
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.content import Deciding
+from sparksplit.comparison.numbers import compact
 from sparksplit.comparison.plan import plan
 from sparksplit.comparison.record import DivergedRun
 from sparksplit.comparison.tuning import said
 from sparksplit.comparison.tuning.choice import best, choice, tuning
-from sparksplit.comparison.tuning.record import Tried
+from sparksplit.comparison.tuning.headline import headline
+from sparksplit.comparison.tuning.record import Tried, TunedWay
+from sparksplit.comparison.tuning.space import Range, extremes, tried
 from sparksplit.comparison.tuning.tries import tries
 from sparksplit.training.record import RunMetrics
 from tests.comparison.records import compared_run, run_seconds
@@ -98,8 +102,8 @@ def test_a_try_with_one_seed_that_diverged_is_worse_than_any_other():
         "`epoch` on 2 keeps the values that were given: all 3 tries diverged."
     )
     assert list(said.doubts(result)) == [
-        "The best lies at the end of what was tried, and a better one may lie beyond, for `single` on 1 (learning "
-        "rate): give a wider range in `tune.keys`.",
+        "A better value may lie beyond the best that was tried, for `single` on 1 (learning rate 0.00316, the lowest "
+        "tried of a range down to 0.001): try more values (`tune.tries`), or give a wider range in `tune.keys`.",
         "All tries diverged, so that the values that were given are kept, for `epoch` on 2.",
     ]
 
@@ -121,23 +125,62 @@ def test_the_sentence_of_a_way():
     single, epoch = (next(way for way in result.ways if way.way == name) for name in ("single", "epoch"))
     assert said.of_way(single, result) == (
         "`single` on 1 (and `batch` on 2) has learning rate 0.0316: accuracy 90.00 % of the validation rows (the "
-        "others 70.00 % to 70.00 %, 1 diverged); the best may lie beyond what was tried of learning rate (0.00316 to "
-        "0.0316): give a wider range in `tune.keys`."
+        "others 70.00 % to 70.00 %, 1 diverged); a better value may lie beyond learning rate 0.0316, the highest tried "
+        "of a range up to 0.1: try more values (`tune.tries`), or give a wider range in `tune.keys`."
     )
     assert said.of_way(epoch, result) == (
         "`epoch` on 2 has learning rate 0.01: accuracy 80.00 % of the validation rows (the others 60.00 % to 70.00 %)."
     )
 
 
+ENDS = st.tuples(st.floats(1e-5, 1e2), st.floats(1.5, 1e3), st.booleans())
+
+
+@given(ENDS, st.integers(2, 9), st.data())
+def test_an_edge_is_of_what_was_tried_and_says_what_is_left_of_the_range(ends, number, data):
+    low, times, whole = ends
+    own = Range(max(1.0, round(low)), max(2.0, round(low * times)), True) if whole else Range(low, low * times)
+    found = tried({"sync.every": own}, number)
+    chosen = data.draw(st.integers(0, number - 1))
+    way = TunedWay(way="local", nodes=2, virtual=False, ranges={"sync.every": [own.low, own.high]}, chosen=chosen,
+                   tries=[Tried(values=one, metric=0.5, loss=1.0) for one in found], edges=extremes(found, chosen),
+                   also=[])  # fmt: skip
+    all_tried, best = [one["sync.every"] for one in found], found[chosen]["sync.every"]
+    if min(all_tried) < best < max(all_tried):
+        assert said.edges_of(way) == []
+        return
+    (text,) = said.edges_of(way)
+    side = "lowest" if best == min(all_tried) else "highest"
+    end = own.low if side == "lowest" else own.high
+    left = {"lowest": "down to", "highest": "up to"}[side]
+    assert text == f"H {compact(best)}, " + (
+        "the end of its range"
+        if compact(best) == compact(end)
+        else f"the {side} tried of a range {left} {compact(end)}"
+    )
+    (doubt,) = said.doubts(replace(made({})[1], ways=[way]))
+    assert ("more values (`tune.tries`)" in doubt) == ("the end of its range" not in text)
+
+
 def test_the_headline():
     _, result = made({})
-    assert said.headline(result, {}) == (
-        "Tuned: each way has the best of 3 learning rates on its number of nodes, by the validation rows."
+    assert headline(result, {}) == (
+        "Tuned: each way has the best of 3 learning rates, by the validation rows, on its number of nodes; what learns "
+        "the same on any number of nodes is tuned once (`batch` on 2 has that of `single` on 1)."
     )
     _, both = made({}, tune={"tries": 3, "keys": {"sync.every": [2, 64]}}, strategies=["batch", {"strategy": "local"}])
-    assert "the best of 3 tries (learning rate, H) on its" in said.headline(both, {})
+    assert "the best of 3 tries (learning rate, H where a way has it), by the" in headline(both, {})
+    alone, same = (made({}, strategies=own, virtual=[])[1] for own in (["single"], ["batch"]))
+    assert headline(alone, {}) == "Tuned: `single` on 1 has the best of 3 learning rates, by the validation rows."
+    assert headline(same, {}) == (
+        "Tuned: `single` on 1 and `batch` on 2 learn the same, and have the best of 3 learning rates, by the "
+        "validation rows: tuned once for all."
+    )
     plain = {"optimizer": {"learning_rate": 0.1}, "strategies": ["single", {"strategy": "local", "sync": {"every": 8}}]}
-    assert said.headline(None, plain).startswith("Untuned: one rate for all (0.1). ")
+    assert headline(None, plain).startswith("Untuned: one rate for all (0.1). ")
     own = {**plain, "strategies": ["single", {"strategy": "batch", "optimizer": {"learning_rate": 0.2}}]}
-    assert said.headline(None, own).startswith("Untuned: the rates as they were given. ")
-    assert said.headline(None, {}).startswith("Untuned: one rate for all. ")
+    assert headline(None, own).startswith("Untuned: the rates as they were given. ")
+    assert headline(None, {"strategies": ["single", "batch"], "optimizer": {"learning_rate": 0.1}}) == (
+        "Untuned: one rate for all (0.1). `single` and `batch` learn the same at any rate, so that it prefers none of "
+        "them; `tune: 8` tries eight."
+    )

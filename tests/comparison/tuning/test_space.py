@@ -69,6 +69,14 @@ def test_a_way_is_tuned_in_what_it_heeds():
     assert all(isinstance(values["sync.every"], int) for values in tried(outer, 8))
 
 
+def test_values_are_whole_where_the_key_and_both_ends_are():
+    keys = {"optimizer.momentum": [0.5, 0.9], "optimizer.nesterov": [1, 2]}
+    own = found(keys=keys, optimizer={"learning_rate": 0.1, "momentum": 0, "nesterov": True})
+    assert not own["optimizer.momentum"].whole
+    assert not own["optimizer.nesterov"].whole  # true and false are no numbers
+    assert found("local", keys={"sync.every": [4, 7.5]})["sync.every"].whole
+
+
 def test_of_a_schedule_must_be_said_what_is_tuned():
     schedule, key = {"name": "CosineDecay", "initial_learning_rate": 0.1, "decay_steps": 9}, f"{RATE}.decay_steps"
     with pytest.raises(ValueError, match=r"optimizer.learning_rate is a schedule: name what to try of it in tune.keys"):

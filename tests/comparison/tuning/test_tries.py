@@ -9,7 +9,6 @@ from sparksplit.base.errors import ConfigError
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.plan import plan
 from sparksplit.comparison.tuning.tries import tries, tuned, with_values
-from sparksplit.model import keras_names
 
 OUTER = {"strategy": "local", "sync": {"every": 8, "outer": "nesterov"}}
 RATE = "optimizer.learning_rate"
@@ -99,11 +98,40 @@ def test_untuned_nothing_is_tried():
         ("tune: {tries: 4, keys: {batch_size: [1, 2]}}", "tune.keys: batch_size cannot be tuned: only sync.every, "),
         ("tune: {tries: 4, keys: {sync.every: [8, 2]}}", "must go from a lower number to a higher one (is 8 to 2)"),
         ("tune: {tries: 4, keys: {sync.every: [0, 2]}}", ":4: tune.keys.sync.every.0: must be above 0 (is 0)"),
-        ("tune: {tries: 4, keys: {sync.every: [2, 8]}}", ":4: tune.keys: sync.every: no way of single, epoch has it"),
+        ("tune: {tries: 4, keys: {sync.every: [2, 8]}}", ":4: tune.keys.sync.every: no way of single, epoch has it"),
+        (
+            "tune: {tries: 4, keys: {sync.every: [0.1, 4]}}\nstrategies: [local]",
+            ":4: tune.keys.sync.every: must be a whole number (is 0.1)",
+        ),
+        (
+            "tune: {tries: 4, keys: {sync.every: [2, 7.5]}}\nstrategies: [local]",
+            ":4: tune.keys.sync.every: must be a whole number (is 7.5)",
+        ),
+        (
+            "tune:\n  tries: 4\n  keys:\n    optimizer.learning_rate: [0.1, 1]\n    optimizer.momentum: [0.5, 2]",
+            ":8: tune.keys.optimizer.momentum: must be at most 1 (is 2)",
+        ),
+        (
+            "tune: {tries: 4, keys: {optimizer.nesterov: [0.5, 2]}}\noptimizer: {nesterov: true}",
+            ":4: tune.keys.optimizer.nesterov: must be true or false (is 0.5)",
+        ),
+        (
+            "tune: {tries: 4, keys: {optimizer.momentum: [0.5, 0.9], optimizer.ema_momentum: [0.5, 1.5]}}",
+            ":4: tune.keys.optimizer.ema_momentum: must be at most 1 (is 1.5)",
+        ),
+        (
+            "tune: {tries: 4, keys: {optimizer.learning_rate.staircase: [0.5, 2]}}\noptimizer: {learning_rate: "
+            "{name: ExponentialDecay, initial_learning_rate: 1, decay_steps: 2, decay_rate: 0.5}}",
+            ":4: tune.keys.optimizer.learning_rate.staircase: must be true or false (is 0.5)",
+        ),
+        (
+            "tune: {tries: 4, keys: {optimizer.learning_rate.name: [0.5, 2]}}",
+            "optimizer.learning_rate.name cannot be tuned",
+        ),
         (
             "tune: {tries: 4, keys: {sync.outer_momentum: [0.5, 2]}}\n"
             "strategies: [{strategy: local, sync: {outer: momentum}}]",
-            ":4: tune.keys: sync.outer_momentum: must be below 1 (is 1.",
+            ":4: tune.keys.sync.outer_momentum: must be below 1 (is 2)",
         ),
         (
             "tune: 4\noptimizer: {learning_rate: {name: CosineDecay, initial_learning_rate: 1, decay_steps: 2}}",
@@ -132,7 +160,13 @@ def test_an_argument_that_the_optimizer_does_not_have_is_told_at_its_range(tmp_p
         "data: d\noutput: o\nstrategies: [batch]\ntune: {tries: 4, keys: {optimizer.momntum: [0.5, 0.9]}}\n"
     )
     config = load(CompareConfig, str(file))
-    (run,) = tries(config, plan(config))[0].runs
     with pytest.raises(ConfigError, match="momntum: SGD has no such argument; did you mean 'momentum'") as caught:
-        keras_names.check(run.config, {})
-    assert str(caught.value).startswith(f"{file}:4: ")
+        tries(config, plan(config))
+    assert str(caught.value).startswith(f"{file}:4: tune.keys.optimizer.momntum: ")
+
+
+def test_what_is_wrong_without_a_range_is_not_told_of_it(tmp_path):
+    keys = {"data": "d", "output": "o", "transform": f"{tmp_path}/none.py:f", "strategies": ["batch"]}
+    config = parse(CompareConfig, {**keys, "tune": {"tries": 2, "keys": {"optimizer.momentum": [0.5, 0.9]}}})
+    with pytest.raises(ConfigError, match=r"^transform: "):
+        tries(config, plan(config))

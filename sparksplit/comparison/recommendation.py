@@ -1,0 +1,214 @@
+"""The first sentence of the answer: which way, or what is still to be decided and what that would take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparksplit.comparison.analysis.frontier import goal_of, seconds_of
+from sparksplit.comparison.analysis.verdicts import SAME, WORSE
+from sparksplit.comparison.content import TO_TARGET, Results, Row
+from sparksplit.comparison.evidence import (
+    is_ahead,
+    is_as_good,
+    pair_of,
+    quality_said,
+    seeds_said,
+    speed_of,
+    target_said,
+    times_said,
+)
+from sparksplit.comparison.needed import to_decide
+from sparksplit.comparison.numbers import Quantity, duration
+from sparksplit.comparison.plan import SINGLE
+
+_Timed = tuple[float, Row]
+"""Seconds, and whose."""
+
+
+def which(results: Results, single: Row, several: Sequence[Row], quantity: Quantity) -> str:
+    steady = [row for row in several if not row.diverged]
+    if not single.runs:
+        done = ", ".join(f"`{row.way}` on {row.nodes}" for row in steady)
+        return (
+            f"Every run of `single` diverged ({seeds_said(single)}), so that no way can be compared with one node: try "
+            f"a smaller `optimizer.learning_rate`. " + (f"No run diverged of: {done}." if done else "No way was safe.")
+        )
+    if single.diverged:
+        stay = f"Nothing is recommended, since `single` diverged, too ({seeds_said(single)})"
+        beside = f", where `single` diverged with {seeds_said(single)}"
+    else:
+        stay, beside = "Stay on one node", ""
+    if not steady:
+        return f"{stay}: every way on several nodes diverged in some of its runs."
+    return _recommended(results, single, steady, quantity, stay, beside)
+
+
+def _recommended(
+    results: Results, single: Row, steady: Sequence[Row], quantity: Quantity, stay: str, beside: str
+) -> str:
+    """What is decided to be faster and to learn as well, or why nothing is.
+
+    steady: those on several nodes of which no run diverged. stay, beside: what to say where nothing is recommended, and
+    beside what is.
+    """
+    # A target that even one node misses says nothing about the others: then the whole training counts.
+    goal = goal_of(results.table)
+    alone = seconds_of(single, goal)
+    if alone is None:
+        return "Nothing is recommended: the times of `single` were not measured where most others were."
+    times = [(seconds, row) for row in steady if (seconds := seconds_of(row, goal)) is not None]
+    if not times:
+        return _no_times(results, steady, goal, quantity, stay)
+
+    def takes(seconds: float) -> str:
+        return f"it takes {duration(seconds)} {goal}, where one node takes {duration(alone)}"
+
+    speeds = {(row.way, row.nodes): speed_of(results, row, goal) for _, row in times}
+    good = [
+        (seconds, row, speed) for seconds, row in times
+        if (speed := speeds[row.way, row.nodes]) is not None and speed.verdict == "faster" and seconds < alone
+        and is_as_good(results, row, SINGLE)
+    ]  # fmt: skip
+    ahead = [one for one in good if not _behind(results, one[1], goal)]
+    if ahead:
+        seconds, best, speed = min(ahead, key=lambda one: one[0])
+        return (
+            f"Split the work by `{best.way}` on {best.nodes} nodes: {takes(seconds)} ({times_said(speed)}), and "
+            f"{quality_said(results, best, SINGLE, quantity)}{beside}."
+        )
+    unsettled = [(seconds, row) for seconds, row in times if not _is_ruled_out(results, row, goal)]
+    if unsettled:
+        return _undecided(results, single, unsettled, goal, quantity, stay)
+    return f"{stay}: {_ruled_out(results, times, alone, goal, quantity)}."
+
+
+def _behind(results: Results, row: Row, goal: str) -> list[str]:
+    """The controls that a way is not decided to be ahead of."""
+    return [control for control in row.controls if not is_ahead(results, row, control, goal)]
+
+
+def _is_beaten(results: Results, row: Row, control: str, goal: str) -> bool:
+    """Whether a control is decided to learn better, or to be faster and to learn as well."""
+    pair, speed = pair_of(results, row, control), speed_of(results, row, goal, control)
+    if pair is None:
+        return False
+    is_slower = speed is not None and speed.verdict == "slower"
+    return pair.verdict == WORSE or (is_slower and pair.verdict == SAME)
+
+
+def _is_ruled_out(results: Results, row: Row, goal: str) -> bool:
+    """Whether it is decided that a way is not to be recommended: it is slower than `single`, learns worse, or is
+    beaten by a control."""
+    pair, speed = pair_of(results, row, SINGLE), speed_of(results, row, goal)
+    is_slower, is_worse = speed is not None and speed.verdict == "slower", pair is not None and pair.verdict == WORSE
+    return is_slower or is_worse or any(_is_beaten(results, row, control, goal) for control in row.controls)
+
+
+def _ruled_out(results: Results, times: Sequence[_Timed], alone: float, goal: str, quantity: Quantity) -> str:
+    """Why not even the fastest of the ways on several nodes is recommended, where that is decided of all."""
+    seconds, row = min(times, key=lambda one: one[0])
+    name, both = (
+        f"`{row.way}` on {row.nodes}",
+        f"takes {duration(seconds)} {goal}, where one node takes {duration(alone)}",
+    )
+    if seconds >= alone:
+        return f"the fastest way on several, {name}, {both}"
+    speed, pair = speed_of(results, row, goal), pair_of(results, row, SINGLE)
+    quality = quality_said(results, row, SINGLE, quantity)
+    told = "" if speed is None else f" ({times_said(speed)})"
+    if pair is not None and pair.verdict == WORSE:
+        return f"{name} {both}{told}, but {quality}"
+    if speed is not None and speed.verdict == "slower":  # over the seeds of both, and not over all of each
+        return f"{name} {both}, but seed by seed it is slower{told}, and {quality}"
+    beaten = [f"`{control}`" for control in row.controls if _is_beaten(results, row, control, goal)]
+    return (
+        f"{name} {both}{told}, but {' and '.join(beaten)} on one node is decided to learn better than it, or to be "
+        "faster and to learn as well"
+    )
+
+
+def _undecided(
+    results: Results, single: Row, unsettled: Sequence[_Timed], goal: str, quantity: Quantity, stay: str
+) -> str:
+    """What is not decided of the most promising way, what that would take, and the best guess until then."""
+
+    def promise(one: _Timed) -> tuple[bool, bool, float]:
+        seconds, row = one
+        speed = speed_of(results, row, goal)
+        is_faster = speed is not None and speed.verdict == "faster"
+        return not (is_faster and is_as_good(results, row, SINGLE)), not is_faster, seconds
+
+    one = min(unsettled, key=promise)
+    not_good, not_faster, seconds = promise(one)
+    row, alone = one[1], seconds_of(single, goal)
+    pair, speed = pair_of(results, row, SINGLE), speed_of(results, row, goal)
+    name, quality = f"`{row.way}` on {row.nodes}", quality_said(results, row, SINGLE, quantity)
+    told = "" if speed is None else f" ({times_said(speed)})"
+    took = f"it takes {duration(seconds)} {goal}, where one node takes {duration(alone)}{told}"
+    pairs, speeds = [pair], [speed]
+    if not_faster:
+        question = f"whether {name} is faster than one node: {took}, and {quality}"
+    elif not_good:
+        question = f"whether {name} learns as well as one node: {took}, but {quality}"
+    else:
+        behind = _behind(results, row, goal)
+        pairs = [pair_of(results, row, control) for control in behind]
+        speeds = [speed_of(results, row, goal, control) for control in behind]
+        question = (
+            f"whether {name} is ahead of what one node can do: {took}, and {quality}, but against "
+            f"{' and '.join(f'`{control}`' for control in behind)} on one node it is neither decided to be faster and "
+            "as good, nor to be better"
+        )
+    needed = to_decide(
+        results, [pair for pair in pairs if pair is not None], [speed for speed in speeds if speed is not None]
+    )
+    needed = f" {needed}" if needed else ""
+    if single.diverged:
+        return f"{stay}. Not decided besides: {question}.{needed}"
+    return f"Not decided yet: {question}.{needed} Best guess until then: {_guess(results, single, unsettled, goal)}."
+
+
+def _guess(results: Results, single: Row, unsettled: Sequence[_Timed], goal: str) -> str:
+    """What the means alone say: the fastest way that is faster than `single` and its controls, and learns as well."""
+    alone = seconds_of(single, goal)
+    sign, margin = 1 if results.metric.higher_is_better else -1, results.metric.margin
+    rows = {row.way: row for row in results.table if row.nodes == 1 and not row.virtual}
+
+    def is_better(seconds: float, row: Row, other: Row) -> bool:
+        own, mean, others = seconds_of(other, goal), row.metric.mean, other.metric.mean
+        learns = mean is not None and others is not None and sign * (mean - others) >= -margin
+        return learns and (own is None or seconds < own)
+
+    found = [
+        (seconds, row) for seconds, row in unsettled
+        if all(is_better(seconds, row, other) for other in (single, *(rows[name] for name in row.controls)))
+    ]  # fmt: skip
+    if not found:
+        return f"one node, which takes {duration(alone)} {goal}"
+    seconds, row = min(found, key=lambda one: one[0])
+    return f"`{row.way}` on {row.nodes}, by the means alone, which takes {duration(seconds)} {goal}"
+
+
+def _no_times(results: Results, steady: Sequence[Row], goal: str, quantity: Quantity, stay: str) -> str:
+    """Why no way on several nodes has a time."""
+    which = ""
+    if goal == TO_TARGET:
+        if not any(row.to_target and row.to_target.reached == row.to_target.of for row in steady):
+            return f"{stay}: no way on several reached the target of {target_said(results, quantity)} in every run."
+        which = "that reached the target in every run "
+    return f"Nothing is recommended: no way on several {which}was measured where most others were."
+
+
+def nothing(results: Results, rows: Sequence[Row], several: Sequence[Row]) -> str:
+    """Why no way on several nodes can be compared with one node."""
+    alone = [f"`{row.way}`" for row in rows if row.nodes == 1]
+    text = "Whether several nodes help was not compared: that takes `single` and a way on several. "
+    if several and alone:
+        return (
+            text + f"On one node only {', '.join(alone)} was run, with keys of its own: add `single` to `strategies`."
+        )
+    if several:
+        return text + "Add 1 to `nodes`."
+    if max(results.nodes) > 1:
+        return text + "Add a way of several nodes to `strategies`."
+    return text + "Add a number above 1 to `nodes`."

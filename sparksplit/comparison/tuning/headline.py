@@ -1,0 +1,77 @@
+"""The headline of an answer: whether each way was tuned, since an answer about untuned ways may be about the rate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sparksplit.comparison.numbers import compact
+from sparksplit.comparison.tuning.record import TunedWay, Tuning
+from sparksplit.comparison.tuning.said import where
+from sparksplit.comparison.tuning.space import RATE, value_at
+from sparksplit.comparison.tuning.tries import name_of
+from sparksplit.strategies import STRATEGIES
+
+
+def headline(tuning: Tuning | None, config: Mapping[str, Any]) -> str:
+    """One or two sentences. config: the comparison's."""
+    return _untuned(config) if tuning is None else _tuned(tuning)
+
+
+def _tuned(tuning: Tuning) -> str:
+    done, lost = ([way for way in tuning.ways if (way.chosen is None) == gone] for gone in (False, True))
+    if not done:
+        return "Untuned: all tries diverged, so that every way has the values that were given."
+    what = f"the best of {tuning.tries} {_what(done)}, by the validation rows"
+    if len(tuning.ways) == 1:
+        (way,) = done
+        who = [where(way), *way.also]
+        if len(who) == 1:
+            return f"Tuned: {who[0]} has {what}."
+        return f"Tuned: {' and '.join(who)} learn the same, and have {what}: tuned once for all."
+    shared = [f"{', '.join(way.also)} has that of {where(way)}" for way in done if way.also]
+    same = f"; what learns the same on any number of nodes is tuned once ({'; '.join(shared)})" if shared else ""
+    but = f"; of {', '.join(map(where, lost))} all tries diverged, so that the values that were given are kept"
+    each = "each way" if not lost else "each other way"
+    return f"Tuned: {each} has {what}, on its number of nodes{same}{but if lost else ''}."
+
+
+def _what(ways: Sequence[TunedWay]) -> str:
+    """What the tries were of: of a key that not all have, it is said."""
+    keys = dict.fromkeys(key for way in ways for key in way.ranges)
+    if list(keys) == [RATE]:
+        return "learning rates"
+    some = {key for key in keys if any(key not in way.ranges for way in ways)}
+    names = [f"{name_of(key)}{' where a way has it' if key in some else ''}" for key in keys]
+    return f"tries ({', '.join(names)})"
+
+
+def _untuned(config: Mapping[str, Any]) -> str:
+    ways = config.get("strategies") or []
+    names = [way.get("strategy") if isinstance(way, Mapping) else way for way in ways]
+    own = any(isinstance(way, Mapping) and value_at(way, RATE) is not None for way in ways)
+    rates = "the rates as they were given" if own else _one_rate(value_at(config, RATE), names)
+    if ways and all(map(_learns_as_single, ways)):
+        both = " and ".join(f"`{name}`" for name in dict.fromkeys(("single", *names)))
+        why = f"{both} learn the same at any rate, so that it prefers none of them"
+        return f"Untuned: {rates}. {why}; `tune: 8` tries eight."
+    return (
+        f"Untuned: {rates}. Ways want different rates, so that this answer may be about the rate and not about the "
+        "ways; `tune: 8` tries eight for each."
+    )
+
+
+def _one_rate(rate: object, names: Sequence[object]) -> str:
+    """Of ways that are given the same."""
+    known = [str(name) for name in names if name in STRATEGIES and STRATEGIES[str(name)].scaled_rate]
+    times = f"`{known[0]}` multiplies it by the nodes" if known else ""
+    number = compact(rate) if isinstance(rate, float) else ""
+    more = ", ".join(part for part in (number, times) if part)
+    return f"one {'schedule of the ' if isinstance(rate, Mapping) else ''}rate for all" + (f" ({more})" if more else "")
+
+
+def _learns_as_single(way: Any) -> bool:
+    """Whether it makes the same updates as `single`, whatever the rate."""
+    values = way if isinstance(way, Mapping) else {"strategy": way}
+    known = STRATEGIES.get(str(values.get("strategy")))
+    return known is not None and known.any_nodes and set(values) <= {"strategy", "collective"}

@@ -1,0 +1,23 @@
+"""The cost model's terms on the page."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from sparksplit.comparison.content import CostModel, Results
+from sparksplit.comparison.report.terms import _SECONDS, _SHARES, terms
+from tests.comparison.report.pages import changed, rendered, visible
+
+
+def test_each_term_has_a_value_with_a_unit_and_a_sentence():
+    results = Results.from_json(changed(), "a test")
+    table = terms(results)
+    numbers = {field.name for field in fields(CostModel) if isinstance(getattr(results.cost_model, field.name), float)}
+    assert set(_SECONDS | _SHARES) == numbers and len(table.rows) == len(numbers)
+    for term, value, told in table.rows:
+        assert "e-" not in value.text and value.text.split(" ")[-1] in ("0", "ns", "µs", "ms", "s", "%"), term.text
+        assert told.text.endswith(".") and told.text.count(". ") == 0
+    words = visible(rendered(changed()))
+    assert "per byte 0.910 ns Each byte that a node sends takes so long." in words
+    assert "contention 30.0 % Each other node that computes on the same host" in words
+    assert terms(Results.from_json(changed(cost_model=None), "a test")) is None

@@ -1,0 +1,300 @@
+"""Reads each sentence of an answer back, and compares it with what the runs say."""
+
+from __future__ import annotations
+
+import re
+
+from sparksplit.comparison.numbers import compact, duration, node_time
+from sparksplit.comparison.record import DivergedRun
+from tests.comparison.truth.made_up import TEST_ROWS
+
+WAY = r"`([^`]+)` on (\d+)"
+QUALITY = re.compile(
+    r"(?:its (?:accuracy|loss) is (?P<same>the same as|better than|worse than|not worse than)|whether its (?:accuracy|"
+    r"loss) (?P<unsure>differs) from) `(?P<against>single|batch)`'s"
+)
+SAID = {
+    "the same as": "no difference", "better than": "better", "worse than": "worse", "not worse than": "not worse",
+    "differs": "undecided",
+}  # fmt: skip
+
+
+def check_quality(truth, way, sentence):
+    if "there is nothing to compare its" in sentence:
+        assert not any(key[:2] == way for key in truth.verdict if key[2] == "single" or "slow" in sentence)
+        return
+    found = QUALITY.search(sentence)
+    pair = truth.verdict[(*way, found["against"])]
+    assert SAID[found["same"] or found["unsure"]] == pair.verdict
+    values = [
+        {one.seed: one.metrics.test[truth.metric.name] for one in truth.ways[each] if not isinstance(one, DivergedRun)}
+        for each in (way, (found["against"], pair.against_nodes))
+    ]
+    both = values[0].keys() & values[1].keys()
+    mean = sum(values[0][seed] - values[1][seed] for seed in both) / len(both)
+    assert f"({truth.quantity.difference(mean)}" in sentence
+    sign = 1 if truth.metric.higher_is_better else -1
+    if pair.verdict in ("better", "worse"):
+        assert sign * mean > 0 if pair.verdict == "better" else sign * mean < 0
+    if pair.verdict == "no difference":
+        assert abs(mean) < truth.found.metric.margin
+    if len(both) < pair.of:
+        assert f"over the {len(both)} of {pair.of} seeds that both finished" in sentence
+    if len(both) < 2:
+        assert pair.verdict == "undecided" and "interval" not in sentence[found.start() :]
+
+
+def check_split(truth, sentence):
+    way, nodes = re.match(rf"Split the work by {WAY} nodes: ", sentence).groups()
+    best, goal = (way, int(nodes)), truth.goal()
+    alone, took = truth.seconds(("single", 1), goal), truth.seconds(best, goal)
+    assert f"it takes {duration(took)} {goal}, where one node takes {duration(alone)} (" in sentence and took < alone
+    ready = [way for way in truth.ready() if all(truth.is_ahead(way, own) for own in truth.controls(way))]
+    assert best in ready and took == min(truth.seconds(way, goal) for way in ready)
+    speed = truth.speed[(*best, goal)]
+    assert speed.low > 1 and f"({compact(speed.times)} times as fast, 95 % interval" in sentence
+    least = re.search(r"at least ([\d.]+) times", sentence)
+    assert (least is None) == (speed.at_least is None)
+    assert least is None or (1 < speed.at_least <= speed.times and 0 <= speed.at_least - float(least[1]) < 0.1)
+    check_quality(truth, best, sentence)
+    if gone := truth.diverged(("single", 1)):
+        assert f"where `single` diverged with {gone} of {len(truth.ways['single', 1])} seed" in sentence
+
+
+def steady_times(truth):
+    """Seconds of the ways on several nodes of which no run diverged, where they have any that count."""
+    steady = [way for way in truth.ways if way[1] > 1 and not truth.diverged(way)]
+    return {way: seconds for way in steady if (seconds := truth.seconds(way, truth.goal())) is not None}
+
+
+def check_stay(truth, sentence):
+    if "Not decided besides" in sentence:
+        check_undecided(truth, sentence)
+        return
+    single, goal = ("single", 1), truth.goal()
+    assert sentence.startswith("Stay on one node") == (truth.diverged(single) == 0)
+    alone, times = truth.seconds(single, goal), steady_times(truth)
+    steady = [way for way in truth.ways if way[1] > 1 and not truth.diverged(way)]
+    if "every way on several nodes diverged" in sentence:
+        assert not steady
+        return
+    if "no way on several reached the target" in sentence:
+        assert not times and goal == "to the target"
+        assert not any(all(truth.hit(one) is not None for one in truth.ways[way]) for way in steady)
+        return
+    # All others are decided not to be worth having.
+    assert times and all(truth.is_ruled_out(way) for way in times)
+    name, nodes = re.search(rf": (?:the fastest way on several, )?{WAY},? takes", sentence).groups()
+    fastest = (name, int(nodes))
+    assert times[fastest] == min(times.values())
+    assert f"takes {duration(times[fastest])} {goal}, where one node takes {duration(alone)}" in sentence
+    assert ("the fastest way on several" in sentence) == (times[fastest] >= alone)
+    if times[fastest] >= alone:
+        return
+    if "seed by seed it is slower" in sentence:
+        assert truth.speed[(*fastest, goal)].verdict == "slower"
+        check_quality(truth, fastest, sentence)
+    elif beaten := re.search(r", but (.*) on one node is decided to learn better than it, or", sentence):
+        controls = [f"`{own[0]}`" for own in truth.controls(fastest) if truth.is_beaten(fastest, own)]
+        assert beaten[1].split(" and ") == controls != []
+    else:
+        check_quality(truth, fastest, sentence)
+        assert truth.verdict[(*fastest, "single")].verdict == "worse"
+
+
+def check_undecided(truth, sentence):
+    """What is not decided of the most promising way, what it would take, and the best guess."""
+    single, goal, times = ("single", 1), truth.goal(), steady_times(truth)
+    alone = truth.seconds(single, goal)
+    unsettled = [way for way in times if not truth.is_ruled_out(way)]
+    assert sentence.startswith("Not decided yet") == (truth.diverged(single) == 0)
+    assert not any(all(truth.is_ahead(way, own) for own in truth.controls(way)) for way in truth.ready())
+
+    def is_faster(way):
+        speed = truth.speed.get((*way, goal))
+        return speed is not None and speed.verdict == "faster"
+
+    name, nodes, what = re.search(rf"whether {WAY} (is faster|learns as well|is ahead)", sentence).groups()
+    way = (name, int(nodes))
+    assert way in unsettled
+    faster = [own for own in unsettled if is_faster(own)]
+    good = [own for own in faster if truth.is_good(own)]
+    first = good or faster or unsettled
+    assert way in first and times[way] == min(times[own] for own in first)
+    assert what == ("is ahead" if good else "learns as well" if faster else "is faster")
+    assert f"it takes {duration(times[way])} {goal}, where one node takes {duration(alone)}" in sentence
+    check_quality(truth, way, sentence)
+    if what == "is ahead":
+        behind = re.search(r"but against (.*?) on one node it is neither", sentence)[1].split(" and ")
+        assert behind == [f"`{own[0]}`" for own in truth.controls(way) if not truth.is_ahead(way, own)] != []
+    seeds = max(len(runs) for runs in truth.ways.values())
+    assert ("One seed tells nothing about chance: that takes more, such as `seeds: 5`" in sentence) == (seeds < 2)
+    needed = re.search(r"about ([\d,]+) seeds \(`max_seeds: (\d+)`\)", sentence)
+    assert needed is None or int(needed[1].replace(",", "")) == int(needed[2]) > 1
+    assert seeds < 2 or "It would take " in sentence
+    if not truth.diverged(single):
+        best = truth.looks_best()
+        guess = sentence.partition("Best guess until then: ")[2]
+        assert guess == (
+            f"one node, which takes {duration(alone)} {goal}."
+            if best is None
+            else f"`{best[0]}` on {best[1]}, by the means alone, which takes {duration(times[best])} {goal}."
+        )
+
+
+def check_alone(truth, sentence):
+    control, whose = re.match(r"One node alone, by `([^`]+)` \(the control of (.*?)\), ", sentence).groups()
+    own, goal = (control, 1), truth.goal()
+    several = [way for way in truth.ways if way[1] > 1 and not truth.diverged(way) and own in truth.controls(way)]
+    assert sorted(re.findall(WAY, whose)) == sorted((way, str(nodes)) for way, nodes in several) != []
+    seconds, speed = truth.seconds(own, goal), truth.speed.get((*own, goal))
+    if seconds is None:
+        assert f"), has no time {goal} that counts" in sentence
+    else:
+        assert f"), takes {duration(seconds)} {goal}" in sentence
+    assert (speed is not None) == ("where `single` takes" in sentence)
+    if speed is not None:
+        alone = truth.seconds(("single", 1), goal)
+        assert f", where `single` takes {duration(alone)} ({compact(speed.times)} times as fast" in sentence
+        assert (speed.verdict == "undecided") == (", undecided)" in sentence)
+    check_quality(truth, own, sentence)
+
+
+def check_few(truth, sentence):
+    single, goal = ("single", 1), truth.goal()
+    alone = truth.seconds(single, goal)
+    assert not truth.diverged(single)
+    parts = {}
+    if sentence.startswith("Of what is decided"):
+        for part in sentence.removeprefix("Of what is decided, ").removesuffix(".").split("; "):
+            roles, way, nodes, cost = re.fullmatch(rf"([a-z ]+) is {WAY} \((.*)\)", part).groups()
+            parts |= {role: ((way, int(nodes)), cost) for role in roles.split(" and ")}
+        assert {way for way, _ in parts.values()} != {single}
+    else:
+        cost = sentence.partition("better: ")[2].removesuffix(".")
+        parts = dict.fromkeys(("fastest", "cheapest", "best"), (single, cost))
+    assert set(parts) == {"fastest", "cheapest", "best"}
+    for role, (way, cost) in parts.items():
+        took = truth.seconds(way, goal)
+        hours = "" if took is None else f"{node_time(took * way[1] / 3600)} {goal}"
+        worth = f", {truth.quantity.label} {truth.quantity.value(truth.mean(way))}"
+        assert cost == (f"no time {goal} that counts" if took is None else f"{duration(took)} and {hours}") + worth
+        if way == single:
+            # Whatever is better and safe is the best, with a time or without.
+            assert role != "best" or not any(
+                key[2] == "single" and pair.verdict == "better" and not truth.diverged(key[:2])
+                for key, pair in truth.verdict.items()
+            )
+            continue
+        assert not truth.diverged(way) and truth.is_good(way)
+        speed = truth.speed.get((*way, goal))  # the best need not have any
+        if role == "fastest":
+            assert speed.verdict == "faster" and took < alone
+        elif role == "cheapest":
+            assert speed.at_least > way[1] and took * way[1] < alone
+        else:
+            assert truth.verdict[(*way, "single")].verdict == "better"
+
+
+def check_slow(truth, sentence):
+    def sent(way):
+        done = [one.sync_bytes_per_node for one in truth.ways[way] if not isinstance(one, DivergedRun)]
+        return sum(done) / len(done) if done else None
+
+    others = [
+        way for way in truth.ways
+        if way[1] > 1 and way[0] != "batch" and not truth.diverged(way) and ("batch", way[1]) in truth.ways
+        and sent(("batch", way[1])) is not None
+    ]  # fmt: skip
+    fewer = [way for way in others if sent(("batch", way[1])) >= 1.05 * sent(way)]
+    if "was not compared" in sentence:
+        assert not others
+    elif "nothing is gained" in sentence:
+        assert others and not fewer
+    else:
+        name, times, nodes = re.search(
+            r"`([^`]+)` sends ([\d,.]+) times fewer bytes than `batch` on (\d+)", sentence
+        ).groups()
+        way = (name, int(nodes))
+        assert way in fewer and times == compact(sent(("batch", way[1])) / sent(way))
+        check_quality(truth, way, sentence)
+
+
+def check_diverged(truth, sentence):
+    said = re.findall(rf"{WAY} \((\d+) of (\d+) seeds?\)", sentence)
+    assert {((way, int(nodes)), int(gone), int(of)) for way, nodes, gone, of in said} == {
+        (way, gone, len(members)) for way, members in truth.ways.items() if (gone := truth.diverged(way))
+    }
+
+
+def check_nothing(truth, sentence):
+    has_single, several = ("single", 1) in truth.ways, any(nodes > 1 for _, nodes in truth.ways)
+    assert not (has_single and several)
+    if "On one node only" in sentence:
+        assert not has_single and several and any(nodes == 1 for _, nodes in truth.ways)
+
+
+def check_lost(truth, sentence):
+    """Every run of `single` diverged."""
+    members = truth.ways["single", 1]
+    assert truth.diverged(("single", 1)) == len(members)
+    assert f"({len(members)} of {len(members)} seed" in sentence
+    steady = [way for way in truth.ways if way[1] > 1 and not truth.diverged(way)]
+    assert ("No way was safe." in sentence) == (not steady)
+    assert set(re.findall(WAY, sentence)) == {(way, str(nodes)) for way, nodes in steady}
+
+
+def check_not_timed(truth, sentence):
+    assert truth.seconds(("single", 1), "in all") is None
+
+
+def check_none_timed(truth, sentence):
+    """Some way on several nodes might have a time, and all were measured elsewhere."""
+    goal = truth.goal()
+    steady = [way for way in truth.ways if way[1] > 1 and not truth.diverged(way)]
+    assert steady and all(truth.seconds(way, goal) is None for way in steady)
+    hits = [way for way in steady if all(truth.hit(one) is not None for one in truth.ways[way])]
+    assert ("reached the target" in sentence) == (goal == "to the target")
+    assert all(one.place != truth.found.place for way in (hits if goal == "to the target" else steady)
+               for one in truth.ways[way])  # fmt: skip
+
+
+def check_certainty(truth, text, seeds, gone):
+    if seeds < 2:
+        assert text.startswith("One seed for each way")
+        assert all(pair.verdict == "undecided" for pair in (*truth.found.pairs, *truth.found.times))
+        return
+    times = [pair for pair in truth.found.times if pair.what == truth.goal()] if ("single", 1) in truth.ways else []
+    verdicts = [pair.verdict for pair in (*truth.found.pairs, *times)]
+    decided = sum(verdict != "undecided" for verdict in verdicts)
+    assert f" {decided} of {len(verdicts)} differences are decided" in text
+    assert (f"less {gone} that diverged" in text) == bool(gone)
+    check_rows(truth, text)
+    metric = truth.found.metric
+    undecided = [pair for pair in truth.found.pairs if pair.verdict == "undecided" and pair.low is not None]
+    sign, step = 1 if metric.higher_is_better else -1, metric.resolution or 0
+
+    def takes_rows(pair):
+        """Whether it would be undecided if there were no chance by seeds at all."""
+        return max(abs(pair.mean), metric.margin + sign * pair.mean) <= max(step, 1.959964 * (truth.by_rows(pair) or 0))
+
+    never = sum(map(takes_rows, undecided))
+    assert ("It would take" in text) == (len(undecided) > never)
+    assert (f" {never} of the undecided no number of seeds decides" in text) == bool(never)
+    about = re.search(r"It would take about ([\d,]+) seeds", text)
+    assert about is None or int(about[1].replace(",", "")) > min(pair.seeds for pair in undecided)
+    more = re.search(r"that takes about ([\d,]+) test rows, where there are 1,000, or", text)
+    assert more is None or int(more[1].replace(",", "")) >= TEST_ROWS
+    assert (more is not None or "that takes more test rows, and perhaps more seeds, or" in text) == bool(never)
+
+
+def check_rows(truth, text):
+    """For which rows the intervals hold."""
+    told = [pair for pair in truth.found.pairs if pair.low is not None]
+    alone = sum(truth.by_rows(pair) is None for pair in told)
+    assert ("hold for other rows of the same kind, too: the test rows count" in text) == (bool(told) and not alone)
+    assert ("over the seeds alone, and hold for these very test rows" in text) == bool(alone)
+    assert (f"in {alone} of {len(told)} differences, are over" in text) == (0 < alone < len(told))
+    for pair in told:
+        if (error := truth.by_rows(pair)) is not None:
+            assert pair.high - pair.low >= 2 * 1.95 * error * (1 - 1e-9)

@@ -1,0 +1,97 @@
+"""Every sentence of the answer, read back for truth: answers to many made-up results, and what these really say.
+
+What a sentence means is worked out here from the runs alone, with as little of the product's analysis as can be: its
+verdicts are taken (tests/comparison/test_verdicts.py, and benchmarks/evidence.py, are about them), nothing else is.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from sparksplit.comparison.analysis.analyse import analyse
+from sparksplit.comparison.answer import answer
+from sparksplit.comparison.content import DataFacts
+from sparksplit.comparison.record import DivergedRun
+from tests.comparison.records import some_results
+from tests.comparison.truth.made_up import CONTROLS, RECIPES, TEST_ROWS, made_up
+from tests.comparison.truth.readers import (
+    check_alone,
+    check_certainty,
+    check_diverged,
+    check_few,
+    check_lost,
+    check_none_timed,
+    check_not_timed,
+    check_nothing,
+    check_slow,
+    check_split,
+    check_stay,
+    check_undecided,
+)
+from tests.comparison.truth.truths import Truth
+
+SENTENCES = (
+    ("Split the work by", check_split),
+    ("Stay on one node", check_stay),
+    ("Not decided yet: whether", check_undecided),
+    ("Nothing is recommended, since `single` diverged", check_stay),
+    ("Nothing is recommended: the times of `single`", check_not_timed),
+    ("Nothing is recommended: no way on several", check_none_timed),
+    ("Every run of `single` diverged", check_lost),
+    ("Whether several nodes help was not compared", check_nothing),
+    ("One node alone, by", check_alone),
+    ("Of what is decided", check_few),
+    ("Of the ways that are decided", check_few),
+    ("On a slow network", check_slow),
+    ("What a slow network would change", check_slow),
+    ("Not recommended, because", check_diverged),
+)
+"""How each sentence begins, and what it must say."""
+SEEN: set[str] = set()
+
+
+def check(recipe):
+    metric, runs, references = made_up(**recipe)
+    seeds = recipe["seeds"]
+    found = analyse(runs, references, metric, 0.003, controls=CONTROLS)
+    fields = ("target", "grid", "place", "times", "frontier")
+    results = some_results(
+        found.table, found.pairs, found.metric, seeds=list(range(seeds)), nodes=[1, 2, 4],
+        data=DataFacts("d", "e", {"train": 5000, "test": TEST_ROWS}),
+        runs=[one for one in runs if not isinstance(one, DivergedRun)],
+        **{name: getattr(found, name) for name in fields},
+    )  # fmt: skip
+    said, truth = answer(results), Truth(metric, runs, found)
+    for sentence in said.text:
+        begin, reads = next((begin, reads) for begin, reads in SENTENCES if sentence.startswith(begin))
+        SEEN.add(begin)
+        reads(truth, sentence)
+    gone = sum(truth.diverged(way) for way in truth.ways)
+    assert any(sentence.startswith("Not recommended, because") for sentence in said.text) == bool(gone)
+    check_certainty(truth, said.certainty, seeds, gone)
+
+
+@settings(max_examples=2_000, deadline=None)
+@given(RECIPES)
+def test_every_sentence_is_true(recipe):
+    check(recipe)
+
+
+@pytest.mark.slow
+@settings(max_examples=10_000, deadline=None)
+@given(RECIPES)
+def test_every_sentence_of_ten_thousand_answers_is_true(recipe):
+    check(recipe)
+
+
+def test_the_made_up_results_have_every_sentence():
+    """So that none goes unread."""
+
+    @settings(max_examples=400, deadline=None, derandomize=True, database=None)
+    @given(RECIPES)
+    def read(recipe):
+        check(recipe)
+
+    read()
+    assert {begin for begin, _ in SENTENCES} == SEEN
