@@ -267,7 +267,7 @@ def test_errors_are_those_of_a_model_that_has_not_seen_so_many_nodes():
     assert "Fitted without the number of nodes that it is asked about, it is off by" in text
     within = sum(abs(check.error) <= 0.15 for check in found if check.left_out)
     out = sum(check.left_out for check in found)
-    assert f"at most, where 15 % are aimed at: {within} of {out} are within." in text
+    assert f"at most, where 15 % are aimed at: {within} of {out} are within; in waiting" in text
 
 
 def test_too_few_numbers_of_nodes_are_said():
