@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import log, sqrt
+from typing import TypeGuard
 
 from scipy import special
 
 from sparksplit.comparison.analysis.frontier import goal_of
-from sparksplit.comparison.analysis.verdicts import Errors, rows_to_decide, seeds_to_decide
+from sparksplit.comparison.analysis.verdicts import NOT_WORSE, UNDECIDED, Errors, rows_to_decide, seeds_to_decide
 from sparksplit.comparison.content import Metric, Pair, Results, TimePair
 from sparksplit.comparison.intervals import LEVEL
 from sparksplit.comparison.numbers import count, duration
@@ -19,8 +20,9 @@ _FIRST = 5
 """Seeds to begin with, where one tells nothing about chance."""
 
 
-def to_decide(results: Results, pairs: Sequence[Pair], times: Sequence[TimePair]) -> str:
-    """What it would take to decide the undecided of these differences, if they stay as they are."""
+def to_decide(results: Results, pairs: Sequence[Pair | None], times: Sequence[TimePair | None]) -> str:
+    """What it would take to decide what is not of these differences, if they stay as they are. None: for one that no
+    two runs of the same seed tell."""
     seeds = len(results.seeds)
     if seeds < 2:
         return (
@@ -33,27 +35,29 @@ def to_decide(results: Results, pairs: Sequence[Pair], times: Sequence[TimePair]
     of_rows: list[float | None] = []
     numbers: list[int | None] = []
     for pair in pairs:
-        if pair.verdict != "undecided":
+        if pair is None or pair.low is None or pair.verdict not in (UNDECIDED, NOT_WORSE):
             continue
-        if pair.low is None:
-            numbers.append(None)
-        elif takes_rows(pair, metric):
+        if takes_rows(pair, metric):
             of_rows.append(
                 rows_to_decide(errors_of(pair, questions), gap_of(pair, metric), metric.resolution or 0.0, MOST_ROWS)
             )
         else:
             numbers.append(seeds_to_decide(errors_of(pair, questions), gap_of(pair, metric), MOST_SEEDS))
-    for speed in times:
-        if speed.verdict == "undecided":
-            numbers.append(_seeds_for(speed, questions))
+    numbers += [_seeds_for(speed, questions) for speed in times if _is_open(speed)]
     parts = [f"{more_rows(of_rows, results)}, whatever the number of seeds"] if of_rows else []
+    if any(one is None or one.seeds < 2 for one in (*pairs, *times)):
+        parts.append("runs of the same seeds that finish, and are timed where most were")
     known = [number for number in numbers if number is not None]
     if numbers and len(known) < len(numbers):
         parts.append(f"more than {count(MOST_SEEDS)} seeds, so near are they")
     elif known:
         most = max(known)
         parts.append(f"about {count(most)} seeds (`max_seeds: {most}`){_in_time(results, most - seeds)}")
-    return f"It would take {' and '.join(parts)}." if parts else ""
+    return f"It would take {' and '.join(parts)}."
+
+
+def _is_open(speed: TimePair | None) -> TypeGuard[TimePair]:
+    return speed is not None and speed.seeds > 1 and speed.verdict == UNDECIDED
 
 
 def _seeds_for(speed: TimePair, questions: int) -> int | None:
@@ -72,8 +76,10 @@ def _in_time(results: Results, seeds: int) -> str:
 
 
 def gap_of(pair: Pair, metric: Metric) -> float:
-    """How far a difference's mean is from what is to be ruled out first."""
-    return max(abs(pair.mean), metric.margin + (1 if metric.higher_is_better else -1) * pair.mean)
+    """How far a difference's mean is from what is to be ruled out first: that there is none, or that it is worse by
+    the margin; where this is ruled out already, that it is better by the margin."""
+    gain = (1 if metric.higher_is_better else -1) * pair.mean
+    return max(abs(gain), metric.margin + (-gain if pair.verdict == NOT_WORSE else gain))
 
 
 def takes_rows(pair: Pair, metric: Metric) -> bool:

@@ -78,7 +78,7 @@ def _recommended(
         )
     unsettled = [(seconds, row) for seconds, row in times if not _is_ruled_out(results, row, goal)]
     if unsettled:
-        return _undecided(results, single, unsettled, goal, quantity, stay)
+        return _undecided(results, single, unsettled, alone, goal, quantity, stay)
     return f"{stay}: {_ruled_out(results, times, alone, goal, quantity)}."
 
 
@@ -128,25 +128,28 @@ def _ruled_out(results: Results, times: Sequence[_Timed], alone: float, goal: st
 
 
 def _undecided(
-    results: Results, single: Row, unsettled: Sequence[_Timed], goal: str, quantity: Quantity, stay: str
+    results: Results, single: Row, unsettled: Sequence[_Timed], alone: float, goal: str, quantity: Quantity, stay: str
 ) -> str:
-    """What is not decided of the most promising way, what that would take, and the best guess until then."""
+    """What is not decided of the most promising way, what that would take, and the best guess until then. alone:
+    seconds of `single`."""
 
     def promise(one: _Timed) -> tuple[bool, bool, float]:
         seconds, row = one
         speed = speed_of(results, row, goal)
-        is_faster = speed is not None and speed.verdict == "faster"
+        is_faster = speed is not None and speed.verdict == "faster" and seconds < alone
         return not (is_faster and is_as_good(results, row, SINGLE)), not is_faster, seconds
 
     one = min(unsettled, key=promise)
     not_good, not_faster, seconds = promise(one)
-    row, alone = one[1], seconds_of(single, goal)
+    row = one[1]
     pair, speed = pair_of(results, row, SINGLE), speed_of(results, row, goal)
     name, quality = f"`{row.way}` on {row.nodes}", quality_said(results, row, SINGLE, quantity)
     told = "" if speed is None else f" ({times_said(speed)})"
     took = f"it takes {duration(seconds)} {goal}, where one node takes {duration(alone)}{told}"
-    pairs, speeds = [pair], [speed]
+    pairs, speeds = [] if is_as_good(results, row, SINGLE) else [pair], [speed]
     if not_faster:
+        if speed is not None and speed.verdict == "faster":  # seed by seed, but not over all runs
+            speeds = [None]
         question = f"whether {name} is faster than one node: {took}, and {quality}"
     elif not_good:
         question = f"whether {name} learns as well as one node: {took}, but {quality}"
@@ -159,13 +162,10 @@ def _undecided(
             f"{' and '.join(f'`{control}`' for control in behind)} on one node it is neither decided to be faster and "
             "as good, nor to be better"
         )
-    needed = to_decide(
-        results, [pair for pair in pairs if pair is not None], [speed for speed in speeds if speed is not None]
-    )
-    needed = f" {needed}" if needed else ""
+    needed = to_decide(results, pairs, speeds)
     if single.diverged:
-        return f"{stay}. Not decided besides: {question}.{needed}"
-    return f"Not decided yet: {question}.{needed} Best guess until then: {_guess(results, single, unsettled, goal)}."
+        return f"{stay}. Not decided besides: {question}. {needed}"
+    return f"Not decided yet: {question}. {needed} Best guess until then: {_guess(results, single, unsettled, goal)}."
 
 
 def _guess(results: Results, single: Row, unsettled: Sequence[_Timed], goal: str) -> str:

@@ -83,7 +83,7 @@ def test_tables_scroll_in_their_own_box_and_on_a_phone_only(page):
     widths = """[...document.querySelectorAll('section > .scroll, .predicted > .scroll')]
         .map(it => it.scrollWidth - it.clientWidth)"""
     inner = page.evaluate(widths)
-    assert len(inner) == 8
+    assert len(inner) == 9
     assert any(inner) == (page.viewport_size["width"] == PHONE[0])
 
 

@@ -17,6 +17,7 @@ from hdfs_io.publish import Output
 from sparksplit.base.command import Options
 from sparksplit.base.errors import ConfigError, NodeFailed, UsageError
 from tests.comparison.comparisons import SETTINGS, compared
+from tests.comparison.report.pages import visible
 from tests.forked import nodes_of
 from tests.training.records import check_seconds
 from tests.training.runs import run
@@ -265,3 +266,30 @@ def test_each_way_is_tuned_before_it_is_compared_and_tries_are_not_repeated(fork
     assert again["runs"][0]["weights"] == results["runs"][0]["weights"]
     with pytest.raises(UsageError, match="exists, made with another configuration"):
         compared(digits, output, **keys, tune=0)
+
+
+def test_a_try_that_diverges_is_shown_and_never_chosen_on_virtual_nodes_too(forked, digits, tmp_path):
+    """The first of two rates is 1e14, the second 0.1."""
+    rate = "optimizer.learning_rate"
+    tune = {"tries": 2, "keys": {rate: [1e-16, 1e44]}}
+    keys = {"strategies": ["epoch"], "nodes": [1], "virtual": [2], "seeds": 1, "epochs": 2, "tune": tune}
+    results = compared(digits, tmp_path / "out", **keys)
+    tuning = results["tuning"]
+    assert [(way["way"], way["nodes"], way["virtual"]) for way in tuning["ways"]] == [
+        ("single", 1, False), ("epoch", 2, True)
+    ]  # fmt: skip
+    for way in tuning["ways"]:
+        wild, tame = way["tries"]
+        assert (wild["values"][rate], tame["values"][rate]) == (1e14, 0.1)
+        assert wild["metric"] is None and tame["metric"] > 0.2 and way["chosen"] == 1
+    assert (tuning["runs"], tuning["diverged"]) == (4, 2)
+    records = [*results["runs"], *results["virtual"], *results["references"]]
+    assert len(records) == 3 and {record["config"]["optimizer"]["learning_rate"] for record in records} == {0.1}
+    assert results["diverged"] == [] and all(record["ledger"]["exact"] for record in records)
+    words = visible((tmp_path / "out" / "report.html").read_text())
+    tries = words[words.index("Every try.") :]
+    assert "single 1 1.00e+14 diverged" in tries and "epoch (virtual) 2 1.00e+14 diverged" in tries
+    # It says neither that several nodes help nor that they do not.
+    first, *_ = results["answer"]["text"]
+    assert first.startswith("Whether several nodes help was not compared") and first.endswith("above 1 to `nodes`.")
+    assert results["answer"]["headline"].startswith("Tuned: each way has the best of 2 learning rates")

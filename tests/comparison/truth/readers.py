@@ -112,7 +112,7 @@ def check_undecided(truth, sentence):
 
     def is_faster(way):
         speed = truth.speed.get((*way, goal))
-        return speed is not None and speed.verdict == "faster"
+        return speed is not None and speed.verdict == "faster" and times[way] < alone
 
     name, nodes, what = re.search(rf"whether {WAY} (is faster|learns as well|is ahead)", sentence).groups()
     way = (name, int(nodes))
