@@ -140,7 +140,7 @@ def _tune(comparison: _Comparison, search: _Search, stack: ExitStack) -> SparkSe
     found = choice.tuning(search.tries, trying.records, analysis.deciding(config, data.manifest), runs)
     say(said.cost(found))
     comparison.work = [_Work.of(run, data) for run in tuned(runs, choice.best(search.tries, found))]
-    comparison.measured, comparison.tuning = trying.measured, found
+    comparison.measured, comparison.tuning, comparison.handed = trying.measured, found, trying.handed
     return spark
 
 
@@ -229,6 +229,8 @@ class _Comparison:
     records: dict[str, ComparedRun | DivergedRun] = field(default_factory=dict)
     seeds: int | None = None
     """How many are run so far; None: all."""
+    handed: bool = False
+    """Whether Spark has handed over rows already."""
 
     def __post_init__(self) -> None:
         self.measured = Measured.read(self.output.folder)
@@ -290,6 +292,7 @@ class _Comparison:
             cluster=cluster_name(spark.sparkContext.master or ""),
             probe=self.measured.probe is None and nodes == 1,
             sweep=str(nodes) not in (self.measured.sweeps or {}),
+            handed=self.handed,
         )
         with NodeCluster(
             spark,
@@ -314,6 +317,7 @@ class _Comparison:
             # Each node gets once what any of the runs reads there; a process that plays all nodes, everything.
             splits = [BatchSplit() if one.run.config.virtual else one.inputs.way.split for one in work]
             owned = owned_together(splits, self.data.manifest.lanes, nodes)
+            self.handed = True
             with Feeding(spark, self.data, None, cluster, states, owned) as feeding:
                 cluster.run(meanwhile)
 
