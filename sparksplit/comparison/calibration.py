@@ -145,12 +145,13 @@ def fit_handoff(records: Sequence[ComparedRun]) -> HandingOver | None:
     found = _handoffs(records)
     if not found:
         return None
-    rows, seconds = (
-        np.array(values, float) for values in zip(*((sum(one.rows), one.seconds) for one in found), strict=True)
+    rows, first, seconds = (
+        np.array(values, float)
+        for values in zip(*((sum(one.rows), one.first, one.seconds) for one in found), strict=True)
     )
     # In this order: where all clusters were sent as many rows, it is all per row.
-    per_row, begin = _nnls([rows, np.ones_like(rows)], seconds, np.maximum(1e-9, seconds))
-    return HandingOver(begin, per_row)
+    per_row, begin, more = _nnls([rows, np.ones_like(rows), first], seconds, np.maximum(1e-9, seconds))
+    return HandingOver(begin, per_row, more)
 
 
 def _handoffs(records: Sequence[ComparedRun]) -> list[HandOff]:
@@ -194,17 +195,18 @@ def checks(rows: Sequence[Row], records: Sequence[ComparedRun], sweep: Sequence[
 
 
 def handoff_checks(records: Sequence[ComparedRun]) -> list[HandOffCheck]:
-    """The same of each cluster's hand-off, in the order of the nodes; left out is each number of nodes."""
-    found = []
+    """The same of each cluster's hand-off, in the order of the nodes; left out is each number of nodes, but for an
+    application's first hand-off, of which the others say nothing."""
+    found, whole = [], fit_handoff(records)
     for nodes in sorted({record.nodes for record in records}):
-        is_left_out = _fits([record for record in records if record.handoff], nodes)
-        model = fit_handoff([record for record in records if record.nodes != nodes] if is_left_out else records)
+        others = [record for record in records if record.nodes != nodes]
         for one in _handoffs([record for record in records if record.nodes == nodes]):
+            is_left_out = not one.first and _fits([record for record in records if record.handoff], nodes)
+            model = fit_handoff(others) if is_left_out else whole
             assert model is not None
-            rows = sum(one.rows)
-            guess = model.seconds(rows)
+            guess = model.seconds(one)
             error = guess / one.seconds - 1 if one.seconds else 0.0
-            found.append(HandOffCheck(nodes, rows, one.seconds, guess, error, is_left_out))
+            found.append(HandOffCheck(nodes, sum(one.rows), one.first, one.seconds, guess, error, is_left_out))
     return found
 
 
@@ -233,6 +235,7 @@ def cost_model(
         uneven=costs.meeting.uneven,
         seconds_to_begin_handoff=handoff.begin if handoff else None,
         seconds_per_row_handed=handoff.per_row if handoff else None,
+        seconds_more_of_first_handoff=handoff.first if handoff else None,
         text=" ".join([_text(costs, found), *_handoff_text(handoff, handed)]),
         checks=found,
         handoffs=handed,
@@ -277,9 +280,11 @@ def _handoff_text(handoff: HandingOver | None, found: Sequence[HandOffCheck]) ->
     terms = [duration(handoff.begin)] if handoff.begin or not handoff.per_row else []
     if handoff.per_row:
         terms.append(f"{duration(1e6 * handoff.per_row)} for each million rows that it sends to nodes")
+    more = f", and {duration(handoff.first)} more the first time in an application" if handoff.first else ""
     yield (
-        f"Spark's hand-off comes before training, and takes {' and '.join(terms)}; a node of a way that shares epochs "
-        "is sent all rows. Here it was paid once for all runs of a cluster; `train` pays it once in each run."
+        f"Spark's hand-off comes before training, and takes {' and '.join(terms)}{more}; a node of a way that "
+        "shares epochs is sent all rows. Here it was paid once for all runs of a cluster; `train` pays it once in each "
+        "run."
     )
     left_out = [abs(check.error) for check in found if check.left_out]
     if left_out:

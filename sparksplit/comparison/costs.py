@@ -18,7 +18,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from sparksplit.comparison.machine import cores_of
-from sparksplit.comparison.record import ComparedRun
+from sparksplit.comparison.record import ComparedRun, HandOff
 
 ETHERNET_LATENCY = 50e-6
 """Seconds of one message between two hosts over Ethernet, assumed: two to three times half a switched round trip."""
@@ -137,15 +137,17 @@ class Reading:
 
 @dataclass(frozen=True)
 class HandingOver:
-    """Seconds until Spark has handed over the rows: as it begins, in which it also reads them, and per row that it
-    sends to a node. Its executors beyond the nodes' send all rows of all nodes."""
+    """Seconds until Spark has handed over the rows: as it begins, in which it also reads them, per row that it sends
+    to a node, and beyond these the first time in an application. Its executors beyond the nodes' send all rows of all
+    nodes."""
 
     begin: float
     per_row: float
+    first: float = 0.0
 
-    def seconds(self, rows: int) -> float:
-        """rows: that all nodes together are sent."""
-        return self.begin + rows * self.per_row
+    def seconds(self, handoff: HandOff) -> float:
+        """Of such a hand-off."""
+        return self.begin + sum(handoff.rows) * self.per_row + handoff.first * self.first
 
 
 @dataclass(frozen=True)

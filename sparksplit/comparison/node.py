@@ -115,7 +115,7 @@ def _handed_over(payload: ClusterPayload, member: RunMember, config: TrainConfig
     received = process.receiver.rows if process.receiver else 0
     told = member.gather("handed over", [time.perf_counter() - began, received])
     seconds, handed = zip(*told, strict=True)
-    return rows, HandOff(round(max(seconds), 3), handed, len(payload.runs))
+    return rows, HandOff(round(max(seconds), 3), handed, len(payload.runs), not payload.handed)
 
 
 def _forget(config: TrainConfig) -> None:

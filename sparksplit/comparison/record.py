@@ -26,7 +26,8 @@ class RunPayload(Payload):
 class ClusterPayload(Record):
     """What a comparison's nodes are given: runs with equally many processes, one after the other, and what to measure.
 
-    cluster: as in Place. probe: whether to measure training alone; sweep: whether to measure sums.
+    cluster: as in Place. probe: whether to measure training alone; sweep: whether to measure sums. handed: whether
+    Spark has handed over rows before in this application.
     """
 
     runs: list[RunPayload]
@@ -35,6 +36,7 @@ class ClusterPayload(Record):
     cluster: str
     probe: bool
     sweep: bool
+    handed: bool
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,13 @@ class Place:
 class HandOff:
     """Spark's handing over of the training rows to the nodes of a cluster, once for all of its runs. seconds: from the
     opening of the nodes' ports until the last node could read its rows. rows: by rank, how many it was handed, repeated
-    ones included. runs: how many runs the cluster was given."""
+    ones included. runs: how many runs the cluster was given. first: whether it was the first of its Spark application,
+    for which executors must load what it takes."""
 
     seconds: float
     rows: tuple[int, ...]
     runs: int
+    first: bool
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,8 @@ def _tune(comparison: _Comparison, search: _Search, stack: ExitStack) -> SparkSe
     found = choice.tuning(search.tries, trying.records, analysis.deciding(config, data.manifest), runs)
     say(said.cost(found))
     comparison.work = [_Work.of(run, data) for run in tuned(runs, choice.best(search.tries, found))]
-    comparison.measured, comparison.tuning, comparison.pace = trying.measured, found, trying.pace
+    comparison.measured, comparison.tuning = trying.measured, found
+    comparison.pace, comparison.handed = trying.pace, trying.handed
     return spark
 
 
@@ -231,6 +232,8 @@ class _Comparison:
     seeds: int | None = None
     """How many are run so far; None: all."""
     pace: Pace = field(default_factory=Pace)
+    handed: bool = False
+    """Whether Spark has handed over rows already."""
 
     def __post_init__(self) -> None:
         self.measured = Measured.read(self.output.folder)
@@ -262,8 +265,7 @@ class _Comparison:
         rows = self.data.manifest.splits["train"].rows
         with ComparisonDisplay(runs, rows, later, self.pace) as display:
             while pending := self._pending_now():
-                _, first = next(itertools.groupby(pending, lambda one: one.run.cluster))
-                together = list(first)
+                together = list(next(itertools.groupby(pending, lambda one: one.run.cluster))[1])
                 display.begin([one.run for one in together])
                 try:
                     self._cluster(spark, together, display)
@@ -296,6 +298,7 @@ class _Comparison:
             cluster=cluster_name(spark.sparkContext.master or ""),
             probe=self.measured.probe is None and nodes == 1,
             sweep=str(nodes) not in (self.measured.sweeps or {}),
+            handed=self.handed,
         )
         with NodeCluster(
             spark,
@@ -320,6 +323,7 @@ class _Comparison:
             # Each node gets once what any of the runs reads there; a process that plays all nodes, everything.
             splits = [BatchSplit() if one.run.config.virtual else one.inputs.way.split for one in work]
             owned = owned_together(splits, self.data.manifest.lanes, nodes)
+            self.handed = True
             with Feeding(spark, self.data, None, cluster, states, owned) as feeding:
                 cluster.run(meanwhile)
 

@@ -290,12 +290,14 @@ def test_waiting_for_rows_is_a_part_of_the_seconds():
         assert check.reading == one.seconds.feed and check.reading_predicted == pytest.approx(check.reading)
 
 
-def handed(numbers, truth, every_row=True):
-    """Runs of clusters to which Spark has handed rows: by lanes, or all of them to each node."""
+def handed(numbers, truth, every_row=True, first=None):
+    """Runs of clusters to which Spark has handed rows: by lanes, or all of them to each node. first: the number of
+    nodes of its first hand-off."""
     found = []
     for nodes in numbers:
         rows = tuple([ROWS] * nodes if every_row else [ROWS // nodes] * nodes)
-        handoff = HandOff(truth.seconds(sum(rows)), rows, 2)
+        handoff = HandOff(0.0, rows, 2, nodes == first)
+        handoff = replace(handoff, seconds=truth.seconds(handoff))
         found += [run(way, nodes, handoff=handoff) for way in ("batch", "local")]
     return found
 
@@ -310,10 +312,11 @@ def test_a_hand_off_costs_what_is_sent_to_all_nodes():
     ]  # one for each cluster, whatever it runs
     assert all(one.error == pytest.approx(0) for one in handoff_checks(known))
     late = [replace(one, handoff=replace(one.handoff, seconds=3.0)) if one.nodes == 4 else one for one in known]
-    assert handoff_checks(late)[-1].predicted == pytest.approx(truth.seconds(4 * ROWS))
+    assert handoff_checks(late)[-1].predicted == pytest.approx(truth.seconds(known[-1].handoff))
     assert not any(one.left_out for one in handoff_checks(handed((1, 2), truth)))
     # Where all are sent as many rows, these tell no beginning from what rows take.
-    assert fit_handoff(handed((1, 2, 4), truth, every_row=False)).seconds(ROWS) == pytest.approx(truth.seconds(ROWS))
+    alike = handed((1, 2, 4), truth, every_row=False)
+    assert fit_handoff(alike).seconds(alike[0].handoff) == pytest.approx(alike[0].handoff.seconds)
     assert fit_handoff([run("batch", 2)]) is None and handoff_checks([run("batch", 2)]) == []
 
 
@@ -323,6 +326,11 @@ def test_the_hand_off_is_told_where_there_was_one():
     assert "Spark's hand-off comes before training, and takes 1.50 s and 2.00 s for each million rows" in model.text
     assert "Fitted without that number of nodes, it is off by 0 % in the median." in model.text
     assert (model.seconds_to_begin_handoff, len(model.handoffs)) == (pytest.approx(1.5), 3)
+    begun = [timed(record, TRUTH) for record in handed((1, 2, 3, 4), HandingOver(1.5, 2e-6, 5.0), first=1)]
+    model = cost_model(lines(begun), begun, [], Measured())
+    assert "rows that it sends to nodes, and 5.00 s more the first time in an application; a node" in model.text
+    assert [(one.first, one.left_out) for one in model.handoffs] == [(True, False), *[(False, True)] * 3]
+    assert all(one.error == pytest.approx(0) for one in model.handoffs)
     same = [replace(one, handoff=replace(one.handoff, seconds=2.0)) for one in known]
     assert "takes 2.00 s; a node" in cost_model(lines(same), same, [], Measured()).text
     read = cost_model(lines([run("single")]), [run("single")], [], Measured())

@@ -138,6 +138,7 @@ def test_rows_that_spark_hands_over_give_the_bits_of_those_that_nodes_read(done,
         check_seconds(record)
     one, two = (found[key]["handoff"] for key in ("epoch-delayed-n4-virtual-s1", "epoch-delayed-n2-s1"))
     assert (one["rows"], two["rows"]) == ([1300], [1300, 1300]) and one["seconds"] > 0 < two["seconds"]
+    assert two["first"] and not one["first"]  # virtual nodes come last
     assert two == found["batch-n2-s1"]["handoff"] and (one["runs"], two["runs"]) == (1, 2)
     page = (output / "report.html").read_text()
     assert "rows handed over by Spark" in page and page.count('title="seconds until Spark had handed over') == 2
@@ -145,7 +146,7 @@ def test_rows_that_spark_hands_over_give_the_bits_of_those_that_nodes_read(done,
     (output / "runs" / "batch-n2-s1.json").unlink()
     again = {run["key"]: run for run in compared(digits, output, **keys)["runs"]}
     left = again["batch-n2-s1"].pop("handoff")
-    assert left["runs"] == 1 and sum(left["rows"]) == 1300 and min(left["rows"]) > 0
+    assert left["runs"] == 1 and left["first"] and sum(left["rows"]) == 1300 and min(left["rows"]) > 0
     assert again["batch-n2-s1"]["weights"] == same["batch-n2-s1"][0]
     assert again["epoch-delayed-n2-s1"] == found["epoch-delayed-n2-s1"]
 

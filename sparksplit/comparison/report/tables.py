@@ -167,6 +167,7 @@ def handoffs(results: Results) -> Table | None:
         [
             number(item.nodes, count(item.nodes)),
             number(item.rows, count(item.rows)),
+            text("yes" if item.first else ""),
             number(item.measured, duration(item.measured)),
             number(item.predicted, duration(item.predicted)),
             number(item.error, signed(percent(abs(item.error)), item.error)),
@@ -174,7 +175,7 @@ def handoffs(results: Results) -> Table | None:
         ]
         for item in found
     ]
-    names = ("N", "rows sent", "measured", "predicted", "error", "fitted to")
+    names = ("N", "rows sent", "first", "measured", "predicted", "error", "fitted to")
     return Table("handoffs", "Spark's hand-off, once for all runs of a cluster", [(name, "") for name in names], rows)
 
 

@@ -17,6 +17,7 @@ _SECONDS = {
     "seconds_per_byte": "Each byte that a node sends takes so long.",
     "seconds_per_meeting": "At each exchange, nodes wait so long until all have come to it.",
     "seconds_to_begin_handoff": "Before training, Spark's hand-off takes so long, however few rows it sends.",
+    "seconds_more_of_first_handoff": "The first hand-off of an application takes so much longer.",
     "seconds_per_row_handed": "Each row that Spark sends to a node takes so long, once for all runs of a cluster.",
 }
 _SHARES = {

@@ -284,10 +284,18 @@ def test_every_run_has_all_of_its_metrics():
 
 def test_the_hand_off_is_shown_where_spark_made_one():
     model = sample.results(seeds=3)["cost_model"]
-    handed = {"nodes": 2, "rows": 120000, "measured": 1.5, "predicted": 1.8, "error": 0.2, "left_out": True}
+    handed = {
+        "nodes": 2,
+        "rows": 120000,
+        "first": True,
+        "measured": 1.5,
+        "predicted": 1.8,
+        "error": 0.2,
+        "left_out": True,
+    }
     words = visible(rendered(changed(cost_model={**model, "handoffs": [handed]})))
     assert "hand-off, once for all runs of a cluster" in words
-    assert "2 120,000 1.50 s 1.80 s +20 % other numbers of nodes" in words
+    assert "2 120,000 yes 1.50 s 1.80 s +20 % other numbers of nodes" in words
     assert "once for all runs of a cluster" not in visible(rendered(changed()))
 
 

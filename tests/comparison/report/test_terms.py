@@ -11,14 +11,19 @@ from tests.comparison.report.pages import changed, rendered, visible
 
 def test_each_term_has_a_value_with_a_unit_and_a_sentence():
     results = Results.from_json(changed(), "a test")
-    handed = replace(results.cost_model, seconds_to_begin_handoff=2.0, seconds_per_row_handed=5e-6)
+    handed = replace(
+        results.cost_model,
+        seconds_to_begin_handoff=2.0,
+        seconds_more_of_first_handoff=5.0,
+        seconds_per_row_handed=5e-6,
+    )
     table = terms(replace(results, cost_model=handed))
     numbers = {field.name for field in fields(CostModel) if isinstance(getattr(handed, field.name), float)}
     assert set(_SECONDS | _SHARES) == numbers and len(table.rows) == len(numbers)
     for term, value, told in table.rows:
         assert "e-" not in value.text and value.text.split(" ")[-1] in ("0", "ns", "µs", "ms", "s", "%"), term.text
         assert told.text.endswith(".") and told.text.count(". ") == 0
-    assert len(terms(results).rows) == len(numbers) - 2  # nothing was handed off
+    assert len(terms(results).rows) == len(numbers) - 3  # nothing was handed off
     words = visible(rendered(changed()))
     assert "per byte 0.910 ns Each byte that a node sends takes so long." in words
     assert "contention 30.0 % Each other node that computes on the same host" in words
