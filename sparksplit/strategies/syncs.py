@@ -194,6 +194,8 @@ class LocalSync:
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
         self._restored = [np.array(arrays[name]) for name in sorted(arrays) if name[0] == "u"]
+        for kept, velocity in zip(self._velocities, self._restored, strict=False):  # none before `begin`
+            kept.assign(velocity)
 
 
 class RoundSync(LocalSync):

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from sparksplit.base.errors import PeerLost
+from sparksplit.collectives import Alone
 from sparksplit.collectives.ring import Ring
 from sparksplit.strategies.syncs import LocalSync, RoundSync, StepSync
 from sparksplit.training.config import SyncConfig
@@ -145,3 +146,19 @@ def test_a_sync_without_rows_changes_nothing():
         np.testing.assert_allclose(first, begun + 1.0, rtol=1e-6)
         np.testing.assert_allclose(second, first + 1.0, rtol=1e-6)  # its own, not agreed on
         assert velocity.tobytes() == same.tobytes()
+
+
+def test_what_was_restored_goes_on_whenever_it_comes():
+    """Also after `begin`, as a strategy of one's own may have it."""
+    model = keras.Sequential([keras.layers.Input((FEATURES,)), keras.layers.Dense(1)])
+    kept = {"u0000": np.full((FEATURES, 1), 2.0, "f"), "u0001": np.full(1, 3.0, "f")}
+    for late in (False, True):
+        sync = LocalSync(Alone(), SyncConfig(outer="nesterov"))
+        if late:
+            sync.begin(model)
+        sync.restore({**kept, "v0000": np.zeros(3)})
+        if not late:
+            sync.begin(model)
+        assert {name: value.tolist() for name, value in sync.state().items()} == {
+            name: value.tolist() for name, value in kept.items()
+        }

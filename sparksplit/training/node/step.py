@@ -147,9 +147,9 @@ class Step:
     def begin(self) -> None:
         """Take the present weights as those that all nodes have."""
         with self._first(("sync", type(self._sync))):
-            began = time.perf_counter()
+            began, exchanging = time.perf_counter(), self._collective.seconds
             self._sync.begin(self._model)
-            self.warmup += time.perf_counter() - began
+            self.warmup += time.perf_counter() - began - (self._collective.seconds - exchanging)
 
     def synchronise(self, rows: int) -> None:
         """Make the nodes agree. rows: how many this node has trained on since. Every node must call it."""
