@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from sparksplit.comparison.content import CostModel, Results
+from sparksplit.comparison.content import Results
+from sparksplit.comparison.content_costs import CostModel
 from sparksplit.comparison.report.terms import _SECONDS, _SHARES, terms
 from tests.comparison.report.pages import changed, rendered, visible
 
