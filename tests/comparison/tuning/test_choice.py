@@ -181,6 +181,6 @@ def test_the_headline():
     own = {**plain, "strategies": ["single", {"strategy": "batch", "optimizer": {"learning_rate": 0.2}}]}
     assert headline(None, own).startswith("Untuned: the rates as they were given. ")
     assert headline(None, {"strategies": ["single", "batch"], "optimizer": {"learning_rate": 0.1}}) == (
-        "Untuned: one rate for all (0.1). `single` and `batch` learn the same at any rate, so that it prefers none of "
-        "them; `tune: 8` tries eight."
+        "Untuned: one rate for all (0.1). `single` and `batch` make their updates of the same mini-batches, so that "
+        "the rate favours none; `tune: 8` tries eight."
     )
