@@ -117,7 +117,12 @@ def _summary(config: QuickstartConfig) -> Iterator[str]:
     yield f"report         {filesystem.join(config.compare.output, REPORT)} (open it: which way to split the work)"
     yield ""
     yield "To go on:"
-    yield f"  {_program('tensorboard')} --logdir {filesystem.join(run, 'tensorboard')}"
+    yield from _further(config)
+
+
+def _further(config: QuickstartConfig) -> Iterator[str]:
+    """Commands to go on with."""
+    yield f"  {_program('tensorboard')} --logdir {filesystem.join(config.train.output, 'tensorboard')}"
     yield (
         f"  {_program('sparksplit')} quickstart --set output=quickstart-single --set train.strategy=single"
         " --set train.nodes=1"

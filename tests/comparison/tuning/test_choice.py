@@ -173,8 +173,8 @@ def test_the_headline():
     alone, same = (made({}, strategies=own, virtual=[])[1] for own in (["single"], ["batch"]))
     assert headline(alone, {}) == "Tuned: `single` on 1 has the best of 3 learning rates, by the validation rows."
     assert headline(same, {}) == (
-        "Tuned: `single` on 1 and `batch` on 2 learn the same, and have the best of 3 learning rates, by the "
-        "validation rows: tuned once for all."
+        "Tuned: `single` on 1 and `batch` on 2 make their updates of the same mini-batches, and have the best of 3 "
+        "learning rates, by the validation rows: tuned once for all."
     )
     plain = {"optimizer": {"learning_rate": 0.1}, "strategies": ["single", {"strategy": "local", "sync": {"every": 8}}]}
     assert headline(None, plain).startswith("Untuned: one rate for all (0.1). ")
