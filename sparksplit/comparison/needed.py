@@ -69,7 +69,8 @@ def to_decide(results: Results, pairs: Sequence[Pair | None], times: Sequence[Ti
         )
     learnt = [pair for pair in pairs if pair is None or pair.verdict in (UNDECIDED, NOT_WORSE)]
     need = needs(results, learnt, [speed for speed in times if speed is None or speed.verdict == UNDECIDED])
-    parts = [more_rows(need.rows, results, "" if need.seeds else ", and perhaps more seeds")] if need.rows else []
+    or_seeds = "" if need.seeds or need.unpaired else ", and perhaps more seeds"
+    parts = [more_rows(need.rows, results, or_seeds)] if need.rows else []
     if need.unpaired:
         parts.append("more seeds with which both finish, and are timed where most runs were")
     if need.seeds:

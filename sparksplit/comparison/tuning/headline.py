@@ -29,7 +29,8 @@ def _tuned(tuning: Tuning) -> str:
         who = [where(way), *way.also]
         if len(who) == 1:
             return f"Tuned: {who[0]} has {what}."
-        return f"Tuned: {' and '.join(who)} make their updates of the same mini-batches, and have {what}: tuned once for all."
+        same = "make their updates of the same mini-batches"
+        return f"Tuned: {' and '.join(who)} {same}, and have {what}: tuned once for all."
     shared = [f"{', '.join(way.also)} has that of {where(way)}" for way in done if way.also]
     same = f"; what learns the same on any number of nodes is tuned once ({'; '.join(shared)})" if shared else ""
     but = f"; of {', '.join(map(where, lost))} all tries diverged, so that the values that were given are kept"
