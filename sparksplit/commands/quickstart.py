@@ -22,6 +22,7 @@ from sparksplit.base.session import spark_session
 from sparksplit.base.shipped import shipped
 from sparksplit.commands import compare, predict, preprocess, train
 from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.needed import FIRST
 from sparksplit.comparison.plan import plan
 from sparksplit.comparison.run import REPORT
 from sparksplit.inference.config import PredictConfig
@@ -116,11 +117,18 @@ def _summary(config: QuickstartConfig) -> Iterator[str]:
     yield f"report         {filesystem.join(config.compare.output, REPORT)} (open it: which way to split the work)"
     yield ""
     yield "To go on:"
-    yield f"  {_program('tensorboard')} --logdir {filesystem.join(run, 'tensorboard')}"
+    yield from _further(config)
+
+
+def _further(config: QuickstartConfig) -> Iterator[str]:
+    """Commands to go on with."""
+    yield f"  {_program('tensorboard')} --logdir {filesystem.join(config.train.output, 'tensorboard')}"
     yield (
         f"  {_program('sparksplit')} quickstart --set output=quickstart-single --set train.strategy=single"
         " --set train.nodes=1"
     )
+    if config.compare.seeds == 1:  # which decides nothing
+        yield f"  {_program('sparksplit')} quickstart --set output=quickstart-seeds --set compare.seeds={FIRST}"
     yield f"  {_program('sparksplit')} train --help"
 
 

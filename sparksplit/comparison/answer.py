@@ -9,8 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from sparksplit.comparison.analysis.frontier import goal_of, seconds_of, single_of
-from sparksplit.comparison.analysis.runs import BASE
+from sparksplit.comparison.analysis.frontier import goal_of, seconds_of, single_of, worth_having
 from sparksplit.comparison.certainty import certainty
 from sparksplit.comparison.content import Answer, Choice, Results, Row
 from sparksplit.comparison.evidence import (
@@ -21,6 +20,7 @@ from sparksplit.comparison.evidence import (
     speed_of,
     target_said,
     times_said,
+    untimed_said,
 )
 from sparksplit.comparison.numbers import Quantity, compact, count, duration, node_time
 from sparksplit.comparison.plan import SINGLE
@@ -56,25 +56,29 @@ def _sent(row: Row) -> float:
 def _few(results: Results, quantity: Quantity) -> Iterator[str]:
     """The fastest, the cheapest and the best of what is decided."""
     roles: dict[tuple[str, int], list[Choice]] = {}
-    for choice in results.frontier:
+    for choice in worth_having(results.frontier):
         roles.setdefault((choice.way, choice.nodes), []).append(choice)
-    if list(roles) == [BASE[:2]]:
+    if results.frontier and not roles:
+        own = results.frontier[0]
         yield (
             "Of the ways that are decided to learn as well as `single`, none is decided to be faster, cheaper or "
-            f"better: {_cost(results.frontier[0])}, {quantity.label} {quantity.value(results.frontier[0].metric)}."
+            f"better. `single` takes {_cost(results, own)}, {quantity.label} {quantity.value(own.metric)}."
         )
     elif roles:
         parts = [
-            f"{' and '.join(choice.role for choice in some)} is `{way}` on {nodes} ({_cost(some[0])}, "
+            f"{' and '.join(choice.role for choice in some)} is `{way}` on {nodes} ({_cost(results, some[0])}, "
             f"{quantity.label} {quantity.value(some[0].metric)})"
             for (way, nodes), some in roles.items()
         ]
         yield f"Of what is decided, {'; '.join(parts)}."
 
 
-def _cost(choice: Choice) -> str:
+def _cost(results: Results, choice: Choice) -> str:
     if choice.seconds is None:
-        return f"no time {choice.goal} that counts"
+        whose = (choice.way, choice.nodes, False)
+        return untimed_said(
+            next(row for row in results.table if (row.way, row.nodes, row.virtual) == whose), choice.goal
+        )
     return f"{duration(choice.seconds)} and {node_time(choice.node_hours)} {choice.goal}"
 
 
@@ -87,7 +91,7 @@ def _alone(results: Results, single: Row | None, several: Sequence[Row], quantit
     for control in dict.fromkeys(control for row in several if not row.diverged for control in row.controls):
         row, speed = rows[control], speed_of(results, rows[control], goal)
         seconds, alone = (seconds_of(own, goal) for own in (row, single))
-        took = f"has no time {goal} that counts" if seconds is None else f"takes {duration(seconds)} {goal}"
+        took = untimed_said(row, goal) if seconds is None else f"takes {duration(seconds)} {goal}"
         if speed is not None:
             unsure = ", undecided" if speed.verdict == "undecided" else ""
             took += f", where `single` takes {duration(alone)} ({times_said(speed)}{unsure})"
@@ -112,9 +116,10 @@ def _slow_network(results: Results, several: Sequence[Row], quantity: Quantity) 
         if row.way != "batch" and not row.diverged and row.nodes in batch and _sent(row) > 0
     ]  # fmt: skip
     if not others:
+        steady = ", of which no run diverges" if any(row.diverged for row in several) else ""
         return (
-            "What a slow network would change was not compared: that takes `batch` and another way on as many nodes, "
-            "which does not diverge."
+            "What a slow network would change was not compared: that takes `batch` and another way on as many "
+            f"nodes{steady}."
         )
     sign = 1 if results.metric.higher_is_better else -1
 

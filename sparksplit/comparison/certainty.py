@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparksplit.comparison.analysis.frontier import goal_of
-from sparksplit.comparison.analysis.verdicts import rows_to_decide, seeds_to_decide
+from sparksplit.comparison.analysis.verdicts import UNDECIDED
 from sparksplit.comparison.content import Pair, Results
-from sparksplit.comparison.needed import MOST_ROWS, MOST_SEEDS, errors_of, gap_of, more_rows, takes_rows
+from sparksplit.comparison.needed import more_rows, more_seeds, needs, takes_rows
 from sparksplit.comparison.numbers import Quantity, count
 
 
@@ -26,7 +26,7 @@ def certainty(results: Results, quantity: Quantity) -> str:
     pairs = [pair for pair in results.pairs if not pair.virtual]
     goal = goal_of(results.table)
     times = [pair for pair in results.times if pair.what == goal]
-    decided = sum(verdict != "undecided" for verdict in (*(p.verdict for p in pairs), *(t.verdict for t in times)))
+    decided = sum(verdict != UNDECIDED for verdict in (*(p.verdict for p in pairs), *(t.verdict for t in times)))
     lost = sum(row.diverged for row in results.table if not row.virtual)
     left = f", less {count(lost)} that diverged" if lost else ""
     step = metric.resolution
@@ -37,7 +37,7 @@ def certainty(results: Results, quantity: Quantity) -> str:
         f"are paired, with 95 % intervals{wide}.{_of_rows(results, pairs)} In quality they count as none only "
         f"where the whole interval lies within {margin}. {decided} of {len(pairs) + len(times)} differences are "
         "decided, all together: in 95 of 100 such comparisons nothing is called better, worse, faster or slower that "
-        f"is not.{_looked(results)}{_needed(pairs, results, len(pairs) + len(times))}"
+        f"is not.{_looked(results)}{_needed(pairs, results)}"
     )
 
 
@@ -55,7 +55,7 @@ def undecided(results: Results) -> int:
     """How many of the differences on nodes at hand are not decided, and might be with more seeds."""
     goal = goal_of(results.table)
     learnt = [pair.verdict for pair in results.pairs if not pair.virtual and not takes_rows(pair, results.metric)]
-    return [*learnt, *(pair.verdict for pair in results.times if pair.what == goal)].count("undecided")
+    return [*learnt, *(pair.verdict for pair in results.times if pair.what == goal)].count(UNDECIDED)
 
 
 def _of_rows(results: Results, pairs: Sequence[Pair]) -> str:
@@ -74,30 +74,22 @@ def _of_rows(results: Results, pairs: Sequence[Pair]) -> str:
     )
 
 
-def _needed(pairs: Sequence[Pair], results: Results, questions: int) -> str:
-    """How many seeds would decide what is not, if the differences stay as they are; and what no number of them would.
-
-    questions: how many differences are judged together.
-    """
-    metric = results.metric
-    seeds: list[int | None] = []
-    rows: list[float | None] = []
-    for pair in pairs:
-        if pair.verdict != "undecided" or pair.low is None or pair.high is None:
-            continue
-        errors, gap = errors_of(pair, questions), gap_of(pair, metric)
-        if takes_rows(pair, metric):
-            rows.append(rows_to_decide(errors, gap, metric.resolution or 0.0, MOST_ROWS))
-        else:
-            seeds.append(seeds_to_decide(errors, gap, MOST_SEEDS))
+def _needed(pairs: Sequence[Pair], results: Results) -> str:
+    """What would decide the differences in quality that are not, if they stay as they are, and what would not."""
+    need = needs(results, [pair for pair in pairs if pair.verdict == UNDECIDED], [])
     text = ""
-    if rows:
-        text = (
-            f" {count(len(rows))} of the undecided no number of seeds decides if their means stay as they are: that "
-            f"takes {more_rows(rows, results)}, or a larger `margin`."
+    if need.rows:
+        text += (
+            f" More seeds alone would not decide {count(len(need.rows))} of the undecided differences in quality, if "
+            f"means stay as they are: that takes {more_rows(need.rows, results)}, or a larger `margin`."
         )
-    if seeds:
-        numbers = [number for number in seeds if number is not None]
-        some = f"about {count(max(numbers))}" if len(numbers) == len(seeds) else f"more than {count(MOST_SEEDS)}"
-        text += f" It would take {some} seeds to decide how {'the others' if rows else 'all ways'} learn (`max_seeds`)."
+    for many, what in (
+        (need.same, "the same with every seed, which tells nothing about chance"),
+        (need.unpaired, "told by one seed alone"),
+    ):
+        if many:
+            text += f" {count(many)} of the undecided {'is' if many == 1 else 'are'} {what}."
+    if need.seeds:
+        whose = "the others" if need.rows or need.same or need.unpaired else "all ways"
+        text += f" To decide how {whose} learn would take {more_seeds(need.seeds, results)}."
     return text

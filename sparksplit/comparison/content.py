@@ -185,7 +185,7 @@ class TimePair:
     """How many times as fast as another a way is, as the geometric mean over the seeds for which both have a time that
     counts, out of those that both were given. low, high: of its 95 % interval by itself. at_least: what all ways that
     are decided to be faster are at least, together with 95 %; None if that is not above 1. verdict: faster, slower or
-    undecided, over all pairs together."""
+    undecided, over all pairs together. error: the standard error of the mean of the logarithms."""
 
     way: str
     nodes: int
@@ -200,6 +200,7 @@ class TimePair:
     at_least: float | None
     pooled: bool
     verdict: str
+    error: float | None = None
 
 
 @dataclass(frozen=True)

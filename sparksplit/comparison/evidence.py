@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparksplit.comparison.analysis.verdicts import GOOD
-from sparksplit.comparison.content import IN_ALL, Pair, Results, Row, TimePair
+from sparksplit.comparison.content import IN_ALL, TO_TARGET, Pair, Results, Row, TimePair
 from sparksplit.comparison.numbers import Quantity, bound, compact
 from sparksplit.comparison.plan import SINGLE
 
@@ -27,11 +27,15 @@ def speed_of(results: Results, row: Row, goal: str, against: str = SINGLE) -> Ti
     return None
 
 
+def speed_beside(results: Results, row: Row, control: str, goal: str) -> TimePair | None:
+    """How fast a way on several nodes is beside one of its controls. Where the control has missed the target, all
+    passes count."""
+    return speed_of(results, row, goal, control) or speed_of(results, row, IN_ALL, control)
+
+
 def is_ahead(results: Results, row: Row, control: str, goal: str) -> bool:
-    """Whether a way on several nodes is decided to be faster than one of its controls, or to learn better. Where the
-    control has missed the target, all passes count."""
-    pair = pair_of(results, row, control)
-    speed = speed_of(results, row, goal, control) or speed_of(results, row, IN_ALL, control)
+    """Whether a way on several nodes is decided to be faster than one of its controls, or to learn better."""
+    pair, speed = pair_of(results, row, control), speed_beside(results, row, control, goal)
     is_faster = speed is not None and speed.verdict == "faster"
     return (is_faster and is_as_good(results, row, control)) or (pair is not None and pair.verdict == "better")
 
@@ -42,6 +46,14 @@ def times_said(speed: TimePair) -> str:
     least = "" if speed.at_least is None else f", and at least {bound(speed.at_least)} times"
     some = "" if speed.seeds == speed.of else f", over {speed.seeds} of {speed.of} seeds"
     return f"{compact(speed.times)} times as fast{interval}{least}{some}"
+
+
+def untimed_said(row: Row, goal: str) -> str:
+    """Why a way has no time: `reached the target in 3 of 5 runs`."""
+    to = row.to_target
+    if goal == TO_TARGET and to is not None and to.reached < to.of:
+        return f"reached the target in {to.reached} of {to.of} runs"
+    return "was not timed where most runs were"
 
 
 def quality_said(results: Results, row: Row, against: str, quantity: Quantity) -> str:

@@ -13,6 +13,7 @@ from sparksplit.comparison.evidence import (
     pair_of,
     quality_said,
     seeds_said,
+    speed_beside,
     speed_of,
     target_said,
     times_said,
@@ -156,7 +157,7 @@ def _undecided(
     else:
         behind = _behind(results, row, goal)
         pairs = [pair_of(results, row, control) for control in behind]
-        speeds = [speed_of(results, row, goal, control) for control in behind]
+        speeds = [speed_beside(results, row, control, goal) for control in behind]
         question = (
             f"whether {name} is ahead of what one node can do: {took}, and {quality}, but against "
             f"{' and '.join(f'`{control}`' for control in behind)} on one node it is neither decided to be faster and "
@@ -184,7 +185,7 @@ def _guess(results: Results, single: Row, unsettled: Sequence[_Timed], goal: str
         if all(is_better(seconds, row, other) for other in (single, *(rows[name] for name in row.controls)))
     ]  # fmt: skip
     if not found:
-        return f"one node, which takes {duration(alone)} {goal}"
+        return f"`single` on one node, which takes {duration(alone)} {goal}"
     seconds, row = min(found, key=lambda one: one[0])
     return f"`{row.way}` on {row.nodes}, by the means alone, which takes {duration(seconds)} {goal}"
 

@@ -29,6 +29,14 @@ def test_a_path_that_the_user_sets_stays() -> None:
     assert (config.train.output, config.train.data) == ("elsewhere", "quickstart-output/prepared")
 
 
+def test_it_says_how_to_compare_on_more_seeds_where_one_decides_nothing() -> None:
+    config = load(quickstart.QuickstartConfig, shipped("conf/quickstart.yaml"), [])
+    (line,) = (line for line in quickstart._further(config) if "compare.seeds" in line)
+    more = load(quickstart.QuickstartConfig, shipped("conf/quickstart.yaml"), line.split(" --set ")[1:])
+    assert (config.compare.seeds, more.compare.seeds) == (1, 5) and more.output != config.output
+    assert not any("compare.seeds" in line for line in quickstart._further(more))
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [

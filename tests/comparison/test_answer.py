@@ -128,7 +128,7 @@ def test_the_best_needs_no_time():
     """One of its runs missed the target; it learns better all the same."""
     table = [SINGLE, row("batch", 2, 12.0, 0.97, 1e9), row("local", 2, 4.0, 0.99, 1e7, reached=4)]
     few = answered(table, [pair("batch", "single", "no difference"), pair("local", "single", "better")])["text"][1]
-    assert few.endswith("; best is `local` on 2 (no time to the target that counts, accuracy 99.00 %).")
+    assert few.endswith("; best is `local` on 2 (reached the target in 4 of 5 runs, accuracy 99.00 %).")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_what_is_only_measured_to_be_faster_is_no_advice():
     assert text[0].endswith(
         "Best guess until then: `batch` on 2, by the means alone, which takes 9.90 s to the target."
     )
-    assert "none is decided to be faster, cheaper or better: 10.0 s and 10.0 node-seconds to the target" in text[1]
+    assert "faster, cheaper or better. `single` takes 10.0 s and 10.0 node-seconds to the target" in text[1]
     # Its mean is over other seeds than those of both, where some were measured elsewhere.
     text = answered(table, [pair("batch", "single", "no difference")], sure="slower")["text"]
     assert text[0].startswith("Stay on one node: `batch` on 2 takes 9.90 s to the target, where one node takes 10.0 s")
@@ -179,7 +179,7 @@ def ran(way, nodes, seed, seconds):
 
 
 def test_one_seed_decides_nothing_and_the_answer_begins_with_that():
-    """And with what it would take: four more seeds, of which each takes 30 and 20 s."""
+    """And with what it would take: five seeds, of which each takes 30 and 20 s."""
     table = [SINGLE, row("batch", 2, 12.0, 0.97, 1e9)]
     known = replace(pair("batch", "single", "undecided"), low=None, high=None, seeds=1, of=1)
     slow = replace(speed(table[1], 20.0, TO_TARGET, "undecided"), low=None, high=None, seeds=1, of=1)
@@ -189,8 +189,8 @@ def test_one_seed_decides_nothing_and_the_answer_begins_with_that():
     assert first == (
         "Not decided yet: whether `batch` on 2 is faster than one node: it takes 12.0 s to the target, where one node "
         "takes 10.0 s (0.833 times as fast), and whether its accuracy differs from `single`'s is undecided "
-        "(+0.10 points). One seed tells nothing about chance: that takes more, such as `seeds: 5`, about 3.33 min "
-        "more. Best guess until then: one node, which takes 10.0 s to the target."
+        "(+0.10 points). One seed tells nothing about chance: that takes more, such as `seeds: 5`, about 4.17 min of "
+        "runs in all. Best guess until then: `single` on one node, which takes 10.0 s to the target."
     )
 
 
@@ -204,7 +204,7 @@ def test_what_is_undecided_says_how_many_seeds_it_would_take_and_how_long():
     errors = Errors(math.log(1 / 0.873) / special.stdtrit(4, 0.975), 0.0, 5, 2)
     seeds = seeds_to_decide(errors, math.log(1.1), 1000)
     assert seeds > 5
-    assert f"It would take about {seeds} seeds (`max_seeds: {seeds}`), about {duration((seeds - 5) * 20)} more." in said
+    assert f"It would take about {seeds} seeds (`seeds: {seeds}`), about {duration(seeds * 20)} of runs in all." in said
 
 
 def test_what_is_faster_and_not_worse_is_enough():
@@ -247,15 +247,18 @@ def test_it_says_how_many_seeds_would_decide_and_what_none_would():
     table, margin = [SINGLE, row("batch", 2, 6.0, 0.97)], 0.003
     small = pair("batch", "single", "undecided", 0.0)
     never = answered(table, [small], margin=0.0005)["certainty"]
-    assert "1 of the undecided no number of seeds decides" in never
-    assert "It would take" not in never
+    assert "More seeds alone would not decide 1 of the undecided differences" in never
+    assert "learn would take" not in never
     # Its own interval is clear of 0; that of all together was not: more seeds than the 5 there are.
     far = pair("batch", "single", "undecided", -0.0035)
-    assert "take about 6 seeds to decide how all ways learn" in answered(table, [far], margin=margin)["certainty"]
+    assert "To decide how all ways learn would take about 6 seeds" in answered(table, [far], margin=margin)["certainty"]
     both = answered(table, [small, far], margin=0.0005)["certainty"]
-    assert "1 of the undecided no number" in both and "seeds to decide how the others learn" in both
+    assert "would not decide 1 of the undecided" in both and "To decide how the others learn would take" in both
     same = replace(pair("batch", "single", "undecided", -0.0035), low=-0.0035, high=-0.0035)
-    assert "It would take more than 1,000 seeds" in answered(table, [same], margin=margin)["certainty"]
+    said = answered(table, [same], margin=margin)["certainty"]
+    assert said.endswith(" 1 of the undecided is the same with every seed, which tells nothing about chance.")
+    near = replace(pair("batch", "single", "undecided"), low=-1.0, high=1.0)
+    assert "would take more than 1,000 seeds, so small" in answered(table, [near], margin=0.003)["certainty"]
 
 
 def test_one_number_of_nodes_is_no_comparison():

@@ -32,12 +32,14 @@ def test_what_is_chance_by_rows_takes_more_rows_and_it_says_how_many():
     metric = metric_of(margin=0.001, resolution=0.001)
     some = replace(pair("local", "single", "undecided", 0.005), low=-0.003, high=0.013, error=0.00401, rows_error=0.004)
     text, left = sure([some], metric)
-    assert "1 of the undecided no number of seeds decides if their means stay as they are: that takes about " in text
-    assert "about 1,700 test rows, where there are 1,000, or a larger `margin`." in text
-    assert "It would take" not in text and left == 0
+    assert (
+        "More seeds alone would not decide 1 of the undecided differences in quality, if means stay as they are: that "
+        "takes about 1,700 test rows, where there are 1,000, or a larger `margin`."
+    ) in text
+    assert "learn would take" not in text and left == 0
     # Mostly by seeds: by hand, 2.2 * 0.87 / sqrt(12) and 1.96 * 0.1 together are 0.59 points.
     text, left = sure([replace(some, error=0.004, rows_error=0.001)], metric)
-    assert "It would take about 12 seeds to decide how all ways learn" in text and left == 1
+    assert "To decide how all ways learn would take about 12 seeds (`seeds: 12`)." in text and left == 1
     # By both: neither alone.
     text, left = sure([replace(some, error=0.006, rows_error=0.004)], metric)
     assert "that takes more test rows, and perhaps more seeds, or a larger `margin`." in text and left == 0

@@ -206,4 +206,5 @@ def _time_pair(what: str, one: _Versus, verdict: str, level: float) -> TimePair:
         at_least=least,
         pooled=one.estimate is not None and one.estimate.pooled,
         verdict=_TIMES.get(verdict, UNDECIDED),
+        error=None if one.estimate is None else one.estimate.whole_error,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sparksplit.comparison.analysis.frontier import goal_of, seconds_of, single_of
+from sparksplit.comparison.analysis.frontier import goal_of, seconds_of, single_of, worth_having
 from sparksplit.comparison.content import IN_ALL, TO_TARGET, Results, Row
 from sparksplit.comparison.numbers import MISSING, compact, duration, node_time, usable
 from sparksplit.comparison.report.charts import described, survivors
@@ -33,7 +33,7 @@ def overview(results: Results) -> Picture:
         return Picture(key, title, note=f"No time {goal} counts.")
     rows.sort(key=lambda row: times[row.way, row.nodes] or float("inf"))
     roles: dict[tuple[str, int], list[str]] = {}
-    for choice in results.frontier:
+    for choice in worth_having(results.frontier):
         roles.setdefault((choice.way, choice.nodes), []).append(choice.role)
     with beside(drawing.bar_height(len(rows)), (3, 2)) as (figure, (time, cost)):
         for axes in (time, cost):

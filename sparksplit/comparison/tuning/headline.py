@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sparksplit.comparison.numbers import compact
+from sparksplit.comparison.plan import SINGLE
 from sparksplit.comparison.tuning.record import TunedWay, Tuning
 from sparksplit.comparison.tuning.said import where
 from sparksplit.comparison.tuning.space import RATE, value_at
@@ -28,7 +29,8 @@ def _tuned(tuning: Tuning) -> str:
         who = [where(way), *way.also]
         if len(who) == 1:
             return f"Tuned: {who[0]} has {what}."
-        return f"Tuned: {' and '.join(who)} learn the same, and have {what}: tuned once for all."
+        same = "make their updates of the same mini-batches"
+        return f"Tuned: {' and '.join(who)} {same}, and have {what}: tuned once for all."
     shared = [f"{', '.join(way.also)} has that of {where(way)}" for way in done if way.also]
     same = f"; what learns the same on any number of nodes is tuned once ({'; '.join(shared)})" if shared else ""
     but = f"; of {', '.join(map(where, lost))} all tries diverged, so that the values that were given are kept"
@@ -52,8 +54,10 @@ def _untuned(config: Mapping[str, Any]) -> str:
     own = any(isinstance(way, Mapping) and value_at(way, RATE) is not None for way in ways)
     rates = "the rates as they were given" if own else _one_rate(value_at(config, RATE), names)
     if ways and all(map(_learns_as_single, ways)):
-        both = " and ".join(f"`{name}`" for name in dict.fromkeys(("single", *names)))
-        why = f"{both} learn the same at any rate, so that it prefers none of them"
+        all_ways = [f"`{name}`" for name in dict.fromkeys((SINGLE, *names))]
+        why = f"{all_ways[0]} is the only way here, so that the rate favours none"
+        if len(all_ways) > 1:
+            why = f"{' and '.join(all_ways)} make their updates of the same mini-batches, so that the rate favours none"
         return f"Untuned: {rates}. {why}; `tune: 8` tries eight."
     return (
         f"Untuned: {rates}. Ways want different rates, so that this answer may be about the rate and not about the "

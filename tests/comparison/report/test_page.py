@@ -129,6 +129,13 @@ def test_the_first_picture_has_times_and_costs_the_quickest_first():
     assert {"fastest, best", "cheapest"} <= set(texts)
 
 
+def test_where_nothing_but_single_is_decided_no_dot_is_called_the_best():
+    """Others may lie left of it, and are not decided to be slower."""
+    frontier = [{**choice, "way": sample.SINGLE, "nodes": 1} for choice in sample.results(3)["frontier"]]
+    svg = overview_of(frontier=frontier).svg
+    assert not re.search("fastest|cheapest|best", svg)
+
+
 def test_a_way_that_misses_the_target_has_no_dot_and_is_last():
     table = sample.results(3)["table"]
     row = next(row for row in table if row["way"] == sample.LOCAL)

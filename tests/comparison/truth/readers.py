@@ -129,17 +129,44 @@ def check_undecided(truth, sentence):
         assert behind == [f"`{own[0]}`" for own in truth.controls(way) if not truth.is_ahead(way, own)] != []
     seeds = max(len(runs) for runs in truth.ways.values())
     assert ("One seed tells nothing about chance: that takes more, such as `seeds: 5`" in sentence) == (seeds < 2)
-    needed = re.search(r"about ([\d,]+) seeds \(`max_seeds: (\d+)`\)", sentence)
-    assert needed is None or int(needed[1].replace(",", "")) == int(needed[2]) > 1
-    assert seeds < 2 or "It would take " in sentence
+    check_needed(truth, way, sentence, seeds)
     if not truth.diverged(single):
         best = truth.looks_best()
         guess = sentence.partition("Best guess until then: ")[2]
         assert guess == (
-            f"one node, which takes {duration(alone)} {goal}."
+            f"`single` on one node, which takes {duration(alone)} {goal}."
             if best is None
             else f"`{best[0]}` on {best[1]}, by the means alone, which takes {duration(times[best])} {goal}."
         )
+
+
+def check_needed(truth, way, sentence, seeds):
+    """Whether what it would take is more than there is, and its time that of all runs."""
+    ran = [one for runs in truth.ways.values() for one in runs if not isinstance(one, DivergedRun)]
+    needed = re.search(r"`seeds: (\d+)`\)?(, about ([^,.]+(?:\.\d+)? \S+) of runs in all)?", sentence)
+    if needed is not None:
+        assert int(needed[1]) > seeds
+        whole = int(needed[1]) * sum(one.seconds.total for one in ran) / seeds
+        assert needed[3] in (
+            duration(whole * (1 - 1e-9)),
+            duration(whole * (1 + 1e-9)),
+        )  # whatever the order of the sum
+    if seeds < 2:
+        return
+    assert "It would take " in sentence or "the same with every seed, which tells nothing about chance: no" in sentence
+    about = re.search(r"about ([\d,]+) seeds", sentence)
+    assert (about is None) == (needed is None) and (about is None or about[1].replace(",", "") == needed[1])
+    rows = re.search(r"about ([\d,]+) test rows, where there are 1,000", sentence)
+    assert rows is None or int(rows[1].replace(",", "")) > TEST_ROWS
+    needs = sentence.partition("It would take ")[2].partition(". ")[0]
+    assert "perhaps more seeds" not in needs or needs.count(" seeds") == 1
+    if "more seeds with which both finish" in sentence:
+        against = ["single", *(own[0] for own in truth.controls(way))]
+        goals = (truth.goal(), "in all")
+        both = [truth.verdict.get((*way, own)) for own in against]
+        both += [truth.beside.get((*way, goal, own)) for goal in goals for own in against]
+        is_few = any(one is None or one.seeds < 2 for one in both)
+        assert is_few or truth.speed[(*way, truth.goal())].verdict == "faster"
 
 
 def check_alone(truth, sentence):
@@ -149,7 +176,7 @@ def check_alone(truth, sentence):
     assert sorted(re.findall(WAY, whose)) == sorted((way, str(nodes)) for way, nodes in several) != []
     seconds, speed = truth.seconds(own, goal), truth.speed.get((*own, goal))
     if seconds is None:
-        assert f"), has no time {goal} that counts" in sentence
+        assert f"), {untimed(truth, own, goal)}, and" in sentence
     else:
         assert f"), takes {duration(seconds)} {goal}" in sentence
     assert (speed is not None) == ("where `single` takes" in sentence)
@@ -158,6 +185,14 @@ def check_alone(truth, sentence):
         assert f", where `single` takes {duration(alone)} ({compact(speed.times)} times as fast" in sentence
         assert (speed.verdict == "undecided") == (", undecided)" in sentence)
     check_quality(truth, own, sentence)
+
+
+def untimed(truth, way, goal):
+    """Why a way has no time."""
+    hits = [not isinstance(one, DivergedRun) and truth.hit(one) is not None for one in truth.ways[way]]
+    if goal == "to the target" and not all(hits):
+        return f"reached the target in {sum(hits)} of {len(hits)} runs"
+    return "was not timed where most runs were"
 
 
 def check_few(truth, sentence):
@@ -171,14 +206,14 @@ def check_few(truth, sentence):
             parts |= {role: ((way, int(nodes)), cost) for role in roles.split(" and ")}
         assert {way for way, _ in parts.values()} != {single}
     else:
-        cost = sentence.partition("better: ")[2].removesuffix(".")
+        cost = sentence.partition("better. `single` takes ")[2].removesuffix(".")
         parts = dict.fromkeys(("fastest", "cheapest", "best"), (single, cost))
     assert set(parts) == {"fastest", "cheapest", "best"}
     for role, (way, cost) in parts.items():
         took = truth.seconds(way, goal)
         hours = "" if took is None else f"{node_time(took * way[1] / 3600)} {goal}"
         worth = f", {truth.quantity.label} {truth.quantity.value(truth.mean(way))}"
-        assert cost == (f"no time {goal} that counts" if took is None else f"{duration(took)} and {hours}") + worth
+        assert cost == (untimed(truth, way, goal) if took is None else f"{duration(took)} and {hours}") + worth
         if way == single:
             # Whatever is better and safe is the best, with a time or without.
             assert role != "best" or not any(
@@ -209,6 +244,7 @@ def check_slow(truth, sentence):
     fewer = [way for way in others if sent(("batch", way[1])) >= 1.05 * sent(way)]
     if "was not compared" in sentence:
         assert not others
+        assert ("of which no run diverges" in sentence) == any(truth.diverged(way) for way in truth.ways if way[1] > 1)
     elif "nothing is gained" in sentence:
         assert others and not fewer
     else:
@@ -278,11 +314,19 @@ def check_certainty(truth, text, seeds, gone):
         """Whether it would be undecided if there were no chance by seeds at all."""
         return max(abs(pair.mean), metric.margin + sign * pair.mean) <= max(step, 1.959964 * (truth.by_rows(pair) or 0))
 
-    never = sum(map(takes_rows, undecided))
-    assert ("It would take" in text) == (len(undecided) > never)
-    assert (f" {never} of the undecided no number of seeds decides" in text) == bool(never)
-    about = re.search(r"It would take about ([\d,]+) seeds", text)
-    assert about is None or int(about[1].replace(",", "")) > min(pair.seeds for pair in undecided)
+    same = sum(map(truth.is_same, undecided))
+    never = sum(takes_rows(pair) and not truth.is_same(pair) for pair in undecided)
+    assert ("learn would take" in text) == (len(undecided) > never + same)
+    alike = (
+        f" {same} of the undecided {'is' if same == 1 else 'are'} the same with every seed, which tells nothing about"
+    )
+    assert (alike in text) == bool(same)
+    assert (f" More seeds alone would not decide {never} of the undecided differences" in text) == bool(never)
+    about = re.search(r"learn would take about ([\d,]+) seeds \(`seeds: (\d+)`\)", text)
+    assert about is None or int(about[1].replace(",", "")) == int(about[2]) > seeds
+    lone = sum(pair.verdict == "undecided" and pair.low is None for pair in truth.found.pairs)
+    assert (f" {lone} of the undecided {'is' if lone == 1 else 'are'} told by one seed alone." in text) == bool(lone)
+    assert ("how all ways learn" in text) == (len(undecided) > 0 and not never + same + lone)
     more = re.search(r"that takes about ([\d,]+) test rows, where there are 1,000, or", text)
     assert more is None or int(more[1].replace(",", "")) >= TEST_ROWS
     assert (more is not None or "that takes more test rows, and perhaps more seeds, or" in text) == bool(never)

@@ -89,4 +89,6 @@ def test_an_untuned_headline_is_true(ways, rate):
     # `single` and `batch` with the same keys make the same updates, so that no rate suits one of them better.
     plain = [isinstance(way, str) or set(way) <= {"strategy", "collective"} for way in ways]
     alike = all(plain) and set(named) <= {"single", "batch"}
-    assert ("learn the same at any rate" in text) == alike and ("Ways want different rates" in text) != alike
+    assert ("so that the rate favours none" in text) == alike and ("Ways want different rates" in text) != alike
+    assert ("`single` and `batch` make their updates of the same mini-batches" in text) == (alike and "batch" in named)
+    assert ("`single` is the only way here" in text) == (set(named) == {"single"} and alike)

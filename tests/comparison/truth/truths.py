@@ -96,6 +96,16 @@ class Truth:
         ]  # fmt: skip
         return min(found, key=lambda way: self.seconds(way, goal), default=None)
 
+    def is_same(self, pair):
+        """Whether its difference in the metric is the same with every seed, but for rounding; never where the metric's
+        own steps are known, which may hide what differs."""
+        both = [
+            {one.seed: one.metrics.test[self.metric.name] for one in self.ways[way] if not isinstance(one, DivergedRun)}
+            for way in ((pair.way, pair.nodes), (pair.against, pair.against_nodes))
+        ]
+        found = [both[0][seed] - both[1][seed] for seed in both[0].keys() & both[1].keys()]
+        return self.metric.resolution is None and max(found) - min(found) <= 1e-5 * max(map(abs, found))
+
     def by_rows(self, pair):
         """The standard error of a mean difference by rows, by analysis of variance; None where a run cannot tell."""
         ways = (pair.way, pair.nodes), (pair.against, pair.against_nodes)

@@ -173,14 +173,14 @@ def test_the_headline():
     alone, same = (made({}, strategies=own, virtual=[])[1] for own in (["single"], ["batch"]))
     assert headline(alone, {}) == "Tuned: `single` on 1 has the best of 3 learning rates, by the validation rows."
     assert headline(same, {}) == (
-        "Tuned: `single` on 1 and `batch` on 2 learn the same, and have the best of 3 learning rates, by the "
-        "validation rows: tuned once for all."
+        "Tuned: `single` on 1 and `batch` on 2 make their updates of the same mini-batches, and have the best of 3 "
+        "learning rates, by the validation rows: tuned once for all."
     )
     plain = {"optimizer": {"learning_rate": 0.1}, "strategies": ["single", {"strategy": "local", "sync": {"every": 8}}]}
     assert headline(None, plain).startswith("Untuned: one rate for all (0.1). ")
     own = {**plain, "strategies": ["single", {"strategy": "batch", "optimizer": {"learning_rate": 0.2}}]}
     assert headline(None, own).startswith("Untuned: the rates as they were given. ")
     assert headline(None, {"strategies": ["single", "batch"], "optimizer": {"learning_rate": 0.1}}) == (
-        "Untuned: one rate for all (0.1). `single` and `batch` learn the same at any rate, so that it prefers none of "
-        "them; `tune: 8` tries eight."
+        "Untuned: one rate for all (0.1). `single` and `batch` make their updates of the same mini-batches, so that "
+        "the rate favours none; `tune: 8` tries eight."
     )
