@@ -8,6 +8,7 @@ import pydantic
 
 from sparksplit.base.config import Config
 from sparksplit.comparison.analysis.verdicts import looks
+from sparksplit.strategies import STRATEGIES
 from sparksplit.training.config import SyncConfig, Training
 
 _LOCAL = {"strategy": "local", "sync": {"every": 32, "outer": "nesterov"}}
@@ -56,9 +57,14 @@ class CompareConfig(Training):
     output: str
     """The comparison's folder: results.json, report.html, and runs/ with a record of each run."""
     strategies: Annotated[
-        list[str | dict[str, Any]], pydantic.Field(min_length=1, default_factory=lambda: list(_STRATEGIES))
+        list[str | dict[str, Any]],
+        pydantic.Field(
+            min_length=1,
+            default_factory=lambda: list(_STRATEGIES),
+            description="Names of ways, or mappings of training keys, such as {strategy: local, sync: {every: 32}}. "
+            + " ".join(f"{name}: {way.told}." for name, way in STRATEGIES.items()),
+        ),
     ]
-    """Names of ways, or mappings of training keys, such as {strategy: local, sync: {every: 32}}."""
     nodes: Annotated[list[pydantic.PositiveInt], pydantic.Field(min_length=1, default_factory=lambda: [1, 2])]
     """Numbers of nodes; each way runs on each of them. On 1 node all ways are one run of `single`, those with an
     outer optimiser run by themselves, too, and so do the controls of ways on several nodes."""
