@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sparksplit.comparison.content import CostModel, Results
+from sparksplit.comparison.content import Results
+from sparksplit.comparison.content_costs import CostModel
 from sparksplit.comparison.numbers import duration, percent, plain
 from sparksplit.pages.tables import Cell, Table, number, text
 
