@@ -49,6 +49,15 @@ def test_the_page_of_diagnose_lists_what_is_measured():
     assert "\n".join(["| variant | is |", "| --- | --- |", *rows]) in (DOCS / "diagnose.md").read_text()
 
 
+def test_who_begins_with_compare_reads_what_each_way_is():
+    from sparksplit.strategies import STRATEGIES
+
+    rows = [f"| `{name}` | {way.told} |" for name, way in STRATEGIES.items()]
+    page = (DOCS / "compare.md").read_text()
+    assert "\n".join(["| way | is |", "| --- | --- |", *rows]) in page.partition("\n## ")[0]
+    assert all(f" {name}: {way.told}." in table("compare") for name, way in STRATEGIES.items() if way.told)
+
+
 def test_every_shipped_configuration_is_valid():
     from sparksplit.base.config import load
     from sparksplit.comparison.plan import plan

@@ -68,7 +68,7 @@ class Collective(ABC):
 
     @abstractmethod
     def sum_tensors(self, tensors: Sequence[Any]) -> list[Any]:
-        """Like `sum`, for tensors, in one exchange, with their static shapes. Copy what you want to keep."""
+        """Like `sum`, for tensors, in one exchange. Copy what you want to keep."""
 
     def account(self, calls: int) -> None:
         """Add the traffic of `calls` runs of the traced `sum_tensors`, unless it is counted as it happens."""

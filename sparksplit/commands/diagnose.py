@@ -13,6 +13,7 @@ from hdfs_io import filesystem
 from hdfs_io.config import PreprocessConfig
 from sparksplit.base.command import Command, Options
 from sparksplit.base.config import Config
+from sparksplit.base.errors import ConfigError
 from sparksplit.base.records import Json
 from sparksplit.diagnosis.apply import SAFE_TO_PREPARE, ConfigFile
 from sparksplit.diagnosis.page import PAGE, render
@@ -28,7 +29,10 @@ from sparksplit.training.report import versions
 
 
 def kind(keys: Collection[str]) -> type[Config]:
-    """What a configuration with these keys is of: `preprocess`, which alone has `input`, or `train`."""
+    """What a configuration with these keys is of: `preprocess`, which alone has `input`, or `train`. Raises ConfigError
+    for one of `compare`, which alone has `strategies`."""
+    if "strategies" in keys:
+        raise ConfigError("strategies: is a key of compare; diagnose takes a configuration of train or of preprocess")
     if "input" in keys:
         return PreprocessConfig
     return TrainConfig

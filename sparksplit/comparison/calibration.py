@@ -31,7 +31,7 @@ from sparksplit.comparison.costs import (
     ethernet,
     work_of,
 )
-from sparksplit.comparison.numbers import duration, percent
+from sparksplit.comparison.numbers import count, duration, percent
 from sparksplit.comparison.record import ComparedRun, HandOff, Measured, SweepPoint
 
 GBITS = (1.0, 10.0, 100.0)
@@ -40,6 +40,9 @@ _NEAR = 16
 """A sum tells about the runs' if it has at least so small a part of their bytes, or at most so many times as many."""
 AIM = 0.15
 """How far off it should be at most where it was not fitted, as a share of what was measured."""
+_APART = 1.2
+"""Hand-offs of so many times as many rows tell what a row takes. Of nearly as many, in which rows that a task of Spark
+has sent again are counted, they do not."""
 _LEAST = 2
 """Numbers of nodes that the model must still be fitted to where one is left out."""
 
@@ -149,9 +152,12 @@ def fit_handoff(records: Sequence[ComparedRun]) -> HandingOver | None:
         np.array(values, float)
         for values in zip(*((sum(one.rows), one.first, one.seconds) for one in found), strict=True)
     )
-    # In this order: where all clusters were sent as many rows, it is all per row.
-    per_row, begin, more = _nnls([rows, np.ones_like(rows), first], seconds, np.maximum(1e-9, seconds))
-    return HandingOver(begin, per_row, more)
+    kinds = [rows[first == kind] for kind in (0, 1)]
+    if not any(len(own) and own.max() >= _APART * own.min() for own in kinds):
+        return HandingOver(None, None)
+    per_row, *begins = _nnls([rows, 1 - first, first], seconds, np.maximum(1e-9, seconds))
+    begin, begin_first = (one if len(own) else None for one, own in zip(begins, kinds, strict=True))
+    return HandingOver(begin, per_row, begin_first)
 
 
 def _handoffs(records: Sequence[ComparedRun]) -> list[HandOff]:
@@ -195,17 +201,17 @@ def checks(rows: Sequence[Row], records: Sequence[ComparedRun], sweep: Sequence[
 
 
 def handoff_checks(records: Sequence[ComparedRun]) -> list[HandOffCheck]:
-    """The same of each cluster's hand-off, in the order of the nodes; left out is each number of nodes, but for an
-    application's first hand-off, of which the others say nothing."""
+    """The same of each cluster's hand-off, in the order of the nodes; left out is each number of nodes where the others
+    tell of such hand-offs."""
     found, whole = [], fit_handoff(records)
     for nodes in sorted({record.nodes for record in records}):
-        others = [record for record in records if record.nodes != nodes]
+        unseen = fit_handoff([record for record in records if record.nodes != nodes])
         for one in _handoffs([record for record in records if record.nodes == nodes]):
-            is_left_out = not one.first and _fits([record for record in records if record.handoff], nodes)
-            model = fit_handoff(others) if is_left_out else whole
-            assert model is not None
-            guess = model.seconds(one)
-            error = guess / one.seconds - 1 if one.seconds else 0.0
+            guess = unseen.seconds(one) if unseen else None
+            is_left_out = guess is not None
+            if guess is None and whole is not None:
+                guess = whole.seconds(one)
+            error = None if guess is None else guess / one.seconds - 1 if one.seconds else 0.0
             found.append(HandOffCheck(nodes, sum(one.rows), one.first, one.seconds, guess, error, is_left_out))
     return found
 
@@ -235,7 +241,7 @@ def cost_model(
         uneven=costs.meeting.uneven,
         seconds_to_begin_handoff=handoff.begin if handoff else None,
         seconds_per_row_handed=handoff.per_row if handoff else None,
-        seconds_more_of_first_handoff=handoff.first if handoff else None,
+        seconds_to_begin_first_handoff=handoff.begin_first if handoff else None,
         text=" ".join([_text(costs, found), *_handoff_text(handoff, handed)]),
         checks=found,
         handoffs=handed,
@@ -277,18 +283,39 @@ def _text(costs: Costs, found: Sequence[Check]) -> str:
 def _handoff_text(handoff: HandingOver | None, found: Sequence[HandOffCheck]) -> Iterator[str]:
     if handoff is None:
         return
-    terms = [duration(handoff.begin)] if handoff.begin or not handoff.per_row else []
-    if handoff.per_row:
-        terms.append(f"{duration(1e6 * handoff.per_row)} for each million rows that it sends to nodes")
-    more = f", and {duration(handoff.first)} more the first time in an application" if handoff.first else ""
+    kinds = {first: [check for check in found if check.first == first] for first in (True, False)}
     yield (
-        f"Spark's hand-off comes before training, and takes {' and '.join(terms)}{more}; a node of a way that "
-        "shares epochs is sent all rows. Here it was paid once for all runs of a cluster; `train` pays it once in each "
-        "run."
+        "Spark's hand-off comes before training, and was paid here once for all runs of a cluster; a node of a way "
+        "that shares epochs is sent all rows."
     )
-    left_out = [abs(check.error) for check in found if check.left_out]
+    if handoff.per_row is None:
+        names = {True: "the first of an application took", False: "one after the first of an application took"}
+        took = " and ".join(f"{names[first]} {_took(own)}" for first, own in kinds.items() if own)
+        yield (
+            f"{took[0].upper()}{took[1:]}. How much of that is for beginning and how much for rows cannot be told: "
+            "that takes hand-offs of different numbers of rows."
+        )
+    else:
+        begins = {"as the first of an application": handoff.begin_first, "after that": handoff.begin}
+        if handoff.begin_first is None:
+            begins = {"after the first of an application": handoff.begin}
+        takes = " and ".join(f"{_time(one)} {when}" for when, one in begins.items() if one is not None)
+        yield f"To begin it takes {takes}; and {_time(1e6 * handoff.per_row)} for each million rows sent to nodes."
+    unknown = "" if kinds[True] else ", which was not measured here"
+    yield f"Each run of `train` is an application of its own, and pays what a first one takes{unknown}."
+    left_out = [abs(check.error) for check in found if check.left_out and check.error is not None]
     if left_out:
         yield f"Fitted without that number of nodes, it is off by {percent(median(left_out))} in the median."
+
+
+def _time(seconds: float) -> str:
+    return duration(seconds) if seconds else "no time"
+
+
+def _took(found: Sequence[HandOffCheck]) -> str:
+    """The mean of hand-offs of about as many rows."""
+    rows = round(fmean(check.rows for check in found))
+    return f"{duration(fmean(check.measured for check in found))} for {count(rows)} rows"
 
 
 def _predictions(table: Sequence[Row], records: Sequence[ComparedRun], costs: Costs) -> list[Prediction]:

@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal
 import pydantic
 
 from sparksplit.base.config import Config
+from sparksplit.base.errors import did_you_mean
 from sparksplit.comparison.analysis.verdicts import looks
+from sparksplit.strategies import STRATEGIES
 from sparksplit.training.config import SyncConfig, Training
 
 _LOCAL = {"strategy": "local", "sync": {"every": 32, "outer": "nesterov"}}
@@ -19,6 +21,32 @@ NO_WAY_HAS = {"early_stop": _EQUAL_PASSES, "keep_best": _EQUAL_PASSES, "order": 
 _STRATEGIES: tuple[str | dict[str, Any], ...] = ("single", "batch", "epoch", "epoch-delayed", _LOCAL)
 
 
+def _can_be_tuned(key: str) -> str:
+    from sparksplit.training.inputs import is_flag  # with what reads data sets: when it is needed
+
+    section, *names = key.split(".")
+    numbers = [f"sync.{own}" for own in SyncConfig.model_fields if own != "outer"]
+    of_optimizer = names[:-1] in ([], ["learning_rate"]) and names[-1:] not in ([], [""], ["name"])
+    if key not in numbers and not (section == "optimizer" and of_optimizer):
+        known = f"only {', '.join(numbers)} and the numbers of `optimizer` can"
+        raise ValueError(f"cannot be tuned: {known}{did_you_mean(key, [*numbers, 'optimizer.learning_rate'])}")
+    if section == "optimizer" and is_flag(names[-1]):
+        raise ValueError("cannot be tuned: it is true or false")
+    return key
+
+
+def _rises_above_0(ends: list[float]) -> list[float]:
+    low, high = ends
+    if min(ends) <= 0:
+        raise ValueError(f"must be above 0 (is {min(ends):g})")
+    if low >= high:
+        raise ValueError(f"must go from a lower number to a higher one (is {low:g} to {high:g})")
+    return ends
+
+
+_Ends = Annotated[list[float], pydantic.Field(min_length=2, max_length=2), pydantic.AfterValidator(_rises_above_0)]
+
+
 class TuneConfig(Config):
     """What is tried for each way before ways are compared."""
 
@@ -26,25 +54,9 @@ class TuneConfig(Config):
     """How many values."""
     seeds: pydantic.PositiveInt = 1
     """Runs of each try, on seeds that nothing is compared on; their mean decides."""
-    keys: dict[str, Annotated[list[pydantic.PositiveFloat], pydantic.Field(min_length=2, max_length=2)]] = (
-        pydantic.Field(default_factory=dict)
-    )
+    keys: dict[Annotated[str, pydantic.AfterValidator(_can_be_tuned)], _Ends] = pydantic.Field(default_factory=dict)
     """Ranges, on a log scale, by dotted keys of `optimizer` and `sync`, such as {sync.every: [4, 128]}; together with
     the learning rate, whose range can be given here, too: optimizer.learning_rate: [0.001, 1]."""
-
-    @pydantic.field_validator("keys")
-    @classmethod
-    def _keys_are_ranges(cls, keys: dict[str, list[float]]) -> dict[str, list[float]]:
-        for key, (low, high) in keys.items():
-            section, _, name = key.partition(".")
-            numbers = [own for own in SyncConfig.model_fields if own != "outer"]
-            is_named = name.rpartition(".")[2] in ("", "name")
-            if name not in numbers if section == "sync" else section != "optimizer" or is_named:
-                known = ", ".join(f"sync.{own}" for own in numbers)
-                raise ValueError(f"{key} cannot be tuned: only {known} and the numbers of `optimizer` can")
-            if low >= high:
-                raise ValueError(f"{key} must go from a lower number to a higher one (is {low:g} to {high:g})")
-        return keys
 
 
 class CompareConfig(Training):
@@ -56,9 +68,14 @@ class CompareConfig(Training):
     output: str
     """The comparison's folder: results.json, report.html, and runs/ with a record of each run."""
     strategies: Annotated[
-        list[str | dict[str, Any]], pydantic.Field(min_length=1, default_factory=lambda: list(_STRATEGIES))
+        list[str | dict[str, Any]],
+        pydantic.Field(
+            min_length=1,
+            default_factory=lambda: list(_STRATEGIES),
+            description="Names of ways, or mappings of training keys, such as {strategy: local, sync: {every: 32}}. "
+            + " ".join(f"{name}: {way.told}." for name, way in STRATEGIES.items()),
+        ),
     ]
-    """Names of ways, or mappings of training keys, such as {strategy: local, sync: {every: 32}}."""
     nodes: Annotated[list[pydantic.PositiveInt], pydantic.Field(min_length=1, default_factory=lambda: [1, 2])]
     """Numbers of nodes; each way runs on each of them. On 1 node all ways are one run of `single`, those with an
     outer optimiser run by themselves, too, and so do the controls of ways on several nodes."""

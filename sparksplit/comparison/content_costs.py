@@ -26,14 +26,14 @@ class Check:
 @dataclass(frozen=True)
 class HandOffCheck:
     """The same for Spark's hand-off to a cluster of so many nodes. rows: that all of them together were sent. first:
-    whether it was the first of its application."""
+    whether it was the first of its application. predicted, error: None where no hand-off tells what it takes."""
 
     nodes: int
     rows: int
     first: bool
     measured: float
-    predicted: float
-    error: float
+    predicted: float | None
+    error: float | None
     left_out: bool
 
 
@@ -58,9 +58,9 @@ class CostModel:
     seconds_per_row_read: of waiting for rows; seconds_per_row, _per_step, _per_exchange_in_graph, _per_exchange_between
     (calls of the graph): of computing; contention: the share by which each other node that computes on a host makes one
     slower. latency_seconds (of a message), seconds_per_byte: of sums; seconds_per_meeting, uneven (a share of the
-    computing): of waiting for all nodes to come to one. seconds_to_begin_handoff, seconds_per_row_handed,
-    seconds_more_of_first_handoff (of an application): of Spark's hand-off, which is no part of training; None where
-    nodes read the rows themselves."""
+    computing): of waiting for all nodes to come to one. seconds_to_begin_first_handoff (of an application),
+    seconds_to_begin_handoff (after that), seconds_per_row_handed: of Spark's hand-off, which is no part of training;
+    None where nodes read the rows themselves, or the hand-offs do not tell it."""
 
     seconds_to_begin: float
     seconds_per_row_read: float
@@ -76,7 +76,7 @@ class CostModel:
     uneven: float
     seconds_to_begin_handoff: float | None = None
     seconds_per_row_handed: float | None = None
-    seconds_more_of_first_handoff: float | None = None
+    seconds_to_begin_first_handoff: float | None = None
     text: str
     checks: list[Check]
     handoffs: list[HandOffCheck]

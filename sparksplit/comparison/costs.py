@@ -137,17 +137,20 @@ class Reading:
 
 @dataclass(frozen=True)
 class HandingOver:
-    """Seconds until Spark has handed over the rows: as it begins, in which it also reads them, per row that it sends
-    to a node, and beyond these the first time in an application. Its executors beyond the nodes' send all rows of all
-    nodes."""
+    """Seconds until Spark has handed over the rows: as it begins, in which it also reads them, and per row that it
+    sends to a node. Its executors beyond the nodes' send all rows of all nodes. begin_first: as the first one of an
+    application begins, for which executors must load what it takes; begin: as later ones do. None where runs do not
+    tell it: each kind tells only of itself, and begin and per row can be told apart only by different numbers of rows.
+    """
 
-    begin: float
-    per_row: float
-    first: float = 0.0
+    begin: float | None
+    per_row: float | None
+    begin_first: float | None = None
 
-    def seconds(self, handoff: HandOff) -> float:
-        """Of such a hand-off."""
-        return self.begin + sum(handoff.rows) * self.per_row + handoff.first * self.first
+    def seconds(self, handoff: HandOff) -> float | None:
+        """Of such a hand-off; None where that cannot be told."""
+        begin = self.begin_first if handoff.first else self.begin
+        return None if begin is None or self.per_row is None else begin + sum(handoff.rows) * self.per_row
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,6 @@ def work(member: Member) -> JsonObject:
     rows: RowSource | None = None
     handoff: HandOff | None = None
     for number, run in enumerate(payload.runs):
-        began = time.perf_counter()
         own = RunMember(member, run.key)
         config = run.train_config()
         with member.phase("start"):
@@ -92,6 +91,7 @@ def work(member: Member) -> JsonObject:
                     member.announce(measured=_measure(payload, own, config, collective, rows).to_json())
             else:
                 _forget(config)
+        began = time.perf_counter()  # what is done once for the cluster is no part of its first run
         member.announce(run=number, update=0, steps=0)
         result = train_once(own, run, config, collective, began, rows)
         results = [NodeResult.from_json(each, "a node's result") for each in own.gather("result", result.to_json())]

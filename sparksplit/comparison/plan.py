@@ -317,9 +317,16 @@ def _config(config: CompareConfig, place: int, values: dict[str, Any]) -> TrainC
     }  # fmt: skip
     try:
         both = merged(common, {**values, "output": config.output})
-        return parse(TrainConfig, both, Origin(config.origin.file))
+        found = parse(TrainConfig, both, Origin(config.origin.file))
     except ConfigError as error:
         raise config.error(f"strategies.{place}", _without_file(str(error), config)) from error
+    # For what only later turns out to be wrong.
+    own = config.origin.section(("strategies", str(place))).places
+    found.origin.places = {
+        **{key: at for key, at in config.origin.places.items() if key[0] in common},
+        **{key: at for key, at in own.items() if key},
+    }
+    return found
 
 
 def _without_file(text: str, config: CompareConfig) -> str:

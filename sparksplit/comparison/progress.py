@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from sparksplit.base.progress import Progress, say
+from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.plan import Run
 
 START_SECONDS = 3.0
@@ -33,6 +34,25 @@ def _work(run: Run) -> float:
 def estimate(runs: Sequence[Run], rows: int, rows_per_second: float) -> float:
     """How many seconds `runs` take, by one node's rate in mini-batches of B."""
     return sum(START_SECONDS + _work(run) * rows / max(1.0, rows_per_second) for run in runs)
+
+
+def say_plan(config: CompareConfig, runs: Sequence[Run]) -> None:
+    """Say how many runs there will be. runs: the comparison's own."""
+    raised = runs[0].config.epochs
+    if raised != config.epochs:
+        numbers = ", ".join(map(str, sorted({*config.nodes, *config.virtual})))
+        say(f"epochs: {config.epochs} are raised to {raised}, which {numbers} nodes divide: all passes are equal")
+    virtual, references = (sum(one) for one in zip(*((run.config.virtual, run.reference) for run in runs), strict=True))
+    own = f", {references} of them of `single` for the target alone" if references else ""
+    if config.max_seeds is not None:
+        say(f"at most, if {config.seeds} seeds do not decide all differences:")
+    say(f"{len(runs) - virtual} runs on real nodes{own}, {virtual} on virtual ones")
+    if config.tuning is not None:
+        ways = len({run.tuned_as for run in runs})
+        say(
+            f"before these, {config.tuning.tries * config.tuning.seeds * ways} runs tune them: {config.tuning.tries} "
+            f"tries for each of {ways} ways and numbers of nodes, judged by the validation rows"
+        )
 
 
 def say_estimate(runs: Sequence[Run], rows: int, rows_per_second: float) -> None:
@@ -66,7 +86,7 @@ class Pace:
         """A run has taken so long, without its cluster's start."""
         for key in _likenesses(run):
             number, total = self._known.get(key, (0, 0.0))
-            self._known[key] = number + 1, total + (seconds - START_SECONDS) / _work(run)
+            self._known[key] = number + 1, total + max(0.0, seconds - START_SECONDS) / _work(run)
 
     def seconds(self, run: Run, rows: int) -> float | None:
         """What a run takes; None where nothing is known of any. rows: of the training set."""
@@ -122,7 +142,8 @@ class ComparisonDisplay:
         self._part = 0.0
         self._since = clock()
         self._is_starting = True
-        self._progress = Progress("comparing", float(sum(map(passes, runs))), "passes")
+        is_tuning = any(run.tried for run in self.runs)
+        self._progress = Progress("tuning" if is_tuning else "comparing", float(sum(map(passes, runs))), "passes")
 
     def __enter__(self) -> ComparisonDisplay:
         self._progress.__enter__()

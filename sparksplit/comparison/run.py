@@ -25,7 +25,7 @@ from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.content import FORMAT_VERSION, RESULTS, Results
 from sparksplit.comparison.machine import cluster_name
 from sparksplit.comparison.plan import Run, plan
-from sparksplit.comparison.progress import ComparisonDisplay, Pace, say_estimate
+from sparksplit.comparison.progress import ComparisonDisplay, Pace, say_estimate, say_plan
 from sparksplit.comparison.record import (
     ClusterPayload,
     ComparedRun,
@@ -66,12 +66,7 @@ def compare(config: CompareConfig, options: Options) -> Results:
     _check(config, runs, data)
     search = _Search.of(config, runs, data)
     work = [_Work.of(run, data) for run in runs]
-    config_hash = digest(
-        {"command": "compare", "runs": [one.hash for one in work], "margin": config.margin,
-         "looks": config.looks, "metric": config.metric,
-         "metric_better": config.metric_better, "target": config.target,
-         **({"tries": [one.hash for one in search.work]} if search.work else {})}
-    )  # fmt: skip
+    config_hash = _hash(config, work, search)
     inputs = {key: path for one in work for key, path in one.inputs.paths.items()}
     output = Output(config.output, config_hash, "compare", {**inputs, **config.own_file})
     with output.claimed(options.overwrite) as decision:
@@ -82,8 +77,20 @@ def compare(config: CompareConfig, options: Options) -> Results:
             output.go_on()
         else:
             output.begin()
-        _say_plan(config, runs)
+        say_plan(config, runs)
         return _fill(_Comparison(config, data, output, work), search)
+
+
+def _hash(config: CompareConfig, work: Sequence[_Work], search: _Search) -> str:
+    """The hash of everything that can change what a comparison says. input_mode changes no run's result, but times,
+    which are a comparison's; comparisons made before it was there keep their hash."""
+    return digest(
+        {"command": "compare", "runs": [one.hash for one in work], "margin": config.margin,
+         "looks": config.looks, "metric": config.metric,
+         "metric_better": config.metric_better, "target": config.target,
+         **({"tries": [one.hash for one in search.work]} if search.work else {}),
+         **({"input_mode": config.input_mode} if config.input_mode != "tensorflow" else {})}
+    )  # fmt: skip
 
 
 def _fill(comparison: _Comparison, search: _Search) -> Results:
@@ -99,7 +106,8 @@ def _fill(comparison: _Comparison, search: _Search) -> Results:
                 if len(pending) < len(work) and spark is None:
                     say(f"{len(work) - len(pending)} of {len(work)} runs are there already")
                 if spark is None:
-                    spark = _started(stack, output, pending)
+                    # What later looks may run, too: after a resume these can need more executors than this one.
+                    spark = _started(stack, output, comparison.pending(comparison.work))
                 comparison.run(spark)
             results = comparison.results()
             open_ones = undecided(results)
@@ -170,24 +178,6 @@ def _check(config: CompareConfig, runs: Sequence[Run], data: PreparedDataSet) ->
             )
 
 
-def _say_plan(config: CompareConfig, runs: Sequence[Run]) -> None:
-    raised = runs[0].config.epochs
-    if raised != config.epochs:
-        numbers = ", ".join(map(str, sorted({*config.nodes, *config.virtual})))
-        say(f"epochs: {config.epochs} are raised to {raised}, which {numbers} nodes divide: all passes are equal")
-    virtual, references = (sum(one) for one in zip(*((run.config.virtual, run.reference) for run in runs), strict=True))
-    own = f", {references} of them of `single` for the target alone" if references else ""
-    if config.max_seeds is not None:
-        say(f"at most, if {config.seeds} seeds do not decide all differences:")
-    say(f"{len(runs) - virtual} runs on real nodes{own}, {virtual} on virtual ones")
-    if config.tuning is not None:
-        ways = len({run.tuned_as for run in runs})
-        say(
-            f"before these, {config.tuning.tries * config.tuning.seeds * ways} runs tune them: {config.tuning.tries} "
-            f"tries for each of {ways} ways and numbers of nodes, judged by the validation rows"
-        )
-
-
 @dataclass
 class _Work:
     """A run, and what goes with it to the nodes."""
@@ -246,10 +236,11 @@ class _Comparison:
             return self.work
         return [one for one in self.work if one.run.is_within(self.config.seed, self.seeds)]
 
-    def pending(self) -> list[_Work]:
-        """The runs without a record, in the order of the plan; reads the records there are."""
+    def pending(self, work: Sequence[_Work] | None = None) -> list[_Work]:
+        """The runs without a record, in the order of the plan; reads the records there are. work: instead of those of
+        the seeds so far."""
         found = []
-        for one in self.planned():
+        for one in self.planned() if work is None else work:
             path = self._path(one)
             if one.run.key not in self.records and filesystem.exists(path):
                 record = read_run(path, one.hash)

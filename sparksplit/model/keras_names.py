@@ -177,6 +177,14 @@ def classes(module: str) -> dict[str, str]:
 
 
 @cache
+def flags() -> frozenset[str]:
+    """The arguments that are true or false in any optimizer or schedule; empty if they cannot be read."""
+    modules = ("keras.optimizers", "keras.optimizers.schedules")
+    found = (signature_of(module, name) for public in modules for name, module in classes(public).items())
+    return frozenset(flag for signature in found if signature is not None for flag in signature.flags)
+
+
+@cache
 def strings(kind: str) -> frozenset[str]:
     """The names that keras.losses.get or keras.metrics.get (`kind`) takes; empty if they cannot be read."""
     objects: set[str] = set()

@@ -18,6 +18,7 @@ class Strategy:
 
     alone: whether it runs on one node only. any_nodes: whether the result is the same for any number of nodes.
     scaled_rate: whether the learning rate grows with the nodes. settings: whether it heeds the configuration's `sync`.
+    told: what it is, in a line for the user; empty: not said.
     """
 
     split: Split
@@ -26,6 +27,7 @@ class Strategy:
     any_nodes: bool = False
     scaled_rate: bool = False
     settings: bool = False
+    told: str = ""
 
     def __post_init__(self) -> None:
         if self.split.dealt_apart and self.sync.every_step:
@@ -41,11 +43,40 @@ class Strategy:
 
 
 STRATEGIES = {
-    "single": Strategy(BatchSplit(), StepSync, alone=True, any_nodes=True),
-    "batch": Strategy(BatchSplit(), StepSync, any_nodes=True),
-    "epoch": Strategy(EpochSplit(), StepSync, scaled_rate=True),
-    "epoch-delayed": Strategy(EpochSplit(), RoundSync),
-    "local": Strategy(LaneSplit(), LocalSync, settings=True),
+    "single": Strategy(
+        BatchSplit(),
+        StepSync,
+        alone=True,
+        any_nodes=True,
+        told="one node trains on all rows, and exchanges nothing: what the others are compared with",
+    ),
+    "batch": Strategy(
+        BatchSplit(),
+        StepSync,
+        any_nodes=True,
+        told="the nodes share the rows of every mini-batch, and sum their gradients at every step; what is learnt is "
+        "the same on any number of nodes",
+    ),
+    "epoch": Strategy(
+        EpochSplit(),
+        StepSync,
+        scaled_rate=True,
+        told="each of N nodes runs every N-th epoch over all rows; gradients are averaged at every step, at N times "
+        "the learning rate (Horovod's recipe for Keras)",
+    ),
+    "epoch-delayed": Strategy(
+        EpochSplit(),
+        RoundSync,
+        told="as `epoch`, but each node applies its own gradients, at the given learning rate; weights are averaged at "
+        "the end of each epoch",
+    ),
+    "local": Strategy(
+        LaneSplit(),
+        LocalSync,
+        settings=True,
+        told="each node trains on its own part of the rows; weights are averaged every H steps (`sync.every`) and at "
+        "the end of each epoch, and an outer optimiser (`sync.outer`: none, momentum or nesterov) applies their change",
+    ),
 }
 
 

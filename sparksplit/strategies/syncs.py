@@ -169,7 +169,9 @@ class LocalSync:
         parts = [part * tf.cast(rows, part.dtype) for part in (*changes, *_values(state))]
         is_first = int(self._collective.rank == 0)
         firsts = [tf.cast(variable.value, tf.int64) * is_first for variable in whole]
-        *sums, total = self._collective.sum_tensors([*parts, *firsts, rows])
+        given = [*parts, *firsts, rows]
+        found = zip(self._collective.sum_tensors(given), given, strict=True)
+        *sums, total = [tf.ensure_shape(each, like.shape) for each, like in found]
 
         def apply() -> None:
             averages = [part / tf.cast(total, part.dtype) for part in sums[: len(parts)]]

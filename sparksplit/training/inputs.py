@@ -98,6 +98,12 @@ def check_names(config: TrainConfig) -> dict[str, str]:
     return sources
 
 
+def is_flag(name: str) -> bool:
+    """Whether an argument of Keras's optimizers or schedules is true or false, as far as that can be told without
+    Keras."""
+    return name in keras_names.flags()
+
+
 def open_data(config: TrainConfig) -> PreparedDataSet:
     """A run's data set. Raises UsageError if it cannot be trained on, or not by that many nodes."""
     data = open_joined(config.data)

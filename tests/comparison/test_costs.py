@@ -314,25 +314,57 @@ def test_a_hand_off_costs_what_is_sent_to_all_nodes():
     late = [replace(one, handoff=replace(one.handoff, seconds=3.0)) if one.nodes == 4 else one for one in known]
     assert handoff_checks(late)[-1].predicted == pytest.approx(truth.seconds(known[-1].handoff))
     assert not any(one.left_out for one in handoff_checks(handed((1, 2), truth)))
-    # Where all are sent as many rows, these tell no beginning from what rows take.
-    alike = handed((1, 2, 4), truth, every_row=False)
-    assert fit_handoff(alike).seconds(alike[0].handoff) == pytest.approx(alike[0].handoff.seconds)
     assert fit_handoff([run("batch", 2)]) is None and handoff_checks([run("batch", 2)]) == []
+
+
+def test_hand_offs_of_one_number_of_rows_tell_no_beginning_from_rows():
+    """Was: all of it per row, "29.3 min for each million rows"."""
+    alike = handed((1, 2, 4), HandingOver(1.7, 1e-6), every_row=False)
+    again = replace(alike[-1].handoff, rows=(ROWS + 64,))  # a task's rows that were sent twice
+    known = [*alike, replace(alike[-1], handoff=again)]
+    assert fit_handoff(known) == HandingOver(None, None)
+    assert {(one.predicted, one.error, one.left_out) for one in handoff_checks(known)} == {(None, None, False)}
+    model = cost_model(lines(alike), alike, [], Measured())
+    assert model.seconds_to_begin_handoff is model.seconds_per_row_handed is None
+    assert "One after the first of an application took 1.71 s for 6,400 rows. How much of that is for" in model.text
+    assert "million" not in model.text
+
+
+@given(st.floats(0.1, 5), st.floats(1e-7, 1e-4), st.floats(0.1, 30))
+def test_an_applications_first_hand_off_and_later_ones_tell_only_of_themselves(begin, per_row, begin_first):
+    truth = HandingOver(begin, per_row, begin_first)
+    later = handed((2, 3), truth)
+    first = handed((1,), truth, first=1)
+    assert fit_handoff([*first, *later]).seconds(first[0].handoff) == pytest.approx(first[0].handoff.seconds)
+    assert fit_handoff(later).seconds(first[0].handoff) is None
+    # Of one each, of different numbers of rows, nothing is known of what a row takes.
+    assert fit_handoff(handed((1, 2), truth, first=1)) == HandingOver(None, None)
+    again = [*first, *handed((4,), truth, first=4)]  # of a second application, which went on
+    assert fit_handoff(again).seconds(again[-1].handoff) == pytest.approx(again[-1].handoff.seconds)
+    assert fit_handoff(again).seconds(later[0].handoff) is None
 
 
 def test_the_hand_off_is_told_where_there_was_one():
     known = [timed(record, TRUTH) for record in handed((1, 2, 4), HandingOver(1.5, 2e-6))]
     model = cost_model(lines(known), known, [], Measured(sweeps={"2": sums(TRUTH.network, (2, 4))}))
-    assert "Spark's hand-off comes before training, and takes 1.50 s and 2.00 s for each million rows" in model.text
+    assert "To begin it takes 1.50 s after the first of an application; and 2.00 s for each million rows" in model.text
+    assert "`train` is an application of its own, and pays what a first one takes, which was not measured" in model.text
     assert "Fitted without that number of nodes, it is off by 0 % in the median." in model.text
     assert (model.seconds_to_begin_handoff, len(model.handoffs)) == (pytest.approx(1.5), 3)
-    begun = [timed(record, TRUTH) for record in handed((1, 2, 3, 4), HandingOver(1.5, 2e-6, 5.0), first=1)]
+    begun = [timed(record, TRUTH) for record in handed((1, 2, 3, 4), HandingOver(1.5, 2e-6, 6.5), first=1)]
     model = cost_model(lines(begun), begun, [], Measured())
-    assert "rows that it sends to nodes, and 5.00 s more the first time in an application; a node" in model.text
+    assert "takes 6.50 s as the first of an application and 1.50 s after that; and 2.00 s for each" in model.text
+    assert "and pays what a first one takes." in model.text
+    assert model.seconds_to_begin_first_handoff == pytest.approx(6.5)
     assert [(one.first, one.left_out) for one in model.handoffs] == [(True, False), *[(False, True)] * 3]
     assert all(one.error == pytest.approx(0) for one in model.handoffs)
     same = [replace(one, handoff=replace(one.handoff, seconds=2.0)) for one in known]
-    assert "takes 2.00 s; a node" in cost_model(lines(same), same, [], Measured()).text
+    assert "takes 2.00 s after the first of an application; and no time for" in cost_model(
+        lines(same), same, [], Measured()
+    ).text  # fmt: skip
+    two = [timed(record, TRUTH) for record in handed((1, 2), HandingOver(1.5, 1e-4, 6.5), first=1)]
+    text = cost_model(lines(two), two, [], Measured()).text
+    assert "The first of an application took 7.14 s for 6,400 rows and one after the first of an" in text
     read = cost_model(lines([run("single")]), [run("single")], [], Measured())
     assert read.seconds_to_begin_handoff is None and "hand-off" not in read.text and read.handoffs == []
 

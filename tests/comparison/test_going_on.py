@@ -64,22 +64,25 @@ def test_nodes_that_do_not_start_may_do_so_later_once_others_have_been_lost(tmp_
         tried(tmp_path, monkeypatch, [NotStarted(LATE)])
 
 
-def looked(monkeypatch, seeds, most, undecided):
-    """(the numbers of seeds that were run, how often Spark was started), where so many differences are undecided after
-    each look."""
+def looked(monkeypatch, seeds, most, undecided, virtual=(), recorded=()):
+    """(the numbers of seeds that were run, the executors of each session that was started), where so many differences
+    are undecided after each look, and runs with these endings have a record."""
     left, ran, sessions = list(undecided), [], []
 
     def session(name, executors):
         sessions.append(executors)
         return nullcontext(SimpleNamespace(sparkContext=SimpleNamespace(applicationId="app")))
 
-    config = CompareConfig(data="d", output="o", seeds=seeds, max_seeds=most, nodes=[1, 2], strategies=["batch"])
+    config = CompareConfig(data="d", output="o", seeds=seeds, max_seeds=most, nodes=[1, 2], virtual=list(virtual),
+                           strategies=["batch", "epoch"] if virtual else ["batch"])  # fmt: skip
     output = SimpleNamespace(
         folder="o", lease=SimpleNamespace(tell=lambda _: None), complete=lambda: None,
         fence=SimpleNamespace(write_json=lambda *_: None, write_bytes=lambda *_: None),
     )  # fmt: skip
     monkeypatch.setattr(run.Measured, "read", lambda _: Measured())
-    monkeypatch.setattr(run.filesystem, "exists", lambda _: False)
+    endings = tuple(f"{ending}.json" for ending in recorded)
+    monkeypatch.setattr(run.filesystem, "exists", lambda path: path.endswith(endings))
+    monkeypatch.setattr(run, "read_run", lambda *_: "record")
     monkeypatch.setattr(run, "spark_session", session)
     monkeypatch.setattr(run, "render", lambda _: "")
     monkeypatch.setattr(run, "undecided", lambda _: left.pop(0))
@@ -106,3 +109,20 @@ def test_seeds_are_added_until_all_is_decided_or_there_are_as_many_as_allowed(mo
     assert looked(monkeypatch, 2, 9, [3, 1, 0]) == ([2, 4, 8], [2])
     assert looked(monkeypatch, 2, 9, [3, 1, 1, 1]) == ([2, 4, 8, 9], [2])
     assert looked(monkeypatch, 2, None, [3]) == ([2], [2])
+
+
+def test_after_a_resume_the_session_is_large_enough_for_later_looks(monkeypatch):
+    """Was started for the virtual runs alone that the first look still lacked: one executor, and the next needs two."""
+    real = ["-n1-s1", "-n1-s2", "-n2-s1", "-n2-s2", *(f"reference-n1-s{1_000_000 + seed}" for seed in (1, 2, 3))]
+    ran, sessions = looked(monkeypatch, 2, 4, [1, 0], virtual=[4], recorded=real)
+    assert (ran, sessions) == ([1, 3], [2])  # the virtual runs' seed, and then two more
+    assert looked(monkeypatch, 2, None, [0], virtual=[4], recorded=real)[1] == [1]
+
+
+def test_who_asks_for_times_with_another_input_mode_is_not_told_that_they_are_there():
+    """Runs give the same bits, and keep their hashes; but times are a comparison's results."""
+    given = {"data": "d", "output": "o", "nodes": [1, 2]}
+    found = {mode: CompareConfig(**given, input_mode=mode) for mode in ("tensorflow", "spark")}
+    work = [_Work(one, None, one.key, Restarts(3)) for one in plan(found["spark"])]
+    hashes = {run._hash(config, work, run._Search()) for config in (*found.values(), CompareConfig(**given))}
+    assert len(hashes) == 2

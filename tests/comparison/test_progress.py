@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import takewhile
 
 import pytest
@@ -106,3 +107,20 @@ def test_a_run_that_failed_says_nothing_about_others():
     assert pace.starts == [5.0] and pace.seconds(runs[0], ROWS) is None
     pace.rate = 1000.0
     assert pace.seconds(runs[0], ROWS) == estimate(runs[:1], ROWS, 1000.0)
+
+
+def test_runs_that_take_less_than_a_start_are_not_taken_to_be_the_quicker_the_longer_they_are():
+    """Was: more passes, fewer seconds, since what a start takes is assumed and was taken off of less than that."""
+    runs = plan(parse(CompareConfig, {"data": "d", "output": "o", "nodes": [1], "seeds": 1, "strategies": ["single"]}))
+    longer = replace(runs[0], config=runs[0].config.model_copy(update={"epochs": 1000}))
+    pace = Pace()
+    pace.finished(runs[0], 0.5)
+    assert pace.seconds(longer, ROWS) >= pace.seconds(runs[0], ROWS) > 0
+
+
+def test_tuning_is_not_called_comparing_which_comes_after_it():
+    config = parse(CompareConfig, {"data": "d", "output": "o", "nodes": [1], "seeds": 1, "tune": 2})
+    runs = plan(config)
+    found = [run for one in tries(config, runs) for run in one.runs]
+    names = [ComparisonDisplay(own, ROWS)._progress.title for own in (found, runs)]
+    assert names == ["tuning", "comparing"]

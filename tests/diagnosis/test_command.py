@@ -91,6 +91,14 @@ def test_a_configuration_is_known_by_its_keys():
     assert command.kind({"data", "output"}) is command.kind(()) is TrainConfig
 
 
+def test_a_configuration_of_compare_is_called_one(tmp_path, capsys):
+    file = tmp_path / "compare.yaml"
+    file.write_text("data: d\noutput: o\nstrategies: [batch]\n")
+    assert cli.main(["diagnose", "--config", str(file)]) == 2
+    said = "strategies: is a key of compare; diagnose takes a configuration of train or of preprocess"
+    assert capsys.readouterr().err == f"sparksplit diagnose: {said}\n"
+
+
 def prepared(helps: bool) -> PreprocessDiagnosis:
     tried = TriedSetting(
         kind="skew", settings={"file_size": 4096}, before=[2.0], after=[1.0], gain=0.5, low=None, high=None, helps=helps

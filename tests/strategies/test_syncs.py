@@ -162,3 +162,20 @@ def test_what_was_restored_goes_on_whenever_it_comes():
         assert {name: value.tolist() for name, value in sync.state().items()} == {
             name: value.tolist() for name, value in kept.items()
         }
+
+
+class Shapeless(Alone):
+    """A collective of one's own, which does not say what shapes its sums have."""
+
+    def sum_tensors(self, tensors):
+        return tf.numpy_function(lambda *arrays: list(arrays), tensors, [tensor.dtype for tensor in tensors])
+
+
+def test_a_collective_need_not_know_the_shapes_of_its_sums():
+    model = keras.Sequential([keras.layers.Input((FEATURES,)), keras.layers.Dense(1)])
+    kernel, _ = model.trainable_variables
+    sync, begun = LocalSync(Shapeless(), SyncConfig(outer="momentum")), kernel.numpy()
+    sync.begin(model)
+    kernel.assign(kernel + 1.0)
+    sync.agree(model, 3)
+    np.testing.assert_allclose(kernel.numpy(), begun + 1.0, rtol=1e-6)

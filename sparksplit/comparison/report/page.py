@@ -18,7 +18,8 @@ from sparksplit.comparison.content import Results
 from sparksplit.comparison.numbers import Quantity, count, percent, size, steps
 from sparksplit.comparison.report import charts, charts_cost, charts_nodes, charts_time, tables, terms, tuned
 from sparksplit.comparison.tuning import said
-from sparksplit.pages import rendered
+from sparksplit.pages import rendered, sentence
+from sparksplit.strategies import STRATEGIES
 
 
 def render(results: Results) -> str:
@@ -34,6 +35,7 @@ def render(results: Results) -> str:
         pairs=tables.pairs(results),
         times=tables.times(results),
         forests=charts.forests(results),
+        ways=list(_ways(results)),
         measured=tables.ways(results, virtual=False),
         virtual=tables.ways(results, virtual=True),
         tuned=tuned.chosen(results),
@@ -102,6 +104,12 @@ def _notes(results: Results) -> Iterator[str]:
     wrong = sum(not run.ledger.exact for run in results.runs + results.virtual)
     if wrong:
         yield f"Runs whose ledger is NOT exact, and whose numbers are not to be trusted: {count(wrong)}."
+
+
+def _ways(results: Results) -> Iterator[tuple[str, str]]:
+    """What each of the ways is that are compared: name and sentence; nothing of a user's own."""
+    found = {row.strategy for row in results.table}
+    return ((name, sentence(way.told)) for name, way in STRATEGIES.items() if name in found)
 
 
 def _facts(results: Results) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from sparksplit.comparison.content import Metric, OnHosts, Original, Ours, Results, Row
+from sparksplit.comparison.content_costs import HandOffCheck
 from sparksplit.comparison.numbers import (
     MISSING,
     Quantity,
@@ -170,13 +171,19 @@ def handoffs(results: Results) -> Table | None:
             text("yes" if item.first else ""),
             number(item.measured, duration(item.measured)),
             number(item.predicted, duration(item.predicted)),
-            number(item.error, signed(percent(abs(item.error)), item.error)),
-            text("other numbers of nodes" if item.left_out else "these clusters, too"),
+            number(item.error, count(None) if item.error is None else signed(percent(abs(item.error)), item.error)),
+            text(_fitted_to(item)),
         ]
         for item in found
     ]
     names = ("N", "rows sent", "first", "measured", "predicted", "error", "fitted to")
     return Table("handoffs", "Spark's hand-off, once for all runs of a cluster", [(name, "") for name in names], rows)
+
+
+def _fitted_to(check: HandOffCheck) -> str:
+    if check.predicted is None:
+        return count(None)
+    return "other numbers of nodes" if check.left_out else "these clusters, too"
 
 
 def hosts(results: Results) -> Table | None:
@@ -215,7 +222,10 @@ def _efficiencies(key: str, caption: str, found: Sequence[Original] | Sequence[O
 
 def original(results: Results) -> Table | None:
     """The figures that the question began with."""
-    caption = "The original's figures, and the efficiencies that they imply"
+    caption = (
+        "Not from this comparison, but what the question began with: an LSTM on K80 GPUs, 200 epochs split over the "
+        "nodes, and the efficiencies that these seconds imply"
+    )
     return _efficiencies("original", caption, results.scale.original)
 
 

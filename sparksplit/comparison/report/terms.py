@@ -17,8 +17,8 @@ _SECONDS = {
     "latency_seconds": "A message between two nodes takes so long, however short; a sum over N of them is 2 (N - 1).",
     "seconds_per_byte": "Each byte that a node sends takes so long.",
     "seconds_per_meeting": "At each exchange, nodes wait so long until all have come to it.",
-    "seconds_to_begin_handoff": "Before training, Spark's hand-off takes so long, however few rows it sends.",
-    "seconds_more_of_first_handoff": "The first hand-off of an application takes so much longer.",
+    "seconds_to_begin_first_handoff": "The first hand-off of an application takes so long, however few rows it sends.",
+    "seconds_to_begin_handoff": "Each later hand-off takes so long, however few rows it sends.",
     "seconds_per_row_handed": "Each row that Spark sends to a node takes so long, once for all runs of a cluster.",
 }
 _SHARES = {

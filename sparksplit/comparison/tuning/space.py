@@ -20,6 +20,12 @@ from sparksplit.training.config import TrainConfig
 RATE = "optimizer.learning_rate"
 AROUND = 10.0
 """How far the range of the rate reaches to each side of a way's own, as a factor."""
+_WHOLE = frozenset(
+    ("gradient_accumulation_steps", "ema_overwrite_frequency", "decay_steps", "first_decay_steps", "warmup_steps")
+)
+"""The arguments of Keras's optimizers and schedules that count something."""
+_FURTHER = 64
+"""Among so many times as many points there are enough different values, if there are enough."""
 _DIGITS = 3
 """Of a value: as many as reports show, so that who copies one from there trains with the same."""
 
@@ -56,11 +62,15 @@ def points(tries: int, dimensions: int) -> list[list[float]]:
 
 
 def tried(ranges: Mapping[str, Range], tries: int) -> list[dict[str, float]]:
-    """What to try: as many values of each key."""
-    return [
-        {key: own.at(part) for (key, own), part in zip(ranges.items(), point, strict=True)}
-        for point in points(tries, len(ranges))
-    ]
+    """What to try: as many values of each key; fewer where whole numbers, of which each is tried once, are too few."""
+    found: list[dict[str, float]] = []
+    for point in points(tries * _FURTHER, len(ranges)):
+        values = {key: own.at(part) for (key, own), part in zip(ranges.items(), point, strict=True)}
+        if values not in found:
+            found.append(values)
+        if len(found) == tries:
+            break
+    return found
 
 
 def ranges(tuning: TuneConfig, run: TrainConfig, way: Strategy, rate: object) -> dict[str, Range]:
@@ -78,7 +88,7 @@ def ranges(tuning: TuneConfig, run: TrainConfig, way: Strategy, rate: object) ->
     values = run.model_dump(mode="json")
     for key, (low, high) in tuning.keys.items():
         if key != RATE and _has(run, way, key):
-            found[key] = Range(low, high, _is_whole(key, value_at(values, key), (low, high)))
+            found[key] = Range(low, high, _is_whole(key, values, (low, high)))
     if not any(key.startswith(RATE) for key in found):
         raise ValueError(
             f"{RATE} is a schedule: name what to try of it in tune.keys, such as "
@@ -87,10 +97,15 @@ def ranges(tuning: TuneConfig, run: TrainConfig, way: Strategy, rate: object) ->
     return found
 
 
-def _is_whole(key: str, value: object, ends: tuple[float, float]) -> bool:
-    """Whether only whole numbers are tried. The optimizer's may be written as one and take others: momentum: 0."""
+def _is_whole(key: str, values: Mapping[str, Any], ends: tuple[float, float]) -> bool:
+    """Whether only whole numbers are tried. Keras's arguments may be written as one and take others: momentum: 0. Of an
+    optimizer that is not Keras's own, what is written is all that tells."""
+    value = value_at(values, key)
     is_int = isinstance(value, int) and not isinstance(value, bool)
-    return is_int and (key.startswith("sync.") or all(end.is_integer() for end in ends))
+    if key.startswith("sync."):
+        return is_int
+    is_own = ">" in str(value_at(values, "optimizer.name"))  # registered with Keras, in a package
+    return key.rpartition(".")[2] in _WHOLE or (is_own and is_int and all(float(end).is_integer() for end in ends))
 
 
 def _has(run: TrainConfig, way: Strategy, key: str) -> bool:

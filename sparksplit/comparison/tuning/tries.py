@@ -48,6 +48,9 @@ def tries(config: CompareConfig, runs: Sequence[Run]) -> list[Try]:
         raise _error(config, unused[0], f"no way of {known} has it")
     for run in ways.values():
         _check_ends(config, tuning, run)
+        if (number := len(tried(run.ranges, tuning.tries))) < tuning.tries:
+            some = " and ".join(f"{key}: {own}" for key, own in run.ranges.items())
+            raise config.error("tune.tries", f"must be at most {number} (is {tuning.tries}): {some} has no more values")
     seeds = [config.seed + _TRY_SEED + place for place in range(tuning.seeds)]
     return [
         Try(group, values, [_run(config, run, values, number, seed) for seed in seeds])
@@ -62,9 +65,12 @@ def _check_ends(config: CompareConfig, tuning: TuneConfig, run: Run) -> None:
     for key in (key for key in tuning.keys if key in run.ranges):
         place = config.origin.place(("tune", "keys", key))
         for end in (run.ranges[key].low, run.ranges[key].high):
-            is_whole = key.startswith("sync.") and float(end).is_integer()  # 2 becomes 2.0 in a list of numbers
+            is_whole = float(end).is_integer()
+            if run.ranges[key].whole and not is_whole:
+                raise _error(config, key, f"must be a whole number (is {end:g})")
+            as_int = is_whole and (run.ranges[key].whole or key.startswith("sync."))  # 2 is 2.0 in a list of numbers
             try:
-                check_names(with_values(run.config, {key: int(end) if is_whole else end}, place))
+                check_names(with_values(run.config, {key: int(end) if as_int else end}, place))
             except ConfigError as error:
                 said = str(error).removeprefix(f"{place}: ").removeprefix(f"{key}: ")
                 raise _error(config, key, said) from error

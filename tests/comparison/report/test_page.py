@@ -325,3 +325,13 @@ def test_how_the_ways_were_tuned_and_that_they_were_not():
     words = visible(rendered(untuned))
     assert words.index("Untuned: one rate for all.") < words.index("Split the lanes and synchronise")
     assert "How each way was tuned" not in words and "Every try" not in words
+
+
+def test_the_page_says_what_the_ways_are_and_whose_the_original_figures_are(page):
+    words = visible(page)
+    ways = words[words.index("All ways") : words.index("Pictures")]
+    for line in ("epoch-delayed As epoch , but each node applies its own", "local Each node trains on its own part"):
+        assert line in ways.replace("`", "")
+    assert "an LSTM on K80 GPUs, 200 epochs split over the nodes" in words
+    silent = [row for row in changed()["table"] if not row["strategy"].startswith("epoch")]
+    assert "epoch-delayed As" not in visible(rendered(changed(table=silent)))

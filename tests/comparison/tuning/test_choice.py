@@ -141,7 +141,7 @@ def test_an_edge_is_of_what_was_tried_and_says_what_is_left_of_the_range(ends, n
     low, times, whole = ends
     own = Range(max(1.0, round(low)), max(2.0, round(low * times)), True) if whole else Range(low, low * times)
     found = tried({"sync.every": own}, number)
-    chosen = data.draw(st.integers(0, number - 1))
+    chosen = data.draw(st.integers(0, len(found) - 1))
     way = TunedWay(way="local", nodes=2, virtual=False, ranges={"sync.every": [own.low, own.high]}, chosen=chosen,
                    tries=[Tried(values=one, metric=0.5, loss=1.0) for one in found], edges=extremes(found, chosen),
                    also=[])  # fmt: skip

@@ -69,12 +69,24 @@ def test_a_way_is_tuned_in_what_it_heeds():
     assert all(isinstance(values["sync.every"], int) for values in tried(outer, 8))
 
 
-def test_values_are_whole_where_the_key_and_both_ends_are():
-    keys = {"optimizer.momentum": [0.5, 0.9], "optimizer.nesterov": [1, 2]}
-    own = found(keys=keys, optimizer={"learning_rate": 0.1, "momentum": 0, "nesterov": True})
-    assert not own["optimizer.momentum"].whole
-    assert not own["optimizer.nesterov"].whole  # true and false are no numbers
+def test_values_are_whole_where_the_key_counts_something():
+    keys = {"optimizer.momentum": [0.5, 0.9], "optimizer.clipnorm": [1, 10]}
+    own = found(keys=keys, optimizer={"learning_rate": 0.1, "momentum": 0, "clipnorm": 1})
+    assert not own["optimizer.momentum"].whole and not own["optimizer.clipnorm"].whole
     assert found("local", keys={"sync.every": [4, 7.5]})["sync.every"].whole
+    counted = "optimizer.gradient_accumulation_steps"  # not given: was tried at 2.52
+    assert all(isinstance(values[counted], int) for values in tried(found(keys={counted: [2, 8]}), 8))
+    registered = {"name": "mine>Fancy", "learning_rate": 0.1, "depth": 2, "width": 2.0}
+    own = found(keys={"optimizer.depth": [1, 4], "optimizer.width": [1, 4]}, optimizer=registered)
+    assert own["optimizer.depth"].whole and not own["optimizer.width"].whole
+
+
+@given(st.integers(1, 40), st.integers(1, 60), st.integers(2, 30))
+def test_whole_numbers_are_tried_once_each(low, more, tries):
+    own = {"sync.every": Range(low, low + more, whole=True)}
+    values = [each["sync.every"] for each in tried(own, tries)]
+    assert len(set(values)) == len(values) == min(tries, more + 1)
+    assert [each["sync.every"] for each in tried(own, tries + 3)][: len(values)] == values
 
 
 def test_of_a_schedule_must_be_said_what_is_tuned():

@@ -94,10 +94,29 @@ def test_untuned_nothing_is_tried():
     ("text", "problem"),
     [
         ("tune: 1", ":4: tune: must be 0 or at least 2 (is 1): with one there is nothing to choose from"),
-        ("tune: {tries: 4, keys: {sync.evry: [1, 2]}}", "tune.keys: sync.evry cannot be tuned: only sync.every, "),
-        ("tune: {tries: 4, keys: {batch_size: [1, 2]}}", "tune.keys: batch_size cannot be tuned: only sync.every, "),
-        ("tune: {tries: 4, keys: {sync.every: [8, 2]}}", "must go from a lower number to a higher one (is 8 to 2)"),
-        ("tune: {tries: 4, keys: {sync.every: [0, 2]}}", ":4: tune.keys.sync.every.0: must be above 0 (is 0)"),
+        (
+            "tune:\n  tries: 4\n  keys:\n    sync.evry: [1, 2]",
+            ":7: tune.keys.sync.evry: cannot be tuned: only sync.every, sync.outer_learning_rate, sync.outer_momentum, "
+            "sync.after and the numbers of `optimizer` can; did you mean 'sync.every'?",
+        ),
+        ("tune:\n  tries: 4\n  keys:\n    batch_size: [1, 2]", ":7: tune.keys.batch_size: cannot be tuned: only "),
+        (
+            "tune:\n  tries: 4\n  keys:\n    sync.every: [8, 2]",
+            ":7: tune.keys.sync.every: must go from a lower number to a higher one (is 8 to 2)",
+        ),
+        ("tune: {tries: 4, keys: {sync.every: [0, 2]}}", ":4: tune.keys.sync.every: must be above 0 (is 0)"),
+        ("tune: {tries: 4, keys: {optimizer.momentum.x: [0.1, 2]}}", "momentum.x: cannot be tuned: only sync.every, "),
+        ("tune: {tries: 4, keys: {optimizer..momentum: [0.1, 2]}}", "optimizer..momentum: cannot be tuned: only sync"),
+        ("tune: {tries: 4, keys: {optimizer: [0.1, 2]}}", "tune.keys.optimizer: cannot be tuned: only sync.every, "),
+        (
+            "tune: {tries: 4, keys: {optimizer.gradient_accumulation_steps: [2.5, 8]}}",
+            ":4: tune.keys.optimizer.gradient_accumulation_steps: must be a whole number (is 2.5)",
+        ),
+        (
+            "tune: {tries: 4, keys: {optimizer.learning_rate.decay_steps: [1, 3]}}\n"
+            "optimizer: {learning_rate: {name: CosineDecay, initial_learning_rate: 1, decay_steps: 2}}",
+            ":4: tune.tries: must be at most 3 (is 4): optimizer.learning_rate.decay_steps: 1 to 3 has no more values",
+        ),
         ("tune: {tries: 4, keys: {sync.every: [2, 8]}}", ":4: tune.keys.sync.every: no way of single, epoch has it"),
         (
             "tune: {tries: 4, keys: {sync.every: [0.1, 4]}}\nstrategies: [local]",
@@ -112,8 +131,8 @@ def test_untuned_nothing_is_tried():
             ":8: tune.keys.optimizer.momentum: must be at most 1 (is 2)",
         ),
         (
-            "tune: {tries: 4, keys: {optimizer.nesterov: [0.5, 2]}}\noptimizer: {nesterov: true}",
-            ":4: tune.keys.optimizer.nesterov: must be true or false (is 0.5)",
+            "tune: {tries: 4, keys: {optimizer.nesterov: [0, 1]}}\noptimizer: {nesterov: true}",
+            ":4: tune.keys.optimizer.nesterov: cannot be tuned: it is true or false",
         ),
         (
             "tune: {tries: 4, keys: {optimizer.momentum: [0.5, 0.9], optimizer.ema_momentum: [0.5, 1.5]}}",
@@ -122,11 +141,11 @@ def test_untuned_nothing_is_tried():
         (
             "tune: {tries: 4, keys: {optimizer.learning_rate.staircase: [0.5, 2]}}\noptimizer: {learning_rate: "
             "{name: ExponentialDecay, initial_learning_rate: 1, decay_steps: 2, decay_rate: 0.5}}",
-            ":4: tune.keys.optimizer.learning_rate.staircase: must be true or false (is 0.5)",
+            ":4: tune.keys.optimizer.learning_rate.staircase: cannot be tuned: it is true or false",
         ),
         (
             "tune: {tries: 4, keys: {optimizer.learning_rate.name: [0.5, 2]}}",
-            "optimizer.learning_rate.name cannot be tuned",
+            "optimizer.learning_rate.name: cannot be tuned",
         ),
         (
             "tune: {tries: 4, keys: {sync.outer_momentum: [0.5, 2]}}\n"
@@ -170,3 +189,18 @@ def test_what_is_wrong_without_a_range_is_not_told_of_it(tmp_path):
     config = parse(CompareConfig, {**keys, "tune": {"tries": 2, "keys": {"optimizer.momentum": [0.5, 0.9]}}})
     with pytest.raises(ConfigError, match=r"^transform: "):
         tries(config, plan(config))
+
+
+def test_what_is_wrong_is_told_where_it_was_given(tmp_path):
+    """Also of what turns out only when the runs' names are looked up, with or without a range."""
+    file = tmp_path / "compare.yaml"
+    way = "strategies:\n- batch\n- strategy: epoch\n  optimizer: {momntum: 0.5}\n"
+    file.write_text(f"data: d\noutput: o\noptimizer: {{name: sgd}}\ntune: 2\n{way}")
+    config = load(CompareConfig, str(file), ["optimizer.name=sgdd"])
+    with pytest.raises(ConfigError, match="Keras knows no 'sgdd'") as caught:
+        tries(config, plan(config))
+    assert str(caught.value).startswith("--set optimizer.name=sgdd: optimizer.name: ")
+    config = load(CompareConfig, str(file))
+    with pytest.raises(ConfigError, match="SGD has no such argument") as caught:
+        tries(config, plan(config))
+    assert str(caught.value).startswith(f"{file}:8: optimizer.momntum: ")

@@ -1,0 +1,43 @@
+"""What a comparison's nodes count as a run's own time, without Spark and TensorFlow."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+from sparksplit.comparison import node
+from sparksplit.comparison.record import HandOff
+
+
+def test_what_is_done_once_for_a_cluster_is_not_of_its_first_runs_seconds(monkeypatch):
+    """Was: single 12.6 s, every run after it 0.57 s, and pictures charged the cluster to the way that ran first."""
+    now, began, recorded = [100.0], [], []
+
+    def takes(seconds, result=None):
+        def done(*_, **__):
+            now[0] += seconds
+            return result
+
+        return done
+
+    def train_once(own, run, config, collective, start, rows):
+        began.append(now[0] - start)
+        now[0] += 0.5
+        return SimpleNamespace(to_json=dict)
+
+    config = SimpleNamespace(input_mode="spark")
+    runs = [SimpleNamespace(key=key, sources={}, train_config=lambda: config) for key in ("a", "b", "c")]
+    payload = SimpleNamespace(runs=runs, threads=1, cluster="local")
+    monkeypatch.setattr(node.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(node.ClusterPayload, "from_json", lambda *_: payload)
+    monkeypatch.setattr(node.NodeResult, "from_json", lambda *_: None)
+    monkeypatch.setattr(node, "configure", takes(2.0))
+    monkeypatch.setattr(node, "connect", takes(1.0, SimpleNamespace(close=lambda: None)))
+    monkeypatch.setattr(node, "_handed_over", takes(5.0, (None, HandOff(5.0, (1,), 3, True))))
+    monkeypatch.setattr(node, "_measure", takes(4.0, SimpleNamespace(to_json=dict)))
+    monkeypatch.setattr(node, "_forget", takes(0.1))
+    monkeypatch.setattr(node, "_gpus", list)
+    monkeypatch.setattr(node, "train_once", train_once)
+    monkeypatch.setattr(node, "_record", lambda *given: recorded.append(now[0] - given[-1]))
+    node.work(MagicMock(rank=0, size=1, gather=lambda name, value, beside: [value]))
+    assert began == [0.0, 0.0, 0.0] and recorded == [0.5, 0.5, 0.5]
