@@ -151,8 +151,8 @@ ON_THE_NODES = {
         {"model": {"build": f"{MODELS}:too_narrow"}},
         "has an output of 7 units, the data set has 3 classes; give the last layer 3 units",
     ),
-    "a value that an optimizer does not take": (
-        {"optimizer": {"momentum": 7}},
+    "values that an optimizer does not take together": (
+        {"optimizer": {"clipnorm": 1.0, "clipvalue": 1.0}},
         "/train.yaml:2: optimizer: SGD: ",
     ),
 }
