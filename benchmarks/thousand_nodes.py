@@ -89,7 +89,7 @@ def tables(partitions: int, nodes: int, lanes: int) -> float:
     began = time.process_time()
     fed = Fed.of([decode(PackedPartition, text) for text in texts], owned, lanes)
     for rank in range(0, nodes, 10):
-        json.dumps(fed.to_node(rank))
+        json.dumps(fed.to_node(rank, owned[rank]))
     return time.process_time() - began
 
 

@@ -29,6 +29,8 @@ STAMP = "%Y-%m-%d %H:%M:%S"
 """The time of a line in a log, as in the log's other lines."""
 
 _POLL_SECONDS = 0.5
+_LAG_SECONDS = 1.0
+"""For which Spark may not have counted yet what has ended."""
 _LOOK_AHEAD = 16  # job numbers that are asked for at once: more than Spark starts between two polls
 
 
@@ -209,6 +211,10 @@ def spark_progress(spark: SparkSession, title: str) -> Iterator[None]:
             while not last:
                 last = finished.wait(_POLL_SECONDS)
                 done, known = tasks.count()
+                end = time.monotonic() + _LAG_SECONDS
+                while last and done < known and time.monotonic() < end:
+                    time.sleep(0.05)
+                    done, known = tasks.count()
                 progress.update(done, total=known)
         except Exception as error:  # the session may end while it is being asked; the work inside reports that
             logging.getLogger(__name__).debug("the progress of %r is no longer known: %s", title, error)

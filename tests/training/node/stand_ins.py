@@ -102,6 +102,9 @@ class Counting:
     def with_sync(self, sync, collective):
         return self
 
+    def begin(self):
+        pass
+
     def train(self, chunk):
         self.chunks.append((chunk.first, chunk.updates))
         return self._losses(chunk)
