@@ -323,7 +323,7 @@ def _config(config: CompareConfig, place: int, values: dict[str, Any]) -> TrainC
     # For what only later turns out to be wrong.
     own = config.origin.section(("strategies", str(place))).places
     found.origin.places = {
-        **{key: at for key, at in config.origin.places.items() if key[0] in common},
+        **{key: at for key, at in config.origin.places.items() if key and key[0] in common},
         **{key: at for key, at in own.items() if key},
     }
     return found

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from sparksplit.base.config import load
 from sparksplit.base.shipped import shipped
 from sparksplit.commands import quickstart
+from sparksplit.comparison.plan import plan
 
 
 def test_the_paths_between_the_commands_are_filled_in(tmp_path: Path) -> None:
@@ -61,6 +62,13 @@ def test_mistakes_are_one_line(
     assert quickstart.main(arguments) == 2
     assert capsys.readouterr() == ("", f"sparksplit quickstart: {line}\n")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["typo.yaml"]
+
+
+def test_the_comparison_that_is_shipped_can_be_planned() -> None:
+    """It is a part of a larger file, in which it has a place itself."""
+    config = load(quickstart.QuickstartConfig, shipped("conf/quickstart.yaml"))
+    assert () in config.compare.origin.places
+    assert {run.way for run in plan(config.compare)} >= {"single", "batch", "epoch"}
 
 
 @pytest.mark.slow
