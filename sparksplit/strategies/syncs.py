@@ -144,8 +144,8 @@ class LocalSync:
             self._velocities = [tf.Variable(velocity, trainable=False) for velocity in velocities]
         self._together = partial(self._agree, model)
         if self._collective.in_graphs:
-            # Made now, and one call for each sync: of a small model's, NumPy and a call for each variable took 2.6 ms
-            # between two others' use of the caches, this takes 0.9.
+            # Made now, and one call for each sync: where training has filled the caches since the last one, a call for
+            # each variable costs more than the arithmetic (docs/speed.md).
             signature = [tf.TensorSpec((), tf.int64)]
             function = tf.function(self._together, input_signature=signature, autograph=False)
             self._together = function.get_concrete_function()
