@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -77,11 +75,3 @@ def test_the_table_has_a_line_for_each_width(h2o: ModuleType) -> None:
     result = {"hu32": h2o.summary([([(1, 0.5, 0.96)], [(1, 90.0, 0.93)])], 0.95)}
     _, line = h2o.table(result, [32])
     assert line.split() == ["32", "0.5", "-", "-", "0.93", "0.5", "90"]
-
-
-def test_without_mnist_it_says_so() -> None:
-    done = subprocess.run(
-        [sys.executable, FOLDER / "h2o.py"], capture_output=True, text=True, check=False, env={"PATH": "/nowhere"}
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("h2o.py: needs MNIST")

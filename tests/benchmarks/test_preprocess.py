@@ -1,10 +1,8 @@
-"""benchmarks/preprocess.py: its arithmetic, its inputs, and that its contenders run."""
+"""benchmarks/preprocess.py: its arithmetic and its inputs."""
 
 from __future__ import annotations
 
 import importlib.util
-import json
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -66,21 +64,3 @@ def test_mnist_is_all_its_rows_in_four_files(
     rows = [rows for _, rows in found if isinstance(rows, ParsedRows)]
     assert (np.concatenate([part.tensors[0] for part in rows]).reshape(12, 784) == x).all()
     assert np.concatenate([np.asarray(part.label) for part in rows]).tolist() == y.tolist()
-
-
-@pytest.mark.slow
-def test_ours_and_plain_spark_are_measured_and_the_input_is_made_as_large_as_asked(tmp_path: Path) -> None:
-    """TensorFlowOnSpark's contender needs jars from Maven Central: it is left out."""
-    command = [sys.executable, str(SCRIPT), "--work", str(tmp_path)]
-    figures = []
-    for more in (["--rows", "2000", "--repeats", "1", "--only", "csv"], ["--gigabytes", "0.01", "--format", "csv"]):
-        # stderr stays on the terminal: it names the contender that failed.
-        done = subprocess.run([*command, *more], stdout=subprocess.PIPE, text=True, timeout=500, check=True)
-        figures.append(json.loads(done.stdout.splitlines()[-1]))
-    compared, sized = figures
-    assert compared["csv_ratio_to_spark_write"] > 0 and "table_ratio_to_spark_write" not in compared
-    assert set(compared["rows_per_second"]) == set(compared["peak_mib"]) == {"csv/ours", "csv/spark"}
-    assert min(compared["peak_mib"].values()) > 0 and min(compared["cpu_seconds_per_million"].values()) > 0
-    assert abs(sized["read_bytes"] / (0.01 * 2**30) - 1) < 0.05
-    assert sized["files"] > 0 and sized["spark"]["shuffle"] > 0 and sized["rows"] > 10_000
-    assert list(tmp_path.iterdir()) == []
