@@ -1,6 +1,7 @@
 """Nodes as threads of the test's process, for what needs neither Spark nor processes; and where real ones are."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import psutil
@@ -45,6 +46,14 @@ def in_threads(nodes, function):
     if errors:
         raise (first or errors)[0]
     return [future.result() for future in futures]
+
+
+def until(true, seconds=60):
+    """Wait until it is true, which it must become in time, however busy the machine."""
+    give_up = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < give_up
+        time.sleep(0.005)
 
 
 def pid_of(rank):

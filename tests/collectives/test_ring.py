@@ -23,7 +23,7 @@ from sparksplit.collectives.handshake import neighbours
 from sparksplit.collectives.ring import Ring
 from sparksplit.network.listening import ANY, Network
 from tests.descriptors import no_descriptors
-from tests.nodes import in_threads
+from tests.nodes import in_threads, until
 from tests.relay import Relay
 
 SECRET = b"known to all"
@@ -379,7 +379,7 @@ def test_waiting_ends_when_the_peer_comes():
 
     def late(rank, _):
         if rank == 1:
-            time.sleep(1.5)
+            until(lambda: heard)
         return sums(formed[rank], [np.ones(10)])
 
     in_threads(2, late)
