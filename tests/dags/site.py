@@ -22,7 +22,8 @@ from sparksplit.commands.quickstart import digits
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 _FOLDER = Path(__file__).parent
-_RUN_SECONDS = 700.0  # idle: one minute
+RUN_SECONDS = 700.0
+"""For whatever is waited for, however busy the machine; idle, a run takes a minute."""
 COMMANDS = ("preprocess", "train", "predict", "compare")
 
 SLOWLY = """
@@ -117,19 +118,17 @@ class Site:
             "timeout_hours": dict.fromkeys(COMMANDS, 1),
         }
 
-    def train_for(self, epochs: int, **keys: str) -> None:
-        """Make the model train so long, with a checkpoint at each epoch's end."""
-        file = self.folder / "train.yaml"
-        given = {"epochs": epochs, "checkpoint": {"every": "epoch"}, **keys}
-        file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | given))
-
     def train_slowly(self, epochs: int) -> Path:
-        """As `train_for`, a second and more for each epoch while the file that is returned exists."""
+        """Make the model train so long, with a checkpoint at each epoch's end, and a second and more for each epoch
+        while the file that is returned exists.
+        """
         slow = self.folder / "slow"
         slow.touch()
         transform = self.folder / "mine.py"
         transform.write_text(SLOWLY.format(slow=str(slow)))
-        self.train_for(epochs, transform=f"{transform}:slowly")
+        file = self.folder / "train.yaml"
+        given = {"epochs": epochs, "checkpoint": {"every": "epoch"}, "transform": f"{transform}:slowly"}
+        file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | given))
         return slow
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
@@ -157,17 +156,13 @@ class Site:
         """What the last `start` has written."""
         return self.folder / "log"
 
-    def call(self, *arguments: str) -> int:
-        """The exit status of `start`."""
-        return self.start(*arguments).wait(_RUN_SECONDS)
-
     def airflow(self, *arguments: str) -> int:
         """The exit status of the command `airflow`."""
-        return self.call("-m", "airflow", *arguments)
+        return self.start("-m", "airflow", *arguments).wait(RUN_SECONDS)
 
-    def run(self, date: str, dag: str = "sparksplit_pipeline") -> int:
-        """One run of the DAG for `date`."""
-        return self.call(str(_FOLDER / "run_dag.py"), dag, date)
+    def begin(self, date: str, dag: str) -> subprocess.Popen[str]:
+        """Start a run of the DAG for `date`."""
+        return self.start(str(_FOLDER / "run_dag.py"), dag, date)
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Rows of Airflow's database."""
@@ -190,9 +185,10 @@ class Site:
         """The states alone: on too busy a machine a node may be silent for too long, and Airflow tries again."""
         return {name: state for name, (state, _) in self.tasks().items()}
 
-    def files(self) -> dict[Path, tuple[int, int]]:
-        """Every file and folder of the outputs, with its time of modification and its size."""
-        return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(self.out.rglob("*"))}
+    def files(self, inside: str = "") -> dict[Path, tuple[int, int]]:
+        """Every file and folder of the outputs, or of one of them, with its time of modification and its size."""
+        found = sorted((self.out / inside).rglob("*"))
+        return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in found}
 
     def processes(self, *words: str) -> list[psutil.Process]:
         """The living processes that this site's runs started, whose command lines have all the words."""
@@ -216,63 +212,67 @@ class Site:
 
 
 IMPORT = """
-import json, pathlib, runpy, sys
-sys.path.append(str(pathlib.Path(sys.argv[1]).parent))  # as Airflow does
-dag = runpy.run_path(sys.argv[1])["DAG_OBJECT"]
-foreign = {"pyspark", "tensorflow", "sparksplit", "hdfs_io", "training", "numpy", "pandas"}
-print(json.dumps({
-    "foreign": sorted(foreign & set(sys.modules)),
-    "order": [task.task_id for task in dag.topological_sort()],
-    "catchup": dag.catchup,
-    "max_active_runs": dag.max_active_runs,
-    "doc": dag.doc_md[:40],
-    "schedule": str(dag.schedule),
-    "tasks": {task.task_id: {
-        "inlets": [asset.uri for asset in task.inlets],
-        "outlets": [asset.uri for asset in task.outlets],
-        "retries": task.retries,
-        "retry_delay": task.retry_delay.total_seconds(),
-        "timeout": task.execution_timeout.total_seconds(),
-        "conf": task.conf,
-        "arguments": task.application_args,
-        "files": task.files,
-    } for task in dag.tasks},
-}))
-"""
+import json, os, pathlib, runpy, sys
+cases = json.load(sys.stdin)
+sys.path.append(str(pathlib.Path(cases[0][0]).parent))  # as Airflow does
 
+FOREIGN = {"pyspark", "tensorflow", "sparksplit", "hdfs_io", "training", "numpy", "pandas"}
 
-def imported(
-    python: Path, home: Path, dag: str = "sparksplit_pipeline", **environment: str
-) -> subprocess.CompletedProcess[str]:
-    """The DAG as a bare Python of Airflow's environment imports it, with an empty folder for Airflow's home."""
-    command = [str(python), "-c", IMPORT, str(ROOT / "dags" / f"{dag}.py")]
-    environment = {"PATH": "/usr/bin:/bin", "AIRFLOW_HOME": str(home), **environment}
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+def told(dag):
+    return {
+        "foreign": sorted(FOREIGN & set(sys.modules)),
+        "order": [task.task_id for task in dag.topological_sort()],
+        "catchup": dag.catchup,
+        "max_active_runs": dag.max_active_runs,
+        "doc": dag.doc_md[:40],
+        "schedule": str(dag.schedule),
+        "tasks": {task.task_id: {
+            "inlets": [asset.uri for asset in task.inlets],
+            "outlets": [asset.uri for asset in task.outlets],
+            "retries": task.retries,
+            "retry_delay": task.retry_delay.total_seconds(),
+            "timeout": task.execution_timeout.total_seconds(),
+            "conf": task.conf,
+            "arguments": task.application_args,
+            "files": task.files,
+        } for task in dag.tasks},
+    }
 
-
-REFUSED = """
-import os, pathlib, runpy, sys
-sys.path.append(str(pathlib.Path(sys.argv[1]).parent))
-for settings in sys.argv[2:]:
-    os.environ["SPARKSPLIT_PIPELINE"] = settings
+found = []
+for file, settings in cases:
+    os.environ.pop("SPARKSPLIT_PIPELINE", None)
+    if settings:
+        os.environ["SPARKSPLIT_PIPELINE"] = settings
     try:
-        runpy.run_path(sys.argv[1])
+        found.append(told(runpy.run_path(file)["DAG_OBJECT"]))
     except Exception as error:
-        print(f"{type(error).__name__}: {error}")
-    else:
-        print("accepted")
+        found.append(f"{type(error).__name__}: {error}")
+print(json.dumps(found))
 """
 
 
-def refused(python: Path, home: Path, settings: list[Path]) -> list[str]:
-    """What the pipeline's file says at its import to each of these settings."""
-    command = [str(python), "-c", REFUSED, str(ROOT / "dags" / "sparksplit_pipeline.py"), *map(str, settings)]
+def imported(python: Path, home: Path, cases: list[tuple[str, Path | None]]) -> list[Any]:
+    """Each DAG, by its name and its settings (None: the shipped ones), or what its import raises.
+
+    A bare Python of Airflow's environment imports them, with an empty folder for Airflow's home.
+    """
+    given = [(str(ROOT / "dags" / f"{dag}.py"), str(settings) if settings else None) for dag, settings in cases]
     environment = {"PATH": "/usr/bin:/bin", "AIRFLOW_HOME": str(home)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, env=environment)
-    return done.stdout.splitlines()[-len(settings) :]
+    done = subprocess.run(
+        [str(python), "-c", IMPORT],
+        input=json.dumps(given),
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
-def eventually(what: Callable[[], Any], seconds: float = _RUN_SECONDS) -> Any:
+def eventually(what: Callable[[], Any], seconds: float = RUN_SECONDS) -> Any:
     """The first true value of `what`. Raises TimeoutError where there is none in time."""
     end = time.monotonic() + seconds
     while not (value := what()):
