@@ -91,7 +91,13 @@ def build_optimizer(config: TrainConfig, warmed_up: WarmedUp | None = None) -> A
     made = _deserialize(
         config, "optimizer.name", keras.optimizers, keras.optimizers.Optimizer, optimizer.name, arguments
     )
-    return keras.optimizers.LossScaleOptimizer(made) if is_loss_scaled(config.dtype) else made
+    if not is_loss_scaled(config.dtype):
+        return made
+    if made.loss_scale_factor is not None:
+        raise config.error(
+            "optimizer.loss_scale_factor", f"does nothing with dtype: {config.dtype}, which scales the loss by itself"
+        )
+    return keras.optimizers.LossScaleOptimizer(made)
 
 
 def build_loss(config: TrainConfig, data: DataDescription, model: Any, inputs: Inputs) -> Callable[[Any, Any], Any]:
@@ -237,13 +243,15 @@ def _deserialize(config: TrainConfig, key: str, module: Any, base: type, name: s
         for attribute, value in vars(module).items()
         if isinstance(value, type) and issubclass(value, base) and value is not base
     }
-    found = known.get(name.lower().replace("_", "")) or (name if keras.saving.get_registered_object(name) else None)
+    own = known.get(name.lower().replace("_", ""))
+    found = getattr(module, own) if own else keras.saving.get_registered_object(name)
     if found is None:
         raise config.error(key, unknown(name, known.values()))
     try:
-        return module.deserialize({"class_name": found, "config": arguments})
+        # Not by `module.deserialize`, which does not know all that Keras has: Lamb.
+        return found.from_config(arguments)
     except Exception as error:
-        raise config.error(key.removesuffix(".name"), f"{found}: {_first_line(error)}") from error
+        raise config.error(key.removesuffix(".name"), f"{own or name}: {_first_line(error)}") from error
 
 
 def _name(config: TrainConfig, key: str, values: dict[str, Any]) -> str:

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from sparksplit.training.config import TrainConfig
 
 _ABSTRACT = ("Optimizer", "LearningRateSchedule", "Loss")
+REFUSED = {
+    "LossScaleOptimizer": "dtype: mixed_float16 scales the loss by itself, and loss_scale_factor by a fixed number",
+    "MultiOptimizer": "it is made of optimizers, and `optimizer` describes one",
+    "OptimizerMap": "it is made of optimizers, and `optimizer` describes one",
+}
+"""Those of Keras's optimizers that a configuration cannot describe, each with why."""
 OWN = frozenset(("auc", "precision", "recall", "f1", "rmse", "r2"))
 """Metrics that are our own (model.metrics)."""
 _BASE = "keras.src.optimizers.base_optimizer", "BaseOptimizer"
@@ -84,6 +90,7 @@ def check(config: TrainConfig, sources: Mapping[str, str]) -> None:
     optimizer, rate, loss = config.optimizer, config.optimizer.learning_rate, config.loss
     own = _registers(config.model.build, sources.get("model.build"))
     given = {**(optimizer.model_extra or {}), "learning_rate": rate}
+    _check_effects(config, given)
     _check_class(config, "optimizer", "keras.optimizers", optimizer.name, given, own, name_key="optimizer.name")
     if isinstance(rate, dict):
         _check_mapping(config, "optimizer.learning_rate", "keras.optimizers.schedules", rate, own)
@@ -94,6 +101,16 @@ def check(config: TrainConfig, sources: Mapping[str, str]) -> None:
     for place, metric in enumerate(config.metrics or []):
         if metric != "accuracy" and metric not in OWN:
             _check_name(config, f"metrics.{place}", metric, strings("metrics"))
+
+
+def _check_effects(config: TrainConfig, given: Mapping[str, Any]) -> None:
+    """Raise ConfigError for what Keras would take and do nothing with."""
+    for name, why in REFUSED.items():
+        if config.optimizer.name.lower().replace("_", "") == name.lower():
+            raise config.error("optimizer.name", f"cannot be {name}: {why}")
+    for argument in ("ema_momentum", "ema_overwrite_frequency"):
+        if given.get(argument) is not None and not given.get("use_ema"):
+            raise config.error(f"optimizer.{argument}", "needs use_ema: true")
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
@@ -218,7 +235,7 @@ def signature_of(module: str, name: str) -> Signature | None:
             if made.args.kwarg is None:
                 return Signature(name, frozenset(names), needed, flags)
             if is_base:
-                return Signature(name, frozenset([*names, "decay"]), needed, flags)
+                return Signature(name, frozenset(names), needed, flags)
             base = signature_of(*_BASE) if module.startswith("keras.src.optimizers.") else None
             if base is None:
                 return None

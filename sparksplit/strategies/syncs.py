@@ -102,8 +102,8 @@ class StepSync:
 
 class LocalSync:
     """Each node applies its own gradients. Now and then the changes of the weights since the last sync are averaged by
-    rows, and an outer optimiser applies the average. Non-trainable floats are averaged by rows, integers come from rank
-    0.
+    rows, and an outer optimiser applies the average; what constrains a weight holds after it, too. Non-trainable floats
+    are averaged by rows, integers come from rank 0.
 
     The inner optimizer's state stays with its node. Local SGD: Stich, "Local SGD Converges Fast and Communicates
     Little" (2018); the outer optimisers: sparksplit.strategies.outer.
@@ -178,6 +178,8 @@ class LocalSync:
             applied, velocities = self._outer.changes(averages[: len(trainable)], self._velocities)
             for variable, agreed, change in zip(trainable, self._agreed, applied, strict=True):
                 weight = tf.cast(agreed + change, variable.dtype)
+                if variable.constraint is not None:  # which holds on every node, and not for what is made of them
+                    weight = tf.cast(variable.constraint(weight), variable.dtype)
                 variable.assign(weight)
                 agreed.assign(tf.cast(weight, agreed.dtype))
             for kept, velocity in zip(self._velocities, velocities, strict=True):

@@ -47,11 +47,11 @@ class Damaged(InputError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that was read back. own: this node's own state; None if none was written for so many nodes."""
+    """A checkpoint that was read back. own: the node's own state; empty if nodes have none."""
 
     progress: Progress
     state: Arrays
-    own: Arrays | None
+    own: Arrays
 
 
 def write(
@@ -120,7 +120,7 @@ def newest_whole(run: str, nodes: int, whole_rounds: bool = False) -> tuple[str 
             suits = fits(path, nodes)
             if whole_rounds and not suits:
                 continue
-            check(path, nodes)
+            check(path)
             if suits:
                 return path, problems
             bound = bound or path
@@ -132,13 +132,12 @@ def newest_whole(run: str, nodes: int, whole_rounds: bool = False) -> tuple[str 
     return bound, problems
 
 
-def check(path: str, nodes: int) -> None:
-    """Raise Damaged if the checkpoint `path` is not whole, for `nodes` nodes."""
-    progress, files = _description(path)
-    needed = [name for name in files if name == _STATE or nodes == progress.nodes]
-    _refuse_missing(path, needed)
+def check(path: str) -> None:
+    """Raise Damaged if the checkpoint `path` is not whole."""
+    _, files = _description(path)
+    _refuse_missing(path, list(files))
     with ThreadPoolExecutor(_READERS) as pool:
-        for _ in pool.map(lambda name: _check_file(filesystem.join(path, name), files[name]), needed):
+        for _ in pool.map(lambda name: _check_file(filesystem.join(path, name), files[name]), files):
             pass
 
 
@@ -147,17 +146,15 @@ def progress_of(path: str) -> Progress:
     return _description(path)[0]
 
 
-def read(path: str, rank: int, nodes: int | None = None) -> Checkpoint:
-    """The checkpoint `path` for node `rank` of `nodes`; None: of as many as wrote it. Raises Damaged."""
+def read(path: str, rank: int) -> Checkpoint:
+    """The checkpoint `path` for node `rank`, with the own state of one of the nodes that wrote it; where these were
+    fewer, several have the same one's. Raises Damaged."""
     progress, files = _description(path)
-    # Own states belong to one number of nodes: with another number they begin afresh.
-    own = _shard(rank) if _shard(rank) in files and nodes in (None, progress.nodes) else None
-    _refuse_missing(path, [_STATE, *([own] if own else [])])
-    state, shard = (
-        None if name is None else _unpack(filesystem.join(path, name), files[name]) for name in (_STATE, own)
-    )
-    assert state is not None
-    return Checkpoint(progress, state, shard)
+    own = _shard(rank % progress.nodes)
+    needed = [name for name in (_STATE, own) if name in files]
+    _refuse_missing(path, needed)
+    found = {name: _unpack(filesystem.join(path, name), files[name]) for name in needed}
+    return Checkpoint(progress, found[_STATE], found.get(own, {}))
 
 
 def _all(run: str) -> list[str]:

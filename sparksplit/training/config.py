@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -315,20 +315,28 @@ class TrainConfig(Training):
 
 def misfit(config: TrainConfig, way: Strategy) -> str | None:
     """What in `config` does not go with its strategy; None if everything does."""
+    return next(_misfits(config, way), None)
+
+
+def _misfits(config: TrainConfig, way: Strategy) -> Iterator[str]:
     if way.alone and config.nodes != 1:
-        return f"nodes must be 1 with strategy: {config.strategy} (is {config.node_count}); batch shares the work"
+        yield f"nodes must be 1 with strategy: {config.strategy} (is {config.node_count}); batch shares the work"
     if not way.sync.every_step and isinstance(config.checkpoint.every, int):
-        return (
+        yield (
             f"checkpoint.every must be epoch or null with strategy: {config.strategy} (is {config.checkpoint.every}): "
             "within an epoch the nodes differ"
         )
+    if not way.sync.every_step and config.optimizer.name.lower() == "ftrl":
+        yield (
+            f"optimizer.name must be another than ftrl with strategy: {config.strategy}: it computes the weights from "
+            "sums of its own, which nodes do not share, so that a step takes back what they have agreed on"
+        )
     if not way.settings and config.sync != SyncConfig():
-        return f"sync needs strategy: local; with strategy: {config.strategy} it is settled when nodes agree"
+        yield f"sync needs strategy: local; with strategy: {config.strategy} it is settled when nodes agree"
     if not way.split.dealt_apart and config.local_batch_size is not None:
-        return f"local_batch_size needs strategy: local; with strategy: {config.strategy} batch_size says it"
+        yield f"local_batch_size needs strategy: local; with strategy: {config.strategy} batch_size says it"
     if config.order == "arrival" and (config.sync.after or not way.split.shared):
-        return f"order: arrival needs nodes that share mini-batches, and strategy: {config.strategy} does not"
-    return None
+        yield f"order: arrival needs nodes that share mini-batches, and strategy: {config.strategy} does not"
 
 
 NOT_IN_HASH = frozenset(

@@ -49,5 +49,5 @@ def is_whole(folder: str, record: RunRecord, config_hash: str) -> bool:
     seen = Ledger.from_json(progress.ledger).total()
     if (progress.update, seen.rows, str(seen.checksum)) != (record.updates, record.ledger.rows, record.ledger.checksum):
         return False
-    checkpoints.check(last, record.nodes)
+    checkpoints.check(last)
     return True

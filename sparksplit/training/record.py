@@ -91,8 +91,8 @@ class CurvePoint(Record):
 
 @dataclass(frozen=True)
 class Resumed:
-    """Where a run was resumed. update: the checkpoint's. optimizer: "reset" where the number of nodes with their own
-    optimizers changed, so that these began afresh."""
+    """Where a run was resumed. update: the checkpoint's. optimizer: "passed on" where the number of nodes with their
+    own optimizers changed, so that each took the state of one of those before."""
 
     update: int
     nodes_before: int

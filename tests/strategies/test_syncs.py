@@ -164,6 +164,40 @@ def test_what_was_restored_goes_on_whenever_it_comes():
         }
 
 
+@pytest.mark.parametrize(("sync", "outer"), [(LocalSync, "none"), (LocalSync, "nesterov"), (RoundSync, "none")])
+def test_constraints_hold_after_what_the_nodes_agree_on(sync, outer):
+    """What the outer optimiser adds to kernels within the norm, and averages of kernels that must have it, are not."""
+    models = [
+        keras.Sequential(
+            [
+                keras.layers.Input((FEATURES,)),
+                keras.layers.Dense(3, kernel_constraint=keras.constraints.MaxNorm(0.5)),
+                keras.layers.Dense(1, kernel_constraint=keras.constraints.UnitNorm(), bias_initializer="ones"),
+            ]
+        )
+        for _ in range(2)
+    ]
+    models[1].set_weights(models[0].get_weights())
+
+    def work(rank, gather):
+        collective = Ring.connect(rank, 2, "127.0.0.1", b"s", gather, 30)
+        agreeing, trained = sync(collective, SyncConfig(outer=outer)), models[rank].trainable_variables
+        agreeing.begin(models[rank])
+        for turn in range(4):
+            for place, variable in enumerate(trained):
+                away = np.random.default_rng([rank, turn, place]).normal(0.2, 1, variable.shape)
+                moved = variable + away.astype("f")
+                variable.assign(moved if variable.constraint is None else variable.constraint(moved))
+            agreeing.agree(models[rank], 10 + rank)
+            assert np.linalg.norm(trained[0].numpy(), axis=0).max() <= 0.5 + 1e-5
+            np.testing.assert_allclose(np.linalg.norm(trained[2].numpy(), axis=0), 1, atol=1e-5)
+        collective.close()
+
+    in_threads(2, work)
+    for one, other in zip(*(model.get_weights() for model in models), strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
 class Shapeless(Alone):
     """A collective of one's own, which does not say what shapes its sums have."""
 

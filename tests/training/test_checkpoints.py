@@ -52,7 +52,8 @@ def test_every_node_reads_what_was_written(tmp_path, nodes):
         for name, array in STATE.items():
             assert found.state[name].dtype == array.dtype
             assert np.array_equal(found.state[name], array)
-    assert checkpoints.read(path, 0, nodes + 1).own is None
+    # A node that there was not has the own state of one that there was.
+    assert checkpoints.read(path, nodes + 1).own["r0000"].tolist() == [1 % nodes, 7]
     assert checkpoints.newest_whole(str(tmp_path), nodes) == (path, [])
 
 
@@ -215,7 +216,7 @@ def test_a_damaged_newest_one_is_named_and_the_one_before_is_taken(tmp_path, nam
     # Nor does a node pass it over.
     rank = int(name[5]) if name.startswith("node") else 0
     with pytest.raises(Damaged, match=re.escape(problem)):
-        checkpoints.read(f"{tmp_path}/checkpoints/update-000000003", rank, 3)
+        checkpoints.read(f"{tmp_path}/checkpoints/update-000000003", rank)
 
 
 def test_none_is_taken_where_all_are_damaged_and_each_is_named(tmp_path):
@@ -228,14 +229,13 @@ def test_none_is_taken_where_all_are_damaged_and_each_is_named(tmp_path):
     assert checkpoints.newest_whole(f"{tmp_path}/none", 1) == (None, [])
 
 
-def test_nodes_own_states_matter_to_as_many_nodes_only(tmp_path):
+@pytest.mark.parametrize("nodes", [2, 3])
+def test_each_nodes_own_state_matters_to_any_number_of_nodes(tmp_path, nodes):
     write(tmp_path, 1, nodes=3)
-    damage(tmp_path, 1, "node-0.npz")
-    damage(tmp_path, 1, "node-2.npz", None)
-    path = checkpoints.latest(str(tmp_path))
-    assert checkpoints.newest_whole(str(tmp_path), 2) == (path, [])
-    assert checkpoints.read(path, 0, 2).own is None
-    assert checkpoints.newest_whole(str(tmp_path), 3)[0] is None
+    whole = checkpoints.latest(str(tmp_path))
+    write(tmp_path, 2, nodes=3)
+    damage(tmp_path, 2, "node-2.npz", None)
+    assert checkpoints.newest_whole(str(tmp_path), nodes)[0] == whole
 
 
 def test_a_model_without_states_of_the_nodes_own_needs_none(tmp_path):
@@ -243,7 +243,7 @@ def test_a_model_without_states_of_the_nodes_own_needs_none(tmp_path):
     path = checkpoints.latest(str(tmp_path))
     assert sorted(filesystem.listing(path)) == ["checkpoint.json", "state.npz"]
     assert checkpoints.newest_whole(str(tmp_path), 2) == (path, [])
-    assert checkpoints.read(path, 1, 2).own is None
+    assert checkpoints.read(path, 1).own == {}
 
 
 def test_what_cannot_be_read_is_not_called_damaged(tmp_path, monkeypatch):
@@ -277,9 +277,9 @@ def test_whatever_digit_of_a_description_is_wrong_it_is_damaged(tmp_path):
         if letter.isdigit():
             file.write_text(whole[:place] + str((int(letter) + 1) % 10) + whole[place + 1 :])
             with pytest.raises(InputError, match=r"is damaged|another version"):
-                checkpoints.check(str(file.parent), 1)
+                checkpoints.check(str(file.parent))
     file.write_text(json.dumps(json.loads(whole)))
-    checkpoints.check(str(file.parent), 1)
+    checkpoints.check(str(file.parent))
 
 
 @pytest.mark.parametrize("name", ["checkpoint.json", "state.npz", ""])

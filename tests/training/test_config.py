@@ -69,3 +69,14 @@ def test_mistakes_are_named_with_line_and_key(tmp_path, line, message):
     assert message in str(caught.value)
     # What contradicts another key has no line of its own.
     assert str(caught.value).startswith(str(file) if line == "nodes: 2" else f"{file}:3: ")
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_weights_that_are_made_anew_at_each_step_are_not_averaged(strategy):
+    """Ftrl's: of what a sync adds to them, 0.7 % is left after a step."""
+    keys = {**LEAST, "strategy": strategy, "optimizer": {"name": "Ftrl"}}
+    if STRATEGIES[strategy].sync.every_step:
+        parse(TrainConfig, keys)
+        return
+    with pytest.raises(ConfigError, match=f"optimizer.name must be another than ftrl with strategy: {strategy}: it"):
+        parse(TrainConfig, keys)

@@ -20,7 +20,7 @@ from tests.training.records import EPOCH, RUN_JSON, run_json
         {"metrics": {"train": {"loss": [1.0, None]}, "test": {}}},
         {"metrics": {"test": {"auc": None}}},
         {"sync": {"every": 32, "outer": "nesterov", "after": 10}},
-        {"resumed": [{"update": 2, "nodes_before": 2, "nodes": 1, "optimizer": "reset"}]},
+        {"resumed": [{"update": 2, "nodes_before": 2, "nodes": 1, "optimizer": "passed on"}]},
     ],
 )
 def test_what_is_written_is_read_back_key_for_key(tmp_path, values):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from sparksplit.base.command import Options
 from sparksplit.base.errors import RunError, UsageError
+from sparksplit.training import checkpoints
 from sparksplit.training.record import read_history
 from tests.forked import nodes_of
 from tests.training.records import check_seconds
@@ -27,6 +29,7 @@ from tests.training.references import (
 )
 from tests.training.runs import MODELS, MOMENTUM, run, weights, without_end
 
+AVERAGED = {**MOMENTUM, "use_ema": True, "ema_momentum": 0.9, "ema_overwrite_frequency": 10}
 OWN = str(Path(__file__).with_name("strategies_of_ones_own.py"))
 
 
@@ -137,9 +140,9 @@ def test_resuming_epoch_within_a_round_gives_the_same_bits(forked, digits, tmp_p
     [("epoch-delayed", 6, {}), ("local", 4, {"sync": {"every": 8, "outer": "nesterov"}})],
 )
 def test_resuming_nodes_that_differ_gives_the_same_bits(forked, digits, tmp_path, strategy, epochs, more):
-    """The momentum of each node is its own, the outer one that of all."""
+    """The momentum of each node is its own, the outer one that of all, and so are moving averages."""
     settings = {
-        "strategy": strategy, "nodes": 2, "epochs": epochs, "optimizer": MOMENTUM,
+        "strategy": strategy, "nodes": 2, "epochs": epochs, "optimizer": AVERAGED, "keep_best": True,
         "model": {"build": f"{MODELS}:with_state"}, "checkpoint": {"every": "epoch", "keep": 99}, **more,
     }  # fmt: skip
     straight = run(digits, tmp_path / "straight", **settings)
@@ -151,7 +154,7 @@ def test_resuming_nodes_that_differ_gives_the_same_bits(forked, digits, tmp_path
     assert resumed["ledger"] == straight["ledger"] == {**straight["ledger"], "exact": True}
     without_end(tmp_path / "straight", tmp_path / "other", keep=2)
     other = run(digits, tmp_path / "other", Options(resume=True), **{**settings, "nodes": 1})
-    assert other["resumed"] == [{"update": update, "nodes_before": 2, "nodes": 1, "optimizer": "reset"}]
+    assert other["resumed"] == [{"update": update, "nodes_before": 2, "nodes": 1, "optimizer": "passed on"}]
     assert (other["passes"], other["ledger"]["exact"]) == (epochs, True)
 
 
@@ -179,7 +182,7 @@ def test_local_goes_on_with_other_nodes_whose_rounds_have_another_length(forked,
     run(data.path, tmp_path / "straight", nodes=2, **settings)
     without_end(tmp_path / "straight", tmp_path / "resumed", keep=2)
     resumed = run(data.path, tmp_path / "resumed", Options(resume=True), nodes=1, **settings)
-    assert resumed["resumed"] == [{"update": 2, "nodes_before": 2, "nodes": 1, "optimizer": "reset"}]
+    assert resumed["resumed"] == [{"update": 2, "nodes_before": 2, "nodes": 1, "optimizer": "passed on"}]
     assert (resumed["updates"], resumed["syncs"], resumed["steps"]) == (2 + 2 * 7, 2, 4 * 7)
     assert resumed["ledger"] == {**resumed["ledger"], "exact": True, "rows": 4 * ROWS}
 
@@ -199,11 +202,21 @@ def random_states(folder):
     return [np.load(last / f"node-{rank}.npz")["r0000"].tobytes() for rank in range(2)]
 
 
+def averages_in(folder, strategy):
+    """The digest of the moving averages in the last checkpoint, which has them behind what a model of MODELS'
+    `with_state` shares and, where all of the optimizer's state is shared, its count and its rate, if that is fixed."""
+    state = checkpoints.read(checkpoints.latest(str(folder)), 0).state
+    first = 8 + {"batch": 2, "epoch": 1}.get(strategy, 0)
+    bits = b"".join(state[f"v{place:04d}"].tobytes() for place in range(first, first + 6))
+    return hashlib.sha256(bits).hexdigest()[:16]
+
+
 @pytest.mark.parametrize(("strategy", "more"), EVERY_WAY)
 def test_virtual_nodes_are_real_ones(forked, digits, tmp_path, strategy, more):
-    """The inner optimizer's momentum, BatchNorm's statistics, each node's own masks of Dropout, uneven lanes."""
+    """The inner optimizer's momentum, and its moving averages, which a run ends with; BatchNorm's statistics, each
+    node's own masks of Dropout, uneven lanes."""
     settings = {
-        "strategy": strategy, "epochs": 4, "optimizer": MOMENTUM, "model": {"build": f"{MODELS}:with_state"}, **more,
+        "strategy": strategy, "epochs": 4, "optimizer": AVERAGED, "model": {"build": f"{MODELS}:with_state"}, **more,
     }  # fmt: skip
     real = run(digits, tmp_path / "real", nodes=2, **settings)
     virtual = run(digits, tmp_path / "virtual", nodes={"virtual": 2}, **settings)
@@ -217,6 +230,7 @@ def test_virtual_nodes_are_real_ones(forked, digits, tmp_path, strategy, more):
     same = ("nodes", "passes", "updates", "steps", "syncs", "sync", "ledger")
     assert {key: virtual[key] for key in same} == {key: real[key] for key in same}
     assert (virtual["virtual"], real["virtual"]) == (True, False)
+    assert real["weights"] == averages_in(tmp_path / "real", strategy)
     check_seconds(virtual, read_history(str(tmp_path / "virtual")))
     assert virtual["sync_bytes_per_node"] == pytest.approx(real["sync_bytes_per_node"], rel=0.02)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -52,6 +53,9 @@ class Trained(Protocol):
 
     def metric_results(self) -> Mapping[str, float]:
         """The metrics since the last call, over all nodes."""
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """A block in which the model has the weights that a run would end with here."""
 
     def evaluate(self, chunks: Iterable[Chunk]) -> Evaluation:
         """Loss and metrics over `chunks`, over all nodes."""
@@ -301,7 +305,7 @@ class Loop:
     def _validate(self) -> Values | None:
         if self._validation is None:
             return None
-        with self._member.phase("validation"), self._clock.validating(self._step):
+        with self._member.phase("validation"), self._clock.validating(self._step), self._step.averaged():
             evaluation = self._step.evaluate(self._validation.epoch(0))
         return finite({"loss": evaluation.loss, **evaluation.metrics})
 

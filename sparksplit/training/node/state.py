@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparksplit.base.errors import InputError, RunError
+from sparksplit.model.optimizers import averages, calls
 from sparksplit.strategies.state import constants
 from sparksplit.strategies.syncs import Sync
 from sparksplit.training import checkpoints
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 _FEW = 8
-_BEST = "best"
-"""What the names of the best weights begin with in a checkpoint."""
+_BEST, _RANDOM, _APART = "best", "r", "o"
+"""What names begin with in a checkpoint: of the best weights; of a node's own random states, and its optimizer's."""
 
 
 class State:
@@ -63,7 +64,7 @@ class State:
             return
         metrics = self._step.metric_sums()
         self._saver.wait()
-        own, state = self._copied(named("r", self._own())), dict(metrics)
+        own, state = self._copied(self._own()), dict(metrics)
         if member.rank == 0:
             state |= {**self._copied({**named("v", self._common()), **self._sync.state()}), **self._best}
         self._saver.begin(
@@ -71,14 +72,20 @@ class State:
         )
 
     def keep_best(self) -> None:
-        """Take the model's present weights for the best so far."""
+        """Take the weights that the run would end with here for the best so far."""
+        ends = {id(variable): average for variable, average in self._averages()}
+        present = [ends.get(id(variable), variable) for variable in self._shared()]
         # Copied, since training goes on with what they may share memory with.
-        self._best = {name: np.array(value) for name, value in named(_BEST, self._shared()).items()}
+        self._best = {name: np.array(value) for name, value in named(_BEST, present).items()}
 
-    def take_best(self) -> None:
-        """Give the model the best weights, if any have been kept."""
+    def end(self) -> None:
+        """Give the model the weights that the run ends with: the best ones, if any have been kept, or else the moving
+        averages, if the optimizer keeps some, as Keras's `fit` does."""
         if self._best:
             assign(_BEST, self._shared(), self._best, "the best weights")
+            return
+        for variable, average in self._averages():
+            variable.assign(average.numpy())
 
     def agreed_digest(self, when: str) -> str:
         """The digest of the trained weights; raises RunError if these, or those that never change, do not have the same
@@ -101,7 +108,7 @@ class State:
         if scale is None:
             return None
         same = all(resumed.nodes_before == progress.nodes for resumed in progress.resumed)
-        left_out = progress.step - int(self._optimizer.iterations.numpy()) if same else None
+        left_out = progress.step - calls(self._optimizer) if same else None
         return LossScale(float(scale.numpy()), left_out)
 
     def _copied(self, arrays: Arrays) -> Arrays:
@@ -119,29 +126,39 @@ class State:
         random = {id(variable) for variable in self._process.random_states()}
         return [variable for variable in self._model.variables if id(variable) not in random]
 
-    def _common(self) -> list[Any]:
-        shared = self._shared()
-        return [*shared, *self._optimizer.variables] if self._sync.every_step else shared
+    def _averages(self) -> list[tuple[Any, Any]]:
+        return averages(self._optimizer, self._model.trainable_variables)
 
-    def _own(self) -> list[Any]:
-        """What differs per node: random states, and the optimizer's state if nodes apply their own gradients."""
-        return [*self._process.random_states(), *([] if self._sync.every_step else self._optimizer.variables)]
+    def _common(self) -> list[Any]:
+        """What is the same on all nodes where they have agreed: the moving averages, too."""
+        every_step, averaged = self._sync.every_step, [average for _, average in self._averages()]
+        return [*self._shared(), *(self._optimizer.variables if every_step else averaged)]
+
+    def _apart(self) -> list[Any]:
+        """The optimizer's state that differs per node, where nodes apply their own gradients."""
+        common = {id(variable) for variable in self._common()}
+        return [variable for variable in self._optimizer.variables if id(variable) not in common]
+
+    def _own(self) -> dict[str, npt.NDArray[Any]]:
+        """What differs per node: random states, and the optimizer's."""
+        return {**named(_RANDOM, self._process.random_states()), **named(_APART, self._apart())}
 
     def _restore(self, path: str) -> Progress:
         member = self._member
-        checkpoint = checkpoints.read(path, member.rank, member.size)
+        checkpoint = checkpoints.read(path, member.rank)
+        progress, own = checkpoint.progress, checkpoint.own
         assign("v", self._common(), checkpoint.state, path)
         self._sync.restore(checkpoint.state)
         self._best = {name: array for name, array in checkpoint.state.items() if name.startswith(_BEST)}
-        if checkpoint.own is not None:
-            assign("r", self._own(), checkpoint.own, path)
-        elif not self._sync.every_step:
-            # Another number of nodes: the optimizer begins afresh, except for its schedule.
-            self._optimizer.iterations.assign(checkpoint.progress.step)
+        # Of another number of nodes each has the optimizer of one of those before, as it was, since parts of its state
+        # mean nothing alone: Adam divides its averages by what they lack after so many updates. Not its random state:
+        # several nodes may have the same one's.
+        assign(_APART, self._apart(), own, path)
+        if progress.nodes == member.size:
+            assign(_RANDOM, self._process.random_states(), own, path)
         self._step.restore_metrics(checkpoint.state)
-        progress = checkpoint.progress
-        afresh = not self._sync.every_step and progress.nodes != member.size
-        resumed = Resumed(progress.update, progress.nodes, member.size, "reset" if afresh else None)
+        passed_on = not self._sync.every_step and progress.nodes != member.size
+        resumed = Resumed(progress.update, progress.nodes, member.size, "passed on" if passed_on else None)
         return replace(progress, nodes=member.size, resumed=[*progress.resumed, resumed])
 
 

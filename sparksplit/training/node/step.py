@@ -30,6 +30,7 @@ from sparksplit.strategies.slices import wants_slices
 from sparksplit.strategies.state import observe
 from sparksplit.strategies.syncs import Sync
 from sparksplit.training.metrics import LOSS
+from sparksplit.training.node import averages
 from sparksplit.training.node.accumulated import rows_of
 from sparksplit.training.node.graphs import Graphs
 from sparksplit.training.node.jackknife import jackknife
@@ -154,6 +155,12 @@ class Step:
     def synchronise(self, rows: int) -> None:
         """Make the nodes agree. rows: how many this node has trained on since. Every node must call it."""
         self._sync.agree(self._model, rows)
+        if not self._sync.every_step:
+            averages.agree(self._model, self._optimizer, rows, self._collective)
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """A block in which the model has the weights that a run would end with here: its moving averages, if any."""
+        return averages.in_place(self._model, self._optimizer)
 
     def is_finite(self) -> bool:
         """Whether all trainable weights are finite numbers."""

@@ -124,7 +124,7 @@ class Worker:
         with clock.spent_on("checkpoint"), member.phase("checkpoint"):
             if self._saved != self._progress.step:
                 self._saving(stretch)(self._progress)
-        self._state.take_best()
+        self._state.end()
         with member.phase("validation"), clock.validating(step, "test"):
             tested = evaluate_once(step, test)
             jackknife = self._jackknife(step, "validation" if test is None else "test", test or validation, held)

@@ -1,7 +1,7 @@
 """What the loop and the worker need of the rest, without Spark, TensorFlow or processes."""
 
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -65,6 +65,20 @@ def payload(**values):
     return Payload(**{**none, "sources": {}, "config_hash": "", "threads": 1, "record_only": True, **values})
 
 
+class Variable:
+    """What of a Keras variable is used."""
+
+    def __init__(self, value):
+        self.value = np.asarray(value)
+        self.shape = self.value.shape
+
+    def numpy(self):
+        return self.value
+
+    def assign(self, value):
+        self.value = value
+
+
 class Member:
     """A node's line to a driver, which writes down what it is told: `states`, each with the phase that it came in."""
 
@@ -117,6 +131,9 @@ class Counting:
 
     def metric_results(self):
         return self._metrics
+
+    def averaged(self):
+        return nullcontext()
 
     def evaluate(self, chunks):
         for chunk in chunks:
