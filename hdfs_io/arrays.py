@@ -38,7 +38,8 @@ def from_arrays(
 ) -> PreparedDataSet:
     """Write the prepared data set `path` from NumPy arrays, with the row_ids and files that `preprocess` would give.
 
-    Equal rows are numbered across train, validation and test, in this order; `preprocess` numbers them before it cuts.
+    Equal rows are numbered across train, validation and test, in this order, and within each by their weights;
+    `preprocess` numbers them before it cuts.
 
     splits: (x, y) for train, validation and test (a missing one is empty): x is an array [rows, ...], the tensor "x",
         or a mapping of tensor names to arrays, of which "weight" (float32 [rows], 0 or more) says what each row counts;
@@ -66,10 +67,13 @@ def from_arrays(
         written: dict[str, SplitFacts] = {}
         fitted = FittedPreprocessing()
         given = {name: _check(name, splits[name], layout) for name in SPLITS if name in splits}
-        every = row_ids.duplicate_numbers(np.concatenate([split.content for split in given.values()]))
-        numbers = dict(
-            zip(given, np.split(every, np.cumsum([len(split) for split in given.values()])[:-1]), strict=True)
+        counts = [len(split) for split in given.values()]
+        every = row_ids.duplicate_numbers(
+            np.concatenate([split.content for split in given.values()]),
+            np.repeat(np.arange(len(given)), counts),
+            np.concatenate([split.by_weight for split in given.values()]),
         )
+        numbers = dict(zip(given, np.split(every, np.cumsum(counts)[:-1]), strict=True))
         rows = {name: len(given.get(name, ())) for name in SPLITS}
         layout = layout.for_rows(sum(rows.values()))
         where = Plan.of(rows, layout.row_bytes, lanes, file_size)
@@ -135,11 +139,13 @@ def _specs(
 
 @dataclass(frozen=True)
 class _Split:
-    """One split's arrays, checked: tensors and label as they are stored; content: their hash, uint64 [rows, 2]."""
+    """One split's arrays, checked: tensors and label as they are stored; content: their hash, uint64 [rows, 2].
+    by_weight: what orders equal rows by their weights as `preprocess` does, which sorts their bytes [rows]."""
 
     tensors: list[Array]
     label: Array | None
     content: row_ids.U64
+    by_weight: Array
 
     def __len__(self) -> int:
         return len(self.content)
@@ -159,7 +165,10 @@ def _check(name: str, rows: SplitArrays, layout: Layout) -> _Split:
             row = int(np.argmin(array >= 0))
             raise ValueError(f"{name}: tensor {WEIGHT}: row {row}: must be a number of 0 or more (is {array[row]})")
         parts.append(np.ascontiguousarray(array, dtype=tensor.numpy_dtype))
-    fixed = [part.reshape(count, -1).view(np.uint8).reshape(count, -1) for part in parts if count]
+    hashed = [part for part, tensor in zip(parts, layout.tensors, strict=True) if tensor.name != WEIGHT and count]
+    fixed = [part.reshape(count, -1).view(np.uint8).reshape(count, -1) for part in hashed]
+    weights = [part for part, tensor in zip(parts, layout.tensors, strict=True) if tensor.name == WEIGHT]
+    by_weight = weights[0].view(f">u{weights[0].itemsize}") if weights else np.zeros(count, np.uint32)
     index, text = None, None
     if layout.label is not None:
         if rows[1] is None or len(rows[1]) != count:
@@ -168,8 +177,8 @@ def _check(name: str, rows: SplitArrays, layout: Layout) -> _Split:
         if content is not None and count:
             fixed.append(np.ascontiguousarray(content).view(np.uint8).reshape(count, -1))
     if count == 0:
-        return _Split(parts, index, np.zeros((0, 2), np.uint64))
-    return _Split(parts, index, row_ids.content_hash(np.concatenate(fixed, axis=1), text))
+        return _Split(parts, index, np.zeros((0, 2), np.uint64), by_weight)
+    return _Split(parts, index, row_ids.content_hash(np.concatenate(fixed, axis=1), text), by_weight)
 
 
 def _write_split(

@@ -1,11 +1,11 @@
 """The number of each row among equal ones of the whole source, known where the row is parsed: without a join, a window
 or a shuffle of the rows.
 
-A first pass over the rows' keys (16 bytes of content hash, part, kept columns) finds the contents that occur more than
-once, and how often in which partition. That is usually little, and is sent to every task of the second pass: the number
-is what comes before this partition, and a running count within it. Equal rows are numbered through the training files,
-then validation's, then test's, in the order of the kept columns and of what the cut goes by (`parse.told_apart`); rows
-that are equal in these too are the same row.
+A first pass over the rows' keys (16 bytes of content hash, part, kept columns, weight) finds the contents that occur
+more than once, and how often in which partition. That is usually little, and is sent to every task of the second pass:
+the number is what comes before this partition, and a running count within it. Equal rows are numbered through the
+training files, then validation's, then test's, in the order of the kept columns, of what the cut goes by and of their
+weights (`parse.told_apart`); rows that are equal in these too are the same row.
 
 It needs the same partitions in both passes. Where equal rows are too many to be sent, Spark numbers the whole rows.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -92,7 +92,7 @@ class Numberer:
     def numbers(self, content: row_ids.U64, part: npt.NDArray[np.int32], keep: Sequence[pa.Array] = ()) -> I64:
         """The number, from 0, of each row: int64 [rows].
 
-        content: uint64 [rows, 2]. part: index in SPLITS [rows]. keep: the kept columns, as text [rows]
+        content: uint64 [rows, 2]. part: index in SPLITS [rows]. keep: what tells equal rows apart [rows]
         """
         numbers = np.zeros(len(content), np.int64)
         if not len(self._first):
@@ -155,19 +155,19 @@ def _content(table: pa.Table | pa.RecordBatch) -> row_ids.U64:
 
 
 def _rank(column: pa.Array) -> I64:
-    """The place of each text among the different ones, by code points; a null comes first."""
+    """The place of each value among the different ones, texts by code points and bytes as such; a null comes first."""
     known = pc.unique(column.drop_null()).sort()
     found = pc.index_in(column, value_set=known).fill_null(-1)
     ranks: I64 = found.to_numpy(zero_copy_only=False).astype(np.int64)
     return ranks
 
 
-def _texts(columns: Sequence[pa.Array]) -> list[tuple[str | None, ...]] | None:
+def _texts(columns: Sequence[pa.Array]) -> list[tuple[Any, ...]] | None:
     return list(zip(*(column.to_pylist() for column in columns), strict=True)) if columns else None
 
 
 def _prints(
-    content: row_ids.U64, part: npt.NDArray[np.int32], texts: Sequence[tuple[str | None, ...]] | None, salt: int
+    content: row_ids.U64, part: npt.NDArray[np.int32], texts: Sequence[tuple[Any, ...]] | None, salt: int
 ) -> row_ids.U64:
     """What an entry is found by: a hash of all that makes it, uint64 [rows]."""
     mixed = row_ids.mix64(row_ids.mix64(content[:, 0] + np.uint64(salt)) ^ content[:, 1]) + part.astype(np.uint64)

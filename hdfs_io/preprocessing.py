@@ -2,8 +2,8 @@
 
 Stored tensors stay raw, in their smallest exact dtype. Nodes apply these numbers inside their TensorFlow graph, and
 `predict` applies them to raw rows, both in the float type that `arithmetic` names and in this order: fill missing
-values, subtract the offset, multiply. Only then do values become float32, in which many seconds of one day, counted
-from 1970, are the same number.
+values, subtract the offset, multiply. Only then do values become the model's float type: in float32 many seconds of one
+day, counted from 1970, are the same number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from hdfs_io import filesystem
 from hdfs_io.features.spec import Feature
 from sparksplit.base.errors import InputError
 
-F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 FILE = "preprocessing.json"
 FORMAT_VERSION = 2
@@ -155,10 +154,10 @@ class FittedPreprocessing(Frozen):
         offset, scale = _array(fitted.offset, shape), _array(fitted.scale, shape)
         return offset, scale, None if fitted.impute is None else _array(fitted.impute, shape)
 
-    def apply(self, name: str, array: npt.NDArray[Any]) -> F32:
-        """The model's input from stored values: float32 of `array`'s shape [rows, *shape]."""
+    def apply(self, name: str, array: npt.NDArray[Any], floats: str = "float32") -> npt.NDArray[Any]:
+        """The model's input from stored values, of `array`'s shape [rows, *shape]. floats: the model's float type"""
         offset, scale, impute = self.arrays(name, array.shape[1:])
-        kind = arithmetic(array.dtype, offset, scale)
+        kind = arithmetic(array.dtype, offset, scale, floats)
         if is_wide(array.dtype) and offset.any():
             (high, low), word = high_and_low(offset), array.dtype.type(2**32 - 1)
             values = (array >> array.dtype.type(32)).astype(kind) - high
@@ -168,15 +167,15 @@ class FittedPreprocessing(Frozen):
             if impute is not None:
                 values = np.where(np.isnan(values), impute.astype(kind), values)
             values = values - offset.astype(kind)
-        return np.asarray(values * scale.astype(kind), dtype=np.float32)
+        return np.asarray(values * scale.astype(kind), dtype=floats)
 
 
-def arithmetic(dtype: np.dtype[Any], offset: F64, scale: F64) -> np.dtype[Any]:
-    """The float type to subtract and multiply stored values in: float32 where it holds every value exactly, as it does
-    bytes and pixels, and where there is nothing to do; otherwise float64, so that values that are close to each other
-    and far from 0 stay apart."""
+def arithmetic(dtype: np.dtype[Any], offset: F64, scale: F64, floats: str) -> np.dtype[Any]:
+    """The float type to subtract and multiply stored values in: the model's (`floats`: float32 or float64) where
+    float32 holds every value exactly, as it does bytes and pixels, and where there is nothing to do; otherwise float64,
+    so that values that are close to each other and far from 0 stay apart."""
     plain = dtype.itemsize <= 2 or (not offset.any() and bool((scale == 1).all()))
-    return np.dtype(np.float32 if plain else np.float64)
+    return np.dtype(floats if plain else np.float64)
 
 
 def is_wide(dtype: np.dtype[Any]) -> bool:

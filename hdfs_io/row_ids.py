@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -82,12 +83,13 @@ def another_id(content: tuple[int, int], number: int, attempt: int) -> int:
     return mix64_int((mixed + number * int(_GOLDEN) + attempt * int(_CUT)) % 2**64)
 
 
-def duplicate_numbers(content: U64) -> npt.NDArray[np.int64]:
-    """The number (0, 1, ...) of each row among the rows with the same content hash, in the order given.
+def duplicate_numbers(content: U64, *keys: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """The number (0, 1, ...) of each row among the rows with the same content hash, in the order of `keys` (the first
+    one first), and then in the order given.
 
-    content: uint64 [rows, 2]
+    content: uint64 [rows, 2]. keys: [rows] each
     """
-    order = np.lexsort((np.arange(len(content)), content[:, 1], content[:, 0]))
+    order = np.lexsort((*reversed(keys), content[:, 1], content[:, 0]))
     ordered = content[order]
     first = np.ones(len(content), dtype=bool)
     first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)

@@ -157,6 +157,7 @@ def _slice(rows: ParsedRows, start: int, stop: int) -> ParsedRows:
         [column[start:stop] for column in rows.keep],
         None if rows.cut is None else rows.cut[start:stop],
         [text[start:stop] for text in rows.texts],
+        None if rows.weight is None else rows.weight[start:stop],
     )
 
 

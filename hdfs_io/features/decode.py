@@ -39,12 +39,12 @@ class Group:
     scale: F64
     indicators: npt.NDArray[np.int32]
 
-    def kind(self, dtype: Any) -> np.dtype[Any]:
-        """The float type to compute in, from the stored one. 64 bit whole numbers always go by float64, by which they
-        also come in a raw row."""
+    def kind(self, dtype: Any, floats: str) -> np.dtype[Any]:
+        """The float type to compute in, from the stored one and the model's. 64 bit whole numbers always go by
+        float64, by which they also come in a raw row."""
         if self.log1p.any() or np.dtype(dtype).itemsize > 4:
             return np.dtype(np.float64)
-        return arithmetic(np.dtype(dtype), self.offset, self.scale)
+        return arithmetic(np.dtype(dtype), self.offset, self.scale, floats)
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,8 @@ class ParsedRows:
     """What the cut goes by [n]; None where it needs nothing."""
     texts: list[pa.Array] = field(default_factory=list)
     """A table's categories and texts, as strings [n] that may be null."""
+    weight: npt.NDArray[Any] | None = None
+    """What each row counts, float32 [n]: the last of the source's tensors, but no part of a row's content."""
 
     def __len__(self) -> int:
         return len(self.tensors[0] if self.tensors else self.texts[0])

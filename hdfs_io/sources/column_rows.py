@@ -69,8 +69,7 @@ class ColumnReader:
     def read(self, batch: pa.RecordBatch, before: int = 0) -> Iterator[ParsedRows | BadRows]:
         """The good rows together, and the bad ones. before: rows that the task has had before these."""
         tensors, texts, wrong = self._features(batch)
-        weights, bad_weight = self._weights(batch)
-        tensors += weights
+        weight, bad_weight = self._weights(batch)
         label, bad_label = self._labels(batch)
         cut, bad_cut = self._cut(batch)
         told = self._told(batch)
@@ -87,6 +86,7 @@ class ColumnReader:
                 [self._kept(column.take(pa.array(chosen))) for column in keep],
                 None if cut is None else cut[good],
                 [text.filter(pa.array(good)) for text in texts],
+                None if weight is None else weight[good],
             )
         if not good.all():
             places = before + np.flatnonzero(bad) + 1
@@ -126,12 +126,12 @@ class ColumnReader:
         """Where in a batch the weights are, if there are any."""
         return len(self.features) + (self.label is not None)
 
-    def _weights(self, batch: pa.RecordBatch) -> tuple[list[npt.NDArray[Any]], Bools]:
-        """(the weights as the only tensor of the list, float32 [rows], or none; which cannot be taken [rows])"""
+    def _weights(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[Any] | None, Bools]:
+        """(the weights, float32 [rows], where there are some; which cannot be taken [rows])"""
         if self.weight is None:
-            return [], np.zeros(batch.num_rows, dtype=np.bool_)
+            return None, np.zeros(batch.num_rows, dtype=np.bool_)
         values, wrong = self._numbers(batch.column(self._weight_place), np.dtype(np.float32), False, True)
-        return [values], wrong | (values < 0)
+        return values, wrong | (values < 0)
 
     def _told(self, batch: pa.RecordBatch) -> Bools:
         if not self.told:

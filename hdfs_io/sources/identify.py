@@ -17,9 +17,19 @@ from hdfs_io.described import described
 from hdfs_io.lane_files import CHANGED, LABEL, ROW_ID, label_of, tensor_of
 from hdfs_io.manifest import SPLITS
 from hdfs_io.numbering import Numbering, numbered_whole
-from hdfs_io.preprocessing import TOKENS, Description, LabelSpec
+from hdfs_io.preprocessing import TOKENS, WEIGHT, Description, LabelSpec
 from hdfs_io.sources.base import ParsedRows, Source
-from hdfs_io.sources.parse import CONTENT, CUT, NUMBER, PART, content_of, good_of, keep_names, tensor_names
+from hdfs_io.sources.parse import (
+    CONTENT,
+    CUT,
+    NUMBER,
+    PART,
+    content_of,
+    good_of,
+    keep_names,
+    tensor_names,
+    weight_names,
+)
 from hdfs_io.spark_batches import partition_id
 from sparksplit.base.config import digest
 from sparksplit.base.errors import RunError
@@ -141,15 +151,15 @@ def move_apart(rows: Iterable[Key], identify: Identify) -> dict[Key, int]:
 
 @described("digest")
 def rows_digest(good: DataFrame, bad: DataFrame, source: Source) -> str:
-    """A hash of the rows, whatever their order: of the good ones (parsed) with what they keep and what they are cut by,
-    of how many are bad, and why, of how `source` reads them, and of its columns' names."""
+    """A hash of the rows, whatever their order: of the good ones (parsed) with what they keep, what they are cut by and
+    their weights, of how many are bad, and why, of how `source` reads them, and of its columns' names."""
     from pyspark.sql import functions as sql
 
     cut = sql.col(CUT) if CUT in good.columns else sql.lit(None).cast("bigint")
-    texts = [sql.col(name) for name in (PART, *keep_names(len(source.keep)))] + [cut]
+    more = [sql.col(name) for name in (PART, *keep_names(len(source.keep)), *weight_names(source))] + [cut]
     # Spark's hash skips a null: without saying where they are, (null, a) would be (a, null).
-    gaps = [column.isNull() for column in texts]
-    hashes = sql.xxhash64(*CONTENT, *gaps, *texts), sql.xxhash64("reason", "text")
+    gaps = [column.isNull() for column in more]
+    hashes = sql.xxhash64(*CONTENT, *gaps, *more), sql.xxhash64("reason", "text")
     found: list[str] = []
     for frame, hashed in zip((good, bad), hashes, strict=True):
         # Added up, since equal rows would cancel each other out in an exclusive or.
@@ -163,19 +173,25 @@ def rows_digest(good: DataFrame, bad: DataFrame, source: Source) -> str:
 
 def identified(frame: DataFrame, description: Description) -> DataFrame:
     """A frame of stored rows (a binary column per tensor, and the label) with the `row_id`s that `preprocess` gives to
-    a source of just these rows: equal ones are numbered among themselves, whatever a cut has dealt to other splits."""
+    a source of just these rows: equal ones are numbered among themselves, in the order of their weights, whatever a cut
+    has dealt to other splits."""
     from pyspark.sql import functions as sql
 
     tensors, label = description.tensors, description.label
     names = [tensor.name for tensor in tensors] + ([] if label is None else [LABEL])
     own = tensor_names(len(tensors)) + ([] if label is None else [LABEL])
+    weights = [name for name, tensor in zip(own, tensors, strict=False) if tensor.name == WEIGHT]
     stored = frame.select(*(sql.col(quoted(name)) for name in names)).toDF(*own)
 
     def hashed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             table = pa.Table.from_batches([batch])
             rows = ParsedRows(
-                [tensor_of(table.column(name), tensor) for name, tensor in zip(own, tensors, strict=False)],
+                [
+                    tensor_of(table.column(name), tensor)
+                    for name, tensor in zip(own, tensors, strict=False)
+                    if name not in weights
+                ],
                 None if label is None else _raw_label(table.column(LABEL), label),
             )
             content = content_of(rows)
@@ -185,7 +201,7 @@ def identified(frame: DataFrame, description: Description) -> DataFrame:
     schema = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in stored.schema.fields)
     with_content = stored.mapInArrow(hashed, schema + "".join(f", {word} bigint" for word in CONTENT))
     parsed = with_content.withColumn(PART, sql.lit(0))
-    numbered = numbered_whole(parsed, ())
+    numbered = numbered_whole(parsed, weights)
 
     def named(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for found in Identify(None)(batches):

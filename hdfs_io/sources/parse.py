@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from hdfs_io import row_ids
 from hdfs_io.lane_files import LABEL, binary_column
 from hdfs_io.manifest import SPLITS
-from hdfs_io.preprocessing import TOKENS, TensorSpec
+from hdfs_io.preprocessing import TOKENS, WEIGHT, TensorSpec
 from hdfs_io.sources.base import BAD as BAD_STRUCT
 from hdfs_io.sources.base import BadRow, BadRows, ParsedRows, Reader, Source
 
@@ -50,6 +50,12 @@ def is_text_name(name: str) -> bool:
     return name.startswith("text_")
 
 
+def weight_names(source: Source) -> list[str]:
+    """What the tensor of the rows' weights is called in a frame, if there is one."""
+    tensors = zip(tensor_names(len(source.tensors)), source.tensors, strict=True)
+    return [name for name, tensor in tensors if tensor.name == WEIGHT]
+
+
 def keep_names(count: int) -> list[str]:
     """What the kept columns are called in a frame."""
     return [f"keep_{place}" for place in range(count)]
@@ -62,9 +68,10 @@ _LENGTH = TensorSpec(name="length", dtype="uint8", shape=[4])
 
 
 def told_apart(source: Source) -> list[str]:
-    """The columns that tell rows of equal content apart, in the order that they are numbered by."""
+    """The columns that tell rows of equal content apart, in the order that they are numbered by: weights last, so that
+    rows have the same numbers by all else whether they have weights or not."""
     own = source.cut_by in ("key", "time", "column")  # a hash of the features is the same for all of them
-    return [*keep_names(len(source.keep)), *([CUT] if own else [])]
+    return [*keep_names(len(source.keep)), *([CUT] if own else []), *weight_names(source)]
 
 
 def parsed_schema(source: Source) -> pa.Schema:
@@ -94,8 +101,8 @@ class Stage(Protocol):
 def parse(spark: SparkSession, source: Source, wanted: Sequence[str] = SPLITS, then: Stage | None = None) -> DataFrame:
     """The source's rows, good and bad, with the columns of `parsed_schema`; a Spark task for each of its tasks.
 
-    wanted: the parts whose tensors, and labels that are tokens, are needed; rows of the others are there only to be
-        counted. then: what is done with them at once; the columns are then its own.
+    wanted: the parts whose tensors but weights, and labels that are tokens, are needed; rows of the others are there
+        only to be counted. then: what is done with them at once; the columns are then its own.
     """
     frame, read = source.raw(spark)
     schema, read = parsed_schema(source), reader_of(source, read)
@@ -166,8 +173,8 @@ def _hashed(
 
 
 def to_batch(item: Item, name: str, schema: pa.Schema, wanted: bool = True) -> pa.RecordBatch:
-    """What a source read of the part `name`, as a record batch of `schema`; without tensors, and labels that are
-    tokens, unless `wanted`."""
+    """What a source read of the part `name`, as a record batch of `schema`; without tensors (but weights), and labels
+    that are tokens, unless `wanted`."""
     part = SPLITS.index(name)
     if isinstance(item, BadRow | BadRows):
         bad = item if isinstance(item, BadRows) else BadRows.of([item])
@@ -191,6 +198,7 @@ def to_batch(item: Item, name: str, schema: pa.Schema, wanted: bool = True) -> p
     columns += [
         binary_column(tensor, _spec(tensor)) if wanted else pa.nulls(count, pa.binary()) for tensor in item.tensors
     ]
+    columns += [] if item.weight is None else [binary_column(item.weight, _spec(item.weight))]
     columns += [text if wanted else pa.nulls(count, pa.string()) for text in item.texts]
     if isinstance(item.label, np.ndarray) and item.label.ndim > 1:
         tokens = binary_column(item.label, _spec(item.label)) if wanted else pa.nulls(count, pa.binary())
@@ -204,7 +212,8 @@ def to_batch(item: Item, name: str, schema: pa.Schema, wanted: bool = True) -> p
 
 
 def content_of(rows: ParsedRows) -> row_ids.U64:
-    """The content hash of each row: uint64 [rows, 2]."""
+    """The content hash of each row: uint64 [rows, 2]. Of its tensors, texts and label: a row is the same one with
+    another weight, and without any."""
     fixed = [_bytes(tensor) for tensor in rows.tensors]
     if isinstance(rows.label, list):
         return row_ids.content_hash(*_hashed(fixed, rows.texts, rows.label))

@@ -30,6 +30,7 @@ from hdfs_io.sources.parse import (
     tensor_names,
     text_names,
     told_apart,
+    weight_names,
 )
 from hdfs_io.spark_batches import bounded_batches, rows_per_batch, shuffled
 
@@ -90,12 +91,13 @@ class Passes:
 
 
 def _codec(source: Source, *, tensors: bool = True, numbered: bool = False, fixed: bool = True) -> Codec:
-    """Packs parsed rows. tensors: whether with tensors, and labels of several values. numbered: whether with numbers.
+    """Packs parsed rows. tensors: whether with tensors other than weights, and labels of several values. numbered:
+    whether with numbers.
     fixed: whether all rows have tensors"""
     places = source.label_places
     own = tensor_names(len(source.tensors))
     names = [PART, *CONTENT, *([NUMBER] if numbered else [])]
-    names += [*own, *text_names(source)] if tensors else []
+    names += [*own, *text_names(source)] if tensors else weight_names(source)
     names += [LABEL] if source.label_kind is not None and (tensors or places is None) else []
     names += [*keep_names(len(source.keep)), *([CUT] if source.cut_by != "row" else [])]
     schema = parsed_schema(source).append(pa.field(NUMBER, pa.int64()))

@@ -57,7 +57,7 @@ def _missing(stored: Any) -> Any:
 def _group(group: Group, flat: Any) -> list[Any]:
     every = len(group.places) == flat.shape[1] and bool((group.places == np.arange(flat.shape[1])).all())
     stored = flat if every else tf.gather(flat, group.places, axis=1)
-    kind = group.kind(stored.dtype.as_numpy_dtype)
+    kind = group.kind(stored.dtype.as_numpy_dtype, keras.config.floatx())
     missing = _missing(stored)
     values = tf.cast(stored, kind)
     # Comparisons rather than minimum and maximum: NaN stays.

@@ -64,7 +64,7 @@ class Inputs:
 
     def _decode(self, spec: TensorSpec, column: Any) -> Any:
         offset, scale, impute = self._numbers[spec.name]
-        kind = arithmetic(spec.numpy_dtype, offset, scale)
+        kind = arithmetic(spec.numpy_dtype, offset, scale, keras.config.floatx())
         if is_wide(spec.numpy_dtype) and offset.any():
             high, low = high_and_low(offset)
             above = tf.bitwise.right_shift(column, tf.constant(32, column.dtype))

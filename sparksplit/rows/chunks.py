@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,12 +14,11 @@ from hdfs_io.row_ids import mix64, row_checksum
 from sparksplit.base.memory import aligned
 from sparksplit.rows import order
 from sparksplit.rows.ledger import Entry
+from sparksplit.rows.transforms import Transform, transformed
 from sparksplit.rows.unfit import Fit, Place, by_id
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
-Transform = Callable[[dict[str, Array], Array | None, npt.NDArray[np.uint64]], tuple[dict[str, Array], Array | None]]
-"""A user's function on rows: tensors by name [n, ...], label [n, ...], a seed per row uint64 [n]; the same back."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,8 @@ class Assembler:
     ) -> Chunk:
         """The chunk of the rows of `pieces`, one after the other; the other arguments are as in Chunk.
 
-        Raises InputError for a label that is no class, and whatever the transform raises.
+        Raises InputError for a label that is no class and for a transform that gives back other rows, and whatever the
+        transform raises.
         """
         rows = self.empty(int(offsets[-1]))
         start = 0
@@ -122,8 +122,8 @@ class Assembler:
         tensors, label = rows.tensors, rows.label
         if self._transform is not None:
             seeds = mix64(rows.row_ids ^ order.key(self._seed, epoch))
-            changed, label = self._transform(dict(zip(self._names, tensors, strict=True)), label, seeds)
-            tensors = [np.asarray(changed[name]) for name in self._names]
+            named = dict(zip(self._names, tensors, strict=True))
+            tensors, label = transformed(self._transform, named, label, seeds, self.specs, self.label)
         self._fit.check_labels(label, self.label, rows.row_ids, self._place)
         seen = Entry(len(rows.row_ids), row_checksum(rows.row_ids))
         return Chunk(first, tensors, label, offsets, totals, seen, share, self._suspect(rows.row_ids, tensors, label))

@@ -23,7 +23,8 @@ from hdfs_io.prepared import Block
 from hdfs_io.preprocessing import LabelSpec, TensorSpec
 from sparksplit.base import activity
 from sparksplit.rows import order
-from sparksplit.rows.chunks import Assembler, Chunk, Piece, RandomRows, Rows, Transform
+from sparksplit.rows.chunks import Assembler, Chunk, Piece, RandomRows, Rows
+from sparksplit.rows.transforms import Transform
 from sparksplit.rows.unfit import Fit
 
 Array = npt.NDArray[Any]
@@ -196,7 +197,8 @@ class Feed:
 
         stops: for a given mini-batch, the next one at which a chunk must end.
 
-        Raises InputError for a damaged file and for a label that is no class, and whatever the transform raises.
+        Raises InputError for a damaged file, a label that is no class or a transform's wrong result, and whatever the
+        transform raises.
         """
         last = self.updates if last is None else last
         if not self._looks:

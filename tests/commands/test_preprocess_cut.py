@@ -94,10 +94,26 @@ def test_by_row_equal_features_are_in_all_splits(spark: SparkSession, files: lis
     assert len(found.split) == ROWS and not disjoint(found, np.arange(ROWS) % 300)
 
 
-def test_by_features_equal_ones_stay_together(spark: SparkSession, files: list[str], tmp_path: Path) -> None:
-    found = prepare(files[1], tmp_path, cut={"by": "features"})
-    assert len(found.split) == ROWS and disjoint(found, np.arange(ROWS) % 300)
-    assert 120 < len(found.of("test")) < 360
+def test_by_features_equal_ones_stay_together_whatever_they_weigh(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows that differ in their weights alone keep ids, splits and weights in another order of rows and files."""
+    number = np.arange(600)
+    whole = pa.table({"x": number % 80 / 4, "y": number % 3, "worth": (number % 7 + 1).astype(np.float32)})
+    found: list[dict[int, tuple[str, float, bytes]]] = []
+    for order in (number, number[::-1]):
+        folder = tmp_path / f"rows{len(found)}"
+        folder.mkdir()
+        for part, rows in enumerate(np.array_split(order, 1 + 2 * len(found))):
+            pq.write_table(whole.take(pa.array(rows)), folder / f"{part}.parquet")
+        section = {"format": "parquet", "label": "y", "weight": "worth"}
+        keys: dict[str, Any] = {"cut": {"by": "features"}, "lanes": 4, "validation": 0.1, "test": 0.2}
+        data = sparksplit.preprocess(f"{folder}", f"{tmp_path}/out{len(found)}", input=section, **keys)
+        splits = {name: pq.read_table(f"{data.path}/{name}").to_pylist() for name in data.manifest.splits}
+        of_split = [(name, row) for name, rows in splits.items() for row in rows]
+        found.append({row["row_id"]: (name, row["weight"], row["x"]) for name, row in of_split})
+    assert found[0] == found[1] and len(found[0]) == 600
+    assert {weight for _, weight, _ in found[0].values()} == {np.float32(value).tobytes() for value in range(1, 8)}
+    parts = [{x for name, _, x in found[0].values() if name == split} for split in ("train", "validation", "test")]
+    assert sum(map(len, parts)) == len(set().union(*parts)) == 80 and all(parts)
 
 
 def test_by_key_customers_stay_together_and_are_no_feature(

@@ -156,6 +156,28 @@ def test_labels_at_several_places(tmp_path: Path) -> None:
         assert block.label.dtype == np.float32 and (block.label == y[block.tensors["x"][:, 0] // 2] / 2).all()
 
 
+def test_equal_arrays_of_other_weights_keep_their_ids_in_any_order(tmp_path: Path) -> None:
+    """And have those of rows without weights."""
+    x, y = np.repeat(np.arange(4, dtype=np.float32), 6), np.zeros(24, np.int64)
+    weight = np.tile(np.array([5, 1, 256, 0.5, 1, 3], np.float32), 4)
+    found = []
+    for order in (np.arange(18), np.arange(18)[::-1]):
+        tensors = {"x": x[:18][order], "weight": weight[:18][order]}
+        rest = {"test": ({"x": x[18:], "weight": weight[18:]}, y[18:])}
+        data = from_arrays(f"{tmp_path}/{len(found)}", {"train": (tensors, y[:18]), **rest}, lanes=2)
+        blocks = [block for _, block in read_all(data, "train")]
+        found.append(
+            {
+                row_id: (float(x), float(weight))
+                for block in blocks
+                for row_id, x, weight in zip(block.row_ids.tolist(), *block.tensors.values(), strict=True)
+            }
+        )
+    assert found[0] == found[1] and len(found[0]) == 18
+    plain = from_arrays(f"{tmp_path}/plain", {"train": (x[:18], y[:18]), "test": (x[18:], y[18:])}, lanes=2)
+    assert {row_id for _, block in read_all(plain, "train") for row_id in block.row_ids.tolist()} == set(found[0])
+
+
 def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     x, y = arrays(10)
     for splits in ({"test": (x, y)}, {"train": (x, y), "more": (x, y)}, {"train": (x, y[:5])}):

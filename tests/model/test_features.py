@@ -16,7 +16,7 @@ import tensorflow as tf
 from hdfs_io.features import spec
 from hdfs_io.features.names import serving_names
 from hdfs_io.features.siphash import siphash
-from hdfs_io.preprocessing import Description
+from hdfs_io.preprocessing import Description, TensorSpec
 from sparksplit.model.export import export
 from sparksplit.model.inputs import Inputs
 from sparksplit.model.raw_inputs import RawInputs
@@ -46,6 +46,20 @@ def same(first, second):
     np.testing.assert_array_equal(
         np.ascontiguousarray(first).view(np.uint8), np.ascontiguousarray(second).view(np.uint8)
     )
+
+
+def test_in_float64_nothing_passes_through_float32(table, float64):
+    description, _, stored, _ = table
+    by_name = dict(zip([tensor.name for tensor in description.tensors], stored, strict=True))
+    found = by_numpy.decoded(description.features, by_name, "float64")
+    theirs, _ = Inputs(description).decode([tf.constant(tensor) for tensor in stored])
+    for name, value in found.items():
+        same(value, theirs[name].numpy())
+    number = spec.Number(column="whole", type="int", tensor="i4", place=0)
+    whole = description.model_copy(
+        update={"features": [number], "tensors": [TensorSpec(name="i4", dtype="int32", shape=[1])]}
+    )
+    assert Inputs(whole).decode([tf.constant([[2**24 + 1]], tf.int32)])[0].numpy().tolist() == [[2**24 + 1]]
 
 
 def test_hashes_are_tensorflows():

@@ -86,6 +86,16 @@ def test_several_tensors_are_a_mapping_and_the_label_comes_last():
     assert (tuple(label.shape), label.dtype.name) == ((3,), "int64")
 
 
-def test_the_float_type_is_keras_own(float64):
-    decoded, _ = Inputs(description(None)).decode([tf.constant([[1, 2, 3, 4]], tf.uint8)])
-    assert decoded.dtype == tf.float64
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"])
+@pytest.mark.parametrize("numbers", [{}, {"scale": 1 / 255}, {"offset": 1 / 3, "scale": 1 / 7}])
+def test_in_float64_nothing_passes_through_float32(dtype, numbers, float64):
+    """Not where nothing is scaled, nor where bytes are: a 255th is another number there."""
+    largest = {"uint8": 255, "uint16": 65535}.get(dtype, 2**24 + 1)
+    stored = np.array([[1, largest]], dtype)
+    fitted = FittedPreprocessing(tensors={"x": TensorPreprocessing(**numbers)} if numbers else {})
+    inputs = Inputs(description(None, [TensorSpec(name="x", dtype=dtype, shape=[2])], fitted))
+    decoded = inputs.decode([tf.constant(stored)])[0].numpy()
+    assert decoded.dtype == np.float64
+    np.testing.assert_array_equal(decoded, fitted.apply("x", stored, "float64"))
+    exact = (stored.astype(np.float64) - numbers.get("offset", 0)) * numbers.get("scale", 1)
+    np.testing.assert_allclose(decoded, exact, rtol=1e-15)

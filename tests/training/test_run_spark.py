@@ -86,6 +86,13 @@ def test_rows_without_a_row_id_get_that_of_preprocess(spark, fed, digits, tmp_pa
     description = PreparedDataSet.open(str(digits)).description
     found = [row.row_id for row in identified(rows.drop("row_id"), description).collect()]
     assert (len(found), set(found)) == (1300, given)
+    x, y, weight = np.zeros(3, np.float32), np.zeros(3, np.int64), np.array([3, 1, 256], np.float32)
+    weighted = from_arrays(f"{tmp_path}/data", {"train": ({"x": x, "weight": weight}, y)}, lanes=1)
+    frame = spark.read.parquet(f"{weighted.path}/train")
+    named = identified(frame.drop("row_id"), weighted.description)
+    assert {(row.row_id, bytes(row.weight)) for row in named.collect()} == {
+        (row.row_id, bytes(row.weight)) for row in frame.collect()
+    }
     result = run(digits, tmp_path / "run", rows.drop("row_id"), input_mode="spark", nodes=2, epochs=1)
     assert result["ledger"]["exact"] is True
 

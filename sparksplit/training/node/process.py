@@ -13,8 +13,8 @@ from hdfs_io.joined import open_joined
 from hdfs_io.lane_files import Layout
 from sparksplit.base.errors import RunError
 from sparksplit.model import class_weights
-from sparksplit.rows.chunks import Transform
 from sparksplit.rows.feed import RowSource
+from sparksplit.rows.transforms import Transform
 from sparksplit.rows.unfit import by_id
 from sparksplit.strategies import Strategy, find
 from sparksplit.training import report

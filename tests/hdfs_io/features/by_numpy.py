@@ -49,15 +49,15 @@ def _stored(feature: Feature, column: pa.Array) -> Array:
     return np.asarray(filled).reshape(len(column), feature.values)
 
 
-def decoded(features: Sequence[Feature], tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """The model's inputs by name, [rows, *shape] as `spec.inputs` says: `numbers` in float32, indices in int32.
+def decoded(features: Sequence[Feature], tensors: Mapping[str, Array], floats: str = "float32") -> dict[str, Array]:
+    """The model's inputs by name, [rows, *shape] as `spec.inputs` says: `numbers` in `floats`, indices in int32.
 
     tensors: the stored ones by name, [rows, *shape].
     """
     planned = plan(features)
     flat = {name: tensor.reshape(len(tensor), math.prod(tensor.shape[1:])) for name, tensor in tensors.items()}
-    pieces = [_decoded_group(group, flat[group.tensor]) for group in planned.groups]
-    pieces += [_decoded_single(feature, _values(feature, flat)) for feature in planned.single]
+    pieces = [_decoded_group(group, flat[group.tensor], floats) for group in planned.groups]
+    pieces += [_decoded_single(feature, _values(feature, flat), floats) for feature in planned.single]
     found: dict[str, Array] = {}
     if pieces:
         numbers = np.concatenate(pieces, axis=1)
@@ -74,9 +74,9 @@ def _values(feature: Feature, flat: Mapping[str, Array]) -> Array:
     return flat[feature.tensor][:, feature.place : feature.place + feature.values]
 
 
-def _decoded_group(group: Group, flat: Array) -> npt.NDArray[np.float32]:
+def _decoded_group(group: Group, flat: Array, floats: str) -> Array:
     stored = flat[:, group.places]
-    kind = group.kind(stored.dtype)
+    kind = group.kind(stored.dtype, floats)
     missing = _is_missing(stored)
     values = stored.astype(kind)
     low, high = group.low.astype(kind), group.high.astype(kind)
@@ -90,16 +90,16 @@ def _decoded_group(group: Group, flat: Array) -> npt.NDArray[np.float32]:
     with np.errstate(over="ignore"):
         values = (values - group.offset.astype(kind)) * group.scale.astype(kind)
         indicators = missing[:, group.indicators]
-        return np.concatenate([values.astype(np.float32), indicators.astype(np.float32)], axis=1)
+        return np.concatenate([values.astype(floats), indicators.astype(floats)], axis=1)
 
 
-def _decoded_single(feature: Feature, values: Array) -> npt.NDArray[np.float32]:
+def _decoded_single(feature: Feature, values: Array, floats: str) -> Array:
     if isinstance(feature, Date):
-        return _decoded_date(feature, values[:, 0])
+        return _decoded_date(feature, values[:, 0], floats)
     indices = _bucketed(feature, values) if isinstance(feature, Number) else values
     assert isinstance(feature, Number | Category)
     rows = indices[:, :, None] == np.arange(feature.size)
-    found: npt.NDArray[np.float32] = rows.reshape(len(rows), -1).astype(np.float32)
+    found: Array = rows.reshape(len(rows), -1).astype(floats)
     return found
 
 
@@ -110,16 +110,16 @@ def _bucketed(feature: Number, values: Array) -> npt.NDArray[np.int32]:
     return np.where(missing, 0, places + 1).astype(np.int32)
 
 
-def _decoded_date(feature: Date, values: Array) -> npt.NDArray[np.float32]:
+def _decoded_date(feature: Date, values: Array, floats: str) -> Array:
     missing = _is_missing(values)
     whole = np.where(missing, 0, values.astype(np.int64))
-    columns = [circle(name)[part(name, feature.moment, whole)].astype(np.float32) for name in feature.parts]
+    columns = [circle(name)[part(name, feature.moment, whole)].astype(floats) for name in feature.parts]
     if feature.since is not None:
         offset, scale = distance(feature)
         days = ((whole - since(feature)).astype(np.float64) - offset) * scale
-        columns.append(days.astype(np.float32)[:, None])
-    shown = [np.where(missing[:, None], np.float32(0), column) for column in columns]
-    return np.concatenate([*shown, missing[:, None].astype(np.float32)], axis=1)
+        columns.append(days.astype(floats)[:, None])
+    shown = [np.where(missing[:, None], np.dtype(floats).type(0), column) for column in columns]
+    return np.concatenate([*shown, missing[:, None].astype(floats)], axis=1)
 
 
 def _is_missing(values: Array) -> npt.NDArray[np.bool_]:

@@ -261,14 +261,14 @@ def test_decimals_are_parsed_as_they_are_written() -> None:
     ]
 
 
-def test_weights_are_a_tensor_of_their_own_and_not_below_zero() -> None:
+def test_weights_are_none_of_the_features_and_not_below_zero() -> None:
     batch = pa.RecordBatch.from_pydict(
         {"0": [1.0, 2.0, 3.0], "1": [4.0, 5.0, 6.0], "2": [0, 1, 2], "3": [0.5, -1.0, None], "4": ["p", "q", "r"]}
     )
     rows, bad = read(batch, weight="w", kept=1)
     assert rows is not None
-    assert [tensor.tolist() for tensor in rows.tensors] == [[[1.0, 4.0]], [0.5]]
-    assert rows.tensors[1].dtype == np.float32
+    assert [tensor.tolist() for tensor in rows.tensors] == [[[1.0, 4.0]]]
+    assert rows.weight is not None and rows.weight.tolist() == [0.5] and rows.weight.dtype == np.float32
     assert rows.keep == [["p"]]
     assert bad == [
         "the DataFrame: a row: column 'w', the weight: -1.0 is no number of 0 or more (2, 5, 1)",

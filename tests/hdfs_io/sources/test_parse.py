@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from hdfs_io.cut_config import By
+from hdfs_io.preprocessing import WEIGHT, TensorSpec
 from hdfs_io.sources.base import BadRow, BadRows, ParsedRows
-from hdfs_io.sources.parse import CUT, features_hash, parsed_schema, to_batch, together, told_apart
+from hdfs_io.sources.parse import CONTENT, CUT, features_hash, parsed_schema, reader_of, to_batch, together, told_apart
 
 
 def test_bad_rows_that_follow_each_other_come_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,8 +50,30 @@ def test_rows_with_equal_features_have_one_hash_whatever_their_label() -> None:
     [("row", ["keep_0"]), ("features", ["keep_0"]), ("key", ["keep_0", CUT]), ("time", ["keep_0", CUT])],
 )
 def test_equal_rows_are_told_apart_by_what_the_cut_goes_by_where_that_is_their_own(by: By, names: list[str]) -> None:
-    source: Any = SimpleNamespace(keep=["id"], cut_by=by)
+    x, weight = (TensorSpec(name=name, dtype="float32", shape=[]) for name in ("x", WEIGHT))
+    source: Any = SimpleNamespace(keep=["id"], cut_by=by, tensors=[x])
     assert told_apart(source) == names
+    source.tensors = [x, weight]
+    assert told_apart(source) == [*names, "tensor_1"]
+
+
+def test_a_weight_is_no_part_of_a_rows_content_nor_of_its_features() -> None:
+    """It comes with every row, since it tells equal ones apart."""
+    specs = [TensorSpec(name=name, dtype="float32", shape=[]) for name in ("x", WEIGHT)]
+    source: Any = SimpleNamespace(tensors=specs, label_kind="integer", keep=[], table=None, cut_by="features")
+    source.label_places = None
+    x, label, weight = np.array([1, 1], np.float32), np.array([0, 0]), np.array([1, 5], np.float32)
+    schema = parsed_schema(source)
+    batches = []
+    for given in (ParsedRows([x], label, weight=weight), ParsedRows([x], label)):
+        ((name, rows),) = reader_of(source, lambda _, given=given: iter([("train", given)]))([])  # type: ignore[misc]
+        named = schema if given.weight is not None else schema.remove(schema.get_field_index("tensor_1"))
+        batches.append(to_batch(rows, name, named, wanted=False))
+    for column in (*CONTENT, CUT):
+        values = [batch.column(column).to_pylist() for batch in batches]
+        assert values[0] == values[1] and values[0][0] == values[0][1]
+    assert batches[0].column("tensor_0").null_count == 2
+    assert batches[0].column("tensor_1").to_pylist() == [value.tobytes() for value in weight]
 
 
 def test_what_the_cut_goes_by_comes_with_the_rows_and_not_with_bad_ones() -> None:
