@@ -62,6 +62,10 @@ class SplitFacts(Frozen):
     """By tensor; where it has features that are numbers or dates, by their columns instead."""
     label_counts: list[int] | None = None
     """Rows of each class (places, where a label has several); None where the label is not a class."""
+    label_weights: list[float] | None = None
+    """The summed weights of the rows (places) of each class; None where rows have no weights."""
+    label_means: list[float] | None = None
+    """The mean of each number of a row's label; None where the label is a class."""
     files: int
     bytes: int
     """Of the files."""
