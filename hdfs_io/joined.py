@@ -250,18 +250,27 @@ def _together(manifests: Sequence[Manifest]) -> Manifest:
 
 
 def _sum(splits: Sequence[SplitFacts], tensors: Sequence[TensorSpec]) -> SplitFacts:
-    counts = [split.label_counts for split in splits if split.label_counts is not None]
+    means = [split.label_means for split in splits]
+    shares = np.array([split.rows for split in splits]) / max(1, sum(split.rows for split in splits))
     return splits[0].model_copy(
         update={
             "rows": sum(split.rows for split in splits),
             "checksum": sum(split.checksum for split in splits) % 2**64,
             "lane_rows": np.sum([split.lane_rows for split in splits], axis=0, dtype=np.int64).tolist(),
             "statistics": {spec.name: _pooled(spec, splits) for spec in tensors if spec.name in splits[0].statistics},
-            "label_counts": np.sum(counts, axis=0, dtype=np.int64).tolist() if len(counts) == len(splits) else None,
+            "label_counts": _summed([split.label_counts for split in splits]),
+            "label_weights": _summed([split.label_weights for split in splits]),
+            "label_means": None if None in means else np.dot(shares, np.array(means)).tolist(),
             "files": sum(split.files for split in splits),
             "bytes": sum(split.bytes for split in splits),
         }
     )
+
+
+def _summed(lists: Sequence[list[Any] | None]) -> list[Any] | None:
+    """The lists' sum, place by place; None where one is missing."""
+    there = [values for values in lists if values is not None]
+    return np.sum(there, axis=0).tolist() if len(there) == len(lists) else None
 
 
 def _pooled(spec: TensorSpec, splits: Sequence[SplitFacts]) -> Statistics:

@@ -19,6 +19,7 @@ from isal import isal_zlib
 from hdfs_io import filesystem, plan, row_ids
 from hdfs_io.features import scaling
 from hdfs_io.features.spec import Feature
+from hdfs_io.label_sums import LabelSums
 from hdfs_io.manifest import Manifest, SplitFacts
 from hdfs_io.preprocessing import WEIGHT, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
 from hdfs_io.statistics import Moments, numbers, offset_and_scale
@@ -77,11 +78,9 @@ class Layout:
         features = sum(len(moments.count) for moments in self.moments().values())
         return replace(self, by_block=plan.by_block(rows, self.block_rows, features))
 
-    def label_counts(self) -> npt.NDArray[np.int64] | None:
-        """Zeros to count the places of each class in, where a label has several places; otherwise None."""
-        if self.label is None or self.label.classes is None or not self.label.shape:
-            return None
-        return np.zeros(len(self.label.classes), dtype=np.int64)
+    def label_sums(self) -> LabelSums:
+        """Zeros to count the label's classes or numbers in."""
+        return LabelSums(self.label, self.tensors)
 
     def moments(self) -> dict[str, Moments]:
         """Empty statistics of every tensor, and of the label where it is to be scaled."""
@@ -129,8 +128,8 @@ class FileFacts:
     """(lane, rows, first row group) of the lanes that have rows"""
     crc32: list[int] = field(default_factory=list)
     checksum: int = 0
-    label_counts: list[int] | None = None
-    """Where a label has several places: rows are counted by label before they are written"""
+    label: dict[str, Any] = field(default_factory=dict)
+    """What `LabelSums` says of its rows' labels"""
     moments: list[dict[str, Any]] = field(default_factory=list)
     """By tensor: of each block, or of all together"""
     same: list[int] = field(default_factory=list)
@@ -171,7 +170,7 @@ class LaneFile:
         self._moments = layout.moments()
         self._last: tuple[int, int] | None = None
         self._position = facts.offset
-        self._counts = layout.label_counts()
+        self._sums = layout.label_sums()
 
     def write(self, lane: int, rows: pa.Table) -> None:
         """Append `rows` (columns as in the layout's schema) to `lane`."""
@@ -198,7 +197,7 @@ class LaneFile:
             self._writer.close()
         facts = self._facts
         facts.bytes = filesystem.size(self._path)
-        facts.label_counts = None if self._counts is None else self._counts.tolist()
+        facts.label = self._sums.to_json()
         if not self._layout.by_block:
             self._add_moments()
         return facts
@@ -233,20 +232,20 @@ class LaneFile:
     def _block(self, rows: pa.Table) -> None:
         block = rows.combine_chunks()
         ids = values_of(block.column(ROW_ID), np.dtype(np.int64))
-        arrays = [ids]
+        arrays, weight = [ids], None
         self._note_same(ids)
         self._facts.checksum = (self._facts.checksum + row_ids.row_checksum(row_ids.unsigned(ids))) % 2**64
         for tensor in self._layout.tensors:
             values = tensor_of(block.column(tensor.name), tensor)
             arrays.append(values)
+            weight = values if tensor.name == WEIGHT else weight
             self._moments[tensor.name].update(self._layout.in_units(tensor, values, self._facts.split))
         if self._layout.label is not None:
             label = label_of(block.column(LABEL), self._layout.label)
             arrays.append(label)
             if self._layout.by_label:
                 self._moments[OF_LABEL].update(label)
-            if self._counts is not None:
-                self._counts += np.bincount(label.reshape(-1), minlength=len(self._counts))
+            self._sums.update(label, weight)
         self._facts.crc32.append(crc32(arrays))
         if self._layout.by_block:
             self._add_moments()
@@ -333,7 +332,7 @@ def merge_split(
     Raises InputError for a tensor whose statistics are not finite, RunError where files do not follow each other.
     """
     lane_rows, size, count, checksum, moments = [0] * lanes, 0, 0, 0, layout.moments()
-    counts = layout.label_counts()
+    sums = layout.label_sums()
     for file in sorted(facts, key=lambda file: (file.first_lane, file.offset)):
         for place, (lane, rows, _) in enumerate(file.lanes):
             if lane_rows[lane] != (0 if place else file.offset):
@@ -346,8 +345,7 @@ def merge_split(
         for part in file.moments:
             for name, state in part.items():
                 moments[name].merge(Moments.from_json(state))
-        if counts is not None:
-            counts += np.asarray(file.label_counts, dtype=np.int64)
+        sums.add(file.label)
     by_name = layout.statistics(moments)
     statistics = {name: found.whole() for name, found in by_name.items()}
     for name, whole in statistics.items():
@@ -362,7 +360,8 @@ def merge_split(
         checksum=checksum,
         lane_rows=lane_rows,
         statistics=statistics,
-        label_counts=label_counts if counts is None else counts.tolist(),
+        label_counts=label_counts if sums.counts is None else sums.counts.tolist(),
+        **sums.facts(),
         files=count,
         bytes=size,
     )

@@ -11,6 +11,7 @@ from hdfs_io import filesystem
 from hdfs_io.features.spec import Feature
 from hdfs_io.preprocessing import (
     FORMAT_VERSION,
+    WEIGHT,
     Description,
     FittedPreprocessing,
     Frozen,
@@ -62,6 +63,10 @@ class SplitFacts(Frozen):
     """By tensor; where it has features that are numbers or dates, by their columns instead."""
     label_counts: list[int] | None = None
     """Rows of each class (places, where a label has several); None where the label is not a class."""
+    label_weights: list[float] | None = None
+    """The summed weights of the rows (places) of each class; None where rows have no weights."""
+    label_means: list[float] | None = None
+    """The mean of each number of a row's label; None where the label is a class."""
     files: int
     bytes: int
     """Of the files."""
@@ -109,6 +114,14 @@ class Manifest(Frozen):
         """Bytes of a whole block, in memory."""
         label = 0 if self.label is None else self.label.row_bytes
         return self.block_rows * (8 + label + sum(tensor.row_bytes for tensor in self.tensors))
+
+    def weights(self, split: str) -> Statistics | None:
+        """The statistics of the weights of a split's rows; None where rows have none, or where a feature has the name,
+        since there are statistics of features by column."""
+        has_weights = WEIGHT in {tensor.name for tensor in self.tensors}
+        if not has_weights or WEIGHT in {feature.column for feature in self.features}:
+            return None
+        return self.splits[split].statistics.get(WEIGHT)
 
     def blocks(self, split: str, lane: int) -> int:
         """Blocks of `lane` in `split`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -103,11 +102,10 @@ def deciding(config: CompareConfig, manifest: Manifest) -> Deciding:
         )
     if higher is not None and better is not None and higher != (better == "higher"):
         raise config.error("metric_better", f"is {better}, but a {'higher' if higher else 'lower'} {name} is better")
-    labels = math.prod(manifest.label.shape) if manifest.label is not None else 1
     split = "test" if manifest.splits["test"].rows else "validation"
     return Deciding(
         name=name,
         higher_is_better=better == "higher" if higher is None else higher,
         split=split,
-        resolution=metrics.resolution(name, manifest.splits[split].rows * labels),
+        resolution=metrics.resolution(name, metrics.Labels.of(manifest, split)),
     )

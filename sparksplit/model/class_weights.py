@@ -27,8 +27,10 @@ def of(config: Training, manifest: Manifest) -> list[float] | None:
         raise config.error(_KEY, "needs labels that are classes; the data set's are numbers")
     if label.shape:
         raise config.error(_KEY, "needs one class a row; the data set has one at each of several places")
+    train = manifest.splits["train"]
+    counts = train.label_weights or train.label_counts or []
     if isinstance(wanted, str):  # balanced
-        return balanced(manifest.splits["train"].label_counts or [])
+        return balanced(counts)
     for name in wanted:
         if name not in label.classes:
             shown = ", ".join(label.classes[:10]) + (", ..." if len(label.classes) > 10 else "")
@@ -37,17 +39,16 @@ def of(config: Training, manifest: Manifest) -> list[float] | None:
                 hint = "; quote it: YAML takes yes for true, no for false"
             raise config.error(f"{_KEY}.{name}", f"is none of the data set's classes ({shown}){hint}")
     weights = [float(wanted.get(name, 1.0)) for name in label.classes]
-    counts = manifest.splits["train"].label_counts or [1] * len(weights)
     if not any(weight for weight, count in zip(weights, counts, strict=True) if count):
         raise config.error(_KEY, "must be above 0 for some class of the training rows")
     return weights
 
 
-def balanced(counts: Sequence[int]) -> list[float]:
+def balanced(counts: Sequence[float]) -> list[float]:
     """Weights with which all classes count the same: rows / (classes x rows of the class), as scikit-learn's
-    compute_class_weight; a class without rows counts as none of them, and 1.
+    compute_class_weight. A class without rows is left out of the number of classes, and has the weight 1.
 
-    counts: rows of each class.
+    counts: rows of each class, or the sum of their own weights.
     """
     rows, classes = sum(counts), sum(count > 0 for count in counts)
     return [rows / (classes * count) if count else 1.0 for count in counts]

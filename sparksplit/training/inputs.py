@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from hdfs_io.functions import FunctionError, is_own, source_of, split_name
 from hdfs_io.joined import open_joined
-from hdfs_io.manifest import Manifest
 from hdfs_io.prepared import PreparedDataSet
-from hdfs_io.preprocessing import WEIGHT
 from sparksplit.base.config import digest
 from sparksplit.collectives import bits_of
 from sparksplit.model import class_weights, keras_names
@@ -114,7 +112,8 @@ def open_data(config: TrainConfig) -> PreparedDataSet:
         raise config.error("data", f"{data.path}: the training split has no rows")
     if manifest.label is None:
         raise config.error("data", f"{data.path}: has no label; prepare it with input.label")
-    if _weighs_nothing(manifest):
+    weights = manifest.weights("train")
+    if weights is not None and weights.max == 0:
         raise config.error("data", f"{data.path}: all rows of the training split have the weight 0")
     if config.node_count > manifest.lanes:
         raise config.error(
@@ -122,15 +121,6 @@ def open_data(config: TrainConfig) -> PreparedDataSet:
             f"{config.node_count} nodes are more than the data set's {manifest.lanes} lanes; prepare it with more",
         )
     return data
-
-
-def _weighs_nothing(manifest: Manifest) -> bool:
-    """Whether training rows have weights, and none is above 0."""
-    known = manifest.splits["train"].statistics.get(WEIGHT)
-    # Of features there are statistics by column.
-    if known is None or WEIGHT in {feature.column for feature in manifest.features}:
-        return False
-    return WEIGHT in {tensor.name for tensor in manifest.tensors} and known.max == 0
 
 
 def _functions(config: TrainConfig) -> dict[str, str]:

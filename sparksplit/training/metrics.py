@@ -7,8 +7,12 @@ forms; the table has each once, in lower case without underscores, so that it an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from sparksplit.model.metric_kinds import plain
 
 if TYPE_CHECKING:
     from hdfs_io.manifest import Manifest
@@ -39,24 +43,46 @@ _HIGHER_IS_BETTER = {
 }
 
 
-def _plain(name: str) -> str:
-    return name.replace("_", "").lower()
-
-
 def higher_is_better(name: str) -> bool | None:
     """Whether a higher value of the metric is better; None if its name does not tell, as with a plain `Mean`."""
-    return _HIGHER_IS_BETTER.get(_plain(name))
+    return _HIGHER_IS_BETTER.get(plain(name))
 
 
-def resolution(name: str, labels: int) -> float | None:
-    """The smallest step by which the metric over `labels` labels can change; None for one that does not count labels.
+@dataclass(frozen=True)
+class Labels:
+    """What the labels of some rows count. total: the sum of their weights, or how many there are; classes: the same of
+    each class, None where that is not known; least: the smallest weight, 0 where that is not known."""
 
-    That is one label: 1 for a number of them, 1 / labels for a share (at least; recall is a share of only some labels).
+    total: float
+    classes: Sequence[float] | None = None
+    least: float = 1.0
+
+    @classmethod
+    def of(cls, manifest: Manifest, split: str) -> Labels:
+        """Those of a split."""
+        facts, places = manifest.splits[split], 1 if manifest.label is None else math.prod(manifest.label.shape)
+        weights = manifest.weights(split)
+        if weights is None:
+            return cls(facts.rows * places, facts.label_counts)
+        return cls(weights.mean * facts.rows * places, facts.label_weights, weights.min)
+
+
+def resolution(name: str, labels: Labels) -> float | None:
+    """The smallest step by which the metric over these labels can change; None for one that does not count labels, and
+    where that cannot be told.
+
+    That is one label: 1 for a number of them, 1 / labels for a share (at least; recall is a share of only some labels),
+    or as much of their weights. Of an AUC it is half a pair of labels, one of each class.
     """
-    plain = _plain(name)
-    if plain in _COUNTS:
-        return 1.0
-    return 1 / labels if plain in _SHARES and labels else None
+    name = plain(name)
+    if not labels.least or not labels.total:
+        return None
+    if name in _COUNTS:
+        return labels.least
+    if name == "auc":
+        pairs = math.prod(labels.classes) if labels.classes is not None and len(labels.classes) == 2 else 0
+        return labels.least**2 / (2 * pairs) if pairs else None
+    return labels.least / labels.total if name in _SHARES else None
 
 
 def measured(given: Sequence[str] | None, manifest: Manifest) -> list[str]:

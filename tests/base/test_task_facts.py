@@ -12,7 +12,7 @@ from sparksplit.handoff.sender import Partition, Sent
 from sparksplit.inference.tasks import Facts
 
 EVERY_KIND = [
-    FileFacts("train", 3, "a", 10, 2, [(3, 5, 0)], [2**32 - 1], 2**64 - 1, None, [{"x": {"mean": [0.1, 1e308]}}], [-7]),
+    FileFacts("train", 3, "a", 10, 2, [(3, 5, 0)], [2**32 - 1], 2**64 - 1, {}, [{"x": {"mean": [0.1, 1e308]}}], [-7]),
     Partition(7, [Sent(5, 2**64 - 1)], [3, 2], 11),
     Partition(7, [Sent(5, 2**64 - 1)], [3, 2], 11).packed(),
     Facts("part", {"test": 3}, {"test": 2**64 - 1}, {"test": {"rows": 3, "loss": float("inf")}}, 1),

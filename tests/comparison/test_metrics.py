@@ -15,8 +15,10 @@ from sparksplit.comparison.results import deciding
 def decided(shape=(), classes=("a", "b"), test=119, **keys):
     config = parse(CompareConfig, {"data": "d", "output": "o", **keys})
     label = LabelSpec(dtype="int64", shape=list(shape), classes=None if classes is None else list(classes))
-    splits = {"test": SimpleNamespace(rows=test), "validation": SimpleNamespace(rows=50)}
-    return deciding(config, SimpleNamespace(label=label, splits=splits))
+    splits = {
+        name: SimpleNamespace(rows=rows, label_counts=None) for name, rows in (("test", test), ("validation", 50))
+    }
+    return deciding(config, SimpleNamespace(label=label, splits=splits, weights=lambda split: None))
 
 
 def test_what_decides_is_known_before_anything_runs():

@@ -14,9 +14,10 @@ LATE = LabelSpec(dtype="int64", classes=["no", "yes"])
 DIGITS = LabelSpec(dtype="int64", classes=["0", "1", "7"])
 
 
-def weights(text, tmp_path, label=LATE, counts=(30, 10)):
+def weights(text, tmp_path, label=LATE, counts=(30, 10), summed=None):
     (tmp_path / "c.yaml").write_text(f"data: d\noutput: o\nclass_weights: {text}\n")
-    manifest = SimpleNamespace(label=label, splits={"train": SimpleNamespace(label_counts=list(counts))})
+    train = SimpleNamespace(label_counts=list(counts), label_weights=summed)
+    manifest = SimpleNamespace(label=label, splits={"train": train})
     return class_weights.of(load(TrainConfig, str(tmp_path / "c.yaml")), manifest)
 
 
@@ -33,6 +34,15 @@ def weights(text, tmp_path, label=LATE, counts=(30, 10)):
 )
 def test_weights_by_the_labels_names(tmp_path, text, label, expected):
     assert weights(text, tmp_path, label) == expected
+
+
+def test_balanced_classes_weigh_the_same_beside_weights_of_rows(tmp_path):
+    """Ten rows of each class, of which those of the second weigh ten times as much."""
+    summed = [75.0, 750.0]
+    found = weights("balanced", tmp_path, counts=(10, 10), summed=summed)
+    assert [weight * total for weight, total in zip(found, summed, strict=True)] == pytest.approx([412.5, 412.5])
+    with pytest.raises(ConfigError, match="must be above 0 for some class of the training rows"):
+        weights("{'no': 0}", tmp_path, summed=[3.0, 0.0])
 
 
 def test_a_class_without_rows_is_not_enough_to_train_on(tmp_path):

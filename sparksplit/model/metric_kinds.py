@@ -1,0 +1,94 @@
+"""Which labels and outputs each metric is meant for.
+
+Keras computes most metrics from any two tensors whose shapes can be broadcast: of others than it is meant for it makes
+a number that says nothing, or changes with how many rows are updated at once.
+"""
+
+from __future__ import annotations
+
+ONE = "one output for two classes"
+EACH = "an output for each class"
+NUMBER = "one number a row"
+NUMBERS = "several numbers a row"
+
+_CLASSES, _ANY_NUMBERS = (ONE, EACH), (NUMBER, NUMBERS)
+_TAKES: dict[str, tuple[str, ...]] = {
+    # With `accuracy` and f1 we choose what fits the outputs; auc, precision and recall of classes are ours too.
+    **dict.fromkeys(("accuracy", "f1"), _CLASSES),
+    **dict.fromkeys(("auc", "precision", "recall"), (*_CLASSES, *_ANY_NUMBERS)),
+    # From here on as Keras has them. Numbers may be 0 and 1, for several classes at once, or one-hot.
+    **dict.fromkeys(("sparsecategoricalaccuracy", "sparsetopkcategoricalaccuracy"), (EACH,)),
+    "sparsecategoricalcrossentropy": (EACH,),
+    **dict.fromkeys(("binaryaccuracy", "binarycrossentropy", "bce", "hinge", "squaredhinge"), (ONE, *_ANY_NUMBERS)),
+    **dict.fromkeys(("truepositives", "truenegatives", "falsepositives", "falsenegatives"), (ONE, *_ANY_NUMBERS)),
+    "binaryiou": (ONE, *_ANY_NUMBERS),
+    **dict.fromkeys(("categoricalaccuracy", "categoricalcrossentropy", "topkcategoricalaccuracy"), (NUMBERS,)),
+    **dict.fromkeys(("categoricalhinge", "f1score", "fbetascore"), (NUMBERS,)),
+    # An error of a probability is one, too: the mean squared one is the Brier score.
+    **dict.fromkeys(("meansquarederror", "mse", "meanabsoluteerror", "mae"), (ONE, *_ANY_NUMBERS)),
+    **dict.fromkeys(("rootmeansquarederror", "logcosherror"), (ONE, *_ANY_NUMBERS)),
+    **dict.fromkeys(("rmse", "r2", "r2score"), _ANY_NUMBERS),
+    **dict.fromkeys(("meanabsolutepercentageerror", "mape", "meansquaredlogarithmicerror", "msle"), _ANY_NUMBERS),
+    "poisson": _ANY_NUMBERS,
+    # They compare the numbers of one row with each other.
+    **dict.fromkeys(("cosinesimilarity", "kldivergence"), (NUMBERS,)),
+    **dict.fromkeys(("pearsoncorrelation", "concordancecorrelation"), (NUMBERS,)),
+}
+_GENERAL = ("mean", "sum", "metric", "meanmetricwrapper")
+_WITH_ARGUMENTS = (
+    *("iou", "meaniou", "onehotiou", "onehotmeaniou"),
+    *("precisionatrecall", "recallatprecision", "sensitivityatspecificity", "specificityatsensitivity"),
+)
+_INSTEAD = {
+    **dict.fromkeys(("categoricalaccuracy", "sparsecategoricalaccuracy", "binaryaccuracy"), ("accuracy", "accuracy")),
+    **dict.fromkeys(
+        ("categoricalcrossentropy", "sparsecategoricalcrossentropy", "binarycrossentropy", "bce", "kldivergence"),
+        ("binary_crossentropy", "sparse_categorical_crossentropy"),
+    ),
+    **dict.fromkeys(
+        ("topkcategoricalaccuracy", "sparsetopkcategoricalaccuracy"), ("accuracy", "sparse_top_k_categorical_accuracy")
+    ),
+    "categoricalhinge": ("hinge", "sparse_categorical_crossentropy"),
+    **dict.fromkeys(("f1score", "fbetascore"), ("f1", "f1")),
+    **dict.fromkeys(("truepositives", "falsenegatives"), ("recall", "recall")),
+    **dict.fromkeys(("truenegatives", "falsepositives"), ("precision", "precision")),
+}
+"""What to use with one output, and with several."""
+
+
+def plain(name: str) -> str:
+    """A metric's name in lower case without underscores: the same for each way in which Keras takes it."""
+    return name.replace("_", "").lower()
+
+
+def place_of(classes: int | None, units: int, values: int) -> str:
+    """What the labels and the model are, as metrics see them. classes: None for numbers. units: outputs on the last
+    axis. values: numbers of one row's label."""
+    if classes is not None:
+        return ONE if units == 1 else EACH
+    return NUMBER if values == 1 else NUMBERS
+
+
+def misfit(name: str, place: str) -> str | None:
+    """What is wrong with a metric for such labels and outputs, and which one fits; None where nothing is known to
+    be."""
+    known = plain(name)
+    if known in _WITH_ARGUMENTS:
+        return f"{name} needs arguments, which cannot be given: use {_fitting(known, place)}"
+    takes = () if known in _GENERAL else _TAKES.get(known)
+    if takes is None or place in takes:
+        return None
+    wanted = f"is for {_said(takes)}" if takes else "does not compare outputs with labels"
+    return f"{name} {wanted}; the model and the data set have {place}: use {_fitting(known, place)}"
+
+
+def _said(takes: tuple[str, ...]) -> str:
+    if takes == _ANY_NUMBERS:
+        return "labels that are numbers"
+    return " or ".join(takes)
+
+
+def _fitting(known: str, place: str) -> str:
+    if place in _ANY_NUMBERS:
+        return "mean_absolute_error"
+    return _INSTEAD.get(known, ("accuracy", "accuracy"))[_CLASSES.index(place)]
