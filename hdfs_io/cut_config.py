@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from hdfs_io.manifest import Dependent
 from sparksplit.base.config import Config
 
 if TYPE_CHECKING:
@@ -72,6 +73,17 @@ class CutConfig(Config):
     def boundaries(self) -> bool:
         """Whether boundaries in time are given, so that there are no shares."""
         return self.validation_from is not None or self.test_from is not None
+
+
+def dependent(cut: CutConfig, *, windows: bool, text: bool) -> Dependent | None:
+    """Why the rows of a split are no independent sample; None where they count as one.
+
+    windows: whether rows are windows over time. text: whether they are sequences of a text. Both follow each other, and
+    what is true of a row is likely to be true of the next one, whether or not they overlap.
+    """
+    if windows or text:
+        return "windows" if windows else "text"
+    return cut.by if cut.by in ("features", "key", "time") else None
 
 
 _USERS: dict[str, tuple[By, ...]] = {

@@ -242,6 +242,7 @@ def _together(manifests: Sequence[Manifest]) -> Manifest:
             ),
             "keep": [name for name in first.keep if all(name in manifest.keep for manifest in manifests)],
             "splits": splits,
+            "dependent": next((each.dependent for each in manifests if each.dependent), None),
             "unseen_labels": _added([manifest.unseen_labels for manifest in manifests]),
             "bad_rows": _added([manifest.bad_rows for manifest in manifests]),
             "windows_left_out": _added([manifest.windows_left_out for manifest in manifests]),

@@ -5,6 +5,8 @@ It stays small, since every task gets it; what is said of each file and block is
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pydantic
 
 from hdfs_io import filesystem
@@ -23,6 +25,9 @@ from hdfs_io.preprocessing import (
 
 FILE = "manifest.json"
 SPLITS = ("train", "validation", "test")
+Dependent = Literal["windows", "text", "features", "key", "time"]
+"""Why the rows of a split are no independent sample: they are windows over time, or sequences of a text, or the user
+has cut them by what belongs together."""
 
 
 class SourceFile(Frozen):
@@ -92,6 +97,8 @@ class Manifest(Frozen):
     were left out."""
     bad_rows: dict[str, int] = pydantic.Field(default_factory=dict)
     """Rows that were left out, by reason; they are in bad_rows/."""
+    dependent: Dependent | None = None
+    """Why the rows of a split are no independent sample; None where they count as one."""
     windows: Windows | None = None
     """Where rows are windows over time."""
     windows_left_out: dict[str, int] = pydantic.Field(default_factory=dict)

@@ -23,6 +23,7 @@ from hdfs_io.bad_rows import Limit
 from hdfs_io.config import PreprocessConfig
 from hdfs_io.counts import Counts
 from hdfs_io.cut import Cut
+from hdfs_io.cut_config import dependent
 from hdfs_io.described import described
 from hdfs_io.features.fitting import Fitting, fitting
 from hdfs_io.features.spec import Feature
@@ -258,6 +259,7 @@ def _manifest(
         keep=list(layout.keep),
         preprocessing=numbers,
         features=features,
+        dependent=dependent(config.cut, windows=source.windows is not None, text=source.deals),
         windows=source.windows,
         splits=splits,
     )

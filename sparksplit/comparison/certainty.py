@@ -10,6 +10,15 @@ from sparksplit.comparison.content import Pair, Results
 from sparksplit.comparison.needed import more_rows, more_seeds, needs, takes_rows
 from sparksplit.comparison.numbers import Quantity, count
 
+_WHY = {
+    "windows": "windows over time are no independent sample",
+    "text": "sequences of a text are no independent sample",
+    "features": "rows that `cut.by: features` keeps together are no independent sample",
+    "key": "rows that `cut.by: key` keeps together are no independent sample",
+    "time": "rows that are cut by time are no independent sample",
+}
+"""Why nothing is known of how far rows are chance, by what the manifest says about them."""
+
 
 def certainty(results: Results, quantity: Quantity) -> str:
     """In sentences."""
@@ -69,10 +78,8 @@ def _of_rows(results: Results, pairs: Sequence[Pair]) -> str:
     if not alone:
         return f" Those in quality hold for other rows of the same kind, too: the {rows} count as a sample."
     some = "" if alone == len(told) else f", in {count(alone)} of {count(len(told))} differences,"
-    return (
-        f" Those in quality{some} are over the seeds alone, and hold for these very {rows}: how far rows are chance is "
-        "not known for this metric."
-    )
+    why = _WHY.get(results.data.dependent or "", "how far rows are chance is not known for this metric")
+    return f" Those in quality{some} are over the seeds alone, and hold for these very {rows}: {why}."
 
 
 def _needed(pairs: Sequence[Pair], results: Results) -> str:

@@ -19,11 +19,13 @@ FORMAT_VERSION = 6
 
 @dataclass(frozen=True)
 class DataFacts:
-    """The prepared data set. rows: how many train, validation and test have."""
+    """The prepared data set. rows: how many train, validation and test have. dependent: why those of a split are no
+    independent sample, as the manifest has it; None where they count as one."""
 
     path: str
     digest: str
     rows: dict[str, int]
+    dependent: str | None = None
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,12 @@ def results(
         created=created,
         config_hash=config_hash,
         config=config.model_dump(mode="json"),
-        data=DataFacts(data.path, data.digest, {name: split.rows for name, split in manifest.splits.items()}),
+        data=DataFacts(
+            data.path,
+            data.digest,
+            {name: split.rows for name, split in manifest.splits.items()},
+            manifest.dependent,
+        ),
         model=config.model.build,
         metric=found.metric,
         epochs=Epochs(

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
+from hdfs_io.manifest import Manifest
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.publish import Output
 from sparksplit.base.command import Options
@@ -178,6 +179,12 @@ def _check(config: CompareConfig, runs: Sequence[Run], data: PreparedDataSet) ->
             )
 
 
+def _samples_rows(run: Run, manifest: Manifest) -> bool:
+    """Whether a run tells how far its metric is chance by rows: not where rows depend on each other, since groups of
+    lanes are random groups of rows, which would hide that."""
+    return not (run.reference or run.tried) and manifest.dependent is None
+
+
 @dataclass
 class _Work:
     """A run, and what goes with it to the nodes."""
@@ -339,7 +346,7 @@ class _Comparison:
             ),
             record_only=True,
             untrained=one.run.reference,
-            jackknife=not (one.run.reference or one.run.tried),
+            jackknife=_samples_rows(one.run, self.data.manifest),
             untested=one.run.tried,
         )
         path = self._path(one)

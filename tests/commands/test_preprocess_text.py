@@ -71,6 +71,7 @@ def test_a_text_in_other_files_and_tasks_gives_the_same_files(
     training = content[: cut["train"].stop]
     label = data.manifest.label
     assert label is not None and label.classes == [UNKNOWN, *sorted(set(training))]
+    assert data.manifest.dependent == "text"
     assert (label.dtype, label.shape, label.kind) == ("uint8", [12], "characters")
     names = np.array(["?", *label.classes[1:]])
     unknown = {}

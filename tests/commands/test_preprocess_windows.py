@@ -99,6 +99,7 @@ def test_windows_are_those_of_a_loop_and_no_training_row_is_a_label_of_another_s
     every = expected()
     made = {key: window for windows in splits.values() for key, window in windows.items()}
     assert made.items() <= every.items() and all(splits.values())
+    assert manifest.dependent == "windows"
     left = manifest.windows_left_out
     # 78 - 8 windows of the north that has a gap, 60 - 8 of the south with a null in six of them.
     assert (left["gaps"], left["nulls"], left["short"]) == (8, 6, 1)

@@ -1,7 +1,9 @@
 """What is still to be decided, and by what."""
 
 from dataclasses import replace
+from typing import get_args
 
+from hdfs_io.manifest import Dependent
 from sparksplit.comparison.certainty import certainty, undecided
 from sparksplit.comparison.content import DataFacts
 from sparksplit.comparison.numbers import Quantity
@@ -20,8 +22,8 @@ def test_what_only_more_rows_can_tell_is_not_waited_for_with_more_seeds():
     assert undecided(some_results([], [replace(few, low=None, high=None)], metric)) == 1
 
 
-def sure(pairs, metric, **fields):
-    data = DataFacts("d", "e", {"train": 1000, "test": 1000})
+def sure(pairs, metric, dependent=None, **fields):
+    data = DataFacts("d", "e", {"train": 1000, "test": 1000}, dependent)
     results = some_results([], pairs, metric, seeds=[1, 2, 3, 4, 5], data=data, **fields)
     return certainty(results, Quantity(metric.name)), undecided(results)
 
@@ -58,3 +60,7 @@ def test_it_says_for_which_rows_intervals_hold():
     assert sample not in text
     text = sure([alone], metric)[0]
     assert "Those in quality are over the seeds alone, and hold for these very test rows: how far rows" in text
+    for why in get_args(Dependent):
+        text = sure([alone], metric, why)[0]
+        assert "Those in quality are over the seeds alone, and hold for these very test rows: " in text
+        assert "are no independent sample. In quality" in text and "how far rows" not in text

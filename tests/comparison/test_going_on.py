@@ -105,6 +105,13 @@ def test_without_validation_rows_nothing_is_tuned_and_it_says_what_to_do():
         run._check(config, plan(config), data)
 
 
+def test_runs_on_rows_that_depend_on_each_other_tell_nothing_of_them():
+    config = CompareConfig(data="d", output="o", nodes=[1, 2], strategies=["batch"])
+    for dependent, wanted in ((None, {False, True}), ("windows", {False}), ("key", {False})):
+        manifest = SimpleNamespace(dependent=dependent)
+        assert {run._samples_rows(one, manifest) for one in plan(config)} == wanted
+
+
 def test_seeds_are_added_until_all_is_decided_or_there_are_as_many_as_allowed(monkeypatch):
     assert looked(monkeypatch, 2, 9, [3, 1, 0]) == ([2, 4, 8], [2])
     assert looked(monkeypatch, 2, 9, [3, 1, 1, 1]) == ([2, 4, 8, 9], [2])

@@ -99,3 +99,22 @@ def test_intervals_hold_the_truth_on_rows_drawn_anew(of_seeds, of_rows, of_both)
         squares.append(found.whole_error**2)
     assert held / times > 0.93
     assert 0.9 < np.mean(squares) / np.var(means) < 1.35
+
+
+def test_over_lanes_windows_that_overlap_look_independent_and_over_the_seeds_alone_nothing_is_claimed_of_others():
+    """1,000 windows of 50 values each, one value apart, in 40 lanes by chance: the truth of all windows, by the lanes,
+    and that of these very windows, by the seeds alone."""
+    generator, times, rows, seeds = np.random.default_rng(6), 300, 1000, 5
+    by_lanes = alone = 0
+    for _ in range(times):
+        shared = np.convolve(generator.normal(size=rows + 49), np.full(50, 0.02), "valid")
+        whole = shared.mean() + 0.01 * generator.normal(size=seeds)
+        lane = generator.integers(0, 40, rows)
+        counts, sums = np.bincount(lane, minlength=40), np.bincount(lane, shared, 40)
+        added = (shared.mean() - (shared.sum() - sums) / (rows - counts)) * np.sqrt((rows - counts) / counts)
+        known = rows_error([added] * seeds)
+        found = estimates({name: dict(enumerate(whole)) for name in "ab"}, rows={"a": known, "b": None})
+        (low, high), (least, most) = (found[name].interval() for name in "ab")
+        by_lanes += low <= 0 <= high
+        alone += least <= shared.mean() <= most
+    assert by_lanes / times < 0.5 and alone / times > 0.92

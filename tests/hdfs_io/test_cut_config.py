@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfs_io.config import PreprocessConfig
-from hdfs_io.cut_config import moment
+from hdfs_io.cut_config import CutConfig, dependent, moment
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
 
@@ -108,6 +108,13 @@ def test_a_cut_that_contradicts_itself_is_one_line(cut: dict[str, Any], words: s
 def test_a_cut_that_contradicts_the_rest_is_one_line(keys: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         config(**keys).check()
+
+
+def test_rows_that_belong_together_are_no_independent_sample() -> None:
+    by = [CutConfig(by=name) for name in ("row", "features", "key", "time", "column")]
+    assert [dependent(cut, windows=False, text=False) for cut in by] == [None, "features", "key", "time", None]
+    assert {dependent(cut, windows=True, text=False) for cut in by} == {"windows"}
+    assert dependent(CutConfig(), windows=False, text=True) == "text"
 
 
 def test_another_cut_is_another_data_set() -> None:

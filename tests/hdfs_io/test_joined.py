@@ -176,12 +176,17 @@ def test_windows_of_another_step_are_others(days: Path) -> None:
         PreparedDataSet(
             f"{days}/ds={number}",
             PreparedDataSet.open(f"{days}/ds={number}").manifest.model_copy(
-                update={"windows": Windows(**{**hours, "step": step}), "windows_left_out": {"gaps": number}}
+                update={
+                    "windows": Windows(**{**hours, "step": step}),
+                    "windows_left_out": {"gaps": number},
+                    "dependent": None if number == 1 else "windows",
+                }
             ),
         )
         for number, step in ((1, 3600), (2, 3600), (3, 60))
     )
-    assert JoinedDataSet.of([one, others[0]]).manifest.windows_left_out == {"gaps": 3}
+    joined = JoinedDataSet.of([one, others[0]]).manifest
+    assert joined.windows_left_out == {"gaps": 3} and joined.dependent == "windows"
     with pytest.raises(InputError, match=r"ds=3: has other windows over time than .*ds=1; prepare it with `fitted: "):
         JoinedDataSet.of([one, others[1]])
 
