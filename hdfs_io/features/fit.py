@@ -1,4 +1,4 @@
-"""What a pass over the training rows fits: vocabularies of text columns, quantiles of number columns.
+"""What a pass over the training rows fits: vocabularies of text columns, medians and buckets of number columns.
 
 Rows are counted in the tasks that have them, and the counts merged in executors: the driver gets the vocabularies and
 the quantiles alone. Neither depends on the number of tasks. Rows of validation and test are looked at by nobody.
@@ -147,17 +147,17 @@ _NOTHING = pa.table({TEXT: pa.array([], pa.string()), ROWS: pa.array([], pa.int6
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """Numbers whose quantiles are wanted: the values at `place` of a row of a tensor. tensor: the column of the kept
-    rows. probabilities: of the quantiles."""
+    """Numbers of which something is wanted: the values at `place` of a row of a tensor. tensor: the column of the kept
+    rows. buckets: how many; None: the median."""
 
     tensor: str
     spec: TensorSpec
     place: int
-    probabilities: tuple[float | Fraction, ...]
+    buckets: int | None = None
 
 
 def fitted_quantiles(rows: Kept, identify: Identify, cut: Cut, columns: Sequence[NumberColumn]) -> list[list[float]]:
-    """The quantiles of the training rows' values, one for each of a column's probabilities; none where all are missing.
+    """Of each column the boundaries of its buckets, or its median, by the training rows; none where all are missing.
 
     How far they may be off: see `quantiles`, with 65,536 bins for each of up to 64 columns, and fewer, but at least
     4,096, where there are more: a task holds them all.
@@ -217,7 +217,7 @@ class NumberCounts:
 
 @dataclass(frozen=True)
 class Merge:
-    """The quantiles of the columns whose bins a partition has."""
+    """What is wanted of the columns whose bins a partition has."""
 
     columns: Sequence[NumberColumn]
     bins: int
@@ -232,7 +232,8 @@ class Merge:
                 own = merged.setdefault(group[COLUMN], Quantiles(self.bins))
                 own.add(np.frombuffer(keys, np.uint64), np.frombuffer(counts, np.int64), group[SHIFT])
         for place, own in merged.items():
-            values = [own.quantile(share) for share in self.columns[place].probabilities]
+            buckets = self.columns[place].buckets
+            values = [own.quantile(Fraction(1, 2))] if buckets is None else own.boundaries(buckets)
             columns = [pa.array([place] * len(values), pa.int32()), pa.array(range(len(values)), pa.int32())]
             yield pa.RecordBatch.from_arrays([*columns, pa.array(values, pa.float64())], [COLUMN, RANK, VALUE])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -73,9 +72,10 @@ def fitting(
     vocabularies = fitted_texts(rows, identify, cut, list(wanted.values()))
     encoder = encoder_of(table, tensors, dict(zip(wanted, vocabularies, strict=True)))
     asked = [
-        (column, NumberColumn(of_tensors[tensor], tensors[tensor], first + value, _probabilities(column)))
+        (column, NumberColumn(of_tensors[tensor], tensors[tensor], first + value, column.config.buckets))
         for column in table.columns
-        if column.fitted is None and _probabilities(column)
+        if column.fitted is None and column.kind == "number"
+        if column.config.buckets or column.config.impute == "median"
         for tensor, first in [table.places[column.name]]
         for value in range(column.values)
     ]
@@ -84,7 +84,7 @@ def fitting(
     found = fitted_quantiles(rows, identify, cut, [number for _, number in asked])
     for (column, _), quantiles in zip(asked, found, strict=True):
         if column.config.buckets:
-            buckets[column.name] = sorted(set(quantiles))
+            buckets[column.name] = quantiles
         else:
             medians.setdefault(column.name, []).append(quantiles[0] if quantiles else float("nan"))
     features = tuple(
@@ -101,13 +101,3 @@ def _want(column: Column, name: str) -> Want | None:
         return None
     own = partial(tokens, unit=config.unit, lowercase=config.lowercase) if column.kind == "text" else None
     return Want(name, config.min_count, config.vocabulary, own)
-
-
-def _probabilities(column: Column) -> tuple[Fraction, ...]:
-    """The quantiles that a column of numbers needs."""
-    config = column.config
-    if column.kind != "number":
-        return ()
-    if config.buckets:
-        return tuple(Fraction(place, config.buckets) for place in range(1, config.buckets))
-    return (Fraction(1, 2),) if config.impute == "median" else ()

@@ -95,6 +95,24 @@ class Quantiles:
         rank = max(1, math.ceil(share * int(ends[-1])))
         return _value(int(keys[np.searchsorted(ends, rank)]), shift)
 
+    def boundaries(self, buckets: int) -> list[float]:
+        """Where to cut the values into at most so many buckets of about as many rows each: the value that each bucket
+        but the first begins with, ascending.
+
+        Rows of one value stay together, so a cut may be below or above the value that has a quantile's row. Taken is
+        the side that is nearer to the quantile. So no bucket is empty, and of two values that have a bucket's share of
+        the rows each, no bucket has both.
+        """
+        keys, counts, shift = self.state()
+        if not len(keys):
+            return []
+        ends = np.cumsum(counts)
+        wanted = np.arange(1, buckets) * ends[-1]
+        bins = np.searchsorted(ends * buckets, wanted)
+        below, above = wanted - (ends - counts)[bins] * buckets, ends[bins] * buckets - wanted
+        cuts = np.unique(np.where(below <= above, bins, bins + 1))
+        return [_float(int(keys[cut]) << shift) for cut in cuts.tolist() if 0 < cut < len(keys)]
+
     def _settle(self) -> None:
         """Count what is waiting."""
         if not self._waiting:
@@ -128,6 +146,11 @@ def _value(key: int, shift: int) -> float:
     image = key << shift
     if image < _SIGN:
         image += (1 << shift) - 1
+    return _float(image)
+
+
+def _float(image: int) -> float:
+    """The value of an image."""
     bits = image ^ int(_SIGN) if image >= _SIGN else ~image & (2**64 - 1)
     return float(np.array(bits, np.uint64).view(np.float64)) + 0.0
 

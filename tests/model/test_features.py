@@ -15,8 +15,9 @@ import tensorflow as tf
 
 from hdfs_io.features import spec
 from hdfs_io.features.names import serving_names
+from hdfs_io.features.quantiles import Quantiles
 from hdfs_io.features.siphash import siphash
-from hdfs_io.preprocessing import Description, TensorSpec
+from hdfs_io.preprocessing import Description, FittedPreprocessing, TensorSpec
 from sparksplit.model.export import export
 from sparksplit.model.inputs import Inputs
 from sparksplit.model.raw_inputs import RawInputs
@@ -90,6 +91,29 @@ def test_a_graph_makes_the_same_inputs_of_stored_values(table):
         assert list(theirs) == list(found) and label.dtype == tf.int64
         for name, value in found.items():
             same(value[rows], theirs[name].numpy())
+
+
+def test_a_graph_puts_rows_into_the_buckets_that_were_fitted():
+    chance = random.Random(11)
+    for column in [[0.0] * 6 + [1.0] * 4, [0.0] * 4 + [1.0] * 6, *([chance.choice([-1e9, -0.5, -0.0, 0.0, 1e-300, 7.0])
+                   for _ in range(30)] for _ in range(20))]:  # fmt: skip
+        values = np.array([*column, np.nan])[:, None]
+        counted = Quantiles()
+        counted.update(values)
+        place = {"type": "double", "tensor": "f8", "place": 0, "encoding": "embedding"}
+        feature = spec.Number(column="c", buckets=counted.boundaries(4), **place)
+        found, _ = Inputs(_of(feature)).decode([tf.constant(values)])
+        theirs = found.numpy().tolist()
+        assert theirs == by_numpy.decoded([feature], {"f8": values})["c"].tolist()
+        assert theirs[-1] == spec.MISSING
+        assert set(theirs[:-1]) == set(range(1, feature.size))  # none is empty
+        frequent = {value + 0.0 for value in column if column.count(value) * 4 >= len(column)}
+        assert len({theirs[column.index(value)] for value in frequent}) == len(frequent)
+
+
+def _of(feature):
+    tensor = TensorSpec(name=feature.tensor, dtype="float64", shape=[1])
+    return Description(tensors=[tensor], label=None, preprocessing=FittedPreprocessing(), features=[feature])
 
 
 def test_logarithms_are_the_same_to_a_last_bit():

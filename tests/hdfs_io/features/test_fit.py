@@ -95,22 +95,32 @@ def test_a_task_holds_no_more_texts_than_it_has_room_for() -> None:
     ]
 
 
-HALF = (0.5, Fraction(1, 3))
 COLUMNS = [
-    NumberColumn("tensor_0", SPEC, 0, HALF),
-    NumberColumn("tensor_1", WHOLE, 0, (0.5,)),
-    NumberColumn("tensor_0", SPEC, 1, HALF),
+    NumberColumn("tensor_0", SPEC, 0, buckets=3),
+    NumberColumn("tensor_1", WHOLE, 0),
+    NumberColumn("tensor_0", SPEC, 1, buckets=2),
 ]
 
 
-def exact(values: list[float], shares: tuple[float | Fraction, ...]) -> list[float]:
-    known = sorted(value for value in values if not math.isnan(value) and value != LEAST)
-    return [known[max(1, math.ceil(Fraction(share) * len(known))) - 1] for share in shares] if known else []
+def exact(values: list[float], buckets: int | None) -> list[float]:
+    known = np.array(sorted(value for value in values if not math.isnan(value) and value != LEAST))
+    if buckets is None:
+        return [float(known[math.ceil(len(known) / 2) - 1])] if len(known) else []
+    found = set()
+    for place in range(1, buckets):
+        if len(known):
+            at = known[math.ceil(Fraction(place, buckets) * len(known)) - 1]
+            below, upto = int((known < at).sum()), int((known <= at).sum())
+            first = below if place * len(known) - below * buckets <= upto * buckets - place * len(known) else upto
+            found |= {float(known[first])} if 0 < first < len(known) else set()
+    return sorted(found)
 
 
 @settings(max_examples=40)
 @given(tasks, st.integers(0, 3))
-def test_merged_bins_have_the_quantiles_of_the_training_rows(given: list[list[list[Row]]], turn: int) -> None:
+def test_merged_bins_have_the_buckets_and_the_median_of_the_training_rows(
+    given: list[list[list[Row]]], turn: int
+) -> None:
     counts = NumberCounts(IDENTIFY, Cut(), COLUMNS, 1 << 16)
     sent = [batch for task in given for batch in counts([batch_of(rows) for rows in task])]
     assert all(batch.schema == counts.schema for batch in sent)
@@ -121,7 +131,7 @@ def test_merged_bins_have_the_quantiles_of_the_training_rows(given: list[list[li
             found.setdefault(each["column"], []).append(each["value"])
     train = [row for task in given for rows in task for row in rows if row[0] == TRAIN]
     for place, (column, own) in enumerate(zip(COLUMNS, (1, 3, 2), strict=True)):
-        assert found.get(place, []) == exact([row[own] for row in train], column.probabilities)  # type: ignore[misc]
+        assert found.get(place, []) == exact([row[own] for row in train], column.buckets)  # type: ignore[misc]
 
 
 def test_many_bins_are_sent_in_rows_of_a_bounded_size() -> None:
@@ -167,7 +177,7 @@ def test_what_is_fitted_ignores_other_rows_and_tasks(spark: SparkSession, plante
         assert fitted_texts(rows, IDENTIFY, Cut(), wants) == [texts[:3], ordered, []]
         # Of what the other rows have, or of too few bins, these would not be exact.
         assert fitted_quantiles(rows, IDENTIFY, Cut(), COLUMNS) == [
-            exact([row[own] for row in train], column.probabilities)  # type: ignore[misc]
+            exact([row[own] for row in train], column.buckets)  # type: ignore[misc]
             for column, own in zip(COLUMNS, (1, 3, 2), strict=True)
         ]
     assert fitted_texts(rows, IDENTIFY, Cut(), []) == fitted_quantiles(rows, IDENTIFY, Cut(), []) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from fractions import Fraction
 from random import Random
 
@@ -40,6 +41,39 @@ def test_quantiles_are_within_the_stated_error_and_no_further_from_0(
     assert abs(got) <= abs(wanted)
     if len(set(values)) <= bins:
         assert got == wanted and found.error == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "buckets", "wanted"),
+    [
+        ({0.0: 60, 1.0: 40}, 2, [1.0]),  # a flag
+        ({0.0: 40, 1.0: 60}, 2, [1.0]),
+        ({0.0: 60, 1.0: 40}, 10, [1.0]),
+        ({0.0: 97, 5.0: 2, 7.0: 1}, 10, [5.0]),
+        ({-1.0: 1, 0.0: 99}, 10, [0.0]),
+        ({1.0: 10, 2.0: 10, 3.0: 10}, 3, [2.0, 3.0]),
+        ({0.0: 50, **dict.fromkeys(map(float, range(1, 51)), 1)}, 4, [1.0, 26.0]),
+        ({float(number): 1 for number in range(100)}, 4, [25.0, 50.0, 75.0]),
+        ({3.0: 7}, 4, []),
+        ({}, 4, []),
+    ],
+)
+def test_buckets_begin_where_values_change(rows: dict[float, int], buckets: int, wanted: list[float]) -> None:
+    assert of([value for value, times in rows.items() for _ in range(times)], BINS).boundaries(buckets) == wanted
+
+
+@given(columns | st.lists(few, min_size=1, max_size=80), st.integers(2, 12), st.sampled_from([4, 16, 1024]))
+def test_no_bucket_is_empty_and_frequent_values_have_one_each(values: list[float], buckets: int, bins: int) -> None:
+    counted = of(values, bins)
+    found = counted.boundaries(buckets)
+    assert found == sorted(set(found)) and len(found) < buckets
+    places = np.searchsorted(found, values, side="right")
+    assert set(places.tolist()) == set(range(len(found) + 1))
+    times = Counter(value + 0.0 for value in values)
+    frequent = [value for value in times if times[value] * buckets >= len(values)]
+    if counted.error == 0:
+        assert len({int(np.searchsorted(found, value, side="right")) for value in frequent}) == len(frequent)
+        assert (len(found) > 0) == (len(times) > 1)
 
 
 places = st.lists(st.integers(0, 80), max_size=6)
