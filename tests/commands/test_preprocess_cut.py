@@ -89,11 +89,6 @@ def disjoint(found: Prepared, groups: np.ndarray) -> bool:
     return sum(map(len, parts)) == len(set().union(*parts)) and all(parts)
 
 
-def test_by_row_equal_features_are_in_all_splits(spark: SparkSession, files: list[str], tmp_path: Path) -> None:
-    found = prepare(files[0], tmp_path)
-    assert len(found.split) == ROWS and not disjoint(found, np.arange(ROWS) % 300)
-
-
 def test_by_features_equal_ones_stay_together_whatever_they_weigh(spark: SparkSession, tmp_path: Path) -> None:
     """Rows that differ in their weights alone keep ids, splits and weights in another order of rows and files."""
     number = np.arange(600)
@@ -120,47 +115,79 @@ def test_by_key_customers_stay_together_and_are_no_feature(
     spark: SparkSession, files: list[str], tmp_path: Path
 ) -> None:
     cut = {"by": "key", "columns": ["customer", -3]}  # with the country, which each customer has one of
-    found = prepare(files[0], tmp_path / "kept", cut=cut)
+    found = prepare(files[1], tmp_path, ("customer", "country"), cut=cut)
     assert len(found.split) == ROWS and disjoint(found, np.arange(ROWS) % CUSTOMERS)
-    left = prepare(files[1], tmp_path / "left", ("customer", "country"), cut=cut)
-    assert left.split == found.split and left.manifest.keep == ["id", "day", "split"]
-    assert left.manifest.tensors[0].columns == found.manifest.tensors[0].columns == ["x"]
+    assert found.manifest.keep == ["id", "day", "split"] and found.manifest.tensors[0].columns == ["x"]
 
 
-def test_by_time_the_latest_rows_are_test(spark: SparkSession, files: list[str], tmp_path: Path) -> None:
-    day = np.arange(ROWS) % DAYS
-    shares = prepare_both(files, tmp_path, cut={"by": "time", "column": "day"})
-    assert set(day[shares.of("test")]) == set(range(32, 40)) and set(day[shares.of("validation")]) == set(range(28, 32))
-    cut = {"by": "time", "column": "day", "test_from": str(np.datetime64("1970-01-01") + 19_835)}
-    dated = Prepared(
+def test_by_time_the_latest_rows_are_test_also_where_only_they_have_their_labels(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A long tail: each row of the last six days has a label of its own."""
+    rows = table(1).to_pandas()
+    tail = rows["day"] >= rows["day"].max() - np.timedelta64(5, "D")
+    rows.loc[tail, "kind"] = [f"only {number}" for number in range(tail.sum())]
+    (tmp_path / "tail").mkdir()
+    pq.write_table(pa.Table.from_pandas(rows), tmp_path / "tail" / "rows.parquet")
+    raw, day = f"{tmp_path}/tail", np.arange(ROWS) % DAYS
+
+    unknown = prepare(raw, tmp_path / "unknown", cut={"by": "time", "column": "day"})
+    assert len(unknown.split) == ROWS and set(day[unknown.of("test")]) == set(range(32, 40))
+    assert set(day[unknown.of("validation")]) == set(range(28, 32))
+    label, splits = unknown.manifest.label, unknown.manifest.splits
+    assert label is not None and label.classes is not None and label.classes[-1] == UNKNOWN and label.unknown
+    assert [facts.label_counts[-1] for facts in splits.values() if facts.label_counts] == [0, 0, tail.sum()]
+    assert unknown.manifest.unseen_labels == {"test": tail.sum()}
+
+    # From a day on, which is neither kept nor a feature, and without those rows.
+    dropped = Prepared(
         sparksplit.preprocess(
-            files[0],
+            raw,
             f"{tmp_path}/dated",
             input={"format": "parquet", "label": "kind", "keep": ["id", "customer", "country", "split"]},
-            cut=cut,
+            cut={"by": "time", "column": "day", "test_from": str(np.datetime64("1970-01-01") + 19_833)},
             unseen_labels="drop",
         )
     )
-    assert set(day[dated.of("test")]) == set(range(35, 40)) and not len(dated.of("validation"))
+    assert dropped.of("test").tolist() == np.flatnonzero(day == 33).tolist() and not len(dropped.of("validation"))
+    assert dropped.of("train").tolist() == np.flatnonzero(day < 33).tolist()
+    assert dropped.manifest.label is not None and dropped.manifest.label.classes == label.classes[:-1]
+    assert dropped.manifest.tensors[0].columns == ["x"]
+    assert dropped.manifest.unseen_labels == unknown.manifest.unseen_labels
 
 
-def test_by_column_rows_are_where_they_were_put_and_others_are_bad(spark: SparkSession, tmp_path: Path) -> None:
+def test_by_column_rows_are_where_they_were_put_and_bad_rows_are_counted_and_kept_up_to_a_share_of_all(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = table(1).to_pandas()
+    rows.loc[range(24), "x"] = [np.nan] * 20 + [np.inf] * 4
+    rows.loc[[30, 31], "split"] = ["holdout", None]
+    good = np.sort([int(row[1:]) for row in rows["id"].drop([*range(24), 30, 31])])
+    (tmp_path / "raw").mkdir()
+    for part in range(2):
+        pq.write_table(pa.Table.from_pandas(rows[part * 600 : part * 600 + 600]), tmp_path / "raw" / f"{part}.parquet")
     keys: dict[str, Any] = {"cut": {"by": "column", "column": "split"}, "validation": 0.0, "test": 0.0}
-    wrong = table(1).to_pandas()
-    good = np.sort([int(row[1:]) for row in wrong["id"].drop([3, 4])])
-    wrong.loc[[3, 4], "split"] = ["holdout", None]
-    (tmp_path / "wrong").mkdir()
-    pq.write_table(pa.Table.from_pandas(wrong), tmp_path / "wrong" / "rows.parquet")
-    limit = {"input": {"max_bad_rows": 2}}
-    some = prepare(f"{tmp_path}/wrong", tmp_path / "some", **keys, **limit)
-    assert some.of("test").tolist() == [row for row in good if row % 10 >= 8]
-    assert some.of("validation").tolist() == [row for row in good if 4 <= row % 10 < 8]
-    assert len(some.split) == ROWS - 2
+    found = prepare(f"{tmp_path}/raw", tmp_path / "some", **keys, input={"max_bad_fraction": 0.022})
+    assert found.of("test").tolist() == [row for row in good if row % 10 >= 8]
+    assert found.of("validation").tolist() == [row for row in good if 4 <= row % 10 < 8]
+    assert len(found.split) == ROWS - 26
     subject = "column 'split', which the cut goes by"
-    wanted = {f"{subject}: is null": 1, f"{subject}: neither train, validation nor test": 1}
-    assert some.manifest.bad_rows == wanted
-    with pytest.raises(InputError, match=f"rows.parquet: a row: {subject}: .*first of 2 bad rows.*max_bad_rows: 1"):
-        prepare(f"{tmp_path}/wrong", tmp_path / "none", **keys, input={"max_bad_rows": 1})
+    assert found.manifest.bad_rows == {
+        "column 'x': is null": 20,
+        "column 'x': not finite": 4,
+        f"{subject}: is null": 1,
+        f"{subject}: neither train, validation nor test": 1,
+    }
+    kept = pq.read_table(f"{found.data.path}/bad_rows").to_pylist()
+    assert len(kept) == 26 and all(row["path"] == f"{tmp_path}/raw/0.parquet" for row in kept)
+    reasons = {row["reason"] for row in kept}
+    assert reasons > {"column 'x': is null (input.missing: mean fills gaps)", "column 'x': inf is not finite"}
+    with pytest.raises(
+        InputError,
+        match=r"0\.parquet: a row: .*first of 26 bad rows, most often: .*is null, 20 rows; .*0\.021 of 1,200 rows\)$",
+    ):
+        prepare(f"{tmp_path}/raw", tmp_path / "none", **keys, input={"max_bad_fraction": 0.021})
+    assert not (tmp_path / "none" / "out").exists()
 
 
 def test_stratified_every_class_has_its_share(spark: SparkSession, files: list[str], tmp_path: Path) -> None:
@@ -168,54 +195,6 @@ def test_stratified_every_class_has_its_share(spark: SparkSession, files: list[s
     assert found.manifest.label is not None and found.manifest.label.classes == ["a", "b", "c", "d", "lone"]
     counts = {name: facts.label_counts for name, facts in found.manifest.splits.items()}
     assert counts == {"train": [630, 140, 63, 6, 1], "validation": [90, 20, 9, 1, 0], "test": [180, 40, 18, 2, 0]}
-
-
-def test_labels_that_only_validation_and_test_have(spark: SparkSession, tmp_path: Path) -> None:
-    cut = {"by": "time", "column": "day"}
-    rows = table(1).to_pandas()
-    # A long tail: each of the last days' customers has a label of its own.
-    tail = rows["day"] >= rows["day"].max() - np.timedelta64(5, "D")
-    rows.loc[tail, "kind"] = [f"only {number}" for number in range(tail.sum())]
-    (tmp_path / "tail").mkdir()
-    pq.write_table(pa.Table.from_pandas(rows), tmp_path / "tail" / "rows.parquet")
-    raw = f"{tmp_path}/tail"
-    with pytest.raises(
-        InputError, match=r"label 'only 0' .1 rows of the test split. does not .*, nor do 1\d\d others: "
-    ):
-        prepare(raw, tmp_path / "error", cut=cut, unseen_labels="error")
-    unknown = prepare(raw, tmp_path / "unknown", cut=cut)
-    label, splits = unknown.manifest.label, unknown.manifest.splits
-    assert label is not None and label.classes is not None and label.classes[-1] == UNKNOWN and label.unknown
-    assert [facts.label_counts[-1] for facts in splits.values() if facts.label_counts] == [0, 0, tail.sum()]
-    assert unknown.manifest.unseen_labels == {"test": tail.sum()}
-    dropped = prepare(raw, tmp_path / "drop", cut=cut, unseen_labels="drop")
-    assert dropped.manifest.label is not None and dropped.manifest.label.classes == label.classes[:-1]
-    assert dropped.manifest.splits["test"].rows == splits["test"].rows - tail.sum()
-    assert dropped.manifest.splits["train"].checksum == splits["train"].checksum
-    assert dropped.manifest.unseen_labels == unknown.manifest.unseen_labels
-
-
-def test_bad_rows_are_counted_and_kept_up_to_a_share_of_all(spark: SparkSession, tmp_path: Path) -> None:
-    rows = table(1).to_pandas()
-    rows.loc[range(24), "x"] = [np.nan] * 20 + [np.inf] * 4
-    for part in range(2):
-        (tmp_path / "raw").mkdir(exist_ok=True)
-        pq.write_table(pa.Table.from_pandas(rows[part * 600 : part * 600 + 600]), tmp_path / "raw" / f"{part}.parquet")
-    found = prepare(f"{tmp_path}/raw", tmp_path / "some", input={"max_bad_fraction": 0.02})
-    assert len(found.split) == ROWS - 24
-    assert list(found.manifest.bad_rows.items()) == [("column 'x': is null", 20), ("column 'x': not finite", 4)]
-    kept = pq.read_table(f"{found.data.path}/bad_rows").to_pylist()
-    assert len(kept) == 24 and all(row["path"] == f"{tmp_path}/raw/0.parquet" for row in kept)
-    assert {row["reason"] for row in kept} == {
-        "column 'x': is null (input.missing: mean fills gaps)",
-        "column 'x': inf is not finite",
-    }
-    with pytest.raises(
-        InputError,
-        match=r"0\.parquet: .*first of 24 bad rows, most often: .*is null, 20 rows; .*0\.019 of 1,200 rows\)$",
-    ):
-        prepare(f"{tmp_path}/raw", tmp_path / "none", input={"max_bad_fraction": 0.019})
-    assert not (tmp_path / "none" / "out").exists()
 
 
 def test_a_column_to_cut_by_that_is_not_there_is_named(spark: SparkSession, files: list[str], tmp_path: Path) -> None:
