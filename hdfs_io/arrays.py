@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hdfs_io import block_table, filesystem, lane_files, plan, row_ids
+from hdfs_io.labels import rounded, wide
 from hdfs_io.lane_files import LABEL, ROW_ID, FileFacts, LaneFile, Layout
 from hdfs_io.manifest import SPLITS, Manifest, SourceFacts, SplitFacts
 from hdfs_io.plan import Plan
@@ -126,7 +127,9 @@ def _specs(
     labels = np.asarray(y)
     shape = list(labels.shape[1:])
     if labels.dtype.kind == "f":
-        return tensors, LabelSpec(dtype="float32", shape=shape, kind="number")
+        every = [rounded(np.asarray(given)) for _, given in splits.values() if given is not None]
+        dtype = "float64" if any(wide(numbers).any() for numbers in every) else "float32"
+        return tensors, LabelSpec(dtype=dtype, shape=shape, kind="number")
     kind = "integer" if labels.dtype.kind in "iub" else "text"
     if kind == "text" and shape:
         raise ValueError(f"text labels must be one a row (their shape is {shape}); give indices, and `classes`")
@@ -224,8 +227,8 @@ def _labels(name: str, labels: Array, spec: LabelSpec) -> tuple[Array | None, li
     if list(labels.shape[1:]) != spec.shape:
         raise ValueError(f"{name}: labels of a row have the shape {list(labels.shape[1:])}, {spec.shape} in train")
     if spec.kind == "number":
-        numbers = labels.astype("<f4")
-        return numbers, None, numbers
+        numbers = rounded(labels)
+        return numbers, None, numbers.astype(spec.numpy_dtype)
     assert spec.classes is not None
     place = {value: number for number, value in enumerate(spec.classes)}
     try:

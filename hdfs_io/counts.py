@@ -7,24 +7,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from hdfs_io import row_ids
 from hdfs_io.cut import Cut
 from hdfs_io.described import described
-from hdfs_io.labels import MAX_CLASSES, check_number_of_labels, classified
+from hdfs_io.labels import MAX_CLASSES, check_number_of_labels, classified, parsed_numbers, wide
 from hdfs_io.lane_files import CHANGED, LABEL
 from hdfs_io.manifest import SPLITS, Manifest
 from hdfs_io.numbering import ROWS
 from hdfs_io.sources.base import Source
-from hdfs_io.sources.identify import Identify
+from hdfs_io.sources.identify import Identified, Identify
 from hdfs_io.sources.parse import SPLIT
 from sparksplit.base.errors import RunError
 
 if TYPE_CHECKING:
     from hdfs_io.sources.kept import Kept
 
-CHECKSUM = "checksum"
+CHECKSUM, WIDE = "checksum", "wide"
+_SUMS = (ROWS, CHECKSUM, WIDE)
 _GROUPED = 1 << 17
 """Counts that a task collects before it adds up those of the same label."""
 
@@ -38,9 +40,11 @@ class Group(NamedTuple):
 
 @dataclass
 class Counts:
-    """Good rows by split and, where labels are classes, by label; otherwise all under the label None."""
+    """Good rows by split and, where labels are classes, by label; otherwise all under the label None. wide: whether
+    there are labels that are numbers which float32 does not hold."""
 
     groups: dict[str, dict[Any, Group]]
+    wide: bool = False
 
     @property
     def rows(self) -> dict[str, int]:
@@ -75,28 +79,30 @@ def count(keys: Kept, source: Source, identify: Identify, cut: Cut, labels: bool
     by_label = labels and classified(source.label_kind)
     counted = [SPLIT, LABEL] if by_label else [SPLIT]
     kinds = {SPLIT: pa.int32(), LABEL: pa.string() if source.label_kind == "text" else pa.int64()}
-    sums = [(ROWS, pa.int64()), (CHECKSUM, pa.int64())]
-    stage = _Count(identify, cut, pa.schema([*((name, kinds[name]) for name in counted), *sums]))
+    sums = [(name, pa.int64()) for name in _SUMS]
+    schema = pa.schema([*((name, kinds[name]) for name in counted), *sums])
+    stage = _Count(identify, cut, schema, labels and source.label_kind == "number")
     parts = keys.through(stage)
     # In more digits, since some sessions take an overflow for an error.
-    added = sql.sum(ROWS), sql.sum(sql.col(CHECKSUM).cast("decimal(20)"))
+    added = sql.sum(ROWS), sql.sum(sql.col(CHECKSUM).cast("decimal(20)")), sql.sum(WIDE)
     # More groups than this have too many labels: a label's rows may lie in every split.
     found = parts.groupBy(*counted).agg(*added).limit(len(SPLITS) * MAX_CLASSES + 1).collect()
     if by_label:
         check_number_of_labels(len({row[LABEL] for row in found}), source.place)
-    counts = Counts({name: {} for name in SPLITS})
+    counts = Counts({name: {} for name in SPLITS}, any(row[-1] for row in found))
     for row in found:
-        counts.groups[SPLITS[row[SPLIT]]][row[LABEL] if by_label else None] = Group(row[-2], int(row[-1]) % 2**64)
+        counts.groups[SPLITS[row[SPLIT]]][row[LABEL] if by_label else None] = Group(row[-3], int(row[-2]) % 2**64)
     return counts
 
 
 @dataclass(frozen=True)
 class _Count:
-    """Adds up, in a task, the rows of each split and label; see `Stage`."""
+    """Adds up, in a task, the rows of each split and label; see `Stage`. numbers: whether labels are some."""
 
     identify: Identify
     cut: Cut
     schema: pa.Schema
+    numbers: bool
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pending: list[pa.Table] = []
@@ -106,6 +112,7 @@ class _Count:
             if LABEL in self.schema.names:
                 columns.append(found.rows.column(LABEL))
             columns += [pa.array(np.ones(len(found.ids), np.int64)), pa.array(row_ids.signed(row_ids.mix64(found.ids)))]
+            columns.append(pa.array(self._wide(found)))
             pending.append(self._added(pa.Table.from_arrays(columns, schema=self.schema)))
             if sum(table.num_rows for table in pending) >= waiting:
                 pending = [self._added(pa.concat_tables(pending))]
@@ -113,9 +120,16 @@ class _Count:
         if pending:
             yield from self._added(pa.concat_tables(pending)).to_batches(max_chunksize=10_000)
 
+    def _wide(self, found: Identified) -> npt.NDArray[np.int64]:
+        """How many of a batch's labels are numbers that float32 does not hold, at its first row [rows]."""
+        counted = np.zeros(len(found.ids), np.int64)
+        if self.numbers and len(counted):
+            counted[0] = wide(parsed_numbers(found.rows.column(LABEL))).sum()
+        return counted
+
     def _added(self, table: pa.Table) -> pa.Table:
-        names = self.schema.names[:-2]
-        added = table.group_by(names).aggregate([(ROWS, "sum"), (CHECKSUM, "sum")])  # modulo 2^64
+        names = self.schema.names[: -len(_SUMS)]
+        added = table.group_by(names).aggregate([(name, "sum") for name in _SUMS])  # modulo 2^64
         return added.rename_columns(self.schema.names).cast(self.schema)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from hdfs_io import labels
 from hdfs_io.bad_rows import Limit, tally_of
 from hdfs_io.config import InputConfig, PreprocessConfig
 from hdfs_io.features.table import Column
@@ -130,8 +131,15 @@ def _label(source: Source, value: Any) -> str:
     if source.label_kind in TOKENS:
         return f"the next of each of the {source.label_kind}"
     if source.label_places is not None:
-        return _values(np.frombuffer(value, "<f4"))
+        return _values(_short(np.frombuffer(value, "<f8")))
+    if source.label_kind == "number":
+        return str(_short(np.float64(value)))
     return repr(value) if isinstance(value, str) else str(value)
+
+
+def _short(numbers: Any) -> Any:
+    """Labels in the type that they are stored in, which shows no more digits than they have."""
+    return numbers if labels.wide(numbers).any() else numbers.astype(np.float32)
 
 
 def rejected(config: InputConfig, bad: Sequence[BadRow], good: int) -> list[tuple[str, str]]:

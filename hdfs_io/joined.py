@@ -221,6 +221,10 @@ def check_alike(one: PreparedDataSet, other: PreparedDataSet) -> None:
         elif name == "tensors" and _unweighted(ours) == _unweighted(theirs):
             has = "weights, {} has none" if len(theirs) > len(ours) else "no weights, {} has some"
             problem = f"has {has.format(one.path)}; prepare both with `input.weight`"
+        elif name == "label" and ours is not None and theirs is not None and ours.parsed == theirs.parsed:
+            wide, short = (one, other) if ours.dtype == "float64" else (other, one)
+            problem = f"has labels in {theirs.dtype}, {one.path} in {ours.dtype}; prepare {short.path} again with "
+            problem += f"`fitted: {wide.path}`"
         else:
             problem = f"has other {what} than {one.path}; prepare it with `fitted: {one.path}`"
         raise InputError(f"{other.path}: {problem}")

@@ -11,10 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hdfs_io.lane_files import label_column, label_of
 from hdfs_io.manifest import SPLITS
 from hdfs_io.preprocessing import TOKENS, UNKNOWN, LabelSpec
 from sparksplit.base.errors import InputError
 
+F64 = npt.NDArray[np.float64]
 Unseen = Literal["error", "unknown", "drop"]
 MAX_CLASSES = 100_000
 _MANY_CLASSES, _ROWS_PER_CLASS = 100, 2
@@ -137,6 +139,40 @@ def known_values(label: LabelSpec | None) -> pa.Array | None:
     if label.kind == "integer":
         return pa.array([int(name) for name in names], type=pa.int64())
     return pa.array(names, type=pa.string())
+
+
+def rounded(numbers: npt.NDArray[Any]) -> F64:
+    """Labels that are numbers, as they are stored: digits after the point may be rounded, to those of float32; where
+    float32 would change the whole part, a number stays as float64 has it.
+
+    So what becomes of a label does not depend on other rows, and neither does the hash of its row.
+    """
+    whole = np.asarray(numbers, np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        short = whole.astype(np.float32).astype(np.float64)
+        return np.where(np.abs(short - whole) < 0.5, short, whole)
+
+
+def wide(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """Which `rounded` labels float32 does not hold."""
+    with np.errstate(over="ignore"):
+        found: npt.NDArray[np.bool_] = np.isfinite(numbers) & (numbers.astype(np.float32) != numbers)
+    return found
+
+
+def parsed_numbers(column: pa.Array) -> F64:
+    """The labels of a column of parsed ones, flat; a row may have several."""
+    kind = LabelSpec(dtype="float64", kind="number", shape=[])
+    if not pa.types.is_binary(column.type):
+        return label_of(pa.chunked_array([column]), kind)
+    _, offsets, values = column.buffers()
+    ends = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4)
+    return np.frombuffer(values, np.float64, (int(ends[-1]) - int(ends[0])) // 8, int(ends[0]))
+
+
+def stored_numbers(column: pa.Array, label: LabelSpec) -> pa.Array:
+    """The column of stored labels, from that of parsed ones."""
+    return label_column(label_of(pa.chunked_array([column]), label.parsed).astype(label.numpy_dtype), label)
 
 
 def indices(labels: pa.Array | pa.ChunkedArray, values: pa.Array, unknown: bool) -> pa.Array | pa.ChunkedArray:

@@ -85,9 +85,10 @@ def prepare(
         if like is not None and source.label_kind is not None:
             label = like.description.label
             named = labels.fitted_labels(found.labels, label, source.place, unseen)
+            label = label.parsed if label is not None and found.wide else label
         else:
             named = labels.labels_of(found.labels, source.label_kind, source.place, declared=declared, unseen=unseen)
-            label = _label_spec(source, named.classes, unseen == "unknown")
+            label = _label_spec(source, named.classes, unseen == "unknown", found.wide)
         if unseen == "drop" and named.unseen:
             values = labels.known_values(label)
             found.keep([] if values is None else values.to_pylist())
@@ -130,13 +131,15 @@ def _laid_out(layout: Layout, config: PreprocessConfig, like: Fitted | None, row
     return laid_out.for_rows(rows), lanes
 
 
-def _label_spec(source: Source, classes: list[str] | None, unknown: bool = False) -> LabelSpec | None:
+def _label_spec(
+    source: Source, classes: list[str] | None, unknown: bool = False, wide: bool = True
+) -> LabelSpec | None:
+    """wide: whether there are numbers that float32 does not hold"""
     if source.label_kind is None:
         return None
     if source.label_kind == "number":
-        return LabelSpec(
-            dtype="float32", kind="number", shape=[] if (places := source.label_places) is None else [places]
-        )
+        shape = [] if (places := source.label_places) is None else [places]
+        return LabelSpec(dtype="float64" if wide else "float32", kind="number", shape=shape)
     if source.label_kind in TOKENS:
         tensor = source.tensors[0]
         return LabelSpec(dtype=tensor.dtype, shape=tensor.shape, classes=source.vocabulary, kind=source.label_kind)

@@ -83,8 +83,9 @@ class TensorSpec(Frozen):
 
 
 class LabelSpec(TensorSpec):
-    """What is to be predicted: a class (its index in `classes`; dtype int64) or a number (dtype float32), or, with a
-    shape, a class or a number for each of its places, in a binary column like a tensor's."""
+    """What is to be predicted: a class (its index in `classes`; dtype int64) or a number (dtype float32, or float64
+    where that loses whole digits; see `labels.rounded`), or, with a shape, a class or a number for each of its places,
+    in a binary column like a tensor's."""
 
     name: str = "label"
     shape: list[int] = []
@@ -98,6 +99,11 @@ class LabelSpec(TensorSpec):
     offset: float | list[float] = 0.0
     scale: float | list[float] = 1.0
     """Of numbers: a model is trained to give (label - offset) * scale; each is one number, or one for each value."""
+
+    @property
+    def parsed(self) -> LabelSpec:
+        """The same as rows are parsed: numbers in float64."""
+        return self.model_copy(update={"dtype": "float64"}) if self.kind == "number" else self
 
     @property
     def is_scaled(self) -> bool:

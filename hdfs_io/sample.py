@@ -240,7 +240,7 @@ def _dealt(
 
 
 def _schema(keys: Iterable[str], good: pa.Table) -> str:
-    kinds = {pa.string(): "string", pa.binary(): "binary", pa.float32(): "float", pa.int32(): "int"}
+    kinds = {pa.string(): "string", pa.binary(): "binary", pa.float64(): "double", pa.int32(): "int"}
     own = {NUMBER: pa.int64()}
     types = {name: kinds.get(own.get(name) or good.schema.field(name).type, "bigint") for name in keys}
     return ", ".join(f"{name} {kind}" for name, kind in types.items())

@@ -90,10 +90,12 @@ class Place:
                 [found.rows.column(name) for name in names] for names in (self.tensors, self.texts, self.rest)
             )
             columns = [pa.array(row_ids.signed(found.ids)), *self.encoder(tensors, texts), *rest]
+            place = 1 + len(layout.tensors)
             if classes is not None:
                 assert layout.label is not None
-                place = 1 + len(layout.tensors)
                 columns[place] = labels.indices(columns[place], classes, layout.label.unknown)
+            elif layout.label is not None and layout.label.kind == "number":
+                columns[place] = labels.stored_numbers(columns[place], layout.label)
             pending.append((self.files(found), columns))
             size += sum(column.nbytes for column in columns)
             if size >= enough:

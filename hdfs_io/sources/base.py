@@ -50,7 +50,7 @@ class Task:
 
 @dataclass
 class ParsedRows:
-    """Parsed rows: tensors [n, *shape] of the declared dtypes; labels int64 or float32 [n], strings, a text's tokens
+    """Parsed rows: tensors [n, *shape] of the declared dtypes; labels int64 or float64 [n], strings, a text's tokens
     [n, length] or a window's numbers [n, horizon]; kept columns as strings."""
 
     tensors: list[npt.NDArray[Any]]

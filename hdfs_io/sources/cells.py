@@ -222,5 +222,5 @@ def label_kind(texts: Sequence[str | None]) -> str:
     """integer, number or text: what all these labels are."""
     if all(re.fullmatch(_INTEGER, (text or "").strip()) for text in texts):
         return "integer"
-    finite = all(number_problem(text, np.dtype(np.float32), ("",), False, True) is None for text in texts)
+    finite = all(number_problem(text, np.dtype(np.float64), ("",), False, True) is None for text in texts)
     return "number" if finite else "text"

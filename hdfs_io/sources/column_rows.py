@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hdfs_io.labels import rounded
 from hdfs_io.manifest import SPLITS
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.sources.base import BadRows, ParsedRows
@@ -179,11 +180,12 @@ class ColumnReader:
         if self.label_kind == "text":
             texts = [text or "" for text in column.to_pylist()]
             return texts, np.array([bool(self._label_problem(text)) for text in texts], dtype=np.bool_)
-        return self._numbers(column, self._label_dtype, False, True)
+        values, wrong = self._numbers(column, self._label_dtype, False, True)
+        return rounded(values) if self.label_kind == "number" else values, wrong
 
     @property
     def _label_dtype(self) -> np.dtype[Any]:
-        return np.dtype(np.int64 if self.label_kind == "integer" else np.float32)
+        return np.dtype(np.int64 if self.label_kind == "integer" else np.float64)
 
     @property
     def _nulls(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import numpy as np
 from hdfs_io import filesystem
 from hdfs_io.config import InputConfig, check_input
 from hdfs_io.filesystem import FileFacts
+from hdfs_io.labels import rounded
 from hdfs_io.manifest import SourceFile
 from hdfs_io.preprocessing import Description, TensorSpec
 from hdfs_io.sources.base import (
@@ -203,7 +204,7 @@ class IdxSource(FileSource):
                 tensor = arrays[0].reshape(count, *self.tensors[0].shape)
                 label = None
                 if labels is not None:
-                    label = arrays[1].astype("<f4" if self.label_kind == "number" else "<i8")
+                    label = rounded(arrays[1]) if self.label_kind == "number" else arrays[1].astype("<i8")
                 yield ParsedRows([tensor], label)
             if any(file.compressed and _ends_badly(stream) for file, stream in streams):
                 yield BadRow(images.path, task.stop, "its gzip stream or its labels' is damaged at the end", fatal=True)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hdfs_io import row_ids
+from hdfs_io.labels import rounded
 from hdfs_io.lane_files import LABEL, binary_column
 from hdfs_io.manifest import SPLITS
 from hdfs_io.preprocessing import TOKENS, WEIGHT, TensorSpec
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 _LABELS = {
     "integer": pa.int64(),
-    "number": pa.float32(),
+    "number": pa.float64(),
     "text": pa.string(),
     **dict.fromkeys(TOKENS, pa.binary()),
 }
@@ -82,7 +83,7 @@ def parsed_schema(source: Source) -> pa.Schema:
     fields += [(name, pa.string()) for name in text_names(source)]
     if source.label_kind is not None:
         kind = _LABELS[source.label_kind]
-        fields.append((LABEL, pa.binary() if kind == pa.float32() and source.label_places else kind))
+        fields.append((LABEL, pa.binary() if kind == pa.float64() and source.label_places else kind))
     fields += [(name, pa.string()) for name in keep_names(len(source.keep))]
     return pa.schema([*fields, (CUT, pa.int64()), (BAD, BAD_STRUCT)])
 
@@ -218,7 +219,8 @@ def content_of(rows: ParsedRows) -> row_ids.U64:
     if isinstance(rows.label, list):
         return row_ids.content_hash(*_hashed(fixed, rows.texts, rows.label))
     if rows.label is not None:
-        fixed.append(_bytes(rows.label))
+        # The same whatever float type numbers are stored in.
+        fixed.append(_bytes(rounded(rows.label) if rows.label.dtype.kind == "f" else rows.label))
     return row_ids.content_hash(*_hashed(fixed, rows.texts))
 
 

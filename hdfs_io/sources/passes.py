@@ -104,8 +104,8 @@ def _codec(source: Source, *, tensors: bool = True, numbered: bool = False, fixe
     if not fixed:
         return codec_of(schema, names, {})
     sizes = {name: tensor.row_bytes for name, tensor in zip(own, source.tensors, strict=True)}
-    # A token is as large as those of the input, and a number has four bytes.
-    each = source.tensors[0].numpy_dtype.itemsize if source.label_kind in TOKENS else 4
+    # A token is as large as those of the input, and a number has eight bytes.
+    each = source.tensors[0].numpy_dtype.itemsize if source.label_kind in TOKENS else 8
     return codec_of(schema, names, {**sizes, **({} if places is None else {LABEL: each * places})})
 
 

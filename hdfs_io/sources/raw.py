@@ -41,7 +41,7 @@ def raw_rows(
     source: opened for the data that `description` belongs to.
 
     A frame has `row_id` (bigint; that of the data set that `preprocess` makes of the same input), a binary column for
-    each tensor, `label` (the class's index as bigint, or float; null for a class that the model does not know; binary
+    each tensor, `label` (the class's index as bigint, or double; null for a class that the model does not know; binary
     where it is a token at each position; no column where the configuration has `label: null`) and the columns to keep.
     Its rows are read when it is used, unless the source keeps them.
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from hdfs_io.config import InputConfig
 from hdfs_io.cut_config import CutConfig
+from hdfs_io.labels import rounded
 from hdfs_io.lane_files import tensor_of
 from hdfs_io.manifest import SPLITS
 from hdfs_io.preprocessing import Description, FittedPreprocessing, TensorSpec, Windows
@@ -306,8 +307,7 @@ class WindowReader:
         null = np.zeros(len(values), np.bool_) if self.gaps else missing.any(axis=1)
         null_label = np.zeros(len(values), np.bool_)
         if self.label is not None:
-            with np.errstate(over="ignore"):
-                null_label = ~np.isfinite(values[:, self.label].astype(np.float32))
+            null_label = ~np.isfinite(values[:, self.label])
         return Piece(same, rows.column(CUT).to_numpy(), null, null_label, index, carried, final), values
 
     def _found(
@@ -333,7 +333,7 @@ class WindowReader:
         features = view(values, self.rule.window, axis=0)[starts].transpose(0, 2, 1)
         label = None
         if self.label is not None:
-            label = view(values[:, self.label], self.rule.horizon)[starts + self.rule.window].astype(np.float32)
+            label = rounded(view(values[:, self.label], self.rule.horizon)[starts + self.rule.window])
         last = pa.array(starts + self.rule.window - 1)
         return ParsedRows(
             [np.ascontiguousarray(features, self.tensor.numpy_dtype)],

@@ -56,7 +56,7 @@ class Job:
 
 @dataclass(frozen=True)
 class SplitRows:
-    """Some rows of one split. label: class indices, -1 for an unknown one, or float32 numbers [rows, ...]."""
+    """Some rows of one split. label: class indices, -1 for an unknown one, or numbers [rows, ...]."""
 
     split: str
     row_ids: npt.NDArray[np.int64]
@@ -225,9 +225,9 @@ def read_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str, keep: Sequ
 
 def _labels(column: pa.ChunkedArray, spec: LabelSpec) -> Array:
     if spec.shape:
-        return label_of(column, spec)
+        return label_of(column, spec.parsed)
     values: Array = (column.fill_null(-1) if spec.classes is not None else column).to_numpy()
-    return values.astype(spec.dtype)
+    return values.astype(spec.parsed.dtype)
 
 
 def predict_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str) -> Facts:

@@ -50,7 +50,7 @@ def places_of(output: str) -> Places:
 class Predictions:
     """The predictions of a batch.
 
-    prediction: int64 class indices [rows, ...], or a regression's numbers: float32 [rows, ...]
+    prediction: int64 class indices [rows, ...], or a regression's numbers: float32 or float64 [rows, ...]
     probabilities: float64 [rows, ..., classes]; None for a regression
     logs: their logarithms, where rows have labels
     """
@@ -99,7 +99,7 @@ class Columns:
             columns[SPLIT] = pa.array([split] * rows, type=pa.string())
         columns |= {name: kept[name] for name in self.keep}
         if found.probabilities is None:
-            columns[PREDICTION] = nested(found.prediction.astype(np.float32))
+            columns[PREDICTION] = nested(found.prediction)
         else:
             columns[PREDICTION] = nested(found.prediction)
             if self.named:

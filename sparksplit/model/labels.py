@@ -11,17 +11,20 @@ from hdfs_io.preprocessing import LabelSpec
 
 
 def scaled(labels: Any, label: LabelSpec | None) -> Any:
-    """What the model is to give for stored labels [rows, *shape]: (label - offset) * scale in Keras's float type; the
-    labels themselves where they are not scaled."""
-    if label is None or not label.is_scaled:
+    """What the model is to give for stored labels [rows, *shape]: of numbers (label - offset) * scale, in Keras's float
+    type; classes as they are."""
+    if label is None or label.kind != "number":
         return labels
     offset, scale = label.numbers()
-    return tf.cast((tf.cast(labels, tf.float64) - offset) * scale, keras.config.floatx())
+    numbers = (tf.cast(labels, tf.float64) - offset) * scale if label.is_scaled else labels
+    return tf.cast(numbers, keras.config.floatx())
 
 
 def unscaled(outputs: Any, label: LabelSpec | None) -> Any:
-    """The inverse, for the model's outputs [rows, ...]: in the labels' units, in the outputs' dtype."""
-    if label is None or not label.is_scaled:
+    """The inverse, for the model's outputs [rows, ...]: in the labels' units, in the outputs' dtype, or in the labels'
+    where that has more digits."""
+    if label is None or label.kind != "number":
         return outputs
     offset, scale = label.numbers()
-    return tf.cast(tf.cast(outputs, tf.float64) / scale + offset, outputs.dtype)
+    numbers = tf.cast(outputs, tf.float64) / scale + offset if label.is_scaled else outputs
+    return tf.cast(numbers, tf.float64 if label.dtype == "float64" else outputs.dtype)

@@ -192,6 +192,13 @@ def test_numbers_as_labels_without_labels_and_cut_test_sets(spark: SparkSession,
     data = PreparedDataSet.open(f"{tmp_path}/out")
     assert data.manifest.label is None and data.manifest.tensors[0].shape == [3]
     assert data.manifest.splits["validation"].files == 0
+    # Whole digits that float32 has not, and a number that it has not at all.
+    numbers = {20241231235959.0 + number for number in range(20)} | {1e39}
+    (tmp_path / "rows.csv").write_text("".join(f"{number},{label:.0f}\n" for number, label in enumerate(numbers)))
+    assert run(tmp_path, *settings, "input.label_type=number", options=("--overwrite",)) == 0
+    data = PreparedDataSet.open(f"{tmp_path}/out")
+    assert data.manifest.label is not None and data.manifest.label.dtype == "float64"
+    assert {label for name in sizes for block in read(data, name) for label in block.label.tolist()} == numbers
 
 
 def test_some_bad_rows_are_kept_with_their_reason(

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from hdfs_io.labels import Labels, counted, fitted_labels, indices, known_values, labels_of, places
+from hdfs_io.labels import (
+    Labels,
+    counted,
+    fitted_labels,
+    indices,
+    known_values,
+    labels_of,
+    parsed_numbers,
+    places,
+    rounded,
+    stored_numbers,
+    wide,
+)
+from hdfs_io.lane_files import label_column, label_of
 from hdfs_io.preprocessing import UNKNOWN, LabelSpec
 from sparksplit.base.errors import InputError
 
@@ -97,6 +111,39 @@ def test_rows_are_counted_by_class() -> None:
     assert counted(rows, spec) == [0, 2]
     assert counted(rows, spec.model_copy(update={"classes": ["-3", "5", UNKNOWN], "unknown": True})) == [0, 2, 5]
     assert counted({}, None) is counted({}, LabelSpec(dtype="float32", kind="number")) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "stored", "is_wide"),
+    [
+        (20241231235959, 20241231235959, True),
+        (-16777217, -16777217, True),
+        (16777216, 16777216, False),
+        (16777216.4, 16777216, False),
+        (123456789.125, 123456789.125, True),
+        (0.1, float(np.float32(0.1)), False),
+        (1e-50, 0.0, False),
+        (1e39, 1e39, True),
+        (-1e300, -1e300, True),
+        (np.inf, np.inf, False),
+    ],
+)
+def test_labels_that_are_numbers_lose_digits_after_the_point_alone(number: float, stored: float, is_wide: bool) -> None:
+    found = rounded(np.array([number]))
+    assert found.dtype == np.float64 and found[0] == stored == rounded(found)[0]
+    assert wide(found).tolist() == [is_wide]
+    assert not wide(rounded(np.array([np.nan]))).any()
+
+
+@pytest.mark.parametrize("shape", [[], [2]])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_numbers_are_stored_in_the_float_type_of_the_data_set(dtype: str, shape: list[int]) -> None:
+    label = LabelSpec(dtype=dtype, kind="number", shape=shape)
+    numbers = np.arange(6.0).reshape(-1, *shape)
+    column = label_column(numbers, label.parsed).slice(1)
+    assert parsed_numbers(column).tolist() == numbers[1:].reshape(-1).tolist()
+    stored = label_of(pa.chunked_array([stored_numbers(column, label)]), label)
+    assert stored.dtype == dtype and stored.tolist() == numbers[1:].tolist()
 
 
 def test_places_are_those_of_values_that_need_not_be_there() -> None:

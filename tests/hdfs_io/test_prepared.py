@@ -16,6 +16,7 @@ import pytest
 
 from hdfs_io import prepared, row_ids
 from hdfs_io.arrays import from_arrays
+from hdfs_io.joined import check_alike
 from hdfs_io.prepared import BlockReader, PreparedDataSet
 from sparksplit.base.errors import InputError, RunError
 
@@ -154,6 +155,20 @@ def test_labels_at_several_places(tmp_path: Path) -> None:
     assert numbers.manifest.label is not None and numbers.manifest.label.shape == [3]
     for _, block in read_all(numbers, "train"):
         assert block.label.dtype == np.float32 and (block.label == y[block.tensors["x"][:, 0] // 2] / 2).all()
+
+
+def test_arrays_of_numbers_keep_whole_digits_and_ids_whatever_their_float_type(tmp_path: Path) -> None:
+    x = np.arange(8, dtype=np.uint8)[:, None]
+    y = np.arange(8) / 10 + 0.1
+    one, other = (from_arrays(f"{tmp_path}/{kind}", {"train": (x, y.astype(kind))}, lanes=2) for kind in ("f4", "f8"))
+    assert one.manifest.label == other.manifest.label and one.manifest.splits == other.manifest.splits
+    whole = y + 20241231235959
+    data = from_arrays(f"{tmp_path}/whole", {"train": (x, y), "test": (x, whole)}, lanes=2)
+    assert data.manifest.label is not None and data.manifest.label.dtype == "float64"
+    assert data.manifest.splits["train"].checksum == one.manifest.splits["train"].checksum
+    assert {label for _, block in read_all(data, "test") for label in block.label.tolist()} == set(whole.tolist())
+    with pytest.raises(InputError, match=rf"has labels in .*; prepare {one.path} again with `fitted: {data.path}`"):
+        check_alike(one, data)
 
 
 def test_equal_arrays_of_other_weights_keep_their_ids_in_any_order(tmp_path: Path) -> None:

@@ -64,6 +64,8 @@ def test_the_most_probable_classes_come_first_and_of_equal_ones_the_prediction()
 def test_numbers_have_no_probabilities(label):
     found = Predictions(np.array([1.5, -2.0], np.float32), None)
     kept = {"a": pa.array(["x", "y"])}
+    whole = Predictions(np.array([20241231235959.0, 1.0]), None)
+    assert Columns(label, False, ()).table(IDS, "test", {}, whole)["prediction"].to_pylist() == [20241231235959, 1]
     assert Columns(label, False, ["a"]).table(IDS, "test", kept, found).to_pylist() == [
         {"row_id": 3, "a": "x", "prediction": 1.5},
         {"row_id": -1, "a": "y", "prediction": -2.0},

@@ -261,6 +261,16 @@ def test_decimals_are_parsed_as_they_are_written() -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.string()])
+def test_labels_that_are_numbers_keep_their_whole_digits(kind: pa.DataType) -> None:
+    whole = [20241231235959, 16777217, 5]
+    labels = pa.array([f"{value}" for value in whole] if kind == pa.string() else whole, kind)
+    batch = pa.RecordBatch.from_pydict({"0": [1.0, 2.0, 3.0], "1": [4.0, 5.0, 6.0], "2": labels})
+    rows, bad = read(batch, label_kind="number")
+    assert rows is not None and isinstance(rows.label, np.ndarray) and not bad
+    assert rows.label.dtype == np.float64 and rows.label.tolist() == whole
+
+
 def test_weights_are_none_of_the_features_and_not_below_zero() -> None:
     batch = pa.RecordBatch.from_pydict(
         {"0": [1.0, 2.0, 3.0], "1": [4.0, 5.0, 6.0], "2": [0, 1, 2], "3": [0.5, -1.0, None], "4": ["p", "q", "r"]}

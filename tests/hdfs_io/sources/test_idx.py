@@ -59,7 +59,7 @@ def test_labels_may_be_absent_or_numbers(tmp_path: Path) -> None:
     images, labels = digits(5)
     folder = write_folder(tmp_path, (images, labels))
     numbers = source(folder, label_type="number")
-    assert read(numbers)[1].dtype == np.float32
+    assert read(numbers)[1].dtype == np.float64
     (folder / "train-labels-idx1-ubyte").unlink()
     opened = source(folder, label=None)
     assert opened.label_kind is None

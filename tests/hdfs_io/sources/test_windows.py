@@ -67,7 +67,7 @@ def test_windows_have_the_features_the_next_labels_and_what_is_kept_of_the_last_
     assert {part for part, _ in found} == {"train"}
     x = np.concatenate([item.tensors[0] for _, item in found])
     label = np.concatenate([item.label for _, item in found if item.label is not None])
-    assert (x.dtype, x.shape, label.dtype, label.shape) == (np.float32, (4, 3, 2), np.float32, (4, 2))
+    assert (x.dtype, x.shape, label.dtype, label.shape) == (np.float32, (4, 3, 2), np.float64, (4, 2))
     assert x[1].tolist() == [[1, 101], [2, 102], [3, 103]] and label[1].tolist() == [104, 105]
     assert x[2].tolist() == [[50, 150], [51, 151], [52, 152]] and label[2].tolist() == [153, 154]
     kept = [row for _, item in found for row in zip(*item.keep, strict=True)]
