@@ -2,7 +2,7 @@
 
 base.Source     what each gives: a DataFrame, and what makes rows of it in executors
 readers         what Spark reads: a DataFrame of raw columns for each format; csv, json_lines, same_columns (Parquet
-                and ORC), tfrecord and images have files of their own
+                and ORC), tfrecord and images have files of their own; folders: the columns of folders' names
 columns         raw columns to rows; also for a program's own DataFrame, or what a user's function returns
 idx, csv, text  the formats whose files our own tasks read
 windows         rows over time to rows of arrays

@@ -20,6 +20,7 @@ from hdfs_io.config import InputConfig
 from hdfs_io.filesystem import FileFacts
 from hdfs_io.listing import Found
 from hdfs_io.preprocessing import TensorSpec
+from hdfs_io.sources.folders import EVERY_FOLDER
 from hdfs_io.sources.readers import DATA_FILES, RawFrame
 from sparksplit.base.errors import ConfigError, InputError
 
@@ -47,9 +48,8 @@ def read(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     Raises ConfigError where the column does not hold bytes, and InputError where a file lies beside folders of classes.
     """
     decoder = _decoder(config)
-    nested = str(found.nested).lower()
     if config.column is not None:
-        table = spark.read.options(**DATA_FILES, recursiveFileLookup=nested).parquet(*found.roots)
+        table = spark.read.options(**DATA_FILES, **EVERY_FOLDER).parquet(*found.roots)
         kinds = {field.name: field.dataType.simpleString() for field in table.schema.fields}
         if config.column not in kinds:
             raise config.error("column", f"{config.place} has no column {config.column!r}; it has {', '.join(kinds)}")
@@ -57,10 +57,9 @@ def read(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
             raise config.error("column", f"must hold the bytes of PNG or JPEG files (is {kinds[config.column]})")
         return RawFrame(table, "_metadata.file_path", decoded=(config.column, decoder), row_bytes=_IMAGE_BYTES)
     _check_folders(config.place, [path for path, _ in found.files])
-    listed = spark.read.format("binaryFile").option("recursiveFileLookup", nested).load(found.roots)
-    columns = [f"`{name}`" for name in listed.columns[4:]]  # partition columns, which are labels, or kept
-    label = None
-    if not columns:
+    listed = spark.read.format("binaryFile").options(**EVERY_FOLDER).load(found.roots)
+    columns, label = [], None
+    if not found.columns:  # columns of folders are labels, or kept
         label = LABEL
         kind = {"integer": "bigint", "number": "double"}.get(config.label_type, "string")
         columns = [f"CAST(element_at(split(path, '/'), -2) AS {kind}) AS {LABEL}"]
