@@ -259,5 +259,6 @@ def _manifest(
         preprocessing=numbers,
         features=features,
         windows=source.windows,
+        exif=source.exif,
         splits=splits,
     )

@@ -83,6 +83,7 @@ class DataFrameSource(Source):
         features, tensor, is_array = self._features(config, train, features, description)
         weights = [] if weight is None else [TensorSpec(name=WEIGHT, dtype="float32", shape=[])]
         self.tensors = [*([tensor] if self.table is None else self.table.tensors), *weights]
+        self.exif = None if train.decoded is None else config.exif
         self.raw_bytes = max(part.row_bytes for part in raw.parts.values()) or self._text_bytes(frame)
         self._parts = list(raw.parts)
         self._mixed = _mixed(raw)
