@@ -126,6 +126,8 @@ class InputConfig(Config):
     """images: [height, width] in pixels that each becomes; required, except to predict (null: the model's)."""
     channels: Literal[1, 3] = 3
     """images: 3: red, green and blue; 1: grey."""
+    exif: bool = True
+    """images: whether each is turned as its EXIF orientation says. predict does what was done for the model."""
     column: Annotated[str, Field(min_length=1)] | None = None
     """images: the column of Parquet files at the path that holds encoded images; null: the files at the path are
     images, and the name of a file's folder is its label."""

@@ -96,7 +96,7 @@ FORMATS: Mapping[str, Format] = {
     "tfrecord": Format(reader="tfrecord:read", keys=_COLUMNS | _FILES, shapeless=True, made_of="records"),
     "images": Format(
         reader="images:read",
-        keys=_FILES | {"label", "label_type", "keep", "size", "channels", "column"} | _BAD_ROWS,
+        keys=_FILES | {"label", "label_type", "keep", "size", "channels", "exif", "column"} | _BAD_ROWS,
     ),
     "table": Format(reader="readers:table", keys=_COLUMNS | {"table"}, shapeless=True, settings=_HIVE),
     "sql": Format(reader="readers:query", keys=_COLUMNS | {"query"}, shapeless=True, settings=_HIVE),

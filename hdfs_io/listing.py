@@ -10,6 +10,7 @@ import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from hdfs_io import filesystem
 from hdfs_io.filesystem import FileFacts
@@ -23,18 +24,19 @@ _ESCAPED = re.compile(r"\\(.)")
 @dataclass(frozen=True)
 class Found:
     """What paths name. roots: the files and folders themselves, as Spark's readers take them. files: (path, facts) of
-    every file with content. nested: whether there are sub-folders that name no partition columns."""
+    every file with content. columns: those that the names of the innermost folders of every file give, the outer ones
+    first (`day=1/hour=2/file`)."""
 
     roots: list[str]
     files: list[tuple[str, FileFacts]]
-    nested: bool
+    columns: tuple[str, ...] = ()
 
 
 def find(paths: Sequence[str]) -> Found:
     """What `paths` name: local ones, or ones on HDFS.
 
     Raises InputError where one of them matches nothing, where there are no rows in any of them, where two name the
-    same file, and where a folder holds partition columns beside other folders or files.
+    same file, and where some files lie in folders of partition columns and others do not.
     """
     roots: list[str] = []
     for path in paths:
@@ -44,16 +46,16 @@ def find(paths: Sequence[str]) -> Found:
         roots += [match for match in matches if match not in roots]
     files: list[tuple[str, FileFacts]] = []
     origins: list[tuple[str, str]] = []
-    nested = False
+    columns = []
     for root in roots:
-        found = files_in(root)
-        nested |= is_nested(root, [name for name, _ in found])
+        if found := files_in(root):
+            columns.append((root, folder_columns(root, [name for name, _ in found])))
         files += found
         origins += [(name, root) for name, _ in found]
     if not files:
         raise InputError(f"{paths[0]}: {'the folder' if filesystem.is_folder(roots[0]) else 'it'} holds no rows")
     check_once(origins)
-    return Found([filesystem.for_spark(root) for root in roots], files, nested)
+    return Found([filesystem.for_spark(root) for root in roots], files, alike(columns))
 
 
 def check_once(files: Iterable[tuple[str, str]]) -> None:
@@ -126,11 +128,11 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
 
 
-def is_nested(root: str, files: Sequence[str]) -> bool:
-    """Whether the folder `root` has sub-folders that name no partition columns. files: paths of all its files.
+def folder_columns(root: str, files: Sequence[str]) -> tuple[str, ...]:
+    """The columns that the sub-folders of the folder `root` give by their names. files: paths of all its files.
 
     Raises InputError where some files lie in folders of partition columns, and others do not, or of other columns:
-    Spark's readers would leave some out.
+    their rows would lack values.
     """
     kinds: dict[tuple[str, ...], str] = {}
     for file in files:
@@ -138,8 +140,36 @@ def is_nested(root: str, files: Sequence[str]) -> bool:
         kinds.setdefault(tuple(name.partition("=")[0] if "=" in name else "" for name in folders), file)
     columns = [kind for kind in kinds if any(kind)]
     if not columns:
-        return any(kinds)
+        return ()
     if len(kinds) > 1 or "" in columns[0]:
         one, other = kinds[columns[0]], next((kinds[kind] for kind in kinds if kind != columns[0]), root)
         raise InputError(f"{root}: {one} and {other} do not lie in folders of the same partition columns")
-    return False
+    return tuple(map(unquote, columns[0]))
+
+
+def alike(found: Sequence[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:
+    """The columns that folders give, by path; raises InputError where they differ."""
+    for path, columns in found:
+        if columns != found[0][1]:
+            raise InputError(f"{found[0][0]} and {path} do not have folders of the same partition columns")
+    return found[0][1] if found else ()
+
+
+NO_VALUE = ("", "__HIVE_DEFAULT_PARTITION__")
+"""What a folder's value is where it is missing."""
+
+
+def folder_values(found: Found) -> dict[str, set[str]]:
+    """By column that folders give: its values, without a missing one. A value is the text behind the folder's `=`, with
+    its percent-encoded bytes as UTF-8.
+
+    Raises InputError for a folder whose encoded bytes are no UTF-8.
+    """
+    values: dict[str, set[str]] = {name: set() for name in found.columns}
+    for folder in dict.fromkeys(path.rpartition("/")[0] for path, _ in found.files):
+        for name, part in zip(reversed(found.columns), reversed(folder.split("/")), strict=False):
+            try:
+                values[name].add(unquote(part.partition("=")[2], errors="strict"))
+            except UnicodeDecodeError:
+                raise InputError(f"{folder}: {part!r} has percent-encoded bytes that are no UTF-8: rename it") from None
+    return {name: own - {*NO_VALUE} for name, own in values.items()}

@@ -101,6 +101,8 @@ class Manifest(Frozen):
     """Why the rows of a split are no independent sample; None where they count as one."""
     windows: Windows | None = None
     """Where rows are windows over time."""
+    exif: bool | None = None
+    """Whether images were turned as their EXIF orientation says; None where rows are no images."""
     windows_left_out: dict[str, int] = pydantic.Field(default_factory=dict)
     """Windows that were left out: over `gaps`, with `nulls`, with labels on both sides of a boundary of the `cut`; and
     series that are too `short` for one."""
@@ -114,6 +116,7 @@ class Manifest(Frozen):
             preprocessing=self.preprocessing,
             features=self.features,
             windows=self.windows,
+            exif=self.exif,
         )
 
     @property

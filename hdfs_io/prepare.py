@@ -264,5 +264,6 @@ def _manifest(
         features=features,
         dependent=dependent(config.cut, windows=source.windows is not None, text=source.deals),
         windows=source.windows,
+        exif=source.exif,
         splits=splits,
     )

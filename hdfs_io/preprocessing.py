@@ -210,13 +210,16 @@ class Description(Frozen):
     """What the tensors hold, where it is more than plain numbers: one for each raw column, in the model's order."""
     windows: Windows | None = None
     """Where rows are windows over time."""
+    exif: bool | None = None
+    """Whether images were turned as their EXIF orientation says; None where rows are no images."""
 
     @pydantic.model_serializer(mode="wrap")
     def _without_defaults(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without `features` and `windows` where there are none: files, and digests of data sets, say what they said
-        before there were any."""
+        """Without `features`, `windows` and `exif` where there are none: files, and digests of data sets, say what they
+        said before there were any."""
         values: dict[str, Any] = dump(self)
-        return {key: value for key, value in values.items() if key not in ("features", "windows") or value}
+        left_out: dict[str, Any] = {"features": [], "windows": None, "exif": None}
+        return {key: value for key, value in values.items() if key not in left_out or value != left_out[key]}
 
     @property
     def model_tensors(self) -> list[TensorSpec]:

@@ -2,7 +2,7 @@
 
 base.Source     what each gives: a DataFrame, and what makes rows of it in executors
 readers         what Spark reads: a DataFrame of raw columns for each format; csv, json_lines, same_columns (Parquet
-                and ORC), tfrecord and images have files of their own
+                and ORC), tfrecord and images have files of their own; folders: the columns of folders' names
 columns         raw columns to rows; also for a program's own DataFrame, or what a user's function returns
 idx, csv, text  the formats whose files our own tasks read
 windows         rows over time to rows of arrays
@@ -115,6 +115,7 @@ def open_with_spark(
     """The source of rows that Spark reads; like `open_source`. cut: whose columns are no features. features: what is to
     become of columns, where it is known beforehand."""
     check_input(config)
+    config = turned_like(config, description)
     raw = read(spark, config)
     snappy.check(spark, [path for files in raw.files.values() for path, _ in files])
     return _opened(config, raw, description, cut, features)
@@ -148,6 +149,16 @@ def _opened(
     if description is not None:
         check_like(source, description, source.place)
     return source
+
+
+def turned_like(config: InputConfig, description: Description | None) -> InputConfig:
+    """`config` for images that are turned as those of `description` were; ConfigError where it says otherwise."""
+    if description is None or description.exif is None or config.exif == description.exif:
+        return config
+    if "exif" in config.model_fields_set:
+        wanted = str(description.exif).lower()
+        raise config.error("exif", f"must be {wanted}, as for the images that the model was trained on, or left out")
+    return config.model_copy(update={"exif": description.exif})
 
 
 def check_like(source: Source, description: Description, place: str) -> None:

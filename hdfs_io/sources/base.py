@@ -87,7 +87,7 @@ class BadRow:
         if self.fatal:
             return f"{self.path}: {self.reason}"
         if self.row <= 0:
-            return f"{self.path}: a row: {self.reason} ({self.text})"
+            return f"{self.path}: a row: {self.reason}" + (f" ({self.text})" if self.text else "")
         return f"{self.path}: row {self.row}: {self.reason}"
 
 
@@ -169,6 +169,8 @@ class Source(abc.ABC):
     """What shows that files are others, where Spark reads them; None where there are none to look at."""
     windows: Windows | None = None
     """Where rows are windows over time; with their step once `raw` has been called."""
+    exif: bool | None = None
+    """Whether images are turned as their EXIF orientation says; None where rows are no images."""
 
     @property
     def label_places(self) -> int | None:

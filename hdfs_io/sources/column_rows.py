@@ -253,7 +253,8 @@ class ColumnReader:
             joined: list[str] = pc.binary_join_element_wise(*cells, self.cells.delimiter).to_pylist()
             return joined
         shown = batch.columns[self.decoder is not None : len(self.features) + (self.label is not None)]
-        text = pc.utf8_slice_codeunits(pc.binary_join_element_wise("", *map(_texts, shown), ", "), 2, ROW_TEXT + 2)
+        first = pa.repeat("", batch.num_rows)  # there may be nothing to show, as of images without labels
+        text = pc.utf8_slice_codeunits(pc.binary_join_element_wise(first, *map(_texts, shown), ", "), 2, ROW_TEXT + 2)
         found: list[str] = text.to_pylist()
         return found
 

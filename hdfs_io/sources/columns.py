@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from hdfs_io.sources.cells import label_kind, number_problem, short
 from hdfs_io.sources.column_rows import ColumnReader
 from hdfs_io.sources.csv_lines import LineReader
 from hdfs_io.sources.cut_columns import CutColumns
+from hdfs_io.sources.folders import are_whole
 from hdfs_io.sources.readers import Raw, RawFrame, has_footers
 from hdfs_io.sources.selection import PLACE, Selection, by_place, lines
 from hdfs_io.sources.table_rows import TableReader, has_texts, header_column, text_types
@@ -77,11 +78,12 @@ class DataFrameSource(Source):
         self._raw = raw
         self._rest: list[str] = []
         self.keep = kept
-        self.label_kind = None if label is None else _label_kind(config, train, label)
+        self.label_kind = None if label is None else _label_kind(config, raw.parts, label)
         self.table = self._table(config, train, features, description, wanted)
         features, tensor, is_array = self._features(config, train, features, description)
         weights = [] if weight is None else [TensorSpec(name=WEIGHT, dtype="float32", shape=[])]
         self.tensors = [*([tensor] if self.table is None else self.table.tensors), *weights]
+        self.exif = None if train.decoded is None else config.exif
         self.raw_bytes = max(part.row_bytes for part in raw.parts.values()) or self._text_bytes(frame)
         self._parts = list(raw.parts)
         self._mixed = _mixed(raw)
@@ -119,7 +121,8 @@ class DataFrameSource(Source):
         is_array = len(features) == 1 and types[features[0]].startswith("array<")
         if not is_array:
             if raw.cells is None:
-                _check_features(config, types, features)
+                # A model's numbers may come from folders, whose texts are read as such.
+                _check_features(config, types, [name for name in features if name not in raw.folders])
             if raw.named:
                 features = in_trained_order(features, description, self.place)
         values = self._array_length(config, raw.frame, features[0]) if is_array else len(features)
@@ -151,7 +154,7 @@ class DataFrameSource(Source):
                 told = f"{short(sample[0][place])} is not a number; {_IS_HEADER}"
                 raise InputError(f"{cells.file}: row 1: {cells.say(names[place])}: {told}")
             kinds = {name: each.kind for name, each in (wanted or {}).items()}
-            mixed = has_texts(len(names), sample, cells.nulls)
+            mixed = has_texts(len(names), sample, cells.nulls) or len(names) < len(features)
             types |= text_types(names, sample, cells.nulls, kinds)
         if wanted is None and not mixed:
             return None
@@ -266,7 +269,7 @@ class DataFrameSource(Source):
         for name, kind in types.items():
             if name not in found:
                 raise InputError(f"{self.place}: the {part} files have no column {name!r}")
-            numbers = _is_number(kind) and _is_number(found[name])
+            numbers = _is_number(kind) and (_is_number(found[name]) or name in raw.folders)
             if found[name] != kind and not numbers:
                 raise InputError(f"{self.place}: column {name!r} is {kind}, and {found[name]} in the {part} files")
         if more := [name for name in found if name not in types]:
@@ -274,17 +277,18 @@ class DataFrameSource(Source):
 
 
 def _mixed(raw: Raw) -> set[str]:
-    """The columns of whole numbers in some parts and of others elsewhere: Spark's union would round, since it makes
-    float of int and float, and double of bigint and decimal."""
+    """The columns of whole numbers in some parts and of others elsewhere, or of the texts of folders: Spark's union
+    would round, since it makes float of int and float, and double of bigint and decimal."""
     kinds: dict[str, set[str]] = {}
     for part in raw.parts.values():
         for name, kind in part.types:
             kinds.setdefault(name, set()).add(kind)
     floats = {"float", "double"}
+    texts = floats | {"string"}
     return {
         name
         for name, found in kinds.items()
-        if len(found) > 1 and not found <= floats and any(kind in floats or "decimal(" in kind for kind in found)
+        if len(found) > 1 and not found <= floats and any(kind in texts or "decimal(" in kind for kind in found)
     }
 
 
@@ -332,10 +336,14 @@ def _weight(config: InputConfig, names: Sequence[str], others: Sequence[str | No
     return found
 
 
-def _label_kind(config: InputConfig, train: RawFrame, name: str) -> str:
+def _label_kind(config: InputConfig, parts: Mapping[str, RawFrame], name: str) -> str:
+    train = parts["train"]
+    if name in train.folders:
+        whole = are_whole({value for part in parts.values() for value in part.folders.get(name, ())})
+        return ("integer" if whole else "text") if config.label_type == "auto" else config.label_type
     if train.cells is not None:
-        places = [train.cells.names.index(name)] if name in train.cells.names else []
-        texts = [fields[place] for fields in train.cells.sample for place in places]
+        place = train.cells.names.index(name)
+        texts = [fields[place] for fields in train.cells.sample]
         return label_kind(texts) if config.label_type == "auto" else config.label_type
     found = dict(train.types)[name]
     whole = found in _WHOLE or (found.startswith("decimal(") and found.endswith(",0)"))

@@ -11,14 +11,15 @@ import codecs
 import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hdfs_io.config import InputConfig
 from hdfs_io.listing import Found
 from hdfs_io.sources.cells import Cells, split
 from hdfs_io.sources.csv_lines import LINE
-from hdfs_io.sources.readers import RawFrame, check_overlap, for_spark, partition_columns
+from hdfs_io.sources.folders import EVERY_FOLDER
+from hdfs_io.sources.readers import METADATA, RawFrame, for_spark
 from hdfs_io.spark_batches import settings
 from sparksplit.base.errors import InputError
 
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _PROBE_ROWS = 200
-_BROKEN = "sparksplit: the record"
-"""The column of a record that does not fit; no user's column is called so."""
+_BROKEN, _FILE = "sparksplit: the record", "sparksplit: the file"
+"""The columns of a record that does not fit, and of its file; no user's column is called so."""
 _BAD = (
     f"CASE WHEN `{_BROKEN}` IS NOT NULL THEN named_struct('r', CAST(NULL AS STRING), 't', `{_BROKEN}`, 'f', false) END"
 )
@@ -45,6 +46,8 @@ def hive_text(spark: SparkSession, config: InputConfig, found: Found) -> RawFram
 
 def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     """Files of delimited text."""
+    from pyspark.sql import functions as sql
+
     file, records = _first_records(spark, config, found)
     names = _names(config, file, records[0])
     cells = Cells(
@@ -61,16 +64,18 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
         record_bytes=_record_bytes(file, records),
     )
     reader = spark.read.options(**_options(config, len(names)), header=config.header, enforceSchema=False)
-    reader = reader.option("recursiveFileLookup", found.nested).schema(_schema(names))
-    with _as_text(spark):
-        frame = reader.csv(found.roots)
-        lines = _lines(spark, config, found) if _is_plain(config, names) else None
-    partitions = partition_columns(frame)
-    check_overlap(found, [name for name in partitions if name in names])
-    # After a file's own columns come those of partitions, and which the label is has to be said.
-    label = None if partitions else names[-1]
+    lines = _lines(spark, found)
+    # Names that differ in case alone are two.
+    with settings(spark, {"spark.sql.caseSensitive": "true"}):
+        frame = reader.options(**EVERY_FOLDER).schema(_schema(names)).csv(found.roots)
+        frame = frame.select("*", sql.expr(METADATA).alias(_FILE))
+        if config.delimiter <= " " and len(names) > 1 and not config.multiline:
+            frame = frame.unionAll(_of_empty_cells(lines, names, config.delimiter))
+    # After a file's own columns come those of folders, and which the label is has to be said.
+    label = None if found.columns else names[-1]
     return RawFrame(
-        frame, "input_file_name()", bad=_BAD, hidden=(_BROKEN,), label=label, cells=cells, lines=lines,
+        frame, f"`{_FILE}`", bad=_BAD, hidden=(_BROKEN, _FILE), label=label, cells=cells,
+        lines=lines if _is_plain(config, names) else None,
         row_bytes=round(len("\n".join(records).encode()) / len(records)),
     )  # fmt: skip
 
@@ -85,13 +90,22 @@ def _is_plain(config: InputConfig, names: Sequence[str]) -> bool:
     return encoding == "utf-8" and not own and len(names) > 1 and config.delimiter != config.quote
 
 
-def _lines(spark: SparkSession, config: InputConfig, found: Found) -> DataFrame:
+def _lines(spark: SparkSession, found: Found) -> DataFrame:
     from pyspark.sql.types import StringType, StructField, StructType
 
-    reader = spark.read.option("recursiveFileLookup", found.nested).schema(
-        StructType([StructField(LINE, StringType())])
-    )
-    return reader.text(found.roots)
+    schema = StructType([StructField(LINE, StringType())])
+    return spark.read.options(**EVERY_FOLDER).schema(schema).text(found.roots)
+
+
+def _of_empty_cells(lines: DataFrame, names: Sequence[str], delimiter: str) -> DataFrame:
+    """The rows of lines that Spark's reader takes for blank ones, because their delimiters are white space to it."""
+    from pyspark.sql import functions as sql
+
+    line = sql.col(f"`{LINE}`")
+    cells = sql.split(line, f"\\x{ord(delimiter):02x}")
+    rows = lines.where(line.rlike(r"\A[\x00-\x20]+\z") & (sql.size(cells) == len(names)))
+    columns = [sql.nullif(cells[place], sql.lit("")) for place in range(len(names))]
+    return rows.select(*columns, sql.lit(None).cast("string"), sql.expr(METADATA))
 
 
 def _options(config: InputConfig, columns: int) -> dict[str, str | bool | int]:
@@ -113,12 +127,6 @@ def _schema(names: Sequence[str]) -> StructType:
     from pyspark.sql.types import StringType, StructField, StructType
 
     return StructType([StructField(name, StringType()) for name in (*names, _BROKEN)])
-
-
-def _as_text(spark: SparkSession) -> AbstractContextManager[None]:
-    """Inside the block, the values of partition columns stay texts, and names that differ in case alone are two."""
-    wanted = {"spark.sql.sources.partitionColumnTypeInference.enabled": "false", "spark.sql.caseSensitive": "true"}
-    return settings(spark, wanted)
 
 
 def _first_records(spark: SparkSession, config: InputConfig, found: Found) -> tuple[str, list[str]]:

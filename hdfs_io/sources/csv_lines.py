@@ -25,7 +25,7 @@ LINE = "sparksplit: the line"
 """The column of lines; no user's column is called so."""
 _TOLD = pa.struct([("reason", pa.string()), ("text", pa.string()), ("fatal", pa.bool_())])
 _BLANK = "".join(map(chr, range(0x21)))
-"""What Java takes for white space: a line of nothing else is no row."""
+"""What Java takes for white space: a line of nothing else is no row, but for delimiters between empty cells."""
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
@@ -52,7 +52,7 @@ class LineReader:
         headers = _Headers()
         for batch in batches:
             lines = decoded(batch.column(0))
-            found = ~blank(lines)
+            found = ~blank(lines, len(self._cells.names), self._cells.delimiter)
             wrong = self._headers(headers, batch, lines, found)
             if found.all():
                 yield self._columns(batch, lines, wrong)
@@ -143,9 +143,12 @@ def decoded(lines: pa.Array) -> pa.Array:
     return lines
 
 
-def blank(lines: pa.Array) -> Bools:
-    """Which lines hold nothing but white space and control characters."""
+def blank(lines: pa.Array, columns: int, delimiter: str) -> Bools:
+    """Which lines hold nothing but white space and control characters, and are not a row's empty cells between
+    delimiters that are white space."""
     found: Bools = pc.equal(pc.binary_length(pc.ascii_trim(lines, _BLANK)), 0).to_numpy(zero_copy_only=False)
+    if columns > 1 and delimiter <= " " and found.any():
+        found &= pc.count_substring(lines, delimiter).to_numpy(zero_copy_only=False) != columns - 1
     return found
 
 

@@ -7,6 +7,7 @@ image again in each epoch.
 from __future__ import annotations
 
 import io
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,12 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from PIL import Image, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 
 from hdfs_io.config import InputConfig
 from hdfs_io.filesystem import FileFacts
 from hdfs_io.listing import Found
 from hdfs_io.preprocessing import TensorSpec
+from hdfs_io.sources.folders import EVERY_FOLDER
 from hdfs_io.sources.readers import DATA_FILES, RawFrame
 from sparksplit.base.errors import ConfigError, InputError
 
@@ -37,6 +39,17 @@ _TASK_BYTES = 32 * 1024 * 1024
 
 _FORMATS = ("PNG", "JPEG")
 _MODES = {1: "L", 3: "RGB"}
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""By EXIF orientation, as Pillow's exif_transpose has them."""
+_SIDEWAYS = {_TURNS[orientation] for orientation in (5, 6, 7, 8)}
 _EIGHT_BITS = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
 """Pillow's modes whose values are 8 bits or fewer; it would cut others off at 255."""
 
@@ -47,9 +60,8 @@ def read(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     Raises ConfigError where the column does not hold bytes, and InputError where a file lies beside folders of classes.
     """
     decoder = _decoder(config)
-    nested = str(found.nested).lower()
     if config.column is not None:
-        table = spark.read.options(**DATA_FILES, recursiveFileLookup=nested).parquet(*found.roots)
+        table = spark.read.options(**DATA_FILES, **EVERY_FOLDER).parquet(*found.roots)
         kinds = {field.name: field.dataType.simpleString() for field in table.schema.fields}
         if config.column not in kinds:
             raise config.error("column", f"{config.place} has no column {config.column!r}; it has {', '.join(kinds)}")
@@ -57,10 +69,9 @@ def read(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
             raise config.error("column", f"must hold the bytes of PNG or JPEG files (is {kinds[config.column]})")
         return RawFrame(table, "_metadata.file_path", decoded=(config.column, decoder), row_bytes=_IMAGE_BYTES)
     _check_folders(config.place, [path for path, _ in found.files])
-    listed = spark.read.format("binaryFile").option("recursiveFileLookup", nested).load(found.roots)
-    columns = [f"`{name}`" for name in listed.columns[4:]]  # partition columns, which are labels, or kept
-    label = None
-    if not columns:
+    listed = spark.read.format("binaryFile").options(**EVERY_FOLDER).load(found.roots)
+    columns, label = [], None
+    if not found.columns:  # columns of folders are labels, or kept
         label = LABEL
         kind = {"integer": "bigint", "number": "double"}.get(config.label_type, "string")
         columns = [f"CAST(element_at(split(path, '/'), -2) AS {kind}) AS {LABEL}"]
@@ -75,7 +86,7 @@ def _decoder(config: InputConfig) -> Decoder:
     if config.size is None:
         error: ConfigError = config.error("size", "is required for images: [height, width]")
         raise error
-    return Decoder(config.size[0], config.size[1], config.channels)
+    return Decoder(config.size[0], config.size[1], config.channels, config.exif)
 
 
 def _check_folders(place: str, files: Sequence[str]) -> None:
@@ -98,13 +109,23 @@ class NoImage(Exception):
     """What was to be decoded is no image that can be taken; the text says why."""
 
 
+def _turn(image: Image.Image) -> Image.Transpose | None:
+    """How an image becomes what a viewer of photos shows, by its EXIF orientation; None where it stays as it is."""
+    try:
+        return _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except (OSError, SyntaxError, ValueError, TypeError, KeyError, struct.error):  # Pillow's for EXIF that is damaged
+        return None
+
+
 @dataclass(frozen=True)
 class Decoder:
-    """Makes pixels of a column of encoded images. channels: 1 (grey) or 3 (red, green, blue)."""
+    """Makes pixels of a column of encoded images. channels: 1 (grey) or 3 (red, green, blue). exif: whether an image is
+    turned as its EXIF orientation says."""
 
     height: int
     width: int
     channels: int
+    exif: bool = True
 
     @property
     def tensor(self) -> TensorSpec:
@@ -139,7 +160,11 @@ class Decoder:
             with Image.open(io.BytesIO(content), formats=_FORMATS) as image:
                 if image.mode not in _EIGHT_BITS:
                     raise NoImage(f"its pixels have more than 8 bits: Pillow's mode is {image.mode}")
-                image.draft(mode, size)  # decodes a large JPEG at the half, quarter or eighth that is large enough
+                if image.format == "PNG":
+                    image.load()  # its EXIF may stand behind the pixels, whose damage is no damaged EXIF
+                turn = _turn(image) if self.exif else None
+                # Decodes a large JPEG at the half, quarter or eighth that is large enough.
+                image.draft(mode, size[::-1] if turn in _SIDEWAYS else size)
                 pixels = image.convert(mode)
         except UnidentifiedImageError:
             raise NoImage("is no PNG or JPEG image") from None
@@ -147,6 +172,8 @@ class Decoder:
             raise NoImage(f"is too large: {' '.join(str(error).split())}") from None
         except (OSError, SyntaxError, ValueError, EOFError) as error:  # Pillow's for what is damaged
             raise NoImage(f"is damaged: {' '.join(str(error).split())}") from None
+        if turn is not None:
+            pixels = pixels.transpose(turn)
         if pixels.size != size:
             pixels = pixels.resize(size, Image.Resampling.BILINEAR)
         return np.asarray(pixels, np.uint8).reshape(self.height, self.width, self.channels)

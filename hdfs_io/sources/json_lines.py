@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from hdfs_io.config import InputConfig
 from hdfs_io.listing import Found
 from hdfs_io.sources.cells import short
+from hdfs_io.sources.folders import EVERY_FOLDER
 from hdfs_io.sources.line_numbers import ROW_TEXT, line_mark_sql
-from hdfs_io.sources.readers import METADATA, RawFrame, check_overlap
+from hdfs_io.sources.readers import METADATA, RawFrame
 from hdfs_io.spark_batches import settings
 from sparksplit.base.errors import InputError
 
@@ -42,12 +43,10 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
     with settings(spark, {"spark.sql.caseSensitive": "true"}):
-        lines, partitions = _lines(spark, found)
+        lines = _lines(spark, found)
         schema = _schema(spark, lines)
         if not schema.fields:
             raise InputError(f"{config.place}: no line is a JSON object; each row must be one, on a line of its own")
-        keys = {name.lower() for name in schema.names}
-        check_overlap(found, [name for name in partitions if name.lower() in keys])
         doubles = [field.name for field in schema if field.dataType == DoubleType()]
         good = sql.when(sql.col(_PROBLEM).isNull(), sql.col(_LINE))
         wanted = StructType([*schema.fields, StructField(_BROKEN, StringType())])
@@ -58,7 +57,7 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
             (sql.from_json(good, texts) if doubles else sql.lit(None)).alias(_WHOLE),
         )
         values, whole = sql.col(_VALUES), sql.col(_WHOLE)
-        columns = [*(values.getField(name).alias(name) for name in schema.names), *map(_column, partitions)]
+        columns = [values.getField(name).alias(name) for name in schema.names]
         exact = {name: f"{_WHOLE} {place}" for place, name in enumerate(doubles)}
         numbers = [_whole(whole.getField(name)).alias(column) for name, column in exact.items()]
         unfit = sql.when(values.getField(_BROKEN).isNotNull(), sql.lit(_UNFIT))
@@ -96,18 +95,18 @@ def _once(pairs: list[tuple[str, Any]]) -> None:
 _DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_int=str, parse_float=str)
 
 
-def _lines(spark: SparkSession, found: Found) -> tuple[DataFrame, list[str]]:
-    """(the lines that are not blank, each with its file and problem, and the partitions' columns; these columns)"""
+def _lines(spark: SparkSession, found: Found) -> DataFrame:
+    """The lines that are not blank, each with its file and problem."""
     from pyspark.sql import functions as sql
     from pyspark.sql.types import StringType, StructField, StructType
 
-    reader = spark.read.option("recursiveFileLookup", found.nested)
+    reader = spark.read.options(**EVERY_FOLDER)
     frame = reader.schema(StructType([StructField(_LINE, StringType())])).text(found.roots)
     line = sql.col(_LINE)
     # As bytes: a line that is not UTF-8 would have other characters in Python.
     problem = sql.udf(line_problem, StringType())(line.cast("binary"))
     lines = frame.select("*", sql.expr(METADATA).alias(_FILE)).where(sql.length(sql.translate(line, _BLANK, "")) > 0)
-    return lines.select("*", problem.alias(_PROBLEM)), frame.columns[1:]
+    return lines.select("*", problem.alias(_PROBLEM))
 
 
 def _schema(spark: SparkSession, lines: DataFrame) -> StructType:
@@ -120,12 +119,6 @@ def _schema(spark: SparkSession, lines: DataFrame) -> StructType:
     reader: Any = spark.read.option("columnNameOfCorruptRecord", _BROKEN)
     found = StructType.fromJson(json.loads(reader._jreader.json(texts).schema().json()))
     return StructType([field for field in found if field.name != _BROKEN])
-
-
-def _column(name: str) -> Any:
-    from pyspark.sql import functions as sql
-
-    return sql.col(f"`{name.replace('`', '``')}`")
 
 
 def _whole(text: Any) -> Any:

@@ -67,7 +67,7 @@ def find_lines(spark: SparkSession, wanted: Sequence[tuple[str, int]]) -> Lines:
             count += size
     found: Lines = {}
     for file, start, number, mark, begin in numbered.where(sql.col("mark").isin(list(marks))).sort("id").collect():
-        if begin.strip():
+        if begin.rstrip("\r"):
             found.setdefault((plain_path(file), mark), {})[number + before[file, start]] = begin
     return {key: dict(sorted(lines.items())) for key, lines in found.items()}
 

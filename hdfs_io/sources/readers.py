@@ -7,7 +7,7 @@ else needs to know it: finding files, parts, labels, kept columns, types, bad ro
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,10 +21,11 @@ from hdfs_io import filesystem
 from hdfs_io.config import InputConfig
 from hdfs_io.filesystem import FileFacts
 from hdfs_io.formats import AVRO, format_of
-from hdfs_io.listing import Found, check_once, find, is_nested
+from hdfs_io.listing import Found, alike, check_once, find, folder_columns
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.sources.cells import Cells
 from hdfs_io.sources.failures import is_sparks, problem, said
+from hdfs_io.sources.folders import EVERY_FOLDER, like_folders, with_folders
 from hdfs_io.spark_batches import settings
 from sparksplit.base.config import digest
 from sparksplit.base.errors import ConfigError, InputError
@@ -67,6 +68,7 @@ class RawFrame:
     column of lines, and the partition's columns.
     row_bytes: bytes of a row, where it may have more than its tensors.
     exact: by the name of a column of doubles, the hidden one that has the text of its whole numbers, null for others.
+    folders: by the name of a column that the names of folders give, its values.
     """
 
     frame: DataFrame
@@ -80,6 +82,7 @@ class RawFrame:
     lines: DataFrame | None = None
     row_bytes: int = 0
     exact: Mapping[str, str] = field(default_factory=dict)
+    folders: Mapping[str, set[str]] = field(default_factory=dict)
 
     @property
     def types(self) -> list[tuple[str, str]]:
@@ -125,21 +128,19 @@ def read(spark: SparkSession, config: InputConfig) -> Raw:
     keys = {"train": "path", "validation": "validation", "test": "test"}
     with as_input_error(config.place):
         if not config.paths_of("path"):
-            raw = reader(spark, config, Found([], [], False))
+            raw = reader(spark, config, Found([], []))
             plan = plan_of_files(raw.frame)
             files = [] if plan is None else facts_of_files(spark, raw.frame.inputFiles())
             return Raw({"train": raw}, {"train": files} if files else {}, plan or "")
         found = {part: found_at(spark, config.paths_of(key)) for part, key in keys.items() if config.paths_of(key)}
-        parts = {part: reader(spark, config, place) for part, place in found.items()}
-        for part, raw in parts.items():
-            check_overlap(found[part], _overlapping(raw.frame))
+        parts = {part: with_folders(reader(spark, config, place), place, METADATA) for part, place in found.items()}
+    parts = {part: like_folders(raw, parts["train"]) for part, raw in parts.items()}
     return Raw(parts, {part: place.files for part, place in found.items()})
 
 
 def files(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     """Files whose columns have names and types: the format's name is Spark's."""
-    reader = spark.read.format(config.format).option("recursiveFileLookup", str(found.nested).lower())
-    return RawFrame(reader.load(found.roots), METADATA)
+    return RawFrame(spark.read.format(config.format).options(**EVERY_FOLDER).load(found.roots), METADATA)
 
 
 def avro(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
@@ -184,42 +185,6 @@ def plan_of_files(frame: DataFrame) -> str | None:
         return re.sub(r"#\d+L?", "", str(plan.toString()))
 
 
-def check_overlap(found: Found, names: Iterable[str]) -> None:
-    """Raise InputError, which names a folder, where there are any `names`: of columns that both the files and the names
-    of their folders give. Spark would take the folders' values for the files'."""
-    for name in names:
-        for file, _ in found.files:
-            folders = file.split("/")[:-1]
-            while folders:
-                column, equals, _ = folders[-1].partition("=")
-                if equals and unquote(column).lower() == name.lower():
-                    where = "/".join(folders)
-                    raise InputError(f"{where}: gives column {column!r}, which its files have too: rename one of them")
-                folders.pop()
-
-
-def partition_columns(frame: DataFrame) -> list[str]:
-    """The columns of the files of `frame` that come from the names of folders."""
-    return [name for relation in _relations(frame) for name in relation.partitionSchema().fieldNames()]
-
-
-def _overlapping(frame: DataFrame) -> Iterator[str]:
-    """Those that the files have too, as far as Spark has looked into these. As folders have them."""
-    for relation in _relations(frame):
-        both = relation.overlappedPartCols()
-        for name in relation.partitionSchema().fieldNames():
-            if both.contains(name) or both.contains(name.lower()):
-                yield name
-
-
-def _relations(frame: DataFrame) -> Iterator[Any]:
-    """The files that `frame` reads."""
-    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
-    for leaf in map(leaves.apply, range(leaves.size())):
-        if leaf.nodeName() == "LogicalRelation" and _has_files(leaf):
-            yield leaf.relation()
-
-
 def _has_files(relation: Any) -> bool:
     if relation.nodeName() == "HiveTableRelation":
         return True
@@ -255,7 +220,7 @@ def found_at(spark: SparkSession, paths: Sequence[str]) -> Found:
     return Found(
         [root for part in parts for root in part.roots],
         [file for part in parts for file in part.files],
-        any(part.nested for part in parts),
+        alike([(part.roots[0], part.columns) for part in parts]),
     )
 
 
@@ -266,7 +231,7 @@ def _found_by_spark(spark: SparkSession, path: str) -> Found:
         raise InputError(f"{path}: holds no rows")
     depth = len(path.rstrip("/").split("/"))
     names = ["/".join(file.split("/")[depth:]) for file, _ in files]
-    return Found([path], files, is_nested("", names))
+    return Found([path], files, folder_columns("", names))
 
 
 def facts_of_files(spark: SparkSession, uris: Sequence[str]) -> list[tuple[str, FileFacts]]:
@@ -277,7 +242,7 @@ def facts_of_files(spark: SparkSession, uris: Sequence[str]) -> list[tuple[str, 
 
 def _facts(spark: SparkSession, paths: Sequence[str]) -> list[tuple[str, FileFacts]]:
     """What Spark's listing knows of the files at `paths`, which it does not open."""
-    listed = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(list(paths))
+    listed = spark.read.format("binaryFile").options(**EVERY_FOLDER).load(list(paths))
     rows = listed.selectExpr("path", "length", "unix_micros(modificationTime) AS modified").collect()
     return sorted((hadoop_path(row.path), FileFacts(row.length, row.modified * 1000)) for row in rows)
 

@@ -17,7 +17,8 @@ from hdfs_io import filesystem
 from hdfs_io.config import InputConfig
 from hdfs_io.listing import Found
 from hdfs_io.sources.failures import is_sparks, problem, said
-from hdfs_io.sources.readers import DATA_FILES, METADATA, RawFrame, check_overlap, for_spark, partition_columns
+from hdfs_io.sources.folders import EVERY_FOLDER
+from hdfs_io.sources.readers import DATA_FILES, METADATA, RawFrame, for_spark
 from sparksplit.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
 
     Raises InputError for a file that is damaged, or that has a column with another type than most.
     """
-    reader = spark.read.format(config.format).options(**DATA_FILES, recursiveFileLookup=found.nested, mergeSchema=True)
+    reader = spark.read.format(config.format).options(**DATA_FILES, **EVERY_FOLDER, mergeSchema=True)
     paths = [path for path, _ in found.files]
     try:
         return RawFrame(reader.load(found.roots), METADATA)
@@ -42,11 +43,9 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
         file, reason = problem(str(error)) or (None, "")
         if file is None or file in paths:
             raise _meant(spark, config, paths, error, file, reason) from error
-    # It is an empty file, which is left out: without it Spark knows the columns, and then reads the folders.
+    # It is an empty file, which is left out: without it Spark knows the columns.
     schema = reader.load([for_spark(path) for path in paths]).schema
-    frame = reader.schema(schema).load(found.roots)
-    check_overlap(found, (name for name in partition_columns(frame) if name.lower() in map(str.lower, schema.names)))
-    return RawFrame(frame, METADATA)
+    return RawFrame(reader.schema(schema).load(found.roots), METADATA)
 
 
 def _meant(

@@ -143,7 +143,9 @@ class Selection:
         if reader.label is None:
             return sql.lit(True)
         label = places[reader.label]
-        good = sql.length(label) > 0 if types[reader.label] == "string" else label.isNotNull()
+        if types[reader.label] == "string":
+            return sql.length(label) > 0 if self.label_kind == "text" else label.rlike(r"\A-?[0-9]{1,18}\z")
+        good = label.isNotNull()
         if types[reader.label] in ("float", "double"):
             good &= label.between(-WHOLE_FLOAT32, WHOLE_FLOAT32)
         return good

@@ -13,7 +13,6 @@ import io
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -26,6 +25,7 @@ from hdfs_io.config import InputConfig
 from hdfs_io.listing import Found
 from hdfs_io.sources.base import BATCH_BYTES, GZIP_ERRORS, GZIP_MAGIC, gzip_problem
 from hdfs_io.sources.examples import Feature, columns, features_of
+from hdfs_io.sources.folders import EVERY_FOLDER
 from hdfs_io.sources.readers import RawFrame, hadoop_path
 from sparksplit.base.errors import InputError
 from sparksplit.base.task_facts import facts_of
@@ -50,11 +50,9 @@ def read(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     """
     features = _features(spark, config, found)
     files = _files(spark, found.roots, found)
-    partitions = [name for name in files.columns if name not in ("path", "content")]
     schema = pa.schema(
         [
             *((feature.name, feature.type) for feature in features),
-            *(field for field in _arrow_schema(files) if field.name in partitions),
             (_PATH, pa.string()),
             (_ROW, pa.int64()),
             (_BAD, _BAD_TYPE),
@@ -64,7 +62,7 @@ def read(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for row in range(batch.num_rows):
-                yield from _read_file(batch.slice(row, 1), features, partitions, schema)
+                yield from _read_file(batch.slice(row, 1), features, schema)
 
     frame = files.mapInArrow(run, _spark_schema(schema))
     path, row, bad = (f"`{name}`" for name in _HIDDEN)
@@ -72,9 +70,9 @@ def read(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
 
 
 def _files(spark: SparkSession, roots: Sequence[str], found: Found) -> DataFrame:
-    """The files at `roots`, which is or lies in what was found: path, the partition columns, and the content of those
-    that only Spark can open."""
-    reader = spark.read.format("binaryFile").option("recursiveFileLookup", str(found.nested).lower())
+    """The files at `roots`, which is or lies in what was found: path, and the content of those that only Spark can
+    open."""
+    reader = spark.read.format("binaryFile").options(**EVERY_FOLDER)
     ours = all(filesystem.is_known(path) for path, _ in found.files)
     return reader.load(list(roots)).drop("modificationTime", "length", *(["content"] if ours else []))
 
@@ -82,7 +80,7 @@ def _files(spark: SparkSession, roots: Sequence[str], found: Found) -> DataFrame
 def _features(spark: SparkSession, config: InputConfig, found: Found) -> list[Feature]:
     """The features of the first file that has Examples."""
     for path, _ in found.files[:_SNIFFED_FILES]:
-        files = _files(spark, [filesystem.for_spark(path)], replace(found, nested=True))
+        files = _files(spark, [filesystem.for_spark(path)], found)
         if features := facts_of(files, _sniff, Feature):
             return features
     raise InputError(f"{config.place}: the first records are no tf.train.Examples with features")
@@ -98,12 +96,9 @@ def _sniff(batches: Iterable[pa.RecordBatch]) -> Iterator[Feature]:
     yield from features_of(first)
 
 
-def _read_file(
-    file: pa.RecordBatch, features: Sequence[Feature], partitions: Sequence[str], schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
+def _read_file(file: pa.RecordBatch, features: Sequence[Feature], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of the file that `file`, a single row, tells of."""
     address = quote(file.column("path")[0].as_py(), safe="/:")
-    same = [file.column(name)[0] for name in partitions]
     number = 1
 
     def batch(made: Sequence[pa.Array], wrong: Mapping[int, str], count: int, fatal: bool = False) -> pa.RecordBatch:
@@ -114,7 +109,6 @@ def _read_file(
         return pa.RecordBatch.from_arrays(
             [
                 *made,
-                *(pa.repeat(value, count) for value in same),
                 pa.repeat(address, count),
                 pa.array(range(number, number + count), pa.int64()),
                 pa.array(bad, _BAD_TYPE) if wrong else pa.nulls(count, _BAD_TYPE),
@@ -136,12 +130,6 @@ def _opened(file: pa.RecordBatch) -> Any:
     if "content" in file.schema.names:
         return io.BytesIO(file.column("content")[0].as_buffer())
     return filesystem.open_input(hadoop_path(file.column("path")[0].as_py()))
-
-
-def _arrow_schema(frame: DataFrame) -> pa.Schema:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return to_arrow_schema(frame.schema)
 
 
 def _spark_schema(schema: pa.Schema) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hdfs_io.listing import expand, find
+from hdfs_io.listing import expand, find, folder_values
 from sparksplit.base.errors import InputError
 
 
@@ -24,8 +24,8 @@ def names(folder: Path, *paths: str) -> list[str]:
 def test_folders_with_sub_folders_without_what_is_hidden_or_empty(tmp_path: Path) -> None:
     make(tmp_path, "b", "a/c", "a/d/e", "_SUCCESS", ".x", "_temporary/0/f", "a/.crc", "g._COPYING_")
     (tmp_path / "empty").touch()
-    assert names(tmp_path, "") == ["a/c", "a/d/e", "b"] and find([f"{tmp_path}"]).nested
-    assert names(tmp_path, "a/c", "b", "b") == ["a/c", "b"] and not find([f"{tmp_path}/b"]).nested
+    assert names(tmp_path, "") == ["a/c", "a/d/e", "b"] and find([f"{tmp_path}"]).columns == ()
+    assert names(tmp_path, "a/c", "b", "b") == ["a/c", "b"]
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,28 @@ def test_what_is_there_under_that_name_is_no_pattern(tmp_path: Path) -> None:
 
 def test_partition_columns_are_no_sub_folders_and_go_with_nothing_else(tmp_path: Path) -> None:
     make(tmp_path, "t/y=1/_m=2/a", "t/y=2/_m=1/b")
-    assert names(tmp_path, "t") == ["t/y=1/_m=2/a", "t/y=2/_m=1/b"] and not find([f"{tmp_path}/t"]).nested
+    assert names(tmp_path, "t") == ["t/y=1/_m=2/a", "t/y=2/_m=1/b"] and find([f"{tmp_path}/t"]).columns == ("y", "_m")
     for other in ("t/c", "t/y=3/c", "t/y=3/z=1/c", "t/more/_m=1/c"):
         make(tmp_path, other)
         with pytest.raises(InputError, match="do not lie in folders of the same partition columns"):
             find([f"{tmp_path}/t"])
         (tmp_path / other).unlink()
+    make(tmp_path, "u/y=1/a", "v")
+    for other in ("u", "v"):
+        with pytest.raises(InputError, match=f"^{tmp_path}/t and {tmp_path}/{other} do not have folders of the same"):
+            find([f"{tmp_path}/t", f"{tmp_path}/{other}"])
+
+
+def test_a_folders_value_is_its_text_and_its_encoded_bytes_are_utf_8(tmp_path: Path) -> None:
+    make(tmp_path, *(f"zip={name}/k%20=b/f" for name in ("00501", "501", "K%C3%B6ln", "a+b", "1=2", "%zz", "")))
+    make(tmp_path, "zip=__HIVE_DEFAULT_PARTITION__/k%20=c/f")
+    found = find([f"{tmp_path}"])
+    assert found.columns == ("zip", "k ")
+    assert folder_values(found) == {"zip": {"00501", "501", "Köln", "a+b", "1=2", "%zz"}, "k ": {"b", "c"}}
+    assert folder_values(find([f"{tmp_path}/zip=501"])) == {"k ": {"b"}}
+    make(tmp_path, "zip=K%F6ln/k%20=b/f")
+    with pytest.raises(InputError, match=r"'zip=K%F6ln' has percent-encoded bytes that are no UTF-8: rename it$"):
+        folder_values(find([f"{tmp_path}"]))
 
 
 @pytest.mark.parametrize(

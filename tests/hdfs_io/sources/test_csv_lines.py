@@ -57,7 +57,7 @@ def test_well_formed_lines_have_the_cells_that_pythons_parser_finds(
         except csv.Error:
             continue
         line = text.getvalue()
-        if not blank(pa.array([line]))[0]:
+        if not blank(pa.array([line]), columns, delimiter)[0]:
             lines.append(line)
             expected.append(row if len(row) == columns else None)
     assert not lines or found(lines, columns, delimiter, quote) == expected
@@ -119,7 +119,14 @@ def test_bytes_that_are_no_text_are_marked_as_java_does(raw: bytes, text: str) -
 
 def test_blank_lines() -> None:
     lines = ["", " ", "\t", "\x01\x01", "\x00\x1f ", "a", " a ", "\u00a0", ","]
-    assert blank(pa.array(lines)).tolist() == [True] * 5 + [False] * 4
+    assert blank(pa.array(lines), 3, ",").tolist() == [True] * 5 + [False] * 4
+
+
+@pytest.mark.parametrize("delimiter", ["\t", "\x01", " "])
+def test_a_line_of_empty_cells_is_not_blank(delimiter: str) -> None:
+    lines = [delimiter * count for count in range(5)] + [f"{delimiter}\v{delimiter}", "\v\v"]
+    assert (~blank(pa.array(lines), 3, delimiter)).nonzero()[0].tolist() == [2, 5]
+    assert blank(pa.array(lines), 1, delimiter).all()
 
 
 def reader(header: bool, kept: int = 0) -> LineReader:

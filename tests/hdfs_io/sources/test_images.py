@@ -8,10 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image, ImageOps
 
+from hdfs_io.config import InputConfig
+from hdfs_io.preprocessing import Description, FittedPreprocessing
+from hdfs_io.sources import turned_like
 from hdfs_io.sources.images import Decoder
 from hdfs_io.sources.parse import parse
+from sparksplit.base.config import parse as parse_config
 from sparksplit.base.errors import ConfigError, InputError
 from tests.hdfs_io.sources.raw_columns import bad_of, source
 
@@ -52,6 +56,36 @@ def test_a_jpeg_is_decoded_and_resized(mode):
     wanted = np.asarray(Image.fromarray(picture).convert("L").resize((24, 32), Image.Resampling.BOX), float)
     assert np.abs(Decoder(32, 24, 1).pixels(content)[:, :, 0] - wanted).mean() < 3
     assert Decoder(32, 24, 3).pixels(content).shape == (32, 24, 3)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
+def test_an_image_is_turned_as_its_exif_orientation_says(kind):
+    """As Pillow's own function turns it, also where a large JPEG is decoded at a part of its size."""
+    for orientation in range(10):
+        exif = Image.Exif()
+        exif[ExifTags.Base.Orientation] = orientation
+        for height, width in ((4, 6), (256, 384)):
+            content = encoded(smooth(height, width), kind, quality=95, exif=exif)
+            wanted = ImageOps.exif_transpose(image_of(content)).resize((12, 10), Image.Resampling.BOX)
+            plain = image_of(content).resize((12, 10), Image.Resampling.BOX)
+            for turned, other in ((wanted, True), (plain, False)):
+                found = Decoder(10, 12, 3, exif=other).pixels(content).astype(int)
+                assert np.abs(found - np.asarray(turned, int)).mean() < 16
+            if (height, kind) == (4, "PNG"):
+                turned = np.asarray(ImageOps.exif_transpose(image_of(content)))
+                assert Decoder(*turned.shape[:2], 3).pixels(content).tolist() == turned.tolist()
+
+
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
+@pytest.mark.parametrize(
+    "exif", [b"", b"Exif\0\0", b"Exif\0\0MM\0*\0\0\0\x08\0\x01", b"Exif\0\0nonsense", b"\xff" * 40]
+)
+def test_damaged_exif_turns_nothing(exif):
+    assert Decoder(4, 6, 3).pixels(encoded(COLOURS, exif=exif)).tolist() == COLOURS.tolist()
+
+
+def image_of(content):
+    return Image.open(io.BytesIO(content))
 
 
 def test_what_is_no_image():
@@ -140,3 +174,31 @@ def test_a_column_of_encoded_images(spark, tmp_path):
         source(spark, **keys, column="kind")
     with pytest.raises(ConfigError, match=r"^size: is required for images"):
         source(spark, **{**keys, "size": None}, column="picture")
+
+
+def test_broken_images_without_labels(spark, tmp_path):
+    picture(tmp_path / "folder" / "1.png", 10)
+    (tmp_path / "folder" / "2.png").write_bytes(encoded(COLOURS)[:60])
+    pq.write_table(pa.table({"picture": [encoded(COLOURS), b"no", None]}), tmp_path / "a.parquet")
+    keys = {"format": "images", "size": [4, 6], "label": None, "max_bad_rows": 2}
+    by_path = source(spark, **keys, path=f"{tmp_path}/folder")
+    by_column = source(spark, **keys, path=f"{tmp_path}/a.parquet", column="picture")
+    assert [len(parse(spark, opened).where("bad is null").collect()) for opened in (by_path, by_column)] == [1, 1]
+    assert [str(bad).partition(" (")[0] for bad in bad_of(spark, by_path, 2)] == [
+        f"{tmp_path}/folder/2.png: a row: is damaged: image file is truncated"
+    ]
+    assert sorted(str(bad) for bad in bad_of(spark, by_column, 2)) == [
+        f"{tmp_path}/a.parquet: a row: is no PNG or JPEG image", f"{tmp_path}/a.parquet: a row: is null",
+    ]  # fmt: skip
+
+
+def test_images_are_turned_as_those_of_the_model_were():
+    config = parse_config(InputConfig, {"format": "images", "path": "x", "size": [1, 1]})
+    for exif in (True, False, None):
+        trained = Description(tensors=[], label=None, preprocessing=FittedPreprocessing(), exif=exif)
+        assert Description.model_validate(trained.model_dump()) == trained
+        assert turned_like(config, trained).exif == (exif is not False)
+    assert turned_like(config, None) is config
+    asked = parse_config(InputConfig, {"format": "images", "path": "x", "size": [1, 1], "exif": True})
+    with pytest.raises(ConfigError, match=r"^exif: must be false, as for the images that the model was trained on"):
+        turned_like(asked, trained.model_copy(update={"exif": False}))

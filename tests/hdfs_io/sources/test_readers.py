@@ -37,14 +37,15 @@ def test_folders_of_partition_columns_parts_and_bad_rows(spark: SparkSession, tm
     (raw / "_SUCCESS").touch()
     write(tmp_path / "held" / "1" / "c.parquet", y=[1], id=["t"], x=[4.5], day=[3])
     paths = {"path": f"{raw}", "validation": [f"{tmp_path}/held"], "test": f"{tmp_path}/h?ld/*/*.parquet"}
-    opened = source(spark, keep=["id"], max_bad_rows=1, **paths)
+    opened = source(spark, keep=["id", "day"], max_bad_rows=1, **paths)
     assert opened.parts() == ["train", "validation", "test"] and opened.has_test
-    assert opened.tensors[0].columns == ["x", "day"] and len(opened.files) == 4
+    assert opened.tensors[0].columns == ["x"] and len(opened.files) == 4
     assert rows_of(spark, opened) == [
-        (0, 1.5, 2, 0, "p"), (0, 2.5, 2, 1, "q"), (0, 3.5, 1, 1, "r"), (1, 4.5, 3, 1, "t"), (2, 4.5, 3, 1, "t"),
+        (0, 1.5, 0, "p", "2"), (0, 2.5, 1, "q", "2"), (0, 3.5, 1, "r", "1"), (1, 4.5, 1, "t", "3"),
+        (2, 4.5, 1, "t", "3"),
     ]  # fmt: skip
     tally = bad_rows.tally(bad_rows.of(parse(spark, opened)))
-    reason = "a row: column 'x': is null (input.missing: mean fills gaps) (null, 1, 1)"
+    reason = "a row: column 'x': is null (input.missing: mean fills gaps) (null, 1)"
     assert str(tally.first) == f"{raw}/day=1/b c.parquet: {reason}" and tally.counts == {"column 'x': is null": 1}
 
 
@@ -109,8 +110,8 @@ def test_files_that_only_sparks_hadoop_knows(
 ) -> None:
     for part in ("day=1", "day=2"):
         write(tmp_path / "raw" / part / "a.parquet", x=[int(part[-1])], y=[0])
-    opened = source(spark, path=elsewhere(tmp_path, "raw"))
-    assert rows_of(spark, opened) == [(0, 1, 1, 0), (0, 2, 2, 0)] and len(opened.files) == 2
+    opened = source(spark, path=elsewhere(tmp_path, "raw"), keep=["day"])
+    assert rows_of(spark, opened) == [(0, 1, 0, "1"), (0, 2, 0, "2")] and len(opened.files) == 2
     one = source(spark, path=elsewhere(tmp_path, "r*/day=2/*.parquet"))
     assert rows_of(spark, one) == [(0, 2, 0)]
 
