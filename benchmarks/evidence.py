@@ -38,7 +38,6 @@ WAYS = (
     ("single", 1), ("batch", 2), ("epoch", 2), ("epoch-delayed", 2), ("local", 2), ("batch", 4), ("epoch", 4),
     ("local", 1), (SMALL, 1),
 )  # fmt: skip
-CONTROLS = {("local", 2, False): ("local", SMALL)}
 METRIC = Deciding("loss", False, "test", None)
 SHARE, UNTRAINED, TRAINED = 0.01, 2.0, 1.0
 MARGIN = SHARE * (UNTRAINED - TRAINED)
@@ -170,7 +169,7 @@ def compared(generator: np.random.Generator, truth: Truth, most: int | None, see
     for before, now in zip([0, *planned[:-1]], planned, strict=True):
         some = runs_of(generator, truth, range(before + 1, now + 1), rows)
         runs += [replace(run, jackknife=None) for run in some] if seeds_alone else some
-        found = analyse(runs, [REFERENCE], METRIC, SHARE, level=level_at(planned, now), controls=CONTROLS)
+        found = analyse(runs, [REFERENCE], METRIC, SHARE, level=level_at(planned, now))
         if all(pair.verdict != "undecided" for pair in (*found.pairs, *found.times)):
             break
     return found

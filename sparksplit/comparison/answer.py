@@ -83,7 +83,7 @@ def _cost(results: Results, choice: Choice) -> str:
 
 
 def _alone(results: Results, single: Row | None, several: Sequence[Row], quantity: Quantity) -> Iterator[str]:
-    """What the controls of the ways on several nodes gain: that takes no second node."""
+    """What the other ways on one node gain: that takes no second node."""
     if single is None or not single.runs:
         return
     goal = goal_of(results.table)
@@ -95,11 +95,7 @@ def _alone(results: Results, single: Row | None, several: Sequence[Row], quantit
         if speed is not None:
             unsure = ", undecided" if speed.verdict == "undecided" else ""
             took += f", where `single` takes {duration(alone)} ({times_said(speed)}{unsure})"
-        whose = [f"`{own.way}` on {own.nodes}" for own in several if control in own.controls and not own.diverged]
-        yield (
-            f"One node alone, by `{control}` (the control of {', '.join(whose)}), {took}, and "
-            f"{quality_said(results, row, SINGLE, quantity)}."
-        )
+        yield (f"One node alone, by `{control}`, {took}, and {quality_said(results, row, SINGLE, quantity)}.")
 
 
 def _diverged(rows: Sequence[Row]) -> Iterator[str]:

@@ -28,16 +28,8 @@ def speed_of(results: Results, row: Row, goal: str, against: str = SINGLE) -> Ti
 
 
 def speed_beside(results: Results, row: Row, control: str, goal: str) -> TimePair | None:
-    """How fast a way on several nodes is beside one of its controls. Where the control has missed the target, all
-    passes count."""
+    """How fast a way on several nodes is beside another on one. Where that has missed the target, all passes count."""
     return speed_of(results, row, goal, control) or speed_of(results, row, IN_ALL, control)
-
-
-def is_ahead(results: Results, row: Row, control: str, goal: str) -> bool:
-    """Whether a way on several nodes is decided to be faster than one of its controls, or to learn better."""
-    pair, speed = pair_of(results, row, control), speed_beside(results, row, control, goal)
-    is_faster = speed is not None and speed.verdict == "faster"
-    return (is_faster and is_as_good(results, row, control)) or (pair is not None and pair.verdict == "better")
 
 
 def times_said(speed: TimePair) -> str:

@@ -31,7 +31,7 @@ _RAISED = 2
 @dataclass(frozen=True)
 class Run:
     """One training run. key: its record's name. way: what reports call it. reference: whether it is one of those that
-    are compared with nothing. controls: what its controls on one node are called. tried: whether it is one of those
+    are compared with nothing. tried: whether it is one of those
     that only tell which values are best. ranges: what is tuned of it, by key; tuned_as: the runs that this is done
     with: (way, nodes, virtual)."""
 
@@ -39,7 +39,6 @@ class Run:
     way: str
     config: TrainConfig
     reference: bool = False
-    controls: tuple[str, ...] = ()
     tried: bool = False
     ranges: Mapping[str, Range] = field(default_factory=dict)
     tuned_as: tuple[str, int, bool] | None = None
@@ -137,7 +136,6 @@ def plan(config: CompareConfig) -> list[Run]:
     splits_epochs = any(way.split.every_row for way in ways)
     total = _equal_passes(config) if splits_epochs else config.epochs
     found: dict[str, tuple[dict[str, Any], TrainConfig]] = {}
-    controlled: dict[str, list[str]] = {}
     firsts: dict[tuple[int, int], str] = {}
     alike: dict[str, str] = {}
     """What is the same on any number of nodes, to the same on the smallest."""
@@ -169,10 +167,8 @@ def plan(config: CompareConfig) -> list[Run]:
         is_controlled = number > 1 and 1 in config.nodes and not isinstance(nodes, dict)
         if is_controlled:
             run = found[identity][1]
-            controlled[identity] = [
+            for said in controls(values[place], ways[place], run):
                 add(said, _config(config, place, {**said, **own, "nodes": 1}))
-                for said in controls(values[place], ways[place], run)
-            ]
         if number == 1 or is_controlled:  # what is `single` by another name is called so
             base = {"strategy": SINGLE, **own, "nodes": nodes if number == 1 else 1}
             add({"strategy": SINGLE}, _config(config, place, base), asked=False)
@@ -191,14 +187,8 @@ def plan(config: CompareConfig) -> list[Run]:
     runs = {}
     for identity, (_, run) in found.items():
         name, slug = name_of[identity]
-        those = tuple(name_of[control][0] for control in controlled.get(identity, ()))
-        runs[identity] = Run(
-            _key(slug, run.node_count, run.virtual, run.seed),
-            name,
-            run,
-            controls=tuple(own for own in those if own != SINGLE),  # that is compared with anyway
-            ranges=tuned[identity],
-        )
+        key = _key(slug, run.node_count, run.virtual, run.seed)
+        runs[identity] = Run(key, name, run, ranges=tuned[identity])
     if config.tuning is not None:
         runs = {own: replace(run, tuned_as=runs[alike.get(own, own)].group) for own, run in runs.items()}
         _differ(config, list(runs.values()))
@@ -230,7 +220,7 @@ def _references(config: CompareConfig, runs: Sequence[Run]) -> Iterator[Run]:
         seed = config.seed + _REFERENCE_SEED + place
         assert base is not None
         own = base.config.model_copy(update={"seed": seed})
-        yield replace(base, key=_key("reference", 1, False, seed), config=own, reference=True, controls=())
+        yield replace(base, key=_key("reference", 1, False, seed), config=own, reference=True)
 
 
 def _turn(run: Run) -> tuple[bool, int, bool, str]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparksplit.comparison.analysis.frontier import goal_of, seconds_of
+from sparksplit.comparison.analysis.frontier import behind, goal_of, seconds_of
 from sparksplit.comparison.analysis.verdicts import SAME, WORSE
 from sparksplit.comparison.content import TO_TARGET, Results, Row
 from sparksplit.comparison.evidence import (
-    is_ahead,
     is_as_good,
     pair_of,
     quality_said,
@@ -70,7 +69,7 @@ def _recommended(
         if (speed := speeds[row.way, row.nodes]) is not None and speed.verdict == "faster" and seconds < alone
         and is_as_good(results, row, SINGLE)
     ]  # fmt: skip
-    ahead = [one for one in good if not _behind(results, one[1], goal)]
+    ahead = [one for one in good if not _behind(results, one[1])]
     if ahead:
         seconds, best, speed = min(ahead, key=lambda one: one[0])
         return (
@@ -83,23 +82,20 @@ def _recommended(
     return f"{stay}: {_ruled_out(results, times, alone, goal, quantity)}."
 
 
-def _behind(results: Results, row: Row, goal: str) -> list[str]:
-    """The controls that a way is not decided to be ahead of."""
-    return [control for control in row.controls if not is_ahead(results, row, control, goal)]
+def _behind(results: Results, row: Row) -> list[str]:
+    """The other ways on one node that a way on several is not decided to be ahead of."""
+    return behind(row, results.table, results.pairs, results.times)
 
 
 def _is_beaten(results: Results, row: Row, control: str, goal: str) -> bool:
-    """Whether a control is decided to learn better, or to be faster and to learn as well."""
+    """Whether another way on one node is decided to be faster, and to learn as well or better."""
     pair, speed = pair_of(results, row, control), speed_of(results, row, goal, control)
-    if pair is None:
-        return False
-    is_slower = speed is not None and speed.verdict == "slower"
-    return pair.verdict == WORSE or (is_slower and pair.verdict == SAME)
+    return speed is not None and speed.verdict == "slower" and pair is not None and pair.verdict in (WORSE, SAME)
 
 
 def _is_ruled_out(results: Results, row: Row, goal: str) -> bool:
     """Whether it is decided that a way is not to be recommended: it is slower than `single`, learns worse, or is
-    beaten by a control."""
+    beaten by another way on one node."""
     pair, speed = pair_of(results, row, SINGLE), speed_of(results, row, goal)
     is_slower, is_worse = speed is not None and speed.verdict == "slower", pair is not None and pair.verdict == WORSE
     return is_slower or is_worse or any(_is_beaten(results, row, control, goal) for control in row.controls)
@@ -123,8 +119,8 @@ def _ruled_out(results: Results, times: Sequence[_Timed], alone: float, goal: st
         return f"{name} {both}, but seed by seed it is slower{told}, and {quality}"
     beaten = [f"`{control}`" for control in row.controls if _is_beaten(results, row, control, goal)]
     return (
-        f"{name} {both}{told}, but {' and '.join(beaten)} on one node is decided to learn better than it, or to be "
-        "faster and to learn as well"
+        f"{name} {both}{told}, but {' and '.join(beaten)} on one node is decided to be faster, and to learn as "
+        "well or better"
     )
 
 
@@ -155,13 +151,15 @@ def _undecided(
     elif not_good:
         question = f"whether {name} learns as well as one node: {took}, but {quality}"
     else:
-        behind = _behind(results, row, goal)
-        pairs = [pair_of(results, row, control) for control in behind]
-        speeds = [speed_beside(results, row, control, goal) for control in behind]
+        others = _behind(results, row)
+        pairs = [pair_of(results, row, other) for other in others]
+        speeds = [speed_beside(results, row, other, goal) for other in others]
+        # Faster seed by seed, but not over all runs.
+        speeds = [None if speed is not None and speed.verdict == "faster" else speed for speed in speeds]
         question = (
             f"whether {name} is ahead of what one node can do: {took}, and {quality}, but against "
-            f"{' and '.join(f'`{control}`' for control in behind)} on one node it is neither decided to be faster and "
-            "as good, nor to be better"
+            f"{' and '.join(f'`{other}`' for other in others)} on one node it is neither decided to be faster, nor to "
+            "learn better"
         )
     needed = to_decide(results, pairs, speeds)
     if single.diverged:
@@ -170,24 +168,31 @@ def _undecided(
 
 
 def _guess(results: Results, single: Row, unsettled: Sequence[_Timed], goal: str) -> str:
-    """What the means alone say: the fastest way that is faster than `single` and its controls, and learns as well."""
-    alone = seconds_of(single, goal)
+    """What the means alone say: the fastest that is faster than `single` and learns as well, on one node or several. On
+    several only what no row on one node beats: as fast or faster, and learning as well."""
     sign, margin = 1 if results.metric.higher_is_better else -1, results.metric.margin
-    rows = {row.way: row for row in results.table if row.nodes == 1 and not row.virtual}
-
-    def is_better(seconds: float, row: Row, other: Row) -> bool:
-        own, mean, others = seconds_of(other, goal), row.metric.mean, other.metric.mean
-        learns = mean is not None and others is not None and sign * (mean - others) >= -margin
-        return learns and (own is None or seconds < own)
-
-    found = [
-        (seconds, row) for seconds, row in unsettled
-        if all(is_better(seconds, row, other) for other in (single, *(rows[name] for name in row.controls)))
+    on_one = [
+        (seconds, row) for row in results.table
+        if row.nodes == 1 and not row.virtual and not row.diverged and (seconds := seconds_of(row, goal)) is not None
     ]  # fmt: skip
-    if not found:
-        return f"`single` on one node, which takes {duration(alone)} {goal}"
-    seconds, row = min(found, key=lambda one: one[0])
-    return f"`{row.way}` on {row.nodes}, by the means alone, which takes {duration(seconds)} {goal}"
+
+    def learns(row: Row, other: Row) -> bool:
+        """Whether a way learns as well as another."""
+        mean, others = row.metric.mean, other.metric.mean
+        return mean is not None and others is not None and sign * (mean - others) >= -margin
+
+    def is_beaten(seconds: float, row: Row) -> bool:
+        return row.nodes > 1 and any(own <= seconds and learns(other, row) for own, other in on_one)
+
+    alone = seconds_of(single, goal)
+    found = [
+        (seconds, row) for seconds, row in (*(one for one in on_one if one[1] is not single), *unsettled)
+        if (alone is None or seconds < alone) and learns(row, single) and not is_beaten(seconds, row)
+        and not _is_ruled_out(results, row, goal)
+    ]  # fmt: skip
+    seconds, row = min(found, key=lambda one: one[0], default=(alone, single))
+    name = f"`{row.way}` on {'one node' if row.nodes == 1 else row.nodes}"
+    return f"{name}{'' if row is single else ', by the means alone'}, which takes {duration(seconds)} {goal}"
 
 
 def _no_times(results: Results, steady: Sequence[Row], goal: str, quantity: Quantity, stay: str) -> str:

@@ -10,7 +10,7 @@ from hdfs_io.prepared import PreparedDataSet
 from sparksplit import __version__
 from sparksplit.comparison import answer, calibration, scale
 from sparksplit.comparison.analysis.analyse import analyse
-from sparksplit.comparison.analysis.runs import AnyRun, Controls, finished, timed
+from sparksplit.comparison.analysis.runs import AnyRun, finished, timed
 from sparksplit.comparison.analysis.verdicts import level_at
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.content import FORMAT_VERSION, Answer, DataFacts, Deciding, Epochs, Results
@@ -31,18 +31,17 @@ def results(
     created: str,
     config_hash: str,
     seeds: int,
-    controls: Controls,
     tuning: Tuning | None = None,
 ) -> Results:
     """The content of results.json.
 
     run: any run's configuration. records: those of all runs that are compared, including diverged ones; references:
     those of the others. created: when, in ISO 8601. config_hash: the output's. seeds: how
-    many were run. controls: of ways on several nodes. tuning: what the runs' own values come from.
+    many were run. tuning: what the runs' own values come from.
     """
     manifest = data.manifest
     level = level_at(config.looks, seeds)
-    found = analyse(records, references, deciding(config, manifest), config.margin, config.target, level, controls)
+    found = analyse(records, references, deciding(config, manifest), config.margin, config.target, level)
     trained = finished(found.runs)
     real, virtual = ([record for record in trained if record.virtual == which] for which in (False, True))
     model = calibration.cost_model(found.table, timed(real, found.place), virtual, measured)

@@ -390,9 +390,7 @@ class _Comparison:
         created = datetime.now(UTC).isoformat(timespec="seconds")
         run, config_hash = self.work[0].run.config, self.output.config_hash
         seeds = self.seeds or self.config.looks[-1]
-        runs = [one.run for one in self.work]
-        controls = {(own.way, own.config.node_count, False): own.controls for own in runs if own.controls}
         return analysis.results(
-            self.config, run, self.data, records, references, self.measured, created, config_hash, seeds, controls,
+            self.config, run, self.data, records, references, self.measured, created, config_hash, seeds,
             self.tuning,
         )  # fmt: skip

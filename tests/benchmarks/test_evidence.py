@@ -46,9 +46,9 @@ def test_large_effects_are_found_and_nothing_is_wrong(evidence: ModuleType, most
     assert found.metric.margin == pytest.approx(evidence.MARGIN)
     counts: Counter[str] = Counter()
     evidence.count(found, truth, counts)
-    # `single` and, on two nodes, the three ways that are compared with `batch` differ from it.
-    assert (counts["decided quality"], counts["of decided quality"]) == (4, 4)
-    assert counts["decided time"] == counts["of decided time"] == 2  # to the target, and in all
+    # The three on one node and, on two nodes, the three ways that are compared with `batch` differ from it.
+    assert (counts["decided quality"], counts["of decided quality"]) == (6, 6)
+    assert counts["decided time"] == counts["of decided time"] == 6  # to the target, and in all
     assert (counts["wrong"], counts["wrong same"], counts["comparisons"]) == (0, 0, 1)
 
 

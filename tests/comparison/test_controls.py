@@ -37,7 +37,7 @@ def test_what_has_the_configured_mini_batch_and_no_outer_optimiser_has_none_but_
     assert controls_of({"strategy": "epoch-delayed"}, 4) == single
     assert controls_of({"strategy": "local", "sync": {"every": 8}, "local_batch_size": 64}, 4) == single
     runs = planned(strategies=["batch", "epoch-delayed", {"strategy": "local", "local_batch_size": 64}], nodes=[1, 2])
-    assert not any(run.controls for run in runs)
+    assert on_one_node(runs) == {"single"}
 
 
 def test_what_a_way_has_keys_of_its_own_for_one_node_has_them_too():
@@ -46,12 +46,9 @@ def test_what_a_way_has_keys_of_its_own_for_one_node_has_them_too():
         {"strategy": "local", "batch_size": 128},
         {"strategy": "epoch-delayed", "optimizer": {"learning_rate": 0.1}},
     ]
-    runs = planned(strategies=ways, nodes=[1, 2])
-    assert {run.way: run.controls for run in runs if run.config.nodes == 2} == {
-        "batch, batch_size = 128": ("single, batch_size = 128",),
-        "local, H = 32, batch_size = 128": (),  # its mini-batches have 64 rows, as those of `single`
-        "epoch-delayed, learning_rate = 0.1": ("single, learning_rate = 0.1",),
-    }
+    found = [on_one_node(planned(strategies=[way], nodes=[1, 2])) - {"single"} for way in ways]
+    # The mini-batches of `local` have 64 rows, as those of `single`; alone on one node it has 128.
+    assert found == [{"single, batch_size = 128"}, {"single, batch_size = 128"}, {"single, learning_rate = 0.1"}]
 
 
 def test_the_mini_batch_of_a_ways_own_updates_on_one_node():
@@ -77,18 +74,18 @@ def planned(**keys):
     return plan(parse(CompareConfig, {"data": "d", "output": "o", "batch_size": 64, "seeds": 2, **keys}))
 
 
+def on_one_node(runs):
+    return {run.way for run in runs if run.config.node_count == 1}
+
+
 def test_they_are_runs_of_their_own_on_one_node_with_the_same_seeds():
     runs = planned(strategies=["batch", "epoch", OUTER], nodes=[1, 2, 4], epochs=4)
-    outer, keys = "local, H = 8, nesterov", {(run.way, run.config.nodes, run.config.seed) for run in runs}
-    found = {(run.way, run.config.nodes): run.controls for run in runs if run.controls}
-    assert found == {
-        ("epoch", 2): ("single, batch_size = 128, learning_rate = 0.02",),
-        ("epoch", 4): ("single, batch_size = 256, learning_rate = 0.04",),
-        (outer, 2): (outer, "single, batch_size = 32"),
-        (outer, 4): (outer, "single, batch_size = 16"),
-    }
-    for run in runs:
-        assert all((control, 1, run.config.seed) in keys for control in run.controls)
+    on_one = {
+        "single", "single, batch_size = 128, learning_rate = 0.02", "single, batch_size = 256, learning_rate = 0.04",
+        "local, H = 8, nesterov", "single, batch_size = 32", "single, batch_size = 16",
+    }  # fmt: skip
+    for seed in (1, 2):
+        assert on_one_node(run for run in runs if run.config.seed == seed) == on_one
     small = next(run.config for run in runs if run.way == "single, batch_size = 32")
     assert (small.batch_size, small.nodes, small.strategy) == (32, 1, "single")
 
@@ -102,7 +99,7 @@ def test_what_is_compared_anyway_is_not_run_twice():
 
 
 def test_without_one_node_or_on_virtual_ones_there_is_none():
-    assert not any(run.controls for run in planned(strategies=["epoch", OUTER], nodes=[2]))
+    assert on_one_node(planned(strategies=["epoch", OUTER], nodes=[2])) == set()
     runs = planned(strategies=["epoch", OUTER], nodes=[1], virtual=[4], epochs=4)
     assert {run.way for run in runs} == {"single", "epoch", "local, H = 8, nesterov"}
-    assert not any(run.controls for run in runs)
+    assert on_one_node(runs) == {"single", "local, H = 8, nesterov"}

@@ -9,7 +9,6 @@ from sparksplit.comparison.analysis.differences import compared
 from sparksplit.comparison.analysis.frontier import frontier
 from sparksplit.comparison.analysis.runs import (
     AnyRun,
-    Controls,
     finished,
     grid,
     grouped,
@@ -48,17 +47,15 @@ def analyse(
     share: float,
     target: float | None = None,
     level: float = 1 - LEVEL,
-    controls: Controls | None = None,
 ) -> Analysis:
     """What `runs` say together. references: those that nothing is compared with. share: the margin's, of the metric's
-    range. target: the configuration's. level: the chance that any verdict about nodes at hand may be wrong. controls:
-    of ways on several nodes."""
+    range. target: the configuration's. level: the chance that any verdict about nodes at hand may be wrong."""
     runs, references = ([judged(run, deciding) for run in some] for some in (runs, references))
     groups, alone = grouped(runs), finished(references)
     metric = Metric.of(deciding, share, range_of(alone, groups, deciding))
     passes, place = grid(groups), main_place(runs)
     found = target_of(target, groups, alone, metric, passes)
-    table = [row(group, groups, metric, found, passes, place, controls or {}) for group in groups]
-    pairs, times = compared(groups, metric, found, passes, place, controls or {}, level)
+    table = [row(group, groups, metric, found, passes, place) for group in groups]
+    pairs, times = compared(groups, metric, found, passes, place, level)
     few = frontier(table, pairs, times, metric)
     return Analysis(runs, references, metric, found, passes, place, table, pairs, times, few)

@@ -1,5 +1,6 @@
-"""What two ways differ in, paired by seed: what they learn, and the time they take. Each is compared with `single`, its
-controls on one node, and `batch` on as many nodes; verdicts are those of all of them together."""
+"""What two ways differ in, paired by seed: what they learn, and the time they take. Each is compared with `single`
+and `batch` on as many nodes, and each on several nodes with all that one node did; verdicts are those of all of them
+together."""
 
 from __future__ import annotations
 
@@ -10,11 +11,10 @@ from dataclasses import dataclass, replace
 from sparksplit.comparison.analysis.estimates import Estimate, estimates
 from sparksplit.comparison.analysis.runs import (
     BASE,
-    Controls,
     Group,
     Groups,
-    controls_of,
     finished,
+    on_one_node,
     reached,
     timed,
     training_seconds,
@@ -49,7 +49,6 @@ def compared(
     target: Target | None,
     passes: Collection[int],
     place: Place | None,
-    controls: Controls,
     level: float = 1 - LEVEL,
 ) -> tuple[list[Pair], list[TimePair]]:
     """All pairs of results.json: in the metric, and in time.
@@ -61,9 +60,9 @@ def compared(
     times: list[TimePair] = []
     for virtual in (False, True):
         some = {group: groups[group] for group in groups if group[2] == virtual or group == BASE}
-        learnt = _learnt(some, metric, controls)
+        learnt = _learnt(some, metric)
         learnt = [one for one in learnt if one.way[2] == virtual]
-        took = [] if virtual else _took(groups, metric, target, passes, place, controls)
+        took = [] if virtual else _took(groups, metric, target, passes, place)
         sign = 1 if metric.higher_is_better else -1
         questions = [Question(_signed(one.estimate, sign), metric.margin) for one in learnt]
         # Less time is better.
@@ -107,15 +106,16 @@ def _versus(
     return found
 
 
-def _learnt(groups: Groups, metric: Metric, controls: Controls) -> list[_Versus]:
-    """Each way against `single`, its controls and `batch` on as many nodes, over the seeds with which both finished."""
+def _learnt(groups: Groups, metric: Metric) -> list[_Versus]:
+    """Each way against `single`, `batch` on as many nodes and, on several, all others on one node, over the seeds with
+    which both finished."""
     runs = {group: {run.seed: run for run in finished(members)} for group, members in groups.items()}
     values = {group: {seed: value_of(run, metric) for seed, run in own.items()} for group, own in runs.items()}
     given = {group: [member.seed for member in members] for group, members in groups.items()}
     others = {
         group: [
             other
-            for other in dict.fromkeys((BASE, *controls_of(group, groups, controls), ("batch", group[1], group[2])))
+            for other in dict.fromkeys((BASE, *on_one_node(group, groups), ("batch", group[1], group[2])))
             if other in groups and other != group
         ]
         for group in groups
@@ -131,9 +131,9 @@ def _took(
     target: Target | None,
     passes: Collection[int],
     place: Place | None,
-    controls: Controls,
 ) -> list[tuple[str, _Versus]]:
-    """(what, each way against `single` and its controls in the logarithm of its seconds) on the nodes at hand.
+    """(what, each way against `single` and, on several nodes, all others on one) in the logarithm of its seconds, on
+    the nodes at hand.
 
     To the target only where all runs of both reached it: what survivors say is no difference.
     """
@@ -141,7 +141,7 @@ def _took(
     if BASE not in real:
         return []
     given = {group: [member.seed for member in members] for group, members in real.items()}
-    others = {group: [BASE, *controls_of(group, real, controls)] for group in real if group != BASE}
+    others = {group: [BASE, *on_one_node(group, real)] for group in real if group != BASE}
     here = {group: timed(members, place) for group, members in real.items()}
     kinds = {IN_ALL: {group: {run.seed: training_seconds(run) for run in runs} for group, runs in here.items()}}
     if target is not None:

@@ -31,9 +31,37 @@ def _to_target(row: Row) -> float | None:
     return to.seconds if to is not None and to.reached == to.of else None
 
 
+def behind(
+    row: Row, table: Sequence[Row], pairs: Sequence[Pair], times: Sequence[TimePair], speedup: float = 1.0
+) -> list[str]:
+    """The ways on one node, `single` aside, that a way on several nodes is not decided to be ahead of: neither faster,
+    nor learning better. speedup: how many times as fast it must be at least.
+
+    Where the other has missed the target, all passes count.
+    """
+    goal, own = goal_of(table), (row.way, row.nodes)
+    versus = {pair.against: pair for pair in pairs if not pair.virtual and (pair.way, pair.nodes) == own}
+    speeds = {(pair.what, pair.against): pair for pair in times if (pair.way, pair.nodes) == own}
+    others = {other.way: other for other in table if other.nodes == 1 and not other.virtual}
+    seconds = seconds_of(row, goal)
+
+    def is_ahead(name: str) -> bool:
+        pair, speed = versus.get(name), speeds.get((goal, name)) or speeds.get((IN_ALL, name))
+        if pair is not None and pair.verdict == BETTER:
+            return True
+        if speed is None or speed.verdict != "faster" or (speedup > 1 and (speed.at_least or 1.0) <= speedup):
+            return False
+        # Paired by seed it is faster; what the table shows must not say otherwise.
+        alone = seconds_of(others[name], goal)
+        return alone is None or (seconds is not None and seconds * speedup < alone)
+
+    return [name for name in row.controls if not is_ahead(name)]
+
+
 def frontier(table: Sequence[Row], pairs: Sequence[Pair], times: Sequence[TimePair], metric: Metric) -> list[Choice]:
     """The fastest, the cheapest and the best of the ways on the nodes at hand that are decided to learn as well as
-    `single`; empty where that cannot be told. No way is among them of which a run diverged."""
+    `single`; empty where that cannot be told. No way is among them of which a run diverged, and none on several nodes
+    that is not decided to be ahead of all that one node did."""
     single, goal = single_of(table), goal_of(table)
     alone = None if single is None else seconds_of(single, goal)
     if single is None or single.diverged or alone is None or single.metric.mean is None:
@@ -48,6 +76,8 @@ def frontier(table: Sequence[Row], pairs: Sequence[Pair], times: Sequence[TimePa
         pair, speed, seconds = versus.get((row.way, row.nodes)), speeds.get((row.way, row.nodes)), seconds_of(row, goal)
         if row.virtual or row.diverged or pair is None or pair.verdict not in GOOD or row.metric.mean is None:
             continue
+        if behind(row, table, pairs, times):
+            continue
         hours = None if seconds is None else _hours(seconds, row.nodes)
         choice = Choice("", row.way, row.nodes, goal, seconds, hours, row.metric.mean)
         if pair.verdict == BETTER:
@@ -56,7 +86,8 @@ def frontier(table: Sequence[Row], pairs: Sequence[Pair], times: Sequence[TimePa
             continue
         if speed.verdict == "faster" and seconds < alone:
             faster.append(choice)
-        if speed.at_least is not None and speed.at_least > row.nodes and hours < _hours(alone, 1):
+        is_cheaper = speed.at_least is not None and speed.at_least > row.nodes and hours < _hours(alone, 1)
+        if is_cheaper and not behind(row, table, pairs, times, row.nodes):
             cheaper.append(choice)
     # The fastest and the cheapest have a time; the best need not.
     sign = 1 if metric.higher_is_better else -1

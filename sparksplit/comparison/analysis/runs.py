@@ -21,9 +21,6 @@ Group = tuple[str, int, bool]
 """(way, nodes, virtual)"""
 Groups = Mapping[Group, Sequence[AnyRun]]
 
-Controls = Mapping[Group, Collection[str]]
-"""The controls of each way on several nodes: what they are called; they are on one node."""
-
 BASE: Group = (SINGLE, 1, False)
 """What all are compared with: one node that trains with the comparison's own keys."""
 ALL_RUNS = "all runs"
@@ -66,10 +63,14 @@ def judged(record: AnyRun, metric: Deciding) -> AnyRun:
     return replace(record, diverged=f"its {metric.name} is not finite at the end")
 
 
-def controls_of(group: Group, groups: Groups, controls: Controls) -> list[Group]:
-    """Those of a way's controls that can stand in for it: all their runs finished."""
-    found = [(name, 1, False) for name in controls.get(group, ())]
-    return [own for own in found if own in groups and own != BASE and len(finished(groups[own])) == len(groups[own])]
+def on_one_node(group: Group, groups: Groups) -> list[Group]:
+    """What a way on several nodes is compared with besides `single`: all that one node can do, its own controls among
+    it. Not what diverged in some of its runs."""
+    _, nodes, virtual = group
+    if nodes == 1 or virtual:
+        return []
+    found = [own for own in groups if own[1:] == (1, False) and own != BASE]
+    return [own for own in found if len(finished(groups[own])) == len(groups[own])]
 
 
 # Where.

@@ -8,12 +8,11 @@ from statistics import fmean
 
 from sparksplit.comparison.analysis.runs import (
     BASE,
-    Controls,
     Group,
     Groups,
-    controls_of,
     finished,
     median,
+    on_one_node,
     reached,
     timed,
     training_seconds,
@@ -31,7 +30,6 @@ def row(
     target: Target | None,
     passes: Collection[int],
     place: Place | None,
-    controls: Controls,
 ) -> Row:
     """A line of the table. passes: the grid. place: where times must have been measured to count."""
     way, nodes, virtual = group
@@ -61,7 +59,7 @@ def row(
         to_target=None if target is None or not done else _to_target(members, metric, target, passes, place),
         time=_times(here) if here else None,
         metric=Interval(*values),
-        controls=[own[0] for own in controls_of(group, groups, controls)],
+        controls=[own[0] for own in on_one_node(group, groups)],
         seconds_low=low,
         seconds_high=high,
         handoff=fmean(handed) if (handed := [run.handoff.seconds for run in here if run.handoff]) else None,

@@ -89,7 +89,6 @@ def _run(config: CompareConfig, run: Run, values: Values, number: int, seed: int
         key=f"tune-{stem}-t{number}-s{seed}",
         way=", ".join([run.way, *(f"{name_of(key)} = {compact(value)}" for key, value in values.items())]),
         config=own.model_copy(update={"seed": seed}),
-        controls=(),
         tried=True,
     )
 

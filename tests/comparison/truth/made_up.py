@@ -19,10 +19,6 @@ WAYS = (("single", 1), (SMALL, 1), ("local", 1), ("batch", 2), ("epoch", 2), ("l
 PASSES = (2, 4, 6)
 LANES = 24
 TEST_ROWS = 1000
-CONTROLS = {("local", 2, False): ("local", SMALL), ("local", 4, False): ("local",), ("epoch", 2, False): (SMALL,)}
-"""What the ways on several nodes are compared with on one, where that was run."""
-
-
 RECIPES = st.fixed_dictionaries(
     {
         "number": st.integers(0, 2**32 - 1),

@@ -6,15 +6,19 @@ verdicts are taken (tests/comparison/test_verdicts.py, and benchmarks/evidence.p
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 
 from sparksplit.comparison.analysis.analyse import analyse
+from sparksplit.comparison.analysis.frontier import goal_of, seconds_of
 from sparksplit.comparison.answer import answer
 from sparksplit.comparison.content import DataFacts
+from sparksplit.comparison.evidence import pair_of
 from sparksplit.comparison.record import DivergedRun
 from tests.comparison.records import some_results
-from tests.comparison.truth.made_up import CONTROLS, RECIPES, TEST_ROWS, made_up
+from tests.comparison.truth.made_up import RECIPES, TEST_ROWS, made_up
 from tests.comparison.truth.readers import (
     check_alone,
     check_certainty,
@@ -51,10 +55,11 @@ SENTENCES = (
 SEEN: set[str] = set()
 
 
-def check(recipe):
+def compared(recipe):
+    """(the metric, the runs, what they say together, results.json)"""
     metric, runs, references = made_up(**recipe)
     seeds = recipe["seeds"]
-    found = analyse(runs, references, metric, 0.003, controls=CONTROLS)
+    found = analyse(runs, references, metric, 0.003)
     fields = ("target", "grid", "place", "times", "frontier")
     results = some_results(
         found.table, found.pairs, found.metric, seeds=list(range(seeds)), nodes=[1, 2, 4],
@@ -62,6 +67,12 @@ def check(recipe):
         runs=[one for one in runs if not isinstance(one, DivergedRun)],
         **{name: getattr(found, name) for name in fields},
     )  # fmt: skip
+    return metric, runs, found, results
+
+
+def check(recipe):
+    metric, runs, found, results = compared(recipe)
+    seeds = recipe["seeds"]
     said, truth = answer(results), Truth(metric, runs, found)
     for sentence in said.text:
         begin, reads = next((begin, reads) for begin, reads in SENTENCES if sentence.startswith(begin))
@@ -76,6 +87,29 @@ def check(recipe):
 @given(RECIPES)
 def test_every_sentence_is_true(recipe):
     check(recipe)
+
+
+@settings(max_examples=1_000, deadline=None)
+@given(RECIPES)
+def test_no_advice_stands_against_a_row_on_one_node(recipe):
+    """By what the table shows: one that is as fast or faster, and learns as well (decided for what is recommended,
+    within the margin for what is guessed)."""
+    *_, results = compared(recipe)
+    first, goal, table = answer(results).text[0], goal_of(results.table), results.table
+    split = re.match(r"Split the work by `([^`]+)` on (\d+) nodes", first)
+    guess = re.search(r"Best guess until then: `([^`]+)` on (\d+)", first)
+    few = [(choice.way, choice.nodes) for choice in results.frontier if choice.role != "best"]
+    sign = 1 if results.metric.higher_is_better else -1
+    on_one = [row for row in table if row.nodes == 1 and not row.diverged and seconds_of(row, goal) is not None]
+    advised = [(found[1], int(found[2])) for found in (split, guess) if found]
+    for row in (row for row in table if row.nodes > 1 and (row.way, row.nodes) in [*advised, *few]):
+        for other in on_one:
+            if seconds_of(other, goal) > seconds_of(row, goal):
+                continue
+            if guess:
+                assert sign * (row.metric.mean - other.metric.mean) > results.metric.margin
+            if not guess or (row.way, row.nodes) in few:
+                assert pair_of(results, row, other.way).verdict == "better"
 
 
 @pytest.mark.slow

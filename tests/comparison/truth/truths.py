@@ -9,7 +9,6 @@ import numpy as np
 
 from sparksplit.comparison.numbers import Quantity
 from sparksplit.comparison.record import DivergedRun
-from tests.comparison.truth.made_up import CONTROLS
 
 
 class Truth:
@@ -53,21 +52,23 @@ class Truth:
         return pair is not None and pair.verdict in ("better", "no difference", "not worse")
 
     def controls(self, way):
-        """Those that ran, and of which no run diverged."""
-        found = [(name, 1) for name in CONTROLS.get((*way, False), ())]
-        return [own for own in found if own in self.ways and not self.diverged(own)]
+        """All others on one node of which no run diverged, for a way on several."""
+        found = [own for own in self.ways if own[1] == 1 and own != ("single", 1)]
+        return [own for own in found if way[1] > 1 and not self.diverged(own)]
 
     def is_ahead(self, way, control):
         pair = self.verdict.get((*way, control[0]))
         both = [self.beside.get((*way, what, control[0])) for what in (self.goal(), "in all")]
         speed = both[0] or both[1]
-        is_faster = speed is not None and speed.verdict == "faster" and self.is_good(way, control[0])
+        own, alone = self.seconds(way, self.goal()), self.seconds(control, self.goal())
+        shown = alone is None or (own is not None and own < alone)
+        is_faster = speed is not None and speed.verdict == "faster" and shown
         return is_faster or (pair is not None and pair.verdict == "better")
 
     def is_beaten(self, way, control):
         pair, speed = self.verdict.get((*way, control[0])), self.beside.get((*way, self.goal(), control[0]))
         is_slower = speed is not None and speed.verdict == "slower"
-        return pair is not None and (pair.verdict == "worse" or (is_slower and pair.verdict == "no difference"))
+        return is_slower and pair is not None and pair.verdict in ("worse", "no difference")
 
     def is_ruled_out(self, way):
         """Whether it is decided that a way is not worth having."""
@@ -79,22 +80,26 @@ class Truth:
         )
 
     def looks_best(self):
-        """The fastest of the ways that are not ruled out and, by the means, faster than one node by itself, without
-        learning worse by more than the margin; None if there is none."""
-        goal, sign = self.goal(), 1 if self.metric.higher_is_better else -1
+        """The fastest of the ways that are not ruled out and, by the means, faster than `single`, without learning
+        worse by more than the margin; on several nodes none that another on one beats. None if there is none."""
+        goal, single = self.goal(), ("single", 1)
+        times = {way: self.seconds(way, goal) for way in self.ways if not self.diverged(way) or way == single}
+        times = {way: seconds for way, seconds in times.items() if seconds is not None}
 
-        def is_ahead(way, other):
-            own, others = self.seconds(way, goal), self.seconds(other, goal)
-            gain = sign * (self.mean(way) - self.mean(other))
-            return gain >= -self.found.metric.margin and (others is None or own < others)
+        def is_beaten(way, other):
+            return times[other] <= times[way] and self.learns(other, way)
 
         found = [
-            way for way in self.ways
-            if way[1] > 1 and not self.diverged(way) and self.seconds(way, goal) is not None
-            and not self.is_ruled_out(way)
-            and all(is_ahead(way, other) for other in (("single", 1), *self.controls(way)))
+            way for way, seconds in times.items()
+            if way != single and seconds < times[single] and self.learns(way, single) and not self.is_ruled_out(way)
+            and not (way[1] > 1 and any(is_beaten(way, own) for own in self.controls(way) if own in times))
         ]  # fmt: skip
         return min(found, key=lambda way: self.seconds(way, goal), default=None)
+
+    def learns(self, way, other):
+        """Whether a way learns as well as another, by the means."""
+        sign = 1 if self.metric.higher_is_better else -1
+        return sign * (self.mean(way) - self.mean(other)) >= -self.found.metric.margin
 
     def is_same(self, pair):
         """Whether its difference in the metric is the same with every seed, but for rounding; never where the metric's
