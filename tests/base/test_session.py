@@ -186,17 +186,18 @@ class Keys(Config):
     seconds: float = 0.0
     "How long each task takes."
     fail: bool = False
-    "Or fails."
+    "Whether tasks fail after these."
 
 def run(config, options):
     here = Path.cwd()
     def task(row):
         (here / "working").touch()
         time.sleep(config.seconds)
-        return row // (0 if config.fail else 1)
+        return row
     with spark_session("x", 2) as spark:
         try:
             print(spark.sparkContext.parallelize(range(4), 2).map(task).sum())
+            spark.sparkContext.parallelize(range(4), 2).map(lambda row: row // 0 if config.fail else row).sum()
         finally:
             print("then", spark.sparkContext.parallelize(range(3), 2).count(), flush=True)
 
@@ -270,19 +271,11 @@ STARTING = "Starting Spark on this machine: local-cluster[2,1,1024]"
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_the_console_is_clean_and_nothing_is_left(tmp_path: Path) -> None:
-    driver = Driver(tmp_path)
-    assert driver.end() == (0, ["6", "then 3"], [STARTING])
-    assert driver.left() == []
-
-
-@pytest.mark.cluster
-@pytest.mark.slow
-def test_a_failing_task_is_one_line(tmp_path: Path) -> None:
+def test_the_console_is_clean_a_failing_task_is_one_line_and_nothing_is_left(tmp_path: Path) -> None:
     driver = Driver(tmp_path, "--set", "fail=true")
     status, out, err = driver.end()
     line = "sparksplit try: Spark: a task failed: ZeroDivisionError: integer division or modulo by zero"
-    assert (status, out, err) == (1, ["then 3"], [STARTING, line])
+    assert (status, out, err) == (1, ["6", "then 3"], [STARTING, line])
     assert driver.left() == []
 
 
@@ -303,9 +296,9 @@ def test_a_stopped_driver_leaves_nothing(tmp_path: Path, signum: signal.Signals,
 
 @pytest.mark.cluster
 @pytest.mark.slow
-@pytest.mark.parametrize("word", ["", "SparkSubmit", "CoarseGrainedExecutorBackend"], ids=["folder", "jvm", "executor"])
+@pytest.mark.parametrize("word", ["", "SparkSubmit"], ids=["folder", "jvm"])
 def test_a_driver_stopped_while_spark_starts_leaves_nothing(tmp_path: Path, word: str) -> None:
-    """As soon as its folder is there, or the driver's JVM, or an executor's."""
+    """As soon as its folder is there, or the driver's JVM. Executors: the next test."""
     driver = Driver(tmp_path)
     driver.wait_until(lambda: driver.has_started(word) if word else any(driver.temporary.iterdir()))
     os.killpg(driver.process.pid, signal.SIGINT)
@@ -333,19 +326,6 @@ signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     driver = Driver(tmp_path, before=press)
     assert driver.end() == (130, [], [STARTING, "sparksplit try: stopped by SIGINT"])
     assert driver.left() == []
-
-
-@pytest.mark.cluster
-@pytest.mark.slow
-def test_a_killed_drivers_processes_end_by_themselves(tmp_path: Path) -> None:
-    driver = Driver(tmp_path, "--set", "seconds=300")
-    driver.wait_for_tasks()
-    driver.process.kill()
-    driver.process.communicate(timeout=120)
-    give_up = time.monotonic() + 90
-    while left := [name for name in driver.left() if "psutil" in name]:
-        assert time.monotonic() < give_up, left
-        time.sleep(0.2)
 
 
 @pytest.mark.cluster

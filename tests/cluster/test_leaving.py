@@ -63,7 +63,7 @@ def test_a_node_ends_at_once_or_after_its_grace(monkeypatch: pytest.MonkeyPatch,
         node_main._leave(member, -1)  # type: ignore[arg-type]
     assert member.leaving.is_set() and member.leaving.reason == "was asked to end (SIGTERM)"
     assert seen == [*([{"leaving": True}] if heeded else []), ("passing", "was asked to end (SIGTERM)")]
-    assert (time.monotonic() - began >= 0.2) == heeded
+    assert not heeded or time.monotonic() - began >= 0.2
 
 
 def test_spark_hangs_up_where_an_executor_has_gone() -> None:

@@ -12,6 +12,8 @@ from tests.collectives.processes import in_use, memory_of
 from tests.nodes import pid_of
 from tests.training.runs import MODELS, MOMENTUM, run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def straight(zygote, digits, tmp_path_factory):
@@ -23,7 +25,7 @@ def straight(zygote, digits, tmp_path_factory):
         )
 
 
-@pytest.mark.parametrize(("number", "rank"), [(signal.SIGKILL, 0), (signal.SIGKILL, 1), (signal.SIGSTOP, 1)])
+@pytest.mark.parametrize(("number", "rank"), [(signal.SIGKILL, 0), (signal.SIGSTOP, 1)])
 def test_the_run_goes_on_from_its_last_checkpoint(forked, digits, straight, tmp_path, number, rank):
     settings = {
         "nodes": 2, "epochs": 12, "transform": f"{MODELS}:slowly", "max_restarts": 1, "optimizer": MOMENTUM,

@@ -13,8 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.forked import Zygote
+from tests.forked import nodes_of as forked_nodes
 from tests.standalone import StandaloneCluster
-from tests.training.runs import largest_difference, weights
+from tests.training.runs import largest_difference, run, weights
 
 pytestmark = pytest.mark.slow
 
@@ -58,58 +60,12 @@ def record_of(output: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(
-    standalone_cluster: StandaloneCluster, digits: Path, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Any]:
-    """run.json of a run that nothing happened to."""
+def undisturbed(zygote: Zygote, digits: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """run.json of a run that nothing happened to, on forked nodes."""
     output = tmp_path_factory.mktemp("undisturbed") / "run"
-    status, errors = end(start(standalone_cluster, digits, output))
-    assert status == 0, errors
+    with forked_nodes(zygote):
+        run(digits, output, strategy="batch", nodes=2, epochs=4, transform=HELD, checkpoint={"every": "epoch"})
     return record_of(output)
-
-
-def test_a_run_finishes(standalone: StandaloneCluster, undisturbed: dict[str, Any]) -> None:
-    assert (undisturbed["nodes"], undisturbed["restarts"]) == (2, 0)
-    assert standalone.used_workers() == []
-
-
-def test_a_lost_worker_is_replaced_by_a_spare(
-    standalone: StandaloneCluster, undisturbed: dict[str, Any], digits: Path, tmp_path: Path
-) -> None:
-    output = tmp_path / "run"
-    run = start(standalone, digits, output, held=True)
-    await_checkpoint(run, output)
-    standalone.kill_worker(standalone.used_workers()[0])
-    (output / "go").touch()
-    status, errors = end(run)
-    assert status == 0, errors
-    record = record_of(output)
-    assert record["restarts"] == 1
-    assert record["weights"] == undisturbed["weights"]
-
-
-def test_a_lost_worker_without_a_spare_ends_the_run_which_goes_on_later(
-    standalone: StandaloneCluster, undisturbed: dict[str, Any], digits: Path, tmp_path: Path
-) -> None:
-    output = tmp_path / "run"
-    standalone.kill_worker(0)
-    run = start(standalone, digits, output, "--set=start_timeout=30", held=True)
-    await_checkpoint(run, output)
-    standalone.kill_worker(2)
-    status, errors = end(run)
-    assert status == 1
-    last = errors.splitlines()[-1]
-    where = standalone.address(2)
-    assert re.search(
-        rf"executor \d on {where} was lost \(.*\) \[http://{where}:\S+], and no other came within 30 s; ", last
-    )
-    logs = standalone.work(2).glob("app-*/*/stderr")
-    assert any(f"[executor {log.parent.name}, {log}]" in last for log in logs)
-    assert "with --resume" in errors
-    standalone.restore()  # the worker has come back
-    status, errors = end(start(standalone, digits, output, "--resume"))
-    assert status == 0, errors
-    assert record_of(output)["weights"] == undisturbed["weights"]
 
 
 def nodes_of(cluster: StandaloneCluster) -> dict[int, psutil.Process]:
@@ -143,6 +99,34 @@ def await_new_nodes(
         time.sleep(0.1)
 
 
+def test_a_lost_worker_is_replaced_by_a_spare_and_without_one_the_run_ends_and_goes_on_later(
+    standalone: StandaloneCluster, undisturbed: dict[str, Any], digits: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "run"
+    running = start(standalone, digits, output, "--set=start_timeout=30", held=True)
+    await_checkpoint(running, output)
+    nodes = nodes_of(standalone)
+    standalone.kill_worker(min(nodes))
+    nodes = await_new_nodes(running, standalone, nodes)
+    lost = min(nodes)
+    standalone.kill_worker(lost)
+    status, errors = end(running)
+    assert status == 1
+    last = errors.splitlines()[-1]
+    where = standalone.address(lost)
+    assert re.search(
+        rf"executor \d on {where} was lost \(.*\) \[http://{where}:\S+], and no other came within 30 s; ", last
+    )
+    logs = standalone.work(lost).glob("app-*/*/stderr")
+    assert any(f"[executor {log.parent.name}, {log}]" in last for log in logs)
+    assert "with --resume" in errors
+    standalone.restore()  # the workers have come back
+    status, errors = end(start(standalone, digits, output, "--resume"))
+    assert status == 0, errors
+    assert record_of(output)["weights"] == undisturbed["weights"]
+    assert standalone.used_workers() == []
+
+
 def await_attempt(run: subprocess.Popen[str], output: Path, how: str, nodes: int) -> None:
     """Wait until the last attempt is such a one."""
     give_up = time.monotonic() + SECONDS
@@ -162,16 +146,16 @@ def test_it_goes_on_with_fewer_nodes_and_with_all_once_the_worker_is_back(
     output = tmp_path / "run"
     limits = ("--set=start_timeout=20", "--set=stall_timeout=600", "--set=checkpoint.keep=9")
     mode = ("--set=input_mode=spark", "--set=min_nodes=1")
-    run = start(standalone, digits, output, *mode, *limits, held=True, cores=3)
-    await_checkpoint(run, output)
+    running = start(standalone, digits, output, *mode, *limits, held=True, cores=3)
+    await_checkpoint(running, output)
     lost = min(nodes_of(standalone))
     standalone.kill_worker(lost)
-    await_attempt(run, output, "restart", 1)
+    await_attempt(running, output, "restart", 1)
     standalone.start_worker(lost)
     (output / "hold").write_text(str(len(list((output / "checkpoints").glob("update-*"))) + 1))  # one more
-    await_attempt(run, output, "rejoin", 2)
+    await_attempt(running, output, "rejoin", 2)
     (output / "go").touch()
-    status, errors = end(run)
+    status, errors = end(running)
     assert status == 0, errors
     assert "1 of 2 nodes have executors after 20 s; the run goes on with them (min_nodes)" in errors
     record = record_of(output)
@@ -188,17 +172,17 @@ def test_a_host_on_which_nodes_have_failed_twice_is_left_out(
 ) -> None:
     """Nodes alone are killed there: its executor stays, and is as free as the others."""
     output = tmp_path / "run"
-    run = start(standalone, digits, output, held=True, cores=3)
-    await_checkpoint(run, output)
+    running = start(standalone, digits, output, held=True, cores=3)
+    await_checkpoint(running, output)
     nodes, failed = nodes_of(standalone), list[int]()
     while len(failed) == len(set(failed)):
         # Two of three hosts hold nodes: of any two attempts in a row, one has held some of both.
         failed.append(next((each for each in failed if each in nodes), min(nodes)))
         nodes[failed[-1]].kill()
-        nodes = await_new_nodes(run, standalone, nodes)
+        nodes = await_new_nodes(running, standalone, nodes)
     executors = standalone.used_workers()
     (output / "go").touch()
-    status, errors = end(run)
+    status, errors = end(running)
     assert status == 0, errors
     assert len(executors) == 3 and failed[-1] not in nodes
     assert f"{standalone.address(failed[-1])}: left out, since nodes have failed there repeatedly" in errors

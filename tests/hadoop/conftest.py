@@ -23,7 +23,7 @@ _SECONDS = 1200  # the first test may have to fetch the jars
 def hadoop(nothing_left_running: None) -> Iterator[HadoopCluster]:
     """A running HDFS with two DataNodes, and YARN with one NodeManager and two simulated GPUs.
 
-    Tests that use it carry the marker `hadoop`.
+    Tests that use it carry the markers `hadoop` and `slow`.
     """
     try:
         java = java_home()
@@ -62,6 +62,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _FOLDER in item.path.parents and "hadoop" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.hadoop)
+            item.add_marker(pytest.mark.slow)
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(_SECONDS))
 

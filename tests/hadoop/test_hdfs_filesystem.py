@@ -181,7 +181,6 @@ def test_an_attempt_that_stands_still_is_given_up_and_another_made(monkeypatch: 
     assert not calls[0].is_alive() and len(calls) == 2
 
 
-@pytest.mark.slow
 def test_reads_and_writes_survive_a_lost_datanode(
     hadoop: HadoopCluster, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ from sparksplit.commands.train import COMMAND as TRAIN
 from sparksplit.diagnosis.preprocess.scratch import rewritten
 from sparksplit.diagnosis.preprocess.trying import Trials
 from tests.commands.texts import sentences
-from tests.faults.two_drivers import superseded
 from tests.forked import Zygote, nodes_of
 from tests.hadoop.cluster import HadoopCluster
 
@@ -57,11 +56,11 @@ def hdfs(hadoop: HadoopCluster) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def call(spark: SparkSession, zygote: Zygote) -> Callable[..., None]:
-    """Run a command with keys; it must succeed. Nodes are forked, but for `started=True`."""
+    """Run a command with keys, whose nodes are forked; it must succeed."""
 
-    def run(command: Any, keys: dict[str, Any], started: bool = False) -> None:
+    def run(command: Any, keys: dict[str, Any]) -> None:
         sets = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
-        with nullcontext() if started else nodes_of(zygote, spark=True):
+        with nodes_of(zygote, spark=True):
             assert command.main(sets) == 0
 
     return run
@@ -133,7 +132,7 @@ def test_the_same_bits_as_in_a_local_folder(
         for name in files:
             path = f"prepared/{split}/{name}"
             assert filesystem.read_bytes(f"{hdfs}/{path}") == filesystem.read_bytes(f"{local}/{path}")
-    call(TRAIN, TRAINING | {"data": f"{short}/prepared", "output": f"{short}/run"}, started=True)
+    call(TRAIN, TRAINING | {"data": f"{short}/prepared", "output": f"{short}/run"})
     assert weights(f"{hdfs}/run") == weights(f"{local}/run")
     found = filesystem.listing(f"{hdfs}/run")
     assert set(found) == set(filesystem.listing(f"{local}/run")) and "_SUCCESS" in found
@@ -158,31 +157,17 @@ def test_a_datanode_is_lost_while_spark_prepares(
     assert manifests[0]["splits"] == manifests[1]["splits"]
 
 
-def test_a_datanode_is_lost_while_nodes_read_and_write(
+def test_a_datanode_is_lost_while_nodes_read_and_write_and_the_other_while_spark_predicts(
     call: Callable[..., None], hadoop: HadoopCluster, hdfs: str, prepared: str, local: str
 ) -> None:
+    run, predictions = f"{hdfs}/run-2", f"{hdfs}/predictions-2"
     hadoop.kill_datanode(0)
-    call(TRAIN, TRAINING | {"data": prepared, "output": f"{hdfs}/run-2"})
-    assert weights(f"{hdfs}/run-2") == weights(f"{local}/run")
-
-
-def test_a_datanode_is_lost_between_two_checkpoints(
-    call: Callable[..., None], hadoop: HadoopCluster, hdfs: str, prepared: str, local: str
-) -> None:
-    run = f"{hdfs}/run-4"
-    with at_the_first_checkpoint(run, lambda: hadoop.kill_datanode(1)):
-        call(TRAIN, SLOWLY | {"data": prepared, "output": run})
+    call(TRAIN, TRAINING | {"data": prepared, "output": run})
     assert weights(run) == weights(f"{local}/run")
-
-
-def test_a_datanode_is_lost_while_spark_predicts(
-    call: Callable[..., None], hadoop: HadoopCluster, hdfs: str, prepared: str, local: str
-) -> None:
-    call(TRAIN, TRAINING | {"data": prepared, "output": f"{hdfs}/run-5"})
+    hadoop.restart_datanode(0)
     hadoop.await_replicated()
-    hadoop.kill_datanode(0)
-    predictions = f"{hdfs}/predictions-5"
-    call(PREDICT, {"model": f"{hdfs}/run-5", "input": prepared, "output": predictions})
+    hadoop.kill_datanode(1)
+    call(PREDICT, {"model": run, "input": prepared, "output": predictions})
     found, expected = (filesystem.read_json(f"{path}/metrics.json") for path in (predictions, f"{local}/predictions"))
     assert found == expected | {"model": found["model"], "input": prepared}
 
@@ -202,17 +187,6 @@ def test_a_namenode_that_restarts_while_nodes_train_is_waited_for(
         call(TRAIN, SLOWLY | {"data": prepared, "output": run, "stall_timeout": 8, "phase_timeout": 12})
     assert filesystem.read_json(f"{run}/run.json")["restarts"] == 0
     assert weights(run) == weights(f"{local}/run")
-
-
-def test_a_driver_that_was_taken_for_dead_writes_nothing_more(
-    forked: None, hdfs: str, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    superseded(digits, f"{hdfs}/superseded", tmp_path / "nodes", monkeypatch)
-
-
-def test_spark_hands_over_rows_from_hdfs(call: Callable[..., None], hdfs: str, prepared: str, local: str) -> None:
-    call(TRAIN, TRAINING | {"data": prepared, "output": f"{hdfs}/run-3", "input_mode": "spark"})
-    assert weights(f"{hdfs}/run-3") == weights(f"{local}/run")
 
 
 def test_local_paths_stay_local_for_spark_on_a_hadoop_cluster(

@@ -165,10 +165,27 @@ def local(shipped, spark, tmp_path):
     return str(tmp_path)
 
 
-def test_the_jobs_on_yarn_and_hdfs_give_the_bits_of_a_local_folder(shipped, place, run, local):
+@pytest.fixture
+def gpus(tmp_path):
+    """Options of `begin` under which YARN and Spark give each executor a pretended GPU, always the same one."""
+    discovery = tmp_path / "pretended.sh"
+    discovery.write_text("""#!/bin/sh\necho '{"name": "gpu", "addresses": ["7"]}'\n""")
+    discovery.chmod(0o755)
+    settings = {
+        "spark.executor.resource.gpu.amount": "1",
+        "spark.task.resource.gpu.amount": "1",
+        "spark.executor.resource.gpu.discoveryScript": "./pretended.sh",
+    }
+    return {"settings": settings, "files": [str(discovery)]}
+
+
+def test_the_jobs_on_yarn_and_hdfs_give_the_bits_of_a_local_folder(shipped, place, run, local, gpus):
     """Invariant 1, in cluster mode: preprocess, train in both input modes, predict."""
     ok(run("preprocess", "--config", "prepare.yaml"))
-    ok(run("train", "--config", "train.yaml"))
+    gpus["settings"]["spark.yarn.queue"] = "training"
+    trained = run("train", "--config", "train.yaml", **gpus)
+    assert ok(trained).count("NODE SEES '7'") == 2
+    assert trained.queue.endswith("training")
     fed = ("--set", "input_mode=spark", "--set", f"output={place}/fed")
     ok(run("train", "--config", "train.yaml", *fed, executors=3))
     ok(run("predict", "--config", "predict.yaml"))
@@ -183,7 +200,7 @@ def test_the_jobs_on_yarn_and_hdfs_give_the_bits_of_a_local_folder(shipped, plac
     assert found == expected | {"model": found["model"], "input": f"{place}/prepared"}
 
 
-def test_check_and_devices_look_at_a_cluster(place, run):
+def test_check_and_devices_look_at_a_cluster(place, run, gpus):
     assert "ready: nothing was found" in ok(
         run("check", "--path", place, settings={"spark.executor.memoryOverhead": "1100m"})
     )
@@ -194,32 +211,11 @@ def test_check_and_devices_look_at_a_cluster(place, run):
     assert (found.master, [one.who for one in found.processes]) == ("yarn", ["driver", "executor 0", "executor 1"])
     assert "spark.driver.memoryOverhead" in found.processes[0].notes[0] and found.processes[0].products == []
     assert all(one.problems == [] and one.products and one.powers for one in found.processes[1:])
-    application = run("check", mode="client", settings={"spark.executor.memoryOverhead": "400m"})
+    gpus["settings"]["spark.executor.memoryOverhead"] = "400m"
+    application = run("check", mode="client", **gpus)
     assert application.status == 2
-    assert "spark.executor.memoryOverhead: must be at least 1024m" in application.output
-
-
-@pytest.mark.parametrize(
-    ("settings", "executors", "said"),
-    [
-        ({"spark.dynamicAllocation.enabled": "true"}, 2, "spark.dynamicAllocation.enabled: must be false"),
-        # The others: tests/cluster/test_requirements.py and tests/operations/check.
-        # More than the cluster has: granted in part, and the rest never.
-        ({"spark.executor.memory": "6g", "start": "15"}, 3, "nodes: 3 nodes need 3 executors, and Spark has"),
-    ],
-)
-def test_settings_under_which_train_cannot_run_end_it_soon_and_are_named(
-    shipped, place, run, prepared, settings, executors, said
-):
-    limit = settings.get("start", "120")
-    spark = {key: value for key, value in settings.items() if key != "start"}
-    changed = ["--set", f"output={place}/never", "--set", f"start_timeout={limit}"]
-    if executors == 3:
-        changed += ["--set", "nodes=3"]
-    config = ["--config", str(shipped / "train.yaml"), "--set", f"model.build={shipped}/mine.py:build"]
-    application = run("train", *config, *changed, mode="client", executors=executors, settings=spark)
-    assert application.status in (1, 2)
-    assert said in application.output, explain(application)
+    assert "spark.executor.memoryOverhead: must be at least 1024m" in application.output, explain(application)
+    assert "were given GPU 7" in application.output, explain(application)
 
 
 @pytest.fixture
@@ -234,22 +230,6 @@ def test_the_first_error_and_the_way_to_the_logs(shipped, place, run, prepared):
     application = run("train", *config, "--set", f"model.build={shipped}/mine.py:fail", mode="client")
     assert application.status != 0
     assert "no such layer, for the test" in application.output, explain(application)
-
-
-def test_an_application_that_yarn_kills_leaves_nothing_and_goes_on_with_resume(
-    shipped, place, hadoop, begin, run, prepared
-):
-    output = f"{place}/killed"
-    config = ["--config", "train.yaml", "--set", f"output={output}", "--set", "checkpoint.every=200"]
-    submission = begin("train", *config, "--set", "epochs=300")
-    hadoop.wait_for("a checkpoint", lambda: checkpoints.latest(output) is not None, "resourcemanager")
-    nodes = node_processes(hadoop.folder)
-    submission.kill()
-    assert len(nodes) == 2 and not psutil.wait_procs(nodes, timeout=30)[1]
-    assert not filesystem.exists(f"{output}/_SUCCESS")
-    ok(run("train", *config, "--set", "epochs=300", "--resume"))
-    found = filesystem.read_json(f"{output}/run.json")
-    assert found["ledger"]["exact"] and found["resumed"][0]["update"] > 0
 
 
 def test_an_application_that_stood_still_writes_nothing_more(place, hadoop, begin, run, prepared):
@@ -285,7 +265,9 @@ def test_a_comparison_of_rows_that_spark_hands_over_goes_on_after_its_applicatio
     output, first = f"{place}/compared", f"{place}/compared/runs/batch-n2-s1.json"
     submission = begin("compare", "--config", "compare.yaml", executors=3)
     hadoop.wait_for("a run's record", lambda: filesystem.exists(first), "resourcemanager")
+    nodes = node_processes(hadoop.folder)
     submission.kill()
+    assert len(nodes) == 2 and not psutil.wait_procs(nodes, timeout=30)[1]
     kept = filesystem.read_bytes(first)
     assert not filesystem.exists(f"{output}/results.json")
     ok(run("compare", "--config", "compare.yaml", executors=3))
@@ -357,23 +339,3 @@ def processes_in(folder, application=""):
             if place.is_relative_to(folder) and (not application or application in place.parts):
                 found.append(process)
     return found
-
-
-def test_each_node_sees_the_gpu_that_yarn_and_spark_gave_it(place, run, prepared, tmp_path):
-    discovery = tmp_path / "pretended.sh"
-    discovery.write_text("""#!/bin/sh\necho '{"name": "gpu", "addresses": ["7"]}'\n""")
-    discovery.chmod(0o755)
-    settings = {
-        "spark.executor.resource.gpu.amount": "1",
-        "spark.task.resource.gpu.amount": "1",
-        "spark.executor.resource.gpu.discoveryScript": "./pretended.sh",
-    }
-    said = ok(
-        run(
-            "train", "--config", "train.yaml", "--set", f"output={place}/gpu", settings=settings, files=[str(discovery)]
-        )
-    )
-    assert said.count("NODE SEES '7'") == 2
-    # The same GPU twice on one host: what `check` is there to find.
-    application = run("check", mode="client", settings=settings, files=[str(discovery)])
-    assert application.status == 2 and "were given GPU 7" in application.output, explain(application)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -85,10 +84,8 @@ def test_nothing_to_read_is_said_at_once_or_after_the_time_given(pair: Pair) -> 
     with pytest.raises(BlockingIOError):
         caller.recvmsg_into([memoryview(bytearray(10))])
     taken.settimeout(0.05)
-    begin = time.monotonic()
     with pytest.raises(TimeoutError):
         taken.recv(1)
-    assert time.monotonic() - begin < 5
 
 
 def test_who_waits_is_woken_by_the_connections_end(pair: Pair) -> None:

