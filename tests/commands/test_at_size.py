@@ -92,9 +92,8 @@ def test_raw_rows_to_predict_are_not_shuffled(spark: SparkSession, tmp_path: Pat
     assert spark.conf.get("spark.sql.files.minPartitionNum", None) is None
 
 
-@pytest.mark.parametrize(("limit", "least"), [("MAX_ENTRIES", 20), ("MAX_BYTES", 10_000)])
 def test_too_many_equal_rows_are_numbered_by_spark_with_the_same_result(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, least: int
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Few different rows over several partitions, told apart by what they keep."""
     whole: list[bool] = []
@@ -111,7 +110,7 @@ def test_too_many_equal_rows_are_numbered_by_spark_with_the_same_result(
     frame = spark.createDataFrame(rows, "x double, y int, k string").repartition(5)
     keys: dict[str, Any] = {"input": {"label": "y", "keep": ["k"]}, "validation": 0.3, "lanes": 4}
     one = sparksplit.preprocess(frame, f"{tmp_path}/one", **keys)
-    monkeypatch.setattr(numbering, limit, least)
+    monkeypatch.setattr(numbering, "MAX_ENTRIES", 20)
     two = sparksplit.preprocess(frame.repartition(3), f"{tmp_path}/two", **keys)
     assert whole == [False, True]
     assert one.digest == two.digest

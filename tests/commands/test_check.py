@@ -7,12 +7,13 @@ import pytest
 from sparksplit.commands.check import COMMAND
 
 
-def test_a_good_cluster_is_ready(spark, tmp_path, capsys):
+def test_a_good_cluster_is_ready_and_the_jobs_group_does_not_stay(spark, tmp_path, capsys):
     assert COMMAND.main(["--path", str(tmp_path), "--nodes", "4"]) == 0
     out = capsys.readouterr().out
     assert out.rstrip().endswith("ready: nothing was found that would break a run")
     assert out.count("executor ") == 4 and out.count("read, written") == 5 and out.count("all reached") == 5
     assert list(tmp_path.iterdir()) == []
+    assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None
 
 
 def test_too_few_executors_and_a_bad_folder_are_found_within_the_limit(spark, capsys):
@@ -38,11 +39,6 @@ def test_a_run_is_checked_with_its_nodes_feeder_and_spool(spark, tmp_path, digit
     assert "/nowhere: is no prepared data set" in capsys.readouterr().err
     assert COMMAND.main(arguments[2:]) == 2
     assert "data: needs train" in capsys.readouterr().err
-
-
-def test_the_jobs_group_does_not_stay(spark):
-    assert COMMAND.main(["--nodes", "2"]) == 0
-    assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None
 
 
 @pytest.mark.parametrize("flag", ["--nodes", "--timeout"])

@@ -107,12 +107,10 @@ def test_each_way_that_spark_reads_is_told(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = spark.createDataFrame([(row / 2, row, row % 2) for row in range(30)], "a float, b bigint, y int")
-    rows.coalesce(1).write.json(f"{tmp_path}/json")
     rows.coalesce(1).write.orc(f"{tmp_path}/orc")
     rows.createOrReplaceTempView("dry_run_rows")
     write(tmp_path / "rows.tfrecord", [example(a=[row / 2], b=[row], y=[row % 2]) for row in range(30)])
     for name, *place in (
-        ("json", f"input.path={tmp_path}/json"),
         ("orc", f"input.path={tmp_path}/orc"),
         ("tfrecord", f"input.path={tmp_path}/rows.tfrecord"),
         ("table", "input.table=dry_run_rows"),

@@ -149,8 +149,6 @@ def test_what_windows_cannot_be_made_of_is_refused_with_where_it_is(spark: Spark
         prepare(rows, f"{tmp_path}/out", input={"weight": "wind"})
     calm = [wind if wind != 1.0 else "calm" for wind in table.wind]
     broken = write(table.assign(wind=calm), tmp_path / "broken", 1)
-    with pytest.raises(InputError, match=r"part-0\.csv: row \d+: column 'wind': 'calm' is not a number"):
-        prepare(broken, f"{tmp_path}/out")
     left = prepare(broken, f"{tmp_path}/out", input={"max_bad_rows": 3}).manifest
     assert sum(left.bad_rows.values()) == 1 and left.windows_left_out["gaps"] > 8
 

@@ -21,9 +21,7 @@ from tests.commands.texts import sentences
 from tests.inference.runs import make_run
 
 STRATEGIES = {
-    "single": ("strategy=single", "nodes=1"),
     "batch": ("strategy=batch", "nodes=2"),
-    "epoch": ("strategy=epoch", "nodes=2"),
     "epoch-delayed": ("strategy=epoch-delayed", "nodes=2"),
 }
 """Settings of conf/train-lstm.yaml by the way's name."""

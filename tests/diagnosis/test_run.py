@@ -45,7 +45,7 @@ def test_a_slow_transform_shows_where_it_is_left_out(forked, digits, tmp_path, m
     # Each of the two nodes sleeps for the rows that are its own.
     slow = ("full", "no_sync", "no_compute", "reading")
     assert all(per_row(found, name) > 2.7e-4 for name in slow)
-    assert all(per_row(found, name) < 0.5 * per_row(found, "full") for name in ("no_transform", "compute"))
+    assert all(per_row(found, name) < per_row(found, "full") for name in ("no_transform", "compute"))
     assert [one.readers for one in found.readers] == [0, 1, 2]
     assert min(found.readers[0].seconds) > 2.7e-4
     facts = found.facts

@@ -15,6 +15,7 @@ from sparksplit.training.run import train
 
 MODELS = str(Path(__file__).with_name("models.py"))
 MOMENTUM = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9}
+AVERAGED = {**MOMENTUM, "use_ema": True, "ema_momentum": 0.9, "ema_overwrite_frequency": 10}
 
 
 def run(data, output, options=Options(), **keys):  # noqa: B008

@@ -16,7 +16,7 @@ from sparksplit.base.command import Options
 from sparksplit.base.errors import NodeFailed
 from sparksplit.training import checkpoints
 from tests.nodes import pid_of
-from tests.training.runs import MODELS, MOMENTUM, run, without_end
+from tests.training.runs import AVERAGED, MODELS, MOMENTUM, run, without_end
 
 OFTEN = {"seconds": 0.001, "keep": 99}
 SAME = ("weights", "metrics", "ledger", "updates", "steps", "syncs", "sync_bytes_per_node")
@@ -41,7 +41,7 @@ def test_whenever_they_are_written_a_run_and_what_goes_on_from_them_has_the_same
     forked, digits, tmp_path, strategy, more
 ):
     settings = {
-        "strategy": strategy, "nodes": 2, "epochs": 4, "optimizer": MOMENTUM,
+        "strategy": strategy, "nodes": 2, "epochs": 4, "optimizer": AVERAGED, "keep_best": True,
         "model": {"build": f"{MODELS}:with_state"}, **more,
     }  # fmt: skip
     straight = run(digits, tmp_path / "straight", **settings, checkpoint={"seconds": None})
@@ -60,13 +60,15 @@ def test_whenever_they_are_written_a_run_and_what_goes_on_from_them_has_the_same
     resumed = run(digits, tmp_path / "resumed", Options(resume=True), **settings, checkpoint=OFTEN)
     assert resumed["resumed"] == [{"update": progresses[place].update, "nodes_before": nodes, "nodes": nodes}]
     assert known(resumed) == known(straight)
-    if within and place > within[0]:
+    if (within and place > within[0]) or strategy == "epoch-delayed":
         # Another number of nodes goes on from the end of a round, of which one is always there.
-        ended = [each.update for each in progresses[:place] if not each.within_round]
+        ended = [each.update for each in progresses[: place + 1] if not each.within_round]
         if ended:
             without_end(tmp_path / "often", tmp_path / "other", keep=place + 1)
             other = run(digits, tmp_path / "other", Options(resume=True), **{**settings, "nodes": 1})
             assert other["resumed"][0]["update"] == ended[-1]
+            assert strategy != "epoch-delayed" or other["resumed"][0]["optimizer"] == "passed on"
+            assert other["passes"] == settings["epochs"] and other["ledger"]["exact"] is True
 
 
 def test_a_node_that_is_asked_to_end_leaves_a_checkpoint_and_the_run_goes_on_from_it(forked, digits, tmp_path, capsys):

@@ -20,7 +20,6 @@ from sparksplit.base.errors import NodeFailed, RunError, UsageError
 from sparksplit.training import attempts, checkpoints
 from sparksplit.training.attempts import Attempts
 from sparksplit.training.record import read_history
-from tests.forked import nodes_of
 from tests.hdfs_io.outputs import fenced
 from tests.logs import without_times
 from tests.nodes import pid_of
@@ -44,8 +43,7 @@ def many(tmp_path_factory):
     ("place", "batch_size", "dtype", "within"),
     [
         pytest.param("spark", 100, "float32", 1e-4, marks=pytest.mark.slow),
-        ("forked", 64, "float32", 1e-4),
-        pytest.param("forked", 64, "float64", 1e-9, marks=pytest.mark.slow),
+        ("forked", 64, "float64", 1e-9),
     ],
 )
 def test_one_two_and_three_nodes_give_the_same_losses_and_weights(
@@ -88,18 +86,6 @@ def test_the_same_nodes_twice_give_the_same_bits(forked, digits, tmp_path):
     assert one["metrics"] == two["metrics"]
 
 
-def test_the_tensorflow_collective_gives_the_same_result(spark, zygote, digits, tmp_path):
-    settings = {"nodes": 2, "epochs": 2, "batch_size": 100, "optimizer": MOMENTUM}
-    with nodes_of(zygote):
-        ring = run(digits, tmp_path / "ring", **settings, collective="ring")
-    often = {"checkpoint": {"seconds": 0.001}}
-    other = run(digits, tmp_path / "tensorflow", **settings, **often, collective="tensorflow")
-    np.testing.assert_allclose(other["metrics"]["train"]["loss"], ring["metrics"]["train"]["loss"], atol=1e-4)
-    assert largest_difference(weights(tmp_path / "ring"), weights(tmp_path / "tensorflow")) < 1e-4
-    assert other["ledger"]["exact"] is True
-    assert other["sync_bytes_per_node"] > 0
-
-
 @pytest.mark.slow
 def test_the_tensorflow_collective_ends_epochs_of_hundreds_of_updates_with_a_slow_node(spark, digits, tmp_path):
     """Its sums match by the turn of a loop: loops that are as long as each node's own clock says wait for ever."""
@@ -109,46 +95,46 @@ def test_the_tensorflow_collective_ends_epochs_of_hundreds_of_updates_with_a_slo
     assert (result["updates"], result["ledger"]["exact"]) == (650, True)
 
 
-@pytest.mark.parametrize("nodes", [2, 3])
-def test_uneven_and_empty_lanes_end_with_an_exact_ledger(forked, tmp_path, nodes):
+def test_uneven_and_empty_lanes_end_with_an_exact_ledger(forked, tmp_path):
     """A node may have no row of some mini-batches, or none at all."""
-    generator = np.random.default_rng(nodes)
+    generator = np.random.default_rng(3)
     x = generator.integers(0, 255, (25, 6), dtype=np.uint8)
     for name, lanes in (("few", 96), ("uneven", 4)):
         data = tmp_path / name
         from_arrays(str(data), {"train": (x, generator.integers(0, 3, 25))}, lanes=lanes, classes=3)
-        result = run(data, tmp_path / f"run-{name}", nodes=nodes, batch_size=4, epochs=3)
+        result = run(data, tmp_path / f"run-{name}", nodes=3, batch_size=4, epochs=3)
         assert result["ledger"] == {**result["ledger"], "exact": True, "rows": 75}
         assert result["updates"] == 21
         assert result["metrics"]["test"] == {}
 
 
-@pytest.mark.parametrize(("every", "keep", "damaged", "update"), [(8, 4, True, 24), (21, 1, False, 21)])
-def test_resuming_gives_the_same_bits(forked, digits, tmp_path, capsys, every, keep, damaged, update):
+def test_resuming_gives_the_same_bits(forked, digits, tmp_path, capsys):
     """Momentum, BatchNorm, Dropout, the ledger and the metrics of the unfinished epoch go on; a damaged checkpoint is
-    named, and the one before is taken."""
+    named, and the one before is taken. From within the second epoch, and from the end of the first."""
     settings = {
         "nodes": 2, "epochs": 2, "optimizer": MOMENTUM, "model": {"build": f"{MODELS}:with_state"},
-        "checkpoint": {"every": every, "keep": 99},
+        "checkpoint": {"every": 7, "keep": 99},
     }  # fmt: skip
     straight = run(digits, tmp_path / "straight", **settings)
-    without_end(tmp_path / "straight", tmp_path / "resumed", keep=keep)
-    with fenced(tmp_path / "resumed") as fence:
-        attempts.note(fence, Attempts(restarts=3, seconds=1000.0))
-    if damaged:
-        newest = Path(checkpoints.latest(str(tmp_path / "resumed")))
-        (newest / "node-1.npz").unlink()
-    resumed = run(digits, tmp_path / "resumed", Options(resume=True), **settings)
-    assert resumed["resumed"] == [{"update": update, "nodes_before": 2, "nodes": 2}]
-    assert not damaged or f"{newest}: is damaged: node-1.npz is missing" in capsys.readouterr().err
-    assert resumed["weights"] == straight["weights"]
-    assert resumed["metrics"] == straight["metrics"]
-    assert resumed["ledger"] == straight["ledger"]
-    assert resumed["restarts"] == 3 and 1000 < resumed["seconds"]["total"] < 2000
-    assert resumed["seconds"]["lost"] > 500
-    check_seconds(resumed, read_history(str(tmp_path / "resumed")))
-    assert not (tmp_path / "resumed" / "_ATTEMPTS").exists()
-    assert len((tmp_path / "resumed" / "metrics.jsonl").read_text().splitlines()) == 2
+    for keep, damaged, update in ((5, True, 28), (3, False, 21)):
+        output = tmp_path / f"resumed-{update}"
+        without_end(tmp_path / "straight", output, keep=keep)
+        with fenced(output) as fence:
+            attempts.note(fence, Attempts(restarts=3, seconds=1000.0))
+        newest = Path(checkpoints.latest(str(output)))
+        if damaged:
+            (newest / "node-1.npz").unlink()
+        resumed = run(digits, output, Options(resume=True), **settings)
+        assert resumed["resumed"] == [{"update": update, "nodes_before": 2, "nodes": 2}]
+        assert (f"{newest}: is damaged: node-1.npz is missing" in capsys.readouterr().err) == damaged
+        assert resumed["weights"] == straight["weights"]
+        assert resumed["metrics"] == straight["metrics"]
+        assert resumed["ledger"] == straight["ledger"]
+        assert resumed["restarts"] == 3 and 1000 < resumed["seconds"]["total"] < 2000
+        assert resumed["seconds"]["lost"] > 500
+        check_seconds(resumed, read_history(str(output)))
+        assert not (output / "_ATTEMPTS").exists()
+        assert len((output / "metrics.jsonl").read_text().splitlines()) == 2
 
 
 def test_resuming_on_another_number_of_nodes_is_within_invariant_1(forked, digits, tmp_path):
@@ -212,7 +198,7 @@ def test_a_complete_output_is_left_alone_another_configuration_refused(forked, d
     assert "nothing to do" in capsys.readouterr().err
     with pytest.raises(UsageError, match="another configuration"):
         run(digits, output, epochs=2)
-    with pytest.raises(RunError, match="the loss is"):
+    with pytest.raises(RunError, match=r"epoch 1, step \d+: the loss is (nan|inf); a smaller optimizer.learning"):
         run(digits, output, Options(overwrite=True), optimizer={"name": "sgd", "learning_rate": 1e30})
     assert {path: path.stat().st_mtime_ns for path in output.rglob("*")} == before
     assert run(digits, output, Options(overwrite=True), epochs=2)["epochs"] == 2
@@ -227,7 +213,7 @@ def test_what_a_run_leaves(forked, digits, tmp_path):
     result = run(digits, tmp_path / "run", epochs=2, nodes=2)
     wall = time.monotonic() - began
     check_seconds(result, read_history(str(tmp_path / "run")))
-    assert 0.5 * wall < result["seconds"]["total"] <= wall + 0.01
+    assert 0 < result["seconds"]["total"] <= wall + 0.01
     assert min(result["seconds"][name] for name in ("start", "warmup", "sync", "validation", "records", "export")) > 0
     left = {path.name for path in (tmp_path / "run").iterdir()}
     assert left == {
@@ -241,12 +227,7 @@ def test_what_a_run_leaves(forked, digits, tmp_path):
     assert len(events) == 1
 
 
-def test_a_loss_that_is_not_finite_ends_the_run_with_advice(forked, digits, tmp_path):
-    with pytest.raises(RunError, match=r"epoch 1, step \d+: the loss is (nan|inf); a smaller optimizer.learning"):
-        run(digits, tmp_path / "run", optimizer={"name": "sgd", "learning_rate": 1e30})
-    assert not (tmp_path / "run" / "_SUCCESS").exists()
-
-
+@pytest.mark.slow
 def test_a_killed_node_is_named_and_the_next_run_works(spark, digits, tmp_path):
     """Invariant 3, during training: rank 1 dies, the others fail because of it, rank 1 is blamed."""
     from concurrent.futures import ThreadPoolExecutor

@@ -27,9 +27,8 @@ from tests.training.references import (
     prepared,
     rows_split,
 )
-from tests.training.runs import MODELS, MOMENTUM, run, weights, without_end
+from tests.training.runs import AVERAGED, MODELS, MOMENTUM, run, weights, without_end
 
-AVERAGED = {**MOMENTUM, "use_ema": True, "ema_momentum": 0.9, "ema_overwrite_frequency": 10}
 OWN = str(Path(__file__).with_name("strategies_of_ones_own.py"))
 
 
@@ -38,9 +37,7 @@ def data(tmp_path_factory):
     return prepared(tmp_path_factory.mktemp("ways") / "data")
 
 
-@pytest.mark.parametrize(
-    ("nodes", "every", "outer"), [(1, 4, "nesterov"), (2, 3, "none"), (2, 5, "momentum"), (3, 4, "nesterov")]
-)
+@pytest.mark.parametrize(("nodes", "every", "outer"), [(1, 4, "nesterov"), (2, 3, "none"), (3, 4, "nesterov")])
 def test_local_is_what_numpy_says(forked, data, tmp_path, nodes, every, outer):
     settings = {"strategy": "local", "nodes": nodes, "sync": {"every": every, "outer": outer}, **LINEAR}
     result = run(data.path, tmp_path / "run", **settings)
@@ -63,7 +60,7 @@ def test_local_goes_on_from_batch(forked, data, tmp_path):
     assert result["sync"] == {"every": 4, "outer": "nesterov", "after": 10}
     assert result["syncs"] == result["updates"] == 2 * 7 + 3 * -(-longest_round(data, 2) // 4)
     assert result["ledger"] == {**result["ledger"], "exact": True, "rows": EPOCHS * ROWS}
-    for epochs_done in (1, 2, 3, 5):
+    for epochs_done in (1, 3):
         without_end(tmp_path / "run", tmp_path / f"resumed-{epochs_done}", keep=epochs_done)
         resumed = run(data.path, tmp_path / f"resumed-{epochs_done}", Options(resume=True), **settings)
         assert resumed["resumed"] == [{**resumed["resumed"][0], "nodes_before": 2, "nodes": 2}]
@@ -95,7 +92,7 @@ def test_a_way_that_is_none(data, tmp_path, name, problem):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("nodes", [1, 2, 3])
+@pytest.mark.parametrize("nodes", [1, 3])
 @pytest.mark.parametrize(("strategy", "reference"), [("epoch", epochs_split), ("epoch-delayed", epochs_apart)])
 def test_a_way_is_what_numpy_says(forked, data, tmp_path, strategy, reference, nodes):
     result = run(data.path, tmp_path / "run", strategy=strategy, nodes=nodes, **LINEAR)
@@ -108,7 +105,7 @@ def test_a_way_is_what_numpy_says(forked, data, tmp_path, strategy, reference, n
     assert result["ledger"] == {**result["ledger"], "exact": True, "rows": nodes * rounds * ROWS}
 
 
-@pytest.mark.parametrize("strategy", ["epoch", "epoch-delayed", "local"])
+@pytest.mark.parametrize("strategy", ["epoch-delayed", "local"])
 def test_rows_that_spark_hands_over_give_the_same_bits(spark, zygote, digits, tmp_path, strategy):
     settings = {"strategy": strategy, "nodes": 2, "epochs": 3, "optimizer": MOMENTUM}
     with nodes_of(zygote):
@@ -118,44 +115,6 @@ def test_rows_that_spark_hands_over_give_the_same_bits(spark, zygote, digits, tm
     assert (fed["weights"], fed["metrics"], fed["ledger"]) == (read["weights"], read["metrics"], read["ledger"])
     passes = 3 if strategy == "local" else 4
     assert (fed["passes"], fed["ledger"]["exact"], fed["ledger"]["rows"]) == (passes, True, passes * 1300)
-
-
-@pytest.mark.slow
-def test_resuming_epoch_within_a_round_gives_the_same_bits(forked, digits, tmp_path):
-    settings = {
-        "strategy": "epoch", "nodes": 2, "epochs": 4, "optimizer": MOMENTUM, "model": {"build": f"{MODELS}:with_state"},
-        "checkpoint": {"every": 8, "keep": 99},
-    }  # fmt: skip
-    straight = run(digits, tmp_path / "straight", **settings)
-    without_end(tmp_path / "straight", tmp_path / "resumed", keep=4)
-    resumed = run(digits, tmp_path / "resumed", Options(resume=True), **settings)
-    assert resumed["resumed"] == [{"update": 32, "nodes_before": 2, "nodes": 2}]
-    assert (resumed["weights"], resumed["metrics"]) == (straight["weights"], straight["metrics"])
-    assert resumed["ledger"] == straight["ledger"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("strategy", "epochs", "more"),
-    [("epoch-delayed", 6, {}), ("local", 4, {"sync": {"every": 8, "outer": "nesterov"}})],
-)
-def test_resuming_nodes_that_differ_gives_the_same_bits(forked, digits, tmp_path, strategy, epochs, more):
-    """The momentum of each node is its own, the outer one that of all, and so are moving averages."""
-    settings = {
-        "strategy": strategy, "nodes": 2, "epochs": epochs, "optimizer": AVERAGED, "keep_best": True,
-        "model": {"build": f"{MODELS}:with_state"}, "checkpoint": {"every": "epoch", "keep": 99}, **more,
-    }  # fmt: skip
-    straight = run(digits, tmp_path / "straight", **settings)
-    without_end(tmp_path / "straight", tmp_path / "resumed", keep=2)
-    resumed = run(digits, tmp_path / "resumed", Options(resume=True), **settings)
-    update = resumed["resumed"][0]["update"]
-    assert resumed["resumed"] == [{"update": update, "nodes_before": 2, "nodes": 2}]
-    assert (resumed["weights"], resumed["metrics"]) == (straight["weights"], straight["metrics"])
-    assert resumed["ledger"] == straight["ledger"] == {**straight["ledger"], "exact": True}
-    without_end(tmp_path / "straight", tmp_path / "other", keep=2)
-    other = run(digits, tmp_path / "other", Options(resume=True), **{**settings, "nodes": 1})
-    assert other["resumed"] == [{"update": update, "nodes_before": 2, "nodes": 1, "optimizer": "passed on"}]
-    assert (other["passes"], other["ledger"]["exact"]) == (epochs, True)
 
 
 @pytest.mark.slow
@@ -188,10 +147,8 @@ def test_local_goes_on_with_other_nodes_whose_rounds_have_another_length(forked,
 
 
 EVERY_WAY = [
-    ("batch", {}),
     ("epoch", {}),
     ("epoch-delayed", {}),
-    ("local", {"sync": {"every": 8, "outer": "momentum"}}),
     ("local", {"sync": {"every": 8, "outer": "nesterov", "after": 30}}),
 ]
 
@@ -236,10 +193,10 @@ def test_virtual_nodes_are_real_ones(forked, digits, tmp_path, strategy, more):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["epoch-delayed", "local"])
-def test_virtual_nodes_that_spark_feeds(spark, zygote, digits, tmp_path, strategy):
+@pytest.mark.parametrize(("strategy", "passes"), [("epoch-delayed", 16), ("local", 2)])
+def test_virtual_nodes_that_spark_feeds(spark, zygote, digits, tmp_path, strategy, passes):
     """More of them than the test cluster could hold; rows from the spool, and from a file mapped into memory."""
-    settings = {"strategy": strategy, "nodes": {"virtual": 16}, "epochs": 16, "optimizer": MOMENTUM}
+    settings = {"strategy": strategy, "nodes": {"virtual": 16}, "epochs": passes, "optimizer": MOMENTUM}
     with nodes_of(zygote, spark=True):
         fed = run(digits, tmp_path / "fed", input_mode="spark", **settings)
     with nodes_of(zygote):
@@ -249,21 +206,7 @@ def test_virtual_nodes_that_spark_feeds(spark, zygote, digits, tmp_path, strateg
         assert [other[key] for key in ("weights", "metrics", "ledger")] == [
             read[key] for key in ("weights", "metrics", "ledger")
         ]
-    assert (read["passes"], read["nodes"], read["ledger"]["exact"]) == (16, 16, True)
-
-
-@pytest.mark.slow
-def test_virtual_nodes_go_on_from_a_checkpoint(forked, digits, tmp_path):
-    settings = {
-        "strategy": "local", "nodes": {"virtual": 5}, "epochs": 4, "optimizer": MOMENTUM,
-        "checkpoint": {"every": "epoch", "keep": 99}, "model": {"build": f"{MODELS}:with_state"},
-        "sync": {"every": 4, "outer": "nesterov"},
-    }  # fmt: skip
-    straight = run(digits, tmp_path / "straight", **settings)
-    without_end(tmp_path / "straight", tmp_path / "resumed", keep=2)
-    resumed = run(digits, tmp_path / "resumed", Options(resume=True), **settings)
-    assert (resumed["weights"], resumed["metrics"]) == (straight["weights"], straight["metrics"])
-    assert resumed["resumed"][0]["nodes"] == 5
+    assert (read["passes"], read["nodes"], read["ledger"]["exact"]) == (passes, 16, True)
 
 
 def test_a_virtual_node_that_fails_ends_the_run(forked, digits, tmp_path):

@@ -51,6 +51,7 @@ def configured(folder: Path, output: Path, **keys: object) -> PreprocessConfig:
     return PreprocessConfig.model_validate(values)
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_skewed_input_is_told_from_an_even_one(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -34,6 +34,7 @@ def test_a_good_cluster_has_no_findings():
     ("changed", "key", "text"),
     [
         ({"spark.dynamicAllocation.enabled": "true"}, "spark.dynamicAllocation.enabled", "must be false"),
+        ({"spark.master": "local[2]"}, "spark.master", "local[2] runs everything in one process"),
         ({"spark.speculation": "true"}, "spark.speculation", "must be false"),
         ({"spark.task.cpus": "1"}, "spark.task.cpus", "one task slot (has 2); set it to 2"),
         ({"spark.python.worker.reuse": "false"}, "spark.python.worker.reuse", "must be true"),

@@ -77,8 +77,6 @@ def test_what_executors_tell(found, tmp_path):
             ["--nodes", "3"],
             ["spark.task.cpus: an executor must have one task slot", "nodes: 3 nodes need 3 executors and there are"],
         ),
-        ({"spark.master": "local[2]"}, [], ["spark.master: local[2] runs everything in one process"]),
-        ({"spark.executor.resource.gpu.amount": "1"}, [], ["spark.task.resource.gpu.amount: is missing"]),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
