@@ -22,7 +22,7 @@ from hdfs_io.features.config import Features
 from hdfs_io.formats import format_of
 from hdfs_io.listing import expand, files_in, find
 from hdfs_io.preprocessing import WEIGHT, Description
-from hdfs_io.sources import snappy
+from hdfs_io.sources import contents, snappy
 from hdfs_io.sources.base import BadRow, FileSource, ParsedRows, Source, Task
 from hdfs_io.sources.columns import DataFrameSource
 from hdfs_io.sources.readers import Raw, RawFrame, read
@@ -79,14 +79,16 @@ _PACKED = (".zip", ".xz", ".lzma", ".7z", ".rar", ".Z", ".lzo", ".tar", ".tgz", 
 
 
 def check_paths(config: InputConfig) -> None:
-    """Raise InputError where a path of files that Spark is to read names nothing, or an archive in place of text, as
-    far as we can see without it."""
+    """Raise InputError where a path of files that Spark is to read names nothing, or something packed or binary in
+    place of text, as far as we can see without it."""
+    format_ = format_of(config.format)
     for key in ("path", "validation", "test") if config.listed else ():
         found = find(config.paths_of(key)).files if config.paths_of(key) else []
-        if "encoding" in format_of(config.format).keys:
+        if format_.made_of == "lines":
             for path, _ in found:
                 if path.endswith(_PACKED):
                     raise InputError(f"{path}: is packed as Spark does not read it: unpack it, or pack it with gzip")
+            contents.check([path for path, _ in found], config.encoding)
 
 
 def open_source(
