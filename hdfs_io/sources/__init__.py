@@ -1,8 +1,10 @@
 """Raw rows of every format behind one small interface; hdfs_io/formats.py is their table.
 
 base.Source     what each gives: a DataFrame, and what makes rows of it in executors
-readers         what Spark reads: a DataFrame of raw columns for each format; csv, json_lines, same_columns (Parquet
-                and ORC), tfrecord and images have files of their own
+readers         what Spark reads: a DataFrame of raw columns for each format; csv, json_lines, same_columns and
+                unlike_files (Parquet and ORC), tfrecord and images have files of their own
+contents        whether a file of lines is what its name says
+label_kinds     whether labels are classes or numbers to predict
 columns         raw columns to rows; also for a program's own DataFrame, or what a user's function returns
 idx, csv, text  the formats whose files our own tasks read
 windows         rows over time to rows of arrays

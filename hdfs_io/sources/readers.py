@@ -67,6 +67,7 @@ class RawFrame:
     column of lines, and the partition's columns.
     row_bytes: bytes of a row, where it may have more than its tensors.
     exact: by the name of a column of doubles, the hidden one that has the text of its whole numbers, null for others.
+    notes: what was done to the columns, for people.
     """
 
     frame: DataFrame
@@ -80,6 +81,7 @@ class RawFrame:
     lines: DataFrame | None = None
     row_bytes: int = 0
     exact: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
     @property
     def types(self) -> list[tuple[str, str]]:
@@ -139,7 +141,18 @@ def read(spark: SparkSession, config: InputConfig) -> Raw:
 def files(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     """Files whose columns have names and types: the format's name is Spark's."""
     reader = spark.read.format(config.format).option("recursiveFileLookup", str(found.nested).lower())
-    return RawFrame(reader.load(found.roots), METADATA)
+    return RawFrame(reader.options(**as_written(spark, config.format)).load(found.roots), METADATA)
+
+
+def as_written(spark: SparkSession, kind: str) -> dict[str, str]:
+    """Options of a reader that takes old dates and times of Parquet and Avro as they are, where the session's settings
+    do not say by which calendar they were written: Spark 3 refuses them otherwise."""
+    keys = {
+        "parquet": {"datetimeRebaseMode": "datetimeRebaseModeInRead", "int96RebaseMode": "int96RebaseModeInRead"},
+        "avro": {"datetimeRebaseMode": "datetimeRebaseModeInRead"},
+    }.get(kind, {})
+    found = {option: spark.conf.get(f"spark.sql.{kind}.{key}") for option, key in keys.items()}
+    return {option: "CORRECTED" for option, mode in found.items() if mode == "EXCEPTION"}
 
 
 def avro(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
