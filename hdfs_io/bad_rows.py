@@ -66,6 +66,11 @@ def said(counts: Mapping[str, int]) -> str:
     return f"{_rows(rows)} {'was' if rows == 1 else 'were'} left out: {', '.join(shown)}{left}"
 
 
+def left_out(tally: Tally) -> str:
+    """What an error adds where no good row is left; empty where no row is bad."""
+    return f"; {_rows(tally.rows, 'bad ')} left out, the first: {tally.first}" if tally.rows else ""
+
+
 @dataclass(frozen=True)
 class Limit:
     """How many rows may be bad. rows, fraction: where both are given, the stricter holds; None: not given."""

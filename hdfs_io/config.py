@@ -86,8 +86,8 @@ class InputConfig(Config):
     which is taken for csv alone where nothing is given). null, with any format: no labels. The label of a text is
     the next token at each position, that of an image the name of its folder where nothing is given."""
     label_type: Literal["auto", "integer", "text", "number"] = "auto"
-    """All but text: integer and text labels are classes, a number is predicted as a number; auto decides by the first
-    rows, or by the type of a DataFrame's column."""
+    """All but text: integer and text labels are classes, a number is predicted as a number. auto decides by the first
+    rows of a csv or hive-text, otherwise by the column's type; labels that are exactly 0.0 and 1.0 are integers."""
     header: bool = True
     """csv: whether the first line of each file names the columns."""
     columns: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)

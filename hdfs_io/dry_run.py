@@ -67,6 +67,7 @@ def report(config: PreprocessConfig, source: Source, sample: Sample, bad: Sequen
     lines = [
         ("input", f"{config.input.format}: {config.input.place}{files}"),
         *(("columns", columns(source.columns)) for _ in [0] if source.columns),
+        *(("note", text) for text in source.notes),
         *(("feature", text) for text in (() if source.table is None else source.table.said())),
         ("tensors", ", ".join(f"{tensor.name}: {tensor.dtype} {tensor.shape}" for tensor in source.tensors)),
         ("label", f"{source.label_kind or 'none'}{', scaled to mean 0 and standard deviation 1' if scaled else ''}"),

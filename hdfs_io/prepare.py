@@ -73,7 +73,8 @@ def prepare(
         tally = bad_rows.tally(kept.bad) if some else bad_rows.Tally()
         Limit.of(config.input).check(tally, good)
         if not good:
-            raise InputError(f"{config.input.place}: has no rows to train on{windows.said(source.left_out, ': ')}")
+            why = windows.said(source.left_out, ": ") + bad_rows.left_out(tally)
+            raise InputError(f"{config.input.place}: has no rows to train on{why}")
         identify = replace(kept.identify(), bits=_ID_BITS)
         cut = replace(cut.fitted(kept.rows.good, identify), reach=source.windows.reach if source.windows else 0)
         identify = replace(identify, left_out=cut.left_out)

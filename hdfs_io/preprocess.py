@@ -59,6 +59,8 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
                 say(f"{output.path}: is complete, made with the same configuration; nothing was done")
                 return PreparedDataSet.open(output.path)
             source = source or open_rows(config, session, frame, fitted)
+            for line in source.notes:
+                say(f"{source.place}: {line}")
             for line in () if source.table is None else source.table.said():
                 say(f"feature {line}")
             # Published, or removed, when the Spark that this call starts has stopped, and nothing writes any more.

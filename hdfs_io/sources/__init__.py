@@ -1,8 +1,11 @@
 """Raw rows of every format behind one small interface; hdfs_io/formats.py is their table.
 
 base.Source     what each gives: a DataFrame, and what makes rows of it in executors
-readers         what Spark reads: a DataFrame of raw columns for each format; csv, json_lines, same_columns (Parquet
-                and ORC), tfrecord and images have files of their own; folders: the columns of folders' names
+readers         what Spark reads: a DataFrame of raw columns for each format; csv, json_lines, same_columns and
+                unlike_files (Parquet and ORC), tfrecord and images have files of their own
+folders         the columns that the names of folders give
+contents        whether a file of lines is what its name says
+label_kinds     whether labels are classes or numbers to predict
 columns         raw columns to rows; also for a program's own DataFrame, or what a user's function returns
 idx, csv, text  the formats whose files our own tasks read
 windows         rows over time to rows of arrays
@@ -22,7 +25,7 @@ from hdfs_io.features.config import Features
 from hdfs_io.formats import format_of
 from hdfs_io.listing import expand, files_in, find
 from hdfs_io.preprocessing import WEIGHT, Description
-from hdfs_io.sources import snappy
+from hdfs_io.sources import contents, snappy
 from hdfs_io.sources.base import BadRow, FileSource, ParsedRows, Source, Task
 from hdfs_io.sources.columns import DataFrameSource
 from hdfs_io.sources.readers import Raw, RawFrame, read
@@ -79,14 +82,16 @@ _PACKED = (".zip", ".xz", ".lzma", ".7z", ".rar", ".Z", ".lzo", ".tar", ".tgz", 
 
 
 def check_paths(config: InputConfig) -> None:
-    """Raise InputError where a path of files that Spark is to read names nothing, or an archive in place of text, as
-    far as we can see without it."""
+    """Raise InputError where a path of files that Spark is to read names nothing, or something packed or binary in
+    place of text, as far as we can see without it."""
+    format_ = format_of(config.format)
     for key in ("path", "validation", "test") if config.listed else ():
         found = find(config.paths_of(key)).files if config.paths_of(key) else []
-        if "encoding" in format_of(config.format).keys:
+        if format_.made_of == "lines":
             for path, _ in found:
                 if path.endswith(_PACKED):
                     raise InputError(f"{path}: is packed as Spark does not read it: unpack it, or pack it with gzip")
+            contents.check([path for path, _ in found], config.encoding)
 
 
 def open_source(

@@ -167,6 +167,8 @@ class Source(abc.ABC):
     """The raw columns with their types, as Spark calls them, where it reads them."""
     raw_digest: str | None = None
     """What shows that files are others, where Spark reads them; None where there are none to look at."""
+    notes: Sequence[str] = ()
+    """What was done to the columns that a user should know, for people."""
     windows: Windows | None = None
     """Where rows are windows over time; with their step once `raw` has been called."""
     exif: bool | None = None

@@ -25,6 +25,8 @@ from hdfs_io.sources.table_rows import TableReader
 
 _LABEL, _CUT, _KEPT, _WEIGHT = -1, -2, -3, -4
 """What is wrong with a row whose features can be taken."""
+_POINT = r"\A(\s*[+-]?[0-9]+)\.0*(?:\s*)\z"
+"""A whole number that is written with a point."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ class ColumnReader:
         fits = lengths == self.tensor.values
         wrong[~fits] = True
         inner = column.filter(pa.array(fits)).flatten()
-        found, problems = numbers(inner, dtype, self.gaps, self.rounds)
+        found, problems = self._numbers(inner, dtype, self.gaps, self.rounds)
         values[fits], wrong[fits] = found.reshape(-1, self.tensor.values), problems.reshape(-1, self.tensor.values)
         return values, wrong
 
@@ -180,6 +182,8 @@ class ColumnReader:
         if self.label_kind == "text":
             texts = [text or "" for text in column.to_pylist()]
             return texts, np.array([bool(self._label_problem(text)) for text in texts], dtype=np.bool_)
+        if self.label_kind == "integer" and pa.types.is_string(column.type):
+            column = pc.replace_substring_regex(column, _POINT, r"\1")
         values, wrong = self._numbers(column, self._label_dtype, False, True)
         return rounded(values) if self.label_kind == "number" else values, wrong
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING
@@ -20,22 +21,20 @@ from hdfs_io.features.table import Table, check_named, is_mixed, table_like, tab
 from hdfs_io.manifest import SourceFile
 from hdfs_io.preprocessing import WEIGHT, Description, TensorSpec
 from hdfs_io.sources.base import Reader, Source, check_kept, in_trained_order, labelled_like
-from hdfs_io.sources.cells import label_kind, number_problem, short
+from hdfs_io.sources.cells import number_problem, short
 from hdfs_io.sources.column_rows import ColumnReader
 from hdfs_io.sources.csv_lines import LineReader
 from hdfs_io.sources.cut_columns import CutColumns
-from hdfs_io.sources.folders import are_whole
+from hdfs_io.sources.label_kinds import is_number, kind_of_label
 from hdfs_io.sources.readers import Raw, RawFrame, has_footers
 from hdfs_io.sources.selection import PLACE, Selection, by_place, lines
 from hdfs_io.sources.table_rows import TableReader, has_texts, header_column, text_types
 from sparksplit.base.config import Config
-from sparksplit.base.errors import ConfigError, InputError, did_you_mean
+from sparksplit.base.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_NUMBERS = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double")
-_WHOLE = _NUMBERS[:5]
 _FIRST_ROWS = 1000
 _IS_HEADER = "is it a header (input.header: true)?"
 
@@ -72,13 +71,14 @@ class DataFrameSource(Source):
         weight = _weight(config, names, (label, *kept, *cut_by), self.place)
         features = [name for name in names if name not in (label, weight, *kept, *cut_by)]
         check_named(wanted or {}, features, self.place)
+        features, left = _without_index(features, _asked_for(wanted, description))
         if not features:
             raise InputError(f"{self.place}: has no columns left for features ({len(types)} in all)")
-        self.columns = types
-        self._raw = raw
+        self.columns, self._raw = types, raw
         self._rest: list[str] = []
         self.keep = kept
-        self.label_kind = None if label is None else _label_kind(config, raw.parts, label)
+        self.label_kind, said = (None, None) if label is None else kind_of_label(config, raw.parts, label)
+        self.notes = [*train.notes, *left, *filter(None, [said])]
         self.table = self._table(config, train, features, description, wanted)
         features, tensor, is_array = self._features(config, train, features, description)
         weights = [] if weight is None else [TensorSpec(name=WEIGHT, dtype="float32", shape=[])]
@@ -240,7 +240,7 @@ class DataFrameSource(Source):
         from pyspark.sql import functions as sql
 
         element = frame.schema[column].dataType.elementType.simpleString()  # type: ignore[attr-defined]
-        if element not in _NUMBERS:
+        if not is_number(element):
             raise InputError(f"{self.place}: column {column!r} holds {element}; features must be numbers")
         if config.shape is not None:
             return math.prod(config.shape)
@@ -265,11 +265,15 @@ class DataFrameSource(Source):
         cells = self._reader.cells
         if cells is not None and raw.cells is not None and cells.names != raw.cells.names:
             raise InputError(f"{raw.cells.file}: its header is not that of {cells.file}")
-        found = dict(raw.types)
+        used = {*self._reader.features, *self.keep, self._reader.label, self._reader.weight}
+        types, found = (
+            {name: kind for name, kind in of.items() if name in used or not _is_index(name)}
+            for of in (types, dict(raw.types))
+        )
         for name, kind in types.items():
             if name not in found:
                 raise InputError(f"{self.place}: the {part} files have no column {name!r}")
-            numbers = _is_number(kind) and (_is_number(found[name]) or name in raw.folders)
+            numbers = is_number(kind) and (is_number(found[name]) or name in raw.folders)
             if found[name] != kind and not numbers:
                 raise InputError(f"{self.place}: column {name!r} is {kind}, and {found[name]} in the {part} files")
         if more := [name for name in found if name not in types]:
@@ -292,8 +296,24 @@ def _mixed(raw: Raw) -> set[str]:
     }
 
 
-def _is_number(kind: str) -> bool:
-    return kind in _NUMBERS or kind.startswith("decimal(")
+def _is_index(name: str) -> bool:
+    """Whether pandas calls the index of a DataFrame so when it writes it as a column; an index with a name of its own
+    is a column like any other."""
+    return re.fullmatch(r"__index_level_\d+__", name) is not None
+
+
+def _without_index(features: Sequence[str], asked: set[str]) -> tuple[list[str], list[str]]:
+    """(the features but for those that are an index and not `asked` for, what to tell of these)"""
+    index = [name for name in features if _is_index(name) and name not in asked]
+    left = [f"column {name!r} is the index of a pandas DataFrame, and is no feature" for name in index]
+    return [name for name in features if name not in index], left
+
+
+def _asked_for(wanted: Features | None, description: Description | None) -> set[str]:
+    """The features that a user names, or that a model was trained on."""
+    if description is None:
+        return set(wanted or {})
+    return {*(feature.column for feature in description.features), *(description.tensors[0].columns or [])}
 
 
 def _column(config: Config, key: str, column: int | str, columns: Sequence[str], place: str) -> str:
@@ -302,6 +322,7 @@ def _column(config: Config, key: str, column: int | str, columns: Sequence[str],
             there = f"{place} has no column {column!r}; it has {', '.join(columns)}"
             raise config.error(key, there + did_you_mean(column, columns))
         return column
+    columns = [name for name in columns if not _is_index(name)]
     if not -len(columns) <= column < len(columns):
         raise config.error(key, f"{place} has {len(columns)} columns, 0 to {len(columns) - 1} (is {column})")
     return columns[column]
@@ -336,28 +357,9 @@ def _weight(config: InputConfig, names: Sequence[str], others: Sequence[str | No
     return found
 
 
-def _label_kind(config: InputConfig, parts: Mapping[str, RawFrame], name: str) -> str:
-    train = parts["train"]
-    if name in train.folders:
-        whole = are_whole({value for part in parts.values() for value in part.folders.get(name, ())})
-        return ("integer" if whole else "text") if config.label_type == "auto" else config.label_type
-    if train.cells is not None:
-        place = train.cells.names.index(name)
-        texts = [fields[place] for fields in train.cells.sample]
-        return label_kind(texts) if config.label_type == "auto" else config.label_type
-    found = dict(train.types)[name]
-    whole = found in _WHOLE or (found.startswith("decimal(") and found.endswith(",0)"))
-    natural = "integer" if whole else "number" if _is_number(found) else "text"
-    wanted = natural if config.label_type == "auto" else config.label_type
-    if not (_is_number(found) or found == "string") or not (whole or wanted == natural):
-        error: ConfigError = config.error("label", f"column {name!r} is {found}, which is no {wanted} label: cast it")
-        raise error
-    return wanted
-
-
 def _check_features(config: InputConfig, types: dict[str, str], features: Sequence[str]) -> None:
     for name in features:
-        if not _is_number(types[name]):
+        if not is_number(types[name]):
             vector = "; pyspark.ml.functions.vector_to_array makes an array of it" if types[name] == "vector" else ""
             raise InputError(
                 f"{config.place}: column {name!r} is {types[name]}; features must be numbers, or one array of numbers: "

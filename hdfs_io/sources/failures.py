@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 _DAMAGED = "is compressed, and truncated or damaged"
 _FOUND = (
     (
+        r"Illegal Parquet type: (?P<found>.*?)\.?(?:\n|$)",
+        "has a column of type {found}, which Spark does not read: leave the column out, or write it as another type",
+    ),
+    (
+        r"READ_ANCIENT_DATETIME",
+        "has dates before 1582 or timestamps before 1900, and does not say by which calendar: set "
+        "spark.sql.parquet.datetimeRebaseModeInRead and spark.sql.parquet.int96RebaseModeInRead (Avro: "
+        "spark.sql.avro.datetimeRebaseModeInRead) to CORRECTED, or to LEGACY for files of Spark 2 or Hive",
+    ),
+    (
         r"Header length: (?P<found>\d+), schema size: (?P<wanted>\d+)\nCSV file: (?P<file>.*)",
         "its header has {found} columns, those of the other files {wanted}",
     ),

@@ -57,7 +57,8 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
             (sql.from_json(good, texts) if doubles else sql.lit(None)).alias(_WHOLE),
         )
         values, whole = sql.col(_VALUES), sql.col(_WHOLE)
-        columns = [values.getField(name).alias(name) for name in schema.names]
+        fields = [(field.name, values.getField(field.name), field.dataType == StringType()) for field in schema]
+        columns = [(_text(value) if text else value).alias(name) for name, value, text in fields]
         exact = {name: f"{_WHOLE} {place}" for place, name in enumerate(doubles)}
         numbers = [_whole(whole.getField(name)).alias(column) for name, column in exact.items()]
         unfit = sql.when(values.getField(_BROKEN).isNotNull(), sql.lit(_UNFIT))
@@ -119,6 +120,15 @@ def _schema(spark: SparkSession, lines: DataFrame) -> StructType:
     reader: Any = spark.read.option("columnNameOfCorruptRecord", _BROKEN)
     found = StructType.fromJson(json.loads(reader._jreader.json(texts).schema().json()))
     return StructType([field for field in found if field.name != _BROKEN])
+
+
+def _text(value: Any) -> Any:
+    """A text, of which Spark gives the numbers NaN and Infinity, beside texts, in quote marks. NaN is a missing value,
+    as it is in a column of numbers."""
+    from pyspark.sql import functions as sql
+
+    infinite = sql.when(value.isin('"Infinity"', '"-Infinity"'), sql.translate(value, '"', "")).otherwise(value)
+    return sql.when(value == '"NaN"', sql.lit(None)).otherwise(infinite)
 
 
 def _whole(text: Any) -> Any:

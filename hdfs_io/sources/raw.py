@@ -23,6 +23,7 @@ from hdfs_io.sources.identify import Identify, rows_digest
 from hdfs_io.sources.parse import keep_names, parsed_schema, tensor_names, text_names
 from hdfs_io.sources.passes import passes
 from hdfs_io.spark_batches import bounded_batches, rows_per_batch
+from sparksplit.base.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,7 +49,7 @@ def raw_rows(
     parts: of an IDX folder, train and test (t10k); of CSV, the files of `path` and of `test`. Rows of the others are
         read too, because equal rows are numbered over all of them.
 
-    Raises InputError for more bad rows than `limit` allows.
+    Raises InputError for more bad rows than `limit` allows, and where all rows are bad.
     """
     row_bytes = max(sum(tensor.row_bytes for tensor in source.tensors), source.raw_bytes)
     batch_rows = rows_per_batch(row_bytes)
@@ -57,6 +58,8 @@ def raw_rows(
         bad = kept.bad
         tally = bad_rows.tally(bad) if some else bad_rows.Tally()
         limit.check(tally, good)
+        if not good and tally.rows:
+            raise InputError(f"{source.place}: has no rows to predict{bad_rows.left_out(tally)}")
         identify = kept.identify()
         counted = count(kept.rows, source, identify, Cut(), labels=False)
         label = None if source.label_kind is None else description.label

@@ -69,6 +69,7 @@ class RawFrame:
     row_bytes: bytes of a row, where it may have more than its tensors.
     exact: by the name of a column of doubles, the hidden one that has the text of its whole numbers, null for others.
     folders: by the name of a column that the names of folders give, its values.
+    notes: what was done to the columns, for people.
     """
 
     frame: DataFrame
@@ -83,6 +84,7 @@ class RawFrame:
     row_bytes: int = 0
     exact: Mapping[str, str] = field(default_factory=dict)
     folders: Mapping[str, set[str]] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
     @property
     def types(self) -> list[tuple[str, str]]:
@@ -140,7 +142,19 @@ def read(spark: SparkSession, config: InputConfig) -> Raw:
 
 def files(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     """Files whose columns have names and types: the format's name is Spark's."""
-    return RawFrame(spark.read.format(config.format).options(**EVERY_FOLDER).load(found.roots), METADATA)
+    reader = spark.read.format(config.format).options(**EVERY_FOLDER, **as_written(spark, config.format))
+    return RawFrame(reader.load(found.roots), METADATA)
+
+
+def as_written(spark: SparkSession, kind: str) -> dict[str, str]:
+    """Options of a reader that takes old dates and times of Parquet and Avro as they are, where the session's settings
+    do not say by which calendar they were written: Spark 3 refuses them otherwise."""
+    keys = {
+        "parquet": {"datetimeRebaseMode": "datetimeRebaseModeInRead", "int96RebaseMode": "int96RebaseModeInRead"},
+        "avro": {"datetimeRebaseMode": "datetimeRebaseModeInRead"},
+    }.get(kind, {})
+    found = {option: spark.conf.get(f"spark.sql.{kind}.{key}") for option, key in keys.items()}
+    return {option: "CORRECTED" for option, mode in found.items() if mode == "EXCEPTION"}
 
 
 def avro(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:

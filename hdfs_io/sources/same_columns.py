@@ -1,14 +1,15 @@
 """Parquet and ORC by Spark's readers, with the columns of all files: Spark itself takes those of any one of them.
 
 A column that this one lacks would be no feature; one that has whole numbers there, and fractions in other ORC files,
-would lose the fractions. The files' footers tell, and executors read them.
+would lose the fractions. The files' footers tell. Files that differ in more are read by unlike_files.py.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,9 +17,11 @@ import pyarrow as pa
 from hdfs_io import filesystem
 from hdfs_io.config import InputConfig
 from hdfs_io.listing import Found
+from hdfs_io.sources import unlike_files
 from hdfs_io.sources.failures import is_sparks, problem, said
 from hdfs_io.sources.folders import EVERY_FOLDER
-from hdfs_io.sources.readers import DATA_FILES, METADATA, RawFrame, for_spark
+from hdfs_io.sources.readers import DATA_FILES, METADATA, RawFrame, as_written, for_spark
+from hdfs_io.sources.unlike_files import Footer
 from sparksplit.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,15 +29,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _UNLIKE = re.compile(r'\[CANNOT_MERGE_SCHEMAS\][^"]*"(STRUCT<.*?>)"[^"]*"(STRUCT<.*?>)"\.', re.DOTALL)
+_ON_DRIVER, _THREADS = 64, 16
+"""Files whose footers the driver reads itself; and how many at a time."""
 
 
 def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     """Files with their types. A column that a file lacks is null there.
 
-    Raises InputError for a file that is damaged, or that has a column with another type than most.
+    Raises InputError for a file that is damaged, or that has a column with a type that cannot be that of the others.
     """
-    reader = spark.read.format(config.format).options(**DATA_FILES, **EVERY_FOLDER, mergeSchema=True)
+    options = {**DATA_FILES, **EVERY_FOLDER, **as_written(spark, config.format)}
     paths = [path for path, _ in found.files]
+    footers = _footers(spark, config.format, paths)
+    if footers is not None and (unlike := unlike_files.merged(footers, config.place)) is not None:
+        return unlike_files.read(spark, config.format, options, unlike)
+    reader = spark.read.format(config.format).options(**options, mergeSchema=True)
     try:
         return RawFrame(reader.load(found.roots), METADATA)
     except Exception as error:
@@ -78,38 +87,54 @@ def _unlike(spark: SparkSession, kind: str, paths: Sequence[str], names: Sequenc
 
     names: in lower case. kind: parquet or orc
     """
-    files = _each(spark, kind, paths).mapValues(lambda types: _of(types or {}, names)).collect()
-    return unlike(dict(files), names)
+    files = _each(spark, kind, paths).collect()
+    return unlike_files.unlike({path: _of(types or {}, names) for path, types in files}, names)
 
 
-def _of(types: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+def _of(types: Footer, names: Sequence[str]) -> dict[str, str]:
     """Those of the columns that `names`, in lower case, say, by these names."""
-    return {name.lower(): kind for name, kind in types.items() if name.lower() in names}
+    return {name.lower(): str(kind) for name, kind in types.items() if name.lower() in names}
 
 
-def unlike(files: Mapping[str, Mapping[str, str]], names: Sequence[str]) -> str | None:
-    """The first of `files`, as far as these are known, in which one of `names` has another type than in most."""
-    for name in names:
-        counts = Counter(types[name] for types in files.values() if name in types).most_common(1)
-        for path, types in files.items():
-            if name in types and types[name] != counts[0][0]:
-                return f"{path}: column {name!r} is {types[name]} there, {counts[0][0]} in other files"
-    return None
+def _footers(spark: SparkSession, kind: str, paths: Sequence[str]) -> dict[str, Footer] | None:
+    """Each file's columns; None where one of the files cannot be read without Spark, or is damaged. Executors read them
+    where there are many."""
+    if not all(map(filesystem.is_known, paths)):
+        return None
+    if len(paths) > _ON_DRIVER:
+        files = _each(spark, kind, paths).collect()
+    else:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            files = list(zip(paths, pool.map(partial(_types, kind), paths), strict=True))
+    found = {path: types for path, types in files if types is not None}
+    return found if len(found) == len(paths) else None
 
 
-def _each(spark: SparkSession, kind: str, paths: Sequence[str]) -> RDD[tuple[str, dict[str, str] | None]]:
+def _each(spark: SparkSession, kind: str, paths: Sequence[str]) -> RDD[tuple[str, Footer | None]]:
     """Each file's path and columns with their types, as executors find them."""
     places = spark.sparkContext.parallelize(paths, max(1, min(len(paths), 1000)))
     return places.map(lambda path: (path, _types(kind, path)))
 
 
-def _types(kind: str, path: str) -> dict[str, str] | None:
-    """The columns of a file with their types, as Arrow calls them; None of a damaged file. kind: parquet or orc"""
+def _types(kind: str, path: str) -> Footer | None:
+    """The columns of a file with their types, as Arrow takes them; None of a damaged file. kind: parquet or orc"""
     from pyarrow import orc, parquet
 
     try:
         with filesystem.open_input(path) as file:
-            schema: pa.Schema = parquet.read_schema(file) if kind == "parquet" else orc.ORCFile(file).schema
+            if kind == "orc":
+                schema, moments = orc.ORCFile(file).schema, None
+            else:
+                footer = parquet.ParquetFile(file)
+                schema = footer.schema_arrow
+                places = map(footer.schema.column, range(len(footer.schema)))
+                moments = {column.path for column in places if column.physical_type == "INT96"}
     except (pa.ArrowException, OSError):
         return None
-    return {field.name: str(field.type) for field in schema}
+    # Spark's reader knows the times of ORC, and the old ones of Parquet, which Arrow takes for nanoseconds.
+    own = {
+        field.name: pa.timestamp("us", "UTC")
+        for field in schema
+        if pa.types.is_timestamp(field.type) and (moments is None or field.name in moments)
+    }
+    return {field.name: own.get(field.name, field.type) for field in schema}

@@ -67,12 +67,14 @@ class Selection:
                 return sql.coalesce(places[raw.exact[name]], whole_text, column.cast("string"))
             if kind == "array<boolean>":
                 return column.cast("array<tinyint>")
+            if kind.startswith("array<decimal("):
+                return column.cast("array<string>")
             if kind == "boolean":
                 column = column.cast("tinyint")
             if name in self.mixed or kind.startswith("decimal("):
                 # Parsed exactly, like a file's text.
                 column = column.cast("double") if kind == "float" else column
-                return _whole_text(column) if whole and kind in ("float", "double") else column.cast("string")
+                return _whole_text(column) if whole and kind not in _WHOLE else column.cast("string")
             return column
 
         reader, table = self.reader, self.table
@@ -148,6 +150,8 @@ class Selection:
         good = label.isNotNull()
         if types[reader.label] in ("float", "double"):
             good &= label.between(-WHOLE_FLOAT32, WHOLE_FLOAT32)
+        if self.label_kind == "integer" and types[reader.label] not in _WHOLE:
+            good &= label == sql.floor(label)
         return good
 
 
@@ -170,12 +174,12 @@ def by_place(frame: DataFrame) -> DataFrame:
     return frame.toDF(*map(PLACE.format, range(len(frame.columns))))
 
 
-def _whole_text(double: Any) -> Any:
-    """Doubles as texts, those that are whole numbers without a point and an exponent."""
+def _whole_text(number: Any) -> Any:
+    """Doubles or decimals as texts, those that are whole numbers without a point and an exponent."""
     from pyspark.sql import functions as sql
 
-    whole = (double == sql.floor(double)) & (double >= -(2.0**63)) & (double < 2.0**63)
-    return sql.when(whole, double.cast("bigint").cast("string")).otherwise(double.cast("string"))
+    whole = (number == sql.floor(number)) & (number >= -(2.0**63)) & (number < 2.0**63)
+    return sql.when(whole, number.cast("bigint").cast("string")).otherwise(number.cast("string"))
 
 
 def _balanced(parts: Sequence[Any], join: Callable[[Any, Any], Any]) -> Any:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from hdfs_io.config import InputConfig, check_input
 from hdfs_io.manifest import SPLITS, SourceFile
 from hdfs_io.preprocessing import TOKENS, Description, TensorSpec
-from hdfs_io.sources import text_tokens
+from hdfs_io.sources import contents, text_tokens
 from hdfs_io.sources.base import BATCH_BYTES, BadRow, FileSource, ParsedRows, Task, input_files
 from hdfs_io.sources.text_tokens import Encoder, Range
 from sparksplit.base.errors import InputError, UsageError
@@ -85,7 +85,7 @@ class TextSource(FileSource):
             message = f"must be at most the length, {self._length}, or tokens would be left out (is {self._stride})"
             raise config.error("stride", message)
         wanted = {"train": True, "validation": validation > 0, "test": test > 0}
-        files = input_files(config.one_path())
+        files = _files(config, "path")
         most = None if config.max_sequences is None else (config.max_sequences - 1) * self._stride + self._span
         ranges, starts = self._counted(files, most)
         tokens = int(starts[-1]) if most is None else min(int(starts[-1]), most)
@@ -93,7 +93,7 @@ class TextSource(FileSource):
         self._stretches = {split: _Stretch(ranges, starts, cut[split]) for split in SPLITS if wanted[split]}
         self.has_test = config.test is not None
         if config.test is not None:
-            test_files = input_files(config.one_path("test"))
+            test_files = _files(config, "test")
             ranges, starts = self._counted(test_files, None)
             self._stretches["test"] = _Stretch(ranges, starts, range(int(starts[-1])))
             files = files + test_files
@@ -213,6 +213,13 @@ class TextSource(FileSource):
                 f"{config.place}: more than {_MAX_TOKENS:,} different {unit}; input.vocabulary keeps the most frequent"
             )
         return vocabulary
+
+
+def _files(config: InputConfig, key: str) -> list[tuple[str, int]]:
+    """(path, bytes) of the files that a key of `config` names. Raises InputError where one is no text."""
+    files = input_files(config.one_path(key))
+    contents.check([path for path, _ in files], ours=True)
+    return files
 
 
 def stretches(tokens: int, validation: float, test: float) -> dict[str, range]:

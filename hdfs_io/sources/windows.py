@@ -100,6 +100,7 @@ class WindowSource(Source):
         self.tensors = [TensorSpec(name="x", dtype=dtype, shape=shape, columns=list(features))]
         self.label_kind = None if config.label is None else "number"
         self.keep, self.columns, self.files = self._inner.keep, self._inner.columns, self._inner.files
+        self.notes = self._inner.notes
         self.has_test, self.raw_digest = self._inner.has_test, self._inner.raw_digest
         self._counts: Any = None
 

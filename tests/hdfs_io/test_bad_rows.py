@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hdfs_io.bad_rows import Limit, Tally, said, tally_of, write_part
+from hdfs_io.bad_rows import Limit, Tally, left_out, said, tally_of, write_part
 from hdfs_io.config import InputConfig
 from hdfs_io.sources import BadRow
 from sparksplit.base.config import parse
@@ -26,6 +26,7 @@ def test_bad_rows_are_counted_by_reason_and_the_first_is_known() -> None:
     assert list(TALLY.counts) == [LATER.kind, FIRST.kind] and TALLY.rows == 3
     assert said(TALLY.counts) == "3 rows were left out: 2 column 'y': is null, 1 column 'x': not a number"
     assert tally_of([]) == Tally() and said({}) == ""
+    assert left_out(Tally()) == "" and left_out(TALLY) == f"; 3 bad rows left out, the first: {FIRST}"
     many = tally_of([(f"reason {number}", 1000, FIRST) for number in range(7)])
     assert said(many.counts).endswith("1,000 reason 3, 1,000 reason 4, and 2 other reasons")
 

@@ -127,12 +127,14 @@ def test_the_first_rows_show_what_becomes_of_them() -> None:
     assert LABEL in table.column_names
 
 
-def test_a_vocabulary_is_counted_without_the_unknown() -> None:
+def test_notes_are_told_and_a_vocabulary_is_counted_without_the_unknown() -> None:
     class Text(Rows):
         label_kind = "characters"
+        notes = ("the index is no feature",)
         vocabulary: ClassVar = ["<unknown>", "a", "b"]
 
     table, _ = taken(9) or pytest.fail()
     config = PreprocessConfig(input=InputConfig(format="text", path="there"), output="out")
     lines = dry_run.report(config, Text(), Sample(table, 1.0, True), [], Facts(9))
     assert [line.split() for line in lines if line.startswith("vocabulary")] == [["vocabulary", "2", "characters"]]
+    assert "note       the index is no feature" in lines

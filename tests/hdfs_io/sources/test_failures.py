@@ -15,6 +15,19 @@ from sparksplit.base.errors import InputError
 
 UNPACKING = "\n\tat org.apache.hadoop.io.compress.DecompressorStream.read(DecompressorStream.java:105)\n"
 SAID = {
+    "(TID 0) (10.0.0.1 executor driver): org.apache.spark.sql.AnalysisException: Illegal Parquet type: INT64 "
+    "(TIMESTAMP(NANOS,false)).\n\tat org.apache": (
+        None,
+        "has a column of type INT64 (TIMESTAMP(NANOS,false)), which Spark does not read: leave the column out, or "
+        "write it as another type",
+    ),
+    "(TID 5) (10.0.0.1 executor driver): org.apache.spark.SparkUpgradeException: [INCONSISTENT_BEHAVIOR_CROSS_VERSION."
+    "READ_ANCIENT_DATETIME] You may get a different result due to the upgrading to Spark >= 3.0:\nreading dates": (
+        None,
+        "has dates before 1582 or timestamps before 1900, and does not say by which calendar: set "
+        "spark.sql.parquet.datetimeRebaseModeInRead and spark.sql.parquet.int96RebaseModeInRead (Avro: "
+        "spark.sql.avro.datetimeRebaseModeInRead) to CORRECTED, or to LEGACY for files of Spark 2 or Hive",
+    ),
     "java.lang.IllegalArgumentException: CSV header does not conform to the schema.\n Header: x, t\n Schema: t, x\n"
     "Expected: t but found: x\nCSV file: file:///raw/b%20c.csv\n\tat org.apache": (
         "/raw/b c.csv", "its header is not that of the other files: it has 'x' in place of 't'",

@@ -89,6 +89,14 @@ def test_every_line_is_a_row_or_a_bad_row(spark: SparkSession, tmp_path: Path) -
     ]
 
 
+def test_nan_beside_texts_is_a_missing_value(spark: SparkSession, tmp_path: Path) -> None:
+    numbers = ["NaN", "-Infinity", "Infinity", "12", '"NaN"', '"a"']
+    lines = (f'{{"id": {number}, "v": {place}, "y": 0}}\n' for place, number in enumerate(numbers))
+    (tmp_path / "a.json").write_text("".join(lines))
+    opened = source(spark, format="json", path=f"{tmp_path}", keep=["id"])
+    assert [row[-1] for row in rows_of(spark, opened)] == [None, "-Infinity", "Infinity", "12", "NaN", "a"]
+
+
 def test_whole_numbers_stay_exact_beside_fractions(spark: SparkSession, tmp_path: Path) -> None:
     large = 2**53 + 1
     for name, numbers in {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from sparksplit.base.errors import InputError
 
 @pytest.mark.parametrize("name", ["b.csv.xz", "b.zip", "b.tar.gz"])
 def test_archives_are_no_text(tmp_path: Path, name: str) -> None:
-    (tmp_path / "a.csv.gz").write_bytes(b"x")
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"x"))
     check_paths(InputConfig(format="csv", path=f"{tmp_path}"))
     (tmp_path / name).write_bytes(b"x")
     check_paths(InputConfig(format="images", path=f"{tmp_path}"))

@@ -21,7 +21,7 @@ from hdfs_io.sources.readers import read
 from sparksplit.base.config import parse as parse_config
 from sparksplit.base.errors import InputError
 from tests.commands.preprocessing import run
-from tests.hdfs_io.sources.raw_columns import rows_of, source
+from tests.hdfs_io.sources.raw_columns import bad_of, rows_of, source
 
 
 def write(place: Path, **columns: Any) -> Path:
@@ -96,13 +96,14 @@ def test_every_part_is_read_by_its_own_types(spark: SparkSession, tmp_path: Path
 
 def test_whole_numbers_that_are_doubles_in_one_part(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", x=[2**53 + 1], y=[1])
-    write(tmp_path / "b.parquet", x=[3.0, 1e7, -(2.0**60), 0.5, 1e19], y=[0.0, 1.0, 2.0, 3.0, 4.0])
+    write(tmp_path / "b.parquet", x=[3.0, 1e7, -(2.0**60), 0.5, 1e19, 4.0], y=[0.0, 1.0, 2.0, 3.0, 4.0, 0.5])
     paths = {"path": f"{tmp_path}/a.parquet", "validation": f"{tmp_path}/b.parquet"}
-    opened = source(spark, **paths, dtype="int64", max_bad_rows=2)
+    opened = source(spark, **paths, dtype="int64", max_bad_rows=3)
     rows = parse(spark, opened).where("bad is null").collect()
     assert sorted((int.from_bytes(row.tensor_0, "little", signed=True), row.label) for row in rows) == [
         (-(2**60), 2), (3, 0), (10**7, 1), (2**53 + 1, 1),
     ]  # fmt: skip
+    assert {row.path for row in bad_of(spark, opened, 3)} == {f"{tmp_path}/b.parquet"}
 
 
 def test_files_that_only_sparks_hadoop_knows(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,9 +14,8 @@ import pytest
 from pyarrow import orc
 from pyspark.sql import SparkSession
 
-from hdfs_io.sources.same_columns import unlike
 from sparksplit.base.errors import InputError
-from tests.hdfs_io.sources.raw_columns import rows_of, source
+from tests.hdfs_io.sources.raw_columns import bad_of, rows_of, source
 
 WRITERS = {"parquet": pq.write_table, "orc": orc.write_table}
 
@@ -46,6 +47,11 @@ def test_files_that_lack_a_column_or_have_another_type(kind: str, spark: SparkSe
         put(f"{few}{few}/c", y=[1, 0], a=[2.5, 3.5])
         with pytest.raises(InputError, match=f"/{few}{few}/{few}: column 'a' is int64 there, double in other files$"):
             source(spark, format=kind, path=f"{tmp_path}/{few}{few}")
+    put("wider/a", y=[1], a=pa.array([1], pa.int32()), b=pa.array([0.5], pa.float32()))
+    put("wider/b", y=[0], a=[2**24 + 2], b=[0.25])
+    wider = source(spark, format=kind, path=f"{tmp_path}/wider")
+    assert dict(wider.columns) == {"y": "bigint", "a": "bigint", "b": "double"}
+    assert rows_of(spark, wider) == [(0, 1, 0.5, 1), (0, 2**24 + 2, 0.25, 0)]
 
 
 def test_summary_files_do_not_count(spark: SparkSession, tmp_path: Path) -> None:
@@ -62,17 +68,63 @@ def test_summary_files_do_not_count(spark: SparkSession, tmp_path: Path) -> None
 def test_columns_that_differ_in_case_and_type(
     spark: SparkSession, tmp_path: Path, elsewhere: Callable[[Path, str], str]
 ) -> None:
-    for name, column, kind in (("a", "x", pa.int64()), ("b", "X", pa.int32()), ("c", "x", pa.int64())):
-        (tmp_path / "raw").mkdir(exist_ok=True)
-        pq.write_table(pa.table({column: pa.array([1], kind), "y": [0]}), tmp_path / "raw" / name)
-    with pytest.raises(InputError, match=f"^{tmp_path}/raw/b: column 'x' is int32 there, int64 in other files$"):
-        source(spark, path=f"{tmp_path}/raw")
+    for name, column, kind in (("a", "amount", pa.int64()), ("b", "Amount", pa.int32()), ("c", "amount", pa.null())):
+        (tmp_path / "raw" / "day=1").mkdir(exist_ok=True, parents=True)
+        values = [2**53 + 1] if name == "a" else [1] if name == "b" else [None]
+        table = pa.table({column: pa.array(values, kind), "y": [0], "z": [float(ord(name))]})
+        pq.write_table(table, tmp_path / "raw" / "day=1" / name)
+    opened = source(spark, path=f"{tmp_path}/raw", keep=["day", "amount"])
+    assert opened.notes == ["columns 'Amount', 'amount' of different files are one, 'amount'"]
+    found = rows_of(spark, opened)
+    assert {row[-3:] for row in found} == {(0, "1", "9007199254740993"), (0, "1", "1"), (0, "1", None)}
     place = elsewhere(tmp_path, "raw")
-    with pytest.raises(InputError, match=f"^{re.escape(place)}: column 'x' is .*int in some files, .*int in others$"):
+    with pytest.raises(
+        InputError, match=f"^{re.escape(place)}: column 'amount' is .*int in some files, .*int in others$"
+    ):
         source(spark, path=place)
 
 
-def test_which_file_is_unlike_the_others() -> None:
-    files = {"a": {"x": "int64"}, "b": {"x": "double"}, "c": {}, "d": {"x": "double"}}
-    assert unlike(files, ["y", "x"]) == "a: column 'x' is int64 there, double in other files"
-    assert unlike(files, ["y"]) is unlike({}, ["x"]) is None
+def test_what_pandas_writes(spark: SparkSession, tmp_path: Path) -> None:
+    """Nanoseconds, times of day, days before the calendar of today, and the index."""
+    nanos = pa.array([1714566600123456789, -1001, None], pa.timestamp("ns"))
+    columns = {
+        "t": nanos,
+        "u": nanos.cast(pa.timestamp("ns", "Europe/Berlin")),
+        "time": pa.array([49510500000, 0, None], pa.time64("us")),
+        "old": pa.array([dt.date(1500, 1, 2), dt.date(1582, 10, 10), None]),
+        "first": pa.array([dt.datetime(1850, 1, 1), dt.datetime(1, 1, 1), None], pa.timestamp("us")),
+        "y": [0.0, 1.0, 0.0],
+        "__index_level_0__": [2, 0, 1],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    for folder, keep in (("a.parquet", ["t", "u", "old", "first"]), ("b.parquet", ["first"])):
+        opened = source(spark, path=f"{tmp_path}/{folder}", keep=keep, missing="mean")
+        assert opened.tensors[0].columns == ["time"] and opened.label_kind == "integer"
+        assert opened.notes == ["column '__index_level_0__' is the index of a pandas DataFrame, and is no feature"]
+        found = sorted(rows_of(spark, opened), key=lambda row: str(row[1]))
+        assert [row[2:] for row in found] == [
+            (1, *expected[-len(keep) :]) if place == 0 else (0, *expected[-len(keep) :])
+            for place, expected in enumerate(
+                [
+                    ("1969-12-31 23:59:59.999998", "1969-12-31 23:59:59.999998", "1582-10-10", "0001-01-01 00:00:00"),
+                    ("2024-05-01 12:30:00.123456", "2024-05-01 12:30:00.123456", "1500-01-02", "1850-01-01 00:00:00"),
+                    (None, None, None, None),
+                ]
+            )
+        ]
+        assert [row[1] for row in found[:2]] == [0.0, 49510.5]
+        # As Hive and Impala write timestamps.
+        old = pa.table({name: columns[name] for name in ("time", "first", "y", "__index_level_0__")})
+        pq.write_table(old, tmp_path / "b.parquet", use_deprecated_int96_timestamps=True)
+
+
+def test_arrays_of_decimals(spark: SparkSession, tmp_path: Path) -> None:
+    values = pa.array(
+        [[Decimal("1.50"), Decimal("2.25")], [Decimal("3"), Decimal("16777217")]], pa.list_(pa.decimal128(10, 2))
+    )
+    pq.write_table(pa.table({"v": values, "y": [1.0, 2.0]}), tmp_path / "a")
+    opened = source(spark, path=f"{tmp_path}/a", max_bad_rows=1, label_type="integer")
+    assert rows_of(spark, opened) == [(0, 1.5, 2.25, 1)]
+    assert bad_of(spark, opened, 1)[0].reason.startswith("column 'v': '16777217.00' is 16777216 in float32")
+    assert source(spark, path=f"{tmp_path}/a").label_kind == "number"
+    assert "input.label_type: integer" in source(spark, path=f"{tmp_path}/a").notes[0]

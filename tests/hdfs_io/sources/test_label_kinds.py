@@ -1,0 +1,51 @@
+"""Labels that are doubles: classes or numbers to predict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hdfs_io.config import InputConfig
+from hdfs_io.sources.cells import Cells
+from hdfs_io.sources.label_kinds import is_number, kind_of_label, settled
+from hdfs_io.sources.readers import RawFrame
+
+CELLS = Cells("a.csv", ("x", "y"), True, True, ",", '"', ("",), "UTF-8", False)
+
+
+@pytest.mark.parametrize(
+    ("limits", "kind", "told"),
+    [
+        (None, "number", False),
+        ((0.0, 1.0), "integer", False),
+        ((0.0, 2.0), "number", True),
+        ((1.0, 1.0), "number", True),
+    ],
+)
+def test_whole_numbers_with_a_point(limits: tuple[float, float] | None, kind: str, told: bool) -> None:
+    found, said = settled(limits, "column 'y'")
+    assert found == kind and (said is not None) == told
+    assert said is None or ("(column 'y') are whole numbers" in said and "input.label_type: integer" in said)
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind", "told"),
+    [
+        (["0.0", "1.0", "0", " 1."], "integer", False),
+        (["0", "1", "7"], "integer", False),
+        (["0.0", "2.0"], "number", True),
+        (["0.0", "0.5"], "number", False),
+        (["0.0", "a"], "text", False),
+    ],
+)
+def test_labels_of_text_files(texts: list[str], kind: str, told: bool) -> None:
+    cells = replace(CELLS, sample=tuple(["1", text] for text in texts))
+    found, said = kind_of_label(InputConfig(path="a.csv"), RawFrame(None, cells=cells), "y")  # type: ignore[arg-type]
+    assert found == kind and (said is not None) == told
+    asked = kind_of_label(InputConfig(path="a.csv", label_type="number"), RawFrame(None, cells=cells), "y")  # type: ignore[arg-type]
+    assert asked == ("number", None)
+
+
+def test_what_a_number_is() -> None:
+    assert is_number("boolean") and is_number("decimal(5,2)") and not is_number("string") and not is_number("date")
