@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,20 +11,29 @@ import numpy.typing as npt
 
 F64 = npt.NDArray[np.float64]
 
-BINS = 4096
-"""Bins of a histogram of probabilities, which are equally wide in log(p / (1 - p)): rare classes have most of their
-scores near 0, where bins of p itself would not tell them apart."""
-ODDS = 18.0
-"""The outermost bins hold whatever is beyond this much log(p / (1 - p)); float32 has no p nearer to 1."""
+BINS = 8192
+"""Bins of a histogram of log(p / (1 - p)): rare classes have most of their scores near 0, where bins of p itself would
+not tell them apart."""
+LINEAR = 4.0
+"""Up to about this much log(p / (1 - p)) bins are equally wide; further from 0 they widen in proportion."""
+ODDS = 1000.0
+"""The outermost bins hold whatever is beyond this much log(p / (1 - p))."""
+REACH = math.asinh(ODDS / LINEAR)
+PER_UNIT = BINS / (2 * REACH)
 
 
-def bins_of(probabilities: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """The bin of each probability, ascending: int64 of the same shape."""
-    p = np.clip(np.asarray(probabilities, np.float64), 0.0, 1.0)
-    with np.errstate(divide="ignore"):
-        odds = np.clip(np.log(p) - np.log1p(-p), -ODDS, ODDS)
-    bins: npt.NDArray[np.int64] = np.minimum(np.floor((odds + ODDS) * (BINS / (2 * ODDS))), BINS - 1).astype(np.int64)
+def bins_of(odds: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """The bin of each log(p / (1 - p)), ascending: int64 of the same shape."""
+    places = (np.arcsinh(np.clip(odds, -ODDS, ODDS) / LINEAR) + REACH) * PER_UNIT
+    bins: npt.NDArray[np.int64] = np.minimum(places, BINS - 1).astype(np.int64)
     return bins
+
+
+def floors(dtype: Any) -> tuple[float, float]:
+    """What a probability that was rounded to 0, and 1 less one that was rounded to 1, count as in floats of `dtype`:
+    the least normal one, and half a step below 1."""
+    kind = np.finfo(dtype)
+    return float(kind.tiny), float(kind.epsneg) / 2
 
 
 def auc(negatives: Sequence[float] | F64, positives: Sequence[float] | F64) -> tuple[float, float]:

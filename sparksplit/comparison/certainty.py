@@ -31,11 +31,8 @@ def certainty(results: Results, quantity: Quantity) -> str:
     left = f", less {count(lost)} that diverged" if lost else ""
     step = metric.resolution
     least = quantity.difference(step).lstrip("+")
-    wide = (
-        f", and reach at least {least}, the least that can differ, to each side"
-        if step and set(least) & set("123456789")
-        else ""
-    )
+    seen = step and set(least) & set("123456789")  # that of an AUC may be too small to be shown
+    wide = f", and reach at least {least}, the least that can differ, to each side" if seen else ""
     return (
         f"{seeds} seeds for each way, the same for all{left}; differences in {where}, and in the logarithm of time, "
         f"are paired, with 95 % intervals{wide}.{_of_rows(results, pairs)} In quality they count as none only "

@@ -16,8 +16,6 @@ Number = int | float
 """A count of rows, or the sum of their weights"""
 MOST_CONFUSED = 100
 """Classes that a confusion matrix may have"""
-_EPSILON = 1e-7
-"""Keras's own: a probability of 0 costs -log(1e-7)."""
 
 
 @dataclass
@@ -38,25 +36,23 @@ class ClassScores:
     """By label, and within that by prediction, of up to MOST_CONFUSED classes"""
     negatives: list[Number] = field(default_factory=list)
     positives: list[Number] = field(default_factory=list)
-    """Of two classes, rows without and with the second one: how many have a probability of it in each of
-    `measures.BINS`"""
+    """Of two classes, rows without and with the second one: how many have its log-odds in each of `measures.BINS`"""
 
     def update(
         self,
         label: npt.NDArray[np.int64],
         prediction: npt.NDArray[np.int64],
-        probabilities: npt.NDArray[np.float64],
+        logs: npt.NDArray[np.float64],
         weight: npt.NDArray[Any] | None = None,
     ) -> None:
-        """Add rows. label, prediction: class indices [rows, ...]; probabilities [rows, ..., classes]; weight: what each
-        row counts, [rows]; None: 1."""
-        classes = probabilities.shape[-1]
+        """Add rows. label, prediction: class indices [rows, ...]; logs: of the classes' probabilities [rows, ...,
+        classes]; weight: what each row counts, [rows]; None: 1."""
+        classes = logs.shape[-1]
         self.rows += len(label)
         each = None if weight is None else np.repeat(weight.astype(np.float64), math.prod(label.shape[1:]))
         label, prediction = label.ravel(), prediction.ravel()
-        probabilities = probabilities.reshape(-1, classes)
-        own = probabilities[np.arange(len(label)), label]
-        losses = -np.log(np.clip(own, _EPSILON, 1 - _EPSILON))
+        logs = logs.reshape(-1, classes)
+        losses = -logs[np.arange(len(label)), label]
         self.log_loss = math.fsum((self.log_loss, *(losses if each is None else losses * each)))
         all_of, right = slice(None), label == prediction
         found: list[tuple[list[Number], npt.NDArray[np.int64], Any, int]] = [
@@ -67,7 +63,7 @@ class ClassScores:
         if classes <= MOST_CONFUSED:
             found.append((self.confusion, label * classes + prediction, all_of, classes**2))
         if classes == 2:
-            bins = measures.bins_of(probabilities[:, 1])
+            bins = measures.bins_of(logs[:, 1] - logs[:, 0])
             found += [(counts, bins, label == index, measures.BINS) for index, counts in enumerate(self._histograms)]
         for counts, places, chosen, size in found:
             weights = None if each is None else each[chosen]

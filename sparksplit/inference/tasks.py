@@ -18,7 +18,7 @@ from hdfs_io.preprocessing import WEIGHT, LabelSpec, TensorSpec
 from sparksplit.base.errors import RunError, SparksplitError, UsageError
 from sparksplit.inference import scores
 from sparksplit.inference.scores import ClassScores, NumberScores
-from sparksplit.inference.trained import Array, Model, TrainedModel, load, probabilities
+from sparksplit.inference.trained import Array, Model, TrainedModel, load, log_probabilities, probabilities
 from sparksplit.inference.writer import Columns, PartFile, Predictions, attempt_name, nested
 
 
@@ -108,7 +108,8 @@ def predict(trained: TrainedModel, model: Model, rows: SplitRows) -> Predictions
         of_classes = probabilities(outputs, len(label.classes), trained.logits, label.shape)
     except ValueError as error:
         raise RunError(f"{trained.path}: {error}") from None
-    return Predictions(of_classes.argmax(axis=-1), of_classes)
+    logs = None if rows.label is None else log_probabilities(outputs, trained.logits)
+    return Predictions(of_classes.argmax(axis=-1), of_classes, logs)
 
 
 def _batches(rows: SplitRows, size: int) -> Iterator[SplitRows]:
@@ -144,7 +145,8 @@ def _count(
     score = found.setdefault(split, ClassScores())
     assert isinstance(score, ClassScores)
     weight = None if weight is None else weight[known]
-    score.update(rows.label[known], predictions.prediction[known], predictions.probabilities[known], weight)
+    assert predictions.logs is not None
+    score.update(rows.label[known], predictions.prediction[known], predictions.logs[known], weight)
 
 
 # Prepared rows.

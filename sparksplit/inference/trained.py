@@ -18,6 +18,7 @@ from pyarrow import fs
 from hdfs_io import filesystem
 from hdfs_io.preprocessing import Description
 from hdfs_io.publish import SUCCESS
+from sparksplit.base import measures
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError, RunError, using
 from sparksplit.training.record import RUN, RunRecord
@@ -162,6 +163,22 @@ def probabilities(outputs: Array, classes: int, logits: bool, places: Sequence[i
         return values
     powers = np.exp(values - values.max(axis=-1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+def log_probabilities(outputs: Array, logits: bool) -> npt.NDArray[np.float64]:
+    """The logarithms of `probabilities`, of the same shape: from logits they are exact, however small probabilities
+    are; of probabilities that were rounded to 0 or 1 they are as `measures.floors` says. All are finite."""
+    values = outputs.astype(np.float64)
+    is_one = values.shape[-1] == 1
+    if logits:
+        if is_one:
+            values = np.concatenate([np.zeros_like(values), values], axis=-1)
+        values = values - values.max(axis=-1, keepdims=True)
+        return np.asarray(values - np.log(np.exp(values).sum(axis=-1, keepdims=True)))
+    least, step = measures.floors(outputs.dtype)
+    if is_one:
+        values = np.concatenate([np.maximum(1 - values, step), values], axis=-1)
+    return np.asarray(np.log(np.maximum(values, least)))
 
 
 def _sigmoid(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -52,10 +52,12 @@ class Predictions:
 
     prediction: int64 class indices [rows, ...], or a regression's numbers: float32 [rows, ...]
     probabilities: float64 [rows, ..., classes]; None for a regression
+    logs: their logarithms, where rows have labels
     """
 
     prediction: Array
     probabilities: npt.NDArray[np.float64] | None
+    logs: npt.NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True)

@@ -6,23 +6,25 @@ of range, is reported by the nodes, and still names the configuration's line.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
 
 from hdfs_io.features import spec
 from hdfs_io.functions import FunctionError
-from hdfs_io.preprocessing import Description, LabelSpec
+from hdfs_io.preprocessing import Description
 from sparksplit.model.builders import load_builder
 from sparksplit.model.description import DataDescription
+from sparksplit.model.fitted import Fitted, fitted_labels, keras_metric
 from sparksplit.model.floats import is_loss_scaled, outputs_of
 from sparksplit.model.inputs import Inputs
 from sparksplit.model.keras_names import unknown
-from sparksplit.model.labels import scaled, unscaled
+from sparksplit.model.labels import scaled
+from sparksplit.model.metric_kinds import ONE, misfit, place_of, plain
 from sparksplit.model.metrics import own_metric
 from sparksplit.model.rates import WarmedUp
+from sparksplit.model.trying import losses_by_row, some_rows, sums_by_row
 
 if TYPE_CHECKING:
     from sparksplit.training.config import OptimizerConfig, TrainConfig
@@ -96,8 +98,9 @@ def build_optimizer(config: TrainConfig, warmed_up: WarmedUp | None = None) -> A
 
 def build_loss(config: TrainConfig, data: DataDescription, model: Any, inputs: Inputs) -> Callable[[Any, Any], Any]:
     """A function of (labels, outputs) that gives one loss per row. Raises ConfigError where they do not fit it."""
-    example, labels = inputs.examples()
-    outputs = outputs_of(model, example, training=False)
+    label = inputs.description.label
+    assert label is not None
+    outputs = outputs_of(model, inputs.examples()[0], training=False)
     _check_classes(config, data, outputs)
     wanted = config.loss
     if wanted is None:
@@ -114,82 +117,60 @@ def build_loss(config: TrainConfig, data: DataDescription, model: Any, inputs: I
             loss.reduction = None
 
     def per_row(labels: Any, outputs: Any) -> Any:
-        return loss(fitted_labels(scaled(labels, inputs.description.label), outputs, data), outputs)
+        return loss(fitted_labels(scaled(labels, label), outputs, label), outputs)
 
     try:
-        losses = per_row(labels, outputs)
+        by_row = losses_by_row(per_row, *some_rows(label, outputs.shape[1:], outputs.dtype))
     except Exception as error:
         raise config.error("loss", f"does not take this model's outputs: {_first_line(error)}") from error
-    if losses.shape.rank < 1 or losses.shape[0] != labels.shape[0]:
-        raise config.error("loss", "must give one value per row")
+    if not by_row:
+        raise config.error("loss", "must give one value per row, which depends on that row alone")
     return per_row
 
 
-def build_metrics(config: TrainConfig, data: DataDescription, model: Any, inputs: Inputs) -> dict[str, Any]:
-    """Fresh Keras metrics by name, in the configuration's order.
+def build_metrics(
+    config: TrainConfig, data: DataDescription, model: Any, inputs: Inputs, means: Sequence[float] | None = None
+) -> dict[str, Any]:
+    """Fresh metrics by name, in the configuration's order. means: those of the numbers of the training rows' labels.
 
     Raises ConfigError for an unknown name, and for a metric that does not fit the labels and outputs.
     """
+    label = inputs.description.label
+    assert label is not None
+    outputs = outputs_of(model, inputs.examples()[0], training=False)
+    logits = isinstance(config.loss, dict) and bool(config.loss.get("from_logits"))
+    classes = None if data.classes is None else len(data.classes)
+    probable = (keras.ops.sigmoid if _is_binary(config.loss) else keras.ops.softmax) if logits else None
+    place = place_of(classes, outputs.shape[-1], label.values)
+    ours = {"accuracy": "binary_accuracy" if place == ONE else "sparse_categorical_accuracy"}
+    rows = some_rows(label, outputs.shape[1:], outputs.dtype)
     names = config.metrics
     if names is None:
         names = ["mean_absolute_error" if data.classes is None else "accuracy"]
-    example, labels = inputs.examples()
-    outputs = outputs_of(model, example, training=False)
-    logits = isinstance(config.loss, dict) and bool(config.loss.get("from_logits"))
-    classes = None if data.classes is None else len(data.classes)
     metrics = {}
     for index, name in enumerate(names):
+        key = f"metrics.{index}"
         try:
-            own = own_metric(name, classes, logits, math.prod(data.label_shape))
+            metric = own_metric(name, classes, logits, means or [0.0] * label.values)
         except ValueError as error:
-            raise config.error(f"metrics.{index}", str(error)) from None
-        if own is not None:
-            metric = own
-        elif name == "accuracy" and data.classes is not None:
-            metric = (
-                keras.metrics.BinaryAccuracy(threshold=0.0 if logits else 0.5)
-                if outputs.shape[-1] == 1
-                else keras.metrics.SparseCategoricalAccuracy()
-            )
-        else:
-            metric = _known(config, f"metrics.{index}", keras.metrics, name)
-            if not isinstance(metric, keras.metrics.Metric):
-                metric = keras.metrics.MeanMetricWrapper(metric, name=name)
-        metrics[name] = _Fitted(metric, data, inputs.description.label)
+            raise config.error(key, str(error)) from None
+        if metric is None and (problem := misfit(name, place)):
+            raise config.error(key, problem)
+        activation = None
+        if metric is None:
+            metric, activation = keras_metric(_known(config, key, keras.metrics, ours.get(plain(name), name)), probable)
+        metrics[name] = Fitted(metric, label, activation)
         try:
-            metrics[name].update_state(labels, outputs)
+            by_row = sums_by_row(metrics[name], *rows)
         except Exception as error:
-            raise config.error(
-                f"metrics.{index}", f"does not take this model's outputs: {_first_line(error)}"
-            ) from error
-        metrics[name].reset_state()
+            raise config.error(key, f"does not take this model's outputs: {_first_line(error)}") from error
+        if not by_row:
+            raise config.error(key, f"{name} is no sum over rows: it changes with how they are cut into mini-batches")
     return metrics
 
 
-class _Fitted:
-    """A metric whose labels are shaped like the outputs, which are put into the labels' units."""
-
-    def __init__(self, metric: Any, data: DataDescription, label: LabelSpec | None) -> None:
-        self._metric, self._data, self._label = metric, data, label
-        self.result, self.reset_state = metric.result, metric.reset_state
-
-    @property
-    def variables(self) -> list[Any]:
-        return list(self._metric.variables)
-
-    def update_state(self, labels: Any, outputs: Any, **weighted: Any) -> None:
-        outputs = unscaled(outputs, self._label)
-        self._metric.update_state(fitted_labels(labels, outputs, self._data), outputs, **weighted)
-
-
-def fitted_labels(labels: Any, outputs: Any, data: DataDescription) -> Any:
-    """Labels [rows] as [rows, 1], in the outputs' dtype, where there is one output per row.
-
-    Keras would otherwise squeeze both and average over rows, but one value per row is wanted.
-    """
-    if labels.shape.rank == outputs.shape.rank - 1 and (data.classes is None or outputs.shape[-1] == 1):
-        return keras.ops.cast(keras.ops.expand_dims(labels, -1), outputs.dtype)
-    return labels
+def _is_binary(loss: Any) -> bool:
+    return isinstance(loss, dict) and str(loss.get("name", "")).lower().startswith("binary")
 
 
 def _check_classes(config: TrainConfig, data: DataDescription, outputs: Any) -> None:

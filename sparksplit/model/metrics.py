@@ -6,6 +6,7 @@ They have the methods of Keras's metrics that training uses: update_state, resul
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,28 +14,32 @@ import tensorflow as tf
 
 from sparksplit.base import measures
 from sparksplit.model.keras_names import OWN
+from sparksplit.model.metric_kinds import plain
+
+_OURS = {**{name: name for name in OWN}, "r2score": "r2"}
 
 
-def own_metric(name: str, classes: int | None, logits: bool, values: int) -> Any:
-    """Our metric called `name`; None where that is left to Keras.
+def own_metric(name: str, classes: int | None, logits: bool, means: Sequence[float]) -> Any:
+    """Our metric called `name`, also where that is Keras's name of it; None where it is left to Keras.
 
     classes: how many there are; None for numbers. logits: whether the model's outputs are logits rather than
-    probabilities. values: how many numbers a row's label has.
+    probabilities. means: of each number of a label, about where its values lie.
 
     Raises ValueError for a metric that does not go with such labels.
     """
-    if name in ("rmse", "r2"):
+    found = _OURS.get(plain(name))
+    if found in ("rmse", "r2"):
         if classes is not None:
             raise ValueError(f"{name} needs labels that are numbers; the data set's are classes")
-        return R2(values) if name == "r2" else _RootMeanSquare()
-    if name not in OWN:
+        return R2(means) if found == "r2" else _RootMeanSquare()
+    if found is None:
         return None
     if classes is None:
-        if name == "f1":
+        if found == "f1":
             raise ValueError("f1 needs labels that are classes; the data set's are numbers")
         return None
-    if name != "auc":
-        return ByClass(name, classes, logits)
+    if found != "auc":
+        return ByClass(found, classes, logits)
     if classes != 2:
         raise ValueError(f"auc needs two classes; the data set has {classes}")
     return Auc(logits)
@@ -63,24 +68,21 @@ class Auc(_Sums):
     """The area under the ROC curve for the second of two classes, as `measures.auc` has it from histograms."""
 
     def __init__(self, logits: bool) -> None:
-        super().__init__((measures.BINS,), (measures.BINS,))
+        super().__init__((2 * measures.BINS,))
         self._logits = logits
 
     def update_state(self, labels: Any, outputs: Any, sample_weight: Any = None) -> None:
         """Take in rows. labels: class indices [rows, ...]; outputs [rows, ..., 1 or 2]; sample_weight [rows]."""
-        p = tf.clip_by_value(_second(outputs, self._logits), 0.0, 1.0)
-        odds = tf.clip_by_value(tf.math.log(p) - tf.math.log1p(-p), -measures.ODDS, measures.ODDS)
-        places = tf.cast((odds + measures.ODDS) * (measures.BINS / (2 * measures.ODDS)), tf.int64)
+        odds = tf.clip_by_value(_log_odds(outputs, self._logits), -measures.ODDS, measures.ODDS)
+        places = tf.cast((tf.asinh(odds / measures.LINEAR) + measures.REACH) * measures.PER_UNIT, tf.int64)
         places = tf.minimum(places, measures.BINS - 1)
-        positive = tf.cast(_flat(labels) > 0, tf.float64)
-        weights = _weights(labels, sample_weight)
-        self._add(
-            *(tf.math.unsorted_segment_sum(weights * part, places, measures.BINS) for part in (1 - positive, positive))
-        )
+        # Not a sum of all bins: there are more of them than rows.
+        own = places + measures.BINS * tf.cast(_flat(labels) > 0, tf.int64)
+        self.variables[0].scatter_add(tf.IndexedSlices(_weights(labels, sample_weight), own))
 
     def result(self) -> float:
         """The area; NaN without rows of both classes."""
-        return measures.auc(*self._numbers())[0]
+        return measures.auc(*np.split(self._numbers()[0], 2))[0]
 
 
 class ByClass(_Sums):
@@ -127,16 +129,20 @@ class _RootMeanSquare(_Sums):
 class R2(_Sums):
     """The share of the labels' variance that the outputs explain, as `measures.r2` has it.
 
-    values: numbers of one row's label.
+    means: of each number of a label, about where its values lie: squares are summed of distances from there, since the
+    spread would be lost in the squares of large numbers that lie close together. They must be the same on all nodes.
     """
 
-    def __init__(self, values: int) -> None:
+    def __init__(self, means: Sequence[float]) -> None:
+        values = len(means)
         super().__init__((), (values,), (values,), (values,))
+        self._means = np.array(means, np.float64)
 
     def update_state(self, labels: Any, outputs: Any, sample_weight: Any = None) -> None:
         """Take in rows: labels and outputs [rows, ...]; sample_weight [rows]."""
         label, weights = _by_row(labels), _row_weights(labels, sample_weight)
-        sums = [weights * values for values in (label, tf.square(label), tf.square(_by_row(outputs) - label))]
+        distance = label - self._means
+        sums = [weights * values for values in (distance, tf.square(distance), tf.square(_by_row(outputs) - label))]
         self._add(tf.reduce_sum(weights), *(tf.reduce_sum(each, axis=0) for each in sums))
 
     def result(self) -> float:
@@ -155,6 +161,17 @@ def _second(outputs: Any, logits: bool) -> Any:
     if outputs.shape[-1] == 1:
         return tf.reshape(tf.sigmoid(values) if logits else values, [-1])
     return tf.reshape((tf.nn.softmax(values) if logits else values)[..., 1], [-1])
+
+
+def _log_odds(outputs: Any, logits: bool) -> Any:
+    """log(p / (1 - p)) of the second class's probability p, from one unit or two: float64, flat. It is finite."""
+    values = tf.cast(outputs, tf.float64)
+    is_one = outputs.shape[-1] == 1
+    if not logits:
+        least, step = measures.floors(tf.as_dtype(outputs.dtype).as_numpy_dtype)
+        shares = values if not is_one else tf.concat([tf.maximum(1 - values, step), values], axis=-1)
+        values, is_one = tf.math.log(tf.maximum(shares, least)), False
+    return tf.reshape(values if is_one else values[..., 1] - values[..., 0], [-1])
 
 
 def _flat(labels: Any) -> Any:

@@ -147,8 +147,9 @@ class Training(Config):
         Literal["balanced"] | dict[str, pydantic.NonNegativeFloat] | None, pydantic.BeforeValidator(_by_name)
     ] = None
     """What a training row counts by its class: balanced (all classes count the same, with the rows' own weights where
-    they have some), or a mapping of labels to weights, in which those that are not named have 1. Loss and gradients of a mini-batch are divided by the sum of its
-    rows' weights. Validation and test do not use them. null: each row counts 1."""
+    they have some), or a mapping of labels to weights, in which those that are not named have 1. Loss and gradients
+    of a mini-batch are divided by the sum of its rows' weights. Validation and test do not use them. null: each row
+    counts 1."""
     batch_size: pydantic.PositiveInt = 64
     """Rows of one global mini-batch (B)."""
     accumulate: pydantic.PositiveInt = 1

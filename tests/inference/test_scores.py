@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from sparksplit.inference import scores
 from sparksplit.inference.scores import ClassScores, NumberScores
+from sparksplit.inference.trained import log_probabilities
 
 
 def _classes(label, probabilities):
     probabilities = np.asarray(probabilities, np.float64)
     score = ClassScores()
-    score.update(np.asarray(label), probabilities.argmax(axis=1), probabilities)
+    score.update(np.asarray(label), probabilities.argmax(axis=1), log_probabilities(probabilities, logits=False))
     return score
 
 
@@ -35,8 +36,28 @@ def test_accuracy_log_loss_and_counts_by_class():
     ]
 
 
-def test_a_probability_of_zero_costs_what_it_costs_in_keras():
-    assert _classes([1], [[1.0, 0.0]]).log_loss == pytest.approx(-math.log(1e-7))
+def test_of_logits_log_loss_and_auc_are_exact_however_far_from_0():
+    """Of probabilities the log-odds would end at 17, where float32 has none nearer to 1, and the loss at -log(1e-7)."""
+    random = np.random.default_rng(0)
+    label = random.integers(0, 2, 400)
+    for shift in (-300.0, -30.0, 0.0, 30.0):
+        odds = (shift + label + random.normal(size=400)).astype(np.float32)
+        wins = _pairs(label, odds)
+        losses = np.logaddexp(0, np.where(label == 1, -1.0, 1.0) * odds.astype(np.float64))
+        for logits in (odds[:, None], np.stack([5 - odds / 2, 5 + odds / 2], axis=1)):
+            logs = log_probabilities(logits, logits=True)
+            score = ClassScores()
+            score.update(label, logs.argmax(axis=1), logs)
+            found = score.summary()
+            assert found["log_loss"] == pytest.approx(losses.mean(), rel=1e-6)
+            assert found["auc"] == pytest.approx(wins, abs=min(found["auc_error"] + 1e-12, 2e-3 if shift > -99 else 1))
+
+
+def test_a_probability_that_was_rounded_costs_what_its_float_type_can_tell():
+    rounded = np.array([[1.0, 0.0], [1e-30, 1.0]], np.float32)
+    found = log_probabilities(rounded, logits=False)
+    assert found[:, 0] == pytest.approx([0.0, math.log(1e-30)]) and found[:, 1] == pytest.approx([-87.34, 0], abs=0.01)
+    assert log_probabilities(rounded[:1, :1], logits=False)[0] == pytest.approx([-25 * math.log(2), 0.0])
 
 
 def test_errors_of_numbers_are_summed_in_float64():
@@ -80,7 +101,7 @@ def test_labels_at_several_places_count_each_and_rows_once():
     label, probabilities = [[0, 1], [1, 1], [0, 0]], np.zeros((3, 2, 2))
     probabilities[..., 0], probabilities[..., 1] = 0.75, 0.25
     score = ClassScores()
-    score.update(np.array(label), np.zeros((3, 2), np.int64), probabilities)
+    score.update(np.array(label), np.zeros((3, 2), np.int64), np.log(probabilities))
     logs = 3 * math.log(0.75) + 3 * math.log(0.25)
     found = score.summary()
     assert (found["rows"], found["accuracy"]) == (3, 0.5)
@@ -200,7 +221,8 @@ def test_a_row_of_weight_n_counts_as_n_rows(cut, data):
     probabilities, y = np.stack([1 - second, second], axis=1), random.normal(size=(len(weight), 2))
     classes, numbers = ClassScores(), NumberScores()
     for rows in (slice(None, cut), slice(cut, None)):
-        classes.update(label[rows], probabilities[rows].argmax(axis=1), probabilities[rows], weight[rows])
+        logs = log_probabilities(probabilities[rows], logits=False)
+        classes.update(label[rows], probabilities[rows].argmax(axis=1), logs, weight[rows])
         own = NumberScores()
         own.update(y[rows], 0 * y[rows], weight[rows])
         numbers.add(own)
@@ -215,7 +237,7 @@ def test_a_row_of_weight_n_counts_as_n_rows(cut, data):
 
 def test_rows_that_weigh_nothing_leave_no_numbers():
     classes, numbers = ClassScores(), NumberScores()
-    classes.update(np.array([1]), np.array([1]), np.array([[0.5, 0.5]]), np.zeros(1))
+    classes.update(np.array([1]), np.array([1]), np.log([[0.5, 0.5]]), np.zeros(1))
     numbers.update(np.array([1.0]), np.array([2.0]), np.zeros(1))
     for found in (classes.summary(), numbers.summary()):
         assert found.pop("rows") == 1

@@ -46,9 +46,10 @@ class Graphs:
         examples, labels = inputs.examples()
         metrics.update(labels, outputs_of(model, examples, training=False))
         metrics.reset()
-        self.loss_sum = tf.Variable(0.0, dtype=self.float, trainable=False)
+        # Sums over all rows: float32 stops counting at 2^24 of them.
+        self.loss_sum = tf.Variable(0.0, dtype=tf.float64, trainable=False)
         """The summed loss of the rows that `evaluate` has seen."""
-        self.weight_sum = tf.Variable(0.0, dtype=self.float, trainable=False) if weights.of_rows else None
+        self.weight_sum = tf.Variable(0.0, dtype=tf.float64, trainable=False) if weights.of_rows else None
         """The sum of their weights; None where each counts 1."""
 
     def weight(self, share: Sequence[Any]) -> Any:
@@ -136,9 +137,9 @@ class Graphs:
                 inputs, labels = self._inputs.decode(share)
                 outputs = outputs_of(self._model, inputs, training=False)
                 weights = self._weights.evaluation(share)
-                self.loss_sum.assign_add(self._row_losses(labels, outputs, weights))
+                self.loss_sum.assign_add(tf.cast(self._row_losses(labels, outputs, weights), tf.float64))
                 if self.weight_sum is not None:
-                    self.weight_sum.assign_add(tf.reduce_sum(weights))
+                    self.weight_sum.assign_add(tf.reduce_sum(tf.cast(weights, tf.float64)))
                 self._metrics.update(labels, outputs, weights)
                 return index + 1
 

@@ -61,7 +61,8 @@ class Process:
         self.warmed_up = WarmedUp(self.nodes) if self.way.scaled_rate else None
         self.optimizer = build.build_optimizer(config, self.warmed_up)
         self.loss = build.build_loss(config, described, self.model, self.inputs)
-        self.metrics = build.build_metrics(config, described, self.model, self.inputs)
+        means = manifest.splits["train"].label_means
+        self.metrics = build.build_metrics(config, described, self.model, self.inputs, means)
         self.weights = Weights(manifest.description, class_weights.of(config, manifest))
 
     def _take_weights(self) -> RunInit | None:

@@ -79,7 +79,7 @@ def test_an_area_under_a_curve_has_one_and_a_count_has_none():
     label = generator.integers(0, 2, 600)
     odds = generator.normal(size=600) + 1.2 * label
     place = generator.integers(0, 96, 600)
-    bins = measures.bins_of(1 / (1 + np.exp(-odds)))
+    bins = measures.bins_of(odds)
 
     def sums(which):
         parts = [np.bincount(bins[which & (label == one)], minlength=measures.BINS).astype(float) for one in (0, 1)]
