@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from hdfs_io.preprocessing import LabelSpec
-
-_CLOSE = {"rtol": 1e-4, "atol": 1e-6, "equal_nan": True}
 
 
 def some_rows(label: LabelSpec, shape: Sequence[int], dtype: Any) -> tuple[Any, Any]:
@@ -22,7 +21,7 @@ def some_rows(label: LabelSpec, shape: Sequence[int], dtype: Any) -> tuple[Any, 
     random = np.random.default_rng(rows)
     outputs = random.uniform(0.1, 0.9, (rows, *shape))
     if label.classes is None:
-        labels = random.uniform(0.1, 0.9, (rows, *label.shape))
+        labels: Any = random.uniform(0.1, 0.9, (rows, *label.shape))
     else:
         labels = np.arange(rows * label.values).reshape(rows, *label.shape) % len(label.classes)
         if shape[-1] > 1:
@@ -38,7 +37,7 @@ def losses_by_row(loss: Callable[[Any, Any], Any], labels: Any, outputs: Any) ->
     parts = [np.asarray(loss(labels[part], outputs[part])) for part in (slice(0, 1), slice(1, None))]
     if any(part.shape[1:] != whole.shape[1:] for part in parts):
         return False
-    return np.allclose(np.concatenate(parts), whole, **_CLOSE)
+    return _same(np.concatenate(parts), whole)
 
 
 def sums_by_row(metric: Any, labels: Any, outputs: Any) -> bool:
@@ -52,5 +51,9 @@ def sums_by_row(metric: Any, labels: Any, outputs: Any) -> bool:
         return found
 
     whole, cut = sums(slice(None)), sums(slice(0, 1), slice(1, None))
-    same = all(one.shape == other.shape for one, other in zip(whole, cut, strict=True))
-    return same and all(np.allclose(one, other, **_CLOSE) for one, other in zip(whole, cut, strict=True))
+    return all(map(_same, whole, cut))
+
+
+def _same(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    """But for rounding."""
+    return one.shape == other.shape and np.allclose(one, other, rtol=1e-4, atol=1e-6, equal_nan=True)

@@ -87,6 +87,10 @@ def test_several_numbers_of_a_row_are_averaged(loss, expected):
         ),
         (TWO, 2, {"name": "BinaryCrossentropy"}, "loss: BinaryCrossentropy needs one output for two classes"),
         (CLASSES, 3, "categorical_crossentropy", "loss: does not take this model's outputs: "),
+        (TWO, 2, "mean_squared_error", "loss: does not take this model's outputs: "),
+        (TWO, 2, "hinge", "loss: does not take this model's outputs: "),
+        (TWO, 2, {"name": "Circle"}, "loss: must give one value per row, which depends on that row alone"),
+        (TWO, 1, {"name": "Dice"}, "loss: must give one value per row, which depends on that row alone"),
     ],
 )
 def test_losses_that_will_not_do(label, units, loss, message):

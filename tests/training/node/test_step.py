@@ -181,6 +181,14 @@ def test_rows_are_copied_to_the_device_once_for_many_updates():
     np.testing.assert_array_equal(here, there)
 
 
+def test_a_loss_of_many_rows_is_summed_in_float64():
+    """In float32 the second sum is the first one: 2^24 and 1."""
+    step = step_of(linear(), keras.optimizers.SGD(), Alone())
+    labels = np.array([4096.0] + [1.0] * 100, np.float32)
+    chunk = chunk_of(np.zeros((101, FEATURES), np.float32), labels, np.arange(102))
+    assert step.evaluate([chunk]).loss == pytest.approx((2**24 + 100) / 101, rel=1e-12)
+
+
 @pytest.mark.gpu
 def test_rows_are_copied_to_a_gpu_before_the_updates():
     step, places, _ = copied(None)
