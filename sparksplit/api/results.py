@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from hdfs_io import filesystem
+from hdfs_io.functions import FunctionError, is_own
 from hdfs_io.publish import SUCCESS
 from sparksplit.base.errors import InputError
 from sparksplit.comparison.content import Results
@@ -67,16 +68,28 @@ class TrainedRun:
 
     def model(self) -> keras.Model:
         """The trained Keras model. It takes preprocessed floats, as its builder made it; `saved_model` in the folder
-        takes stored values, such as raw pixels, and so does `predict`."""
-        import keras
-
+        takes stored values, such as raw pixels, and so does `predict`. Layers that are not Keras's own come from the
+        builder's file or module, which must be where the run had it. Raises InputError where they do not."""
+        from sparksplit.model import saving
+        from sparksplit.model.builders import builder_source, load_builder
         from sparksplit.model.export import KERAS
 
-        content = filesystem.read_bytes(filesystem.join(self.path, KERAS))
+        model = self.record.config.get("model")
+        name = str(model.get("build", "")) if isinstance(model, dict) else ""
+        path = filesystem.join(self.path, KERAS)
+        content = filesystem.read_bytes(path)
         with tempfile.TemporaryDirectory(prefix="sparksplit-model-") as folder:
             file = Path(folder) / KERAS
             file.write_bytes(content)
-            return keras.saving.load_model(file, compile=False)
+            try:
+                return saving.load(file)
+            except (TypeError, ValueError) as error:  # Keras's, for what it does not know
+                if not is_own(name):
+                    raise
+                try:
+                    return saving.load(file, load_builder(name, builder_source(name)))
+                except (FunctionError, TypeError, ValueError) as other:
+                    raise InputError(f"{path}: cannot be loaded with what {name} supplies: {other}") from error
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import keras
 from hdfs_io.features import spec
 from hdfs_io.functions import FunctionError
 from hdfs_io.preprocessing import Description
+from sparksplit.model import saving
 from sparksplit.model.builders import load_builder
 from sparksplit.model.description import DataDescription
 from sparksplit.model.fitted import Fitted, fitted_labels, keras_metric
@@ -43,11 +44,17 @@ def data_description(description: Description, rows: int) -> DataDescription:
     )
 
 
-def build_model(config: TrainConfig, source: str | None, data: DataDescription, inputs: Inputs) -> Any:
-    """The user's model, built on the data's shapes. Raises ConfigError where it fails or does not fit the data."""
+def build_model(
+    config: TrainConfig, source: str | None, data: DataDescription, inputs: Inputs, scratch: str | None = None
+) -> Any:
+    """The user's model, built on the data's shapes. Raises ConfigError where it fails or does not fit the data.
+
+    scratch: a local folder, in which to try whether it can be saved, as it will be when it is trained; None: it is not.
+    """
     name = config.model.build
     try:
-        model = load_builder(name, source)(data, **config.model.params)
+        build = load_builder(name, source)
+        model = build(data, **config.model.params)
     except FunctionError as error:
         raise config.error("model.build", str(error)) from error
     except Exception as error:
@@ -62,6 +69,11 @@ def build_model(config: TrainConfig, source: str | None, data: DataDescription, 
         raise config.error("model.build", f"{name} does not take rows of {shapes}: {_first_line(error)}") from error
     if isinstance(output, list | tuple | dict):
         raise config.error("model.build", f"{name} has {len(output)} outputs; exactly one is supported")
+    if scratch is not None:
+        try:
+            saving.try_out(model, build, inputs, scratch)
+        except saving.NotSavedError as error:
+            raise config.error("model.build", f"{name}: {error}") from error
     return model
 
 

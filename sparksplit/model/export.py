@@ -38,15 +38,21 @@ def export(model: Any, inputs: Inputs, run: Fence, scratch: str) -> None:
         with writing(scratch):
             local.mkdir()
             model.save(local / KERAS)
-        archive = keras.export.ExportArchive()
-        archive.track(model)
-        _add_endpoints(archive, model, inputs)
+        archive = archive_of(model, inputs)
         with writing(scratch):
             archive.write_out(str(local / SAVED_MODEL / _VERSION), verbose=False)
         run.write_bytes(filesystem.join(run.folder, KERAS), (local / KERAS).read_bytes())
         run.upload(local / SAVED_MODEL, filesystem.join(run.folder, SAVED_MODEL))
     finally:
         shutil.rmtree(local, ignore_errors=True)
+
+
+def archive_of(model: Any, inputs: Inputs) -> Any:
+    """What the SavedModel is written from."""
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    _add_endpoints(archive, model, inputs)
+    return archive
 
 
 def _add_endpoints(archive: Any, model: Any, inputs: Inputs) -> None:

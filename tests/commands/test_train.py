@@ -145,11 +145,11 @@ def test_an_output_that_another_command_fills(call, tmp_path):
     assert not output.exists()
 
 
-# All that can be wrong here is in tests/model/test_build.py; these two show how it reaches the user.
+# All that can be wrong here is in tests/model/test_build.py and test_saving.py; these two show how it reaches the user.
 ON_THE_NODES = {
-    "output does not fit the classes": (
-        {"model": {"build": f"{MODELS}:too_narrow"}},
-        "has an output of 7 units, the data set has 3 classes; give the last layer 3 units",
+    "a model that only rank 0 has tried to save": (
+        {"model": {"build": f"{MODELS}:not_saved"}, "strategy": "batch", "nodes": 2},
+        "models.py:not_saved: 'same' (Lambda) cannot be saved and loaded again, and so neither can the trained model: ",
     ),
     "values that an optimizer does not take together": (
         {"optimizer": {"clipnorm": 1.0, "clipvalue": 1.0}},

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from hdfs_io.arrays import from_arrays
+from sparksplit.api.results import TrainedRun
 from sparksplit.base.command import Options
 from sparksplit.base.errors import UsageError
 from sparksplit.training.report import summary
@@ -93,3 +94,6 @@ def test_xla_and_operations_that_need_not_be_deterministic(forked, digits, tmp_p
         run(digits, tmp_path / "timed", **{**SETTINGS, "model": {"build": told}})
     free = run(digits, tmp_path / "timed", **{**SETTINGS, "model": {"build": told}, "deterministic": False})
     assert free["ledger"]["exact"]
+    # Its layer is not registered with Keras: the builder's file supplies it.
+    loaded = TrainedRun.open(str(tmp_path / "timed")).model()
+    assert type(loaded.layers[1]).__name__ == "Timed"

@@ -56,7 +56,9 @@ class Process:
         config, manifest = self.config, self.data.manifest
         self.inputs = Inputs(manifest.description)
         described = build.data_description(manifest.description, manifest.splits["train"].rows)
-        self.model = build.build_model(config, self._source_text("model.build"), described, self.inputs)
+        # Rank 0's is what is saved; in a comparison none is.
+        scratch = None if self.member.rank or self.payload.record_only else self.member.local_dir
+        self.model = build.build_model(config, self._source_text("model.build"), described, self.inputs, scratch)
         self.init = self._take_weights()
         self.warmed_up = WarmedUp(self.nodes) if self.way.scaled_rate else None
         self.optimizer = build.build_optimizer(config, self.warmed_up)

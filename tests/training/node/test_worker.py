@@ -14,10 +14,8 @@ from sparksplit.collectives import Alone
 from sparksplit.rows.ledger import Entry, Ledger
 from sparksplit.strategies import STRATEGIES, Strategy
 from sparksplit.strategies.splits import BatchSplit
-from sparksplit.training import checkpoints, report
-from sparksplit.training.checkpoints import Checkpoint
+from sparksplit.training import report
 from sparksplit.training.config import TrainConfig
-from sparksplit.training.node import state
 from sparksplit.training.node import worker as node_worker
 from sparksplit.training.node.tally import Clock
 from sparksplit.training.node.worker import Worker
@@ -305,24 +303,6 @@ def test_another_number_of_nodes_looks_from_the_steps_that_it_counts_itself(monk
 
     longest = max(-(-sum(LANES[rank::3]) // 2) for rank in range(3))
     assert first.step == 2 * -(-ROWS // 2) > in_threads(3, work)[0] == 2 * longest
-
-
-def test_with_another_number_of_nodes_a_learning_rates_schedule_goes_on_after_the_steps_that_were_made(monkeypatch):
-    """Not after the updates, of which `local` has fewer: 3 rounds of 64 steps, with an update at every 32nd."""
-    progress = Progress("", 2, update=6, step=192, syncs=6)
-    found = Checkpoint(progress, {}, None)
-    monkeypatch.setattr(checkpoints, "read", lambda path, rank, size: found)
-    monkeypatch.setattr(state, "assign", lambda *_: None)
-    assigned = []
-    member = Member(0, 1)
-    process = process_of(member, "local", LANES)
-    process.payload = payload(checkpoint="update-000000006")
-    process.optimizer.iterations = SimpleNamespace(assign=assigned.append)
-    step = Counting()
-    step.restore_metrics = lambda sums: None
-    process.step = lambda sync, collective: step
-    Worker(process, member, Alone()).begin()
-    assert assigned == [192]
 
 
 def test_within_a_round_of_epochs_the_nodes_must_be_those_of_before():

@@ -1,0 +1,106 @@
+"""Whether a model can be saved, and loaded again with what its builder supplies: known before it is trained."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from sparksplit.base.errors import errno_of
+from sparksplit.model import export
+from sparksplit.model.inputs import Inputs
+from sparksplit.model.writing import writing
+
+_LONGEST = 200
+
+
+class NotSavedError(ValueError):
+    """A model cannot be saved, or not be loaded again."""
+
+
+def supplied(build: Callable[..., Any]) -> dict[str, Any]:
+    """The classes and functions of the module of a model's builder, by their names: what Keras loads a model with where
+    they are not registered."""
+    own = getattr(build, "__globals__", {}).values()
+    return {thing.__name__: thing for thing in own if isinstance(thing, type | FunctionType)}
+
+
+def load(file: Path, build: Callable[..., Any] | None = None) -> Any:
+    """The Keras model in `file`, not compiled; with what its builder supplies, if that is given."""
+    return keras.saving.load_model(file, custom_objects=supplied(build) if build else None, compile=False)
+
+
+def try_out(model: Any, build: Callable[..., Any], inputs: Inputs, scratch: str) -> None:
+    """Save the model that `build` has made as the trained one will be, and load it again. scratch: a local folder.
+    Raises NotSavedError.
+
+    The SavedModel is made only of layers that are not all Keras's own, whose graphs hold nothing that Keras would not
+    find: it takes several times as long as the rest.
+    """
+    local = Path(scratch) / "tried"
+    state = random.getstate()
+    try:
+        with writing(scratch):
+            local.mkdir()
+        try:
+            model.save(local / export.KERAS)
+            load(local / export.KERAS, build)
+        except Exception as error:
+            with writing(scratch):
+                _raise_if_of_host(error)
+            raise NotSavedError(_told(model, supplied(build), error)) from error
+        if any(not type(layer).__module__.startswith("keras.") for layer in model._flatten_layers()):
+            _try_export(model, inputs, scratch, local)
+    finally:
+        shutil.rmtree(local, ignore_errors=True)
+        # What was drawn for the weights that the loaded model began with is as if it had not been.
+        random.setstate(state)
+
+
+def _try_export(model: Any, inputs: Inputs, scratch: str, local: Path) -> None:
+    try:
+        export.archive_of(model, inputs).write_out(str(local / export.SAVED_MODEL), verbose=False)
+    except Exception as error:
+        with writing(scratch):
+            _raise_if_of_host(error)
+        raise NotSavedError(f"cannot be exported as a SavedModel: {_reason(error)}") from error
+
+
+def _raise_if_of_host(error: Exception) -> None:
+    """Raise what says nothing about the model: a full disk, too little memory."""
+    if errno_of(error) is not None or isinstance(error, MemoryError | tf.errors.ResourceExhaustedError):
+        raise error
+
+
+def _told(model: Any, known: dict[str, Any], error: Exception) -> str:
+    """What to say of a model that cannot be saved or loaded: which layer, as Keras has it, and what to do."""
+    layer, error = _culprit(model, known) or (model, error)
+    return (
+        f"{layer.name!r} ({type(layer).__name__}) cannot be saved and loaded again, and so neither can the trained "
+        f"model: {_reason(error)}; what it is made of must be classes and functions with names, at the top of the "
+        "builder's file or registered (keras.saving.register_keras_serializable), and arguments of a class that are "
+        "not plain values need its get_config"
+    )
+
+
+def _culprit(layer: Any, known: dict[str, Any]) -> tuple[Any, Exception] | None:
+    """(the innermost layer that cannot be made from its description, why); None if all can."""
+    for inner in getattr(layer, "layers", []):
+        if found := _culprit(inner, known):
+            return found
+    try:
+        keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer), custom_objects=known)
+    except Exception as error:
+        return layer, error
+    return None
+
+
+def _reason(error: Exception) -> str:
+    """The first sentence of an error, on one line."""
+    return " ".join(str(error).split()).split(". ")[0][:_LONGEST] or type(error).__name__

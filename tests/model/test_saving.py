@@ -1,0 +1,115 @@
+"""Whether a model can be saved and loaded is known before it is trained."""
+
+import random
+import re
+
+import pytest
+
+from hdfs_io.functions import load
+from sparksplit.base.errors import ConfigError, Passing
+from sparksplit.model import build, saving
+from tests.model.parts import parts
+
+FILE = """
+import keras
+import tensorflow as tf
+
+class Known(keras.layers.Layer):
+    def __init__(self, by=2.0, **more):
+        super().__init__(**more)
+        self.by = by
+    def call(self, x):
+        return x * self.by
+
+@keras.saving.register_keras_serializable("mine")
+class Registered(Known):
+    pass
+
+class Whole(keras.Model):
+    def __init__(self, dense, **more):
+        super().__init__(**more)
+        self.dense = dense
+    def call(self, x):
+        return self.dense(x)
+
+class Untold(Known):
+    def __init__(self, thing):
+        super().__init__(name="untold")
+
+class Loose(keras.layers.Layer):
+    def call(self, x):
+        return x + TABLE.lookup(tf.cast(x, tf.int64))
+
+TABLE = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(tf.constant([1], tf.int64), [2.0]), 0.0)
+
+def doubled(x):
+    return 2 * x
+
+def within():
+    class Local(Known):
+        pass
+    return Local(name="local")
+
+def model(*layers):
+    inner = keras.Sequential([keras.layers.Input((4,)), *layers], name="inner")
+    return keras.Sequential([keras.layers.Input((4,)), inner, keras.layers.Dense(3)])
+
+def build(data, what):
+    return eval(what)
+"""
+
+
+def tried(tmp_path, what, scratch="scratch"):
+    (tmp_path / "scratch").mkdir(exist_ok=True)
+    config, data, inputs = parts(model={"build": "m.py:build", "params": {"what": what}})
+    return build.build_model(config, FILE, data, inputs, scratch and str(tmp_path / scratch))
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "model(keras.layers.BatchNormalization(), keras.layers.Dropout(0.5))",
+        "model(Known(3.0), Registered(4.0))",
+        "model(keras.layers.Dense(4, doubled), keras.layers.Lambda(doubled))",
+    ],
+)
+def test_what_the_builders_file_supplies_is_saved_and_loaded(tmp_path, what):
+    drawn = []
+    for scratch in (None, "scratch"):
+        random.seed(1)
+        model = tried(tmp_path, what, scratch)
+        drawn.append(random.random())
+    assert drawn[0] == drawn[1], "what comes after is as without a trial"
+    assert list((tmp_path / "scratch").iterdir()) == []
+    file = tmp_path / "model.keras"
+    model.save(file)
+    loaded = saving.load(file, load("m.py:build", FILE))
+    for ours, theirs in zip(model.get_weights(), loaded.get_weights(), strict=True):
+        assert ours.tobytes() == theirs.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("what", "problem"),
+    [
+        ("model(Untold(object()))", "'untold' (Untold) cannot be saved and loaded again, and so neither can"),
+        ("model(keras.layers.Lambda(lambda x: x, name='two'))", "'two' (Lambda) cannot be saved and loaded again"),
+        ("model(keras.layers.Dense(4, lambda x: x, name='three'))", "'three' (Dense) cannot be saved and loaded again"),
+        ("model(within())", "'local' (Local) cannot be saved and loaded again"),
+        ("Whole(keras.layers.Dense(3), name='whole')", "'whole' (Whole) cannot be saved and loaded again"),
+        ("model(Loose())", "cannot be exported as a SavedModel: Tried to export a function which references"),
+    ],
+)
+def test_what_cannot_be_saved_is_told_before_training(tmp_path, what, problem):
+    with pytest.raises(ConfigError, match=re.escape(f"model.build: m.py:build: {problem}")) as caught:
+        tried(tmp_path, what)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 700
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_a_full_disk_is_no_fault_of_the_models(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("keras.Sequential.save", full)
+    with pytest.raises(Passing, match="cannot be written: No space left"):
+        tried(tmp_path, "model()")
