@@ -24,7 +24,7 @@ Dtype = Literal[
 ]
 
 
-RULES = 3
+RULES = 4
 """Version of the rules for reading, numbering, cutting and fitting rows. Goes up by one when the same configuration
 would give other rows or numbers, so that nothing made by the earlier rules is taken for complete."""
 

@@ -22,7 +22,7 @@ from sparksplit.base.errors import InputError
 
 F64 = npt.NDArray[np.float64]
 FILE = "preprocessing.json"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 WEIGHT = "weight"
 """The tensor (float32, one number a row) that says what each row counts in the loss and in metrics; the model does not
 get it."""

@@ -35,7 +35,7 @@ def left(tmp_path: Path) -> Path:
 
 
 KEYS = ["input.format=csv", "lanes=4", "validation=0.2", "test=0.2", "scaling=standard", "scaling_by=feature"]
-ANEW = "format version 1 is not known; this sparksplit reads 2: make it anew, or use the sparksplit that made it"
+ANEW = "format version 1 is not known; this sparksplit reads 3: make it anew, or use the sparksplit that made it"
 
 
 def prepare(left: Path, output: Path) -> int:

@@ -32,7 +32,7 @@ Arrays = Mapping[str, Array]
 
 FOLDER = "checkpoints"
 _NAME = re.compile(r"^update-(\d{9,})$")
-_FORMAT = 2
+_FORMAT = 3
 _STATE, _DESCRIPTION, _CHECKSUM = "state.npz", "checkpoint.json", "checksum"
 _READERS = 4  # files that are checked at once
 _PIECE_BYTES = 1 << 20

@@ -175,7 +175,7 @@ def test_the_description_stands_alone(tmp_path: Path) -> None:
     (tmp_path / "preprocessing.json").write_text('{"format_version": 99}')
     with pytest.raises(InputError, match=r"preprocessing\.json: format version 99 is not known"):
         Description.read(f"{tmp_path}")
-    (tmp_path / "preprocessing.json").write_text('{"format_version": 2, "tensors": 5}')
+    (tmp_path / "preprocessing.json").write_text('{"format_version": 3, "tensors": 5}')
     with pytest.raises(InputError, match=r"preprocessing\.json: tensors: "):
         Description.read(f"{tmp_path}")
 

@@ -22,7 +22,7 @@ def checkpoint(tmp_path):
     progress = Progress("", 1, seconds=20.0, history=[epoch(number) for number in (1, 2, 3)])
     path = tmp_path / "checkpoints" / "update-000000009"
     filesystem.write_json(
-        str(path / "checkpoint.json"), {"format_version": 2, "files": {"state.npz": [0, 0]}, **progress.to_json()}
+        str(path / "checkpoint.json"), {"format_version": 3, "files": {"state.npz": [0, 0]}, **progress.to_json()}
     )
     return str(path)
 

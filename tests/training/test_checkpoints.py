@@ -168,9 +168,9 @@ def test_a_damaged_state_is_named(tmp_path, content):
         ("[]", "is not a checkpoint's description"),
         ("{}", "is not a checkpoint's description"),
         ('{"format_version": 99}', "another version"),
-        ('{"format_version": 2, "colour": 3}', "is not a checkpoint's description"),
-        ('{"format_version": 2, "files": {}, "config_hash": "a", "nodes": 1}', "is not a checkpoint's description"),
-        ('{"format_version": 2, "files": {"state.npz": 3}, "config_hash": "a", "nodes": 1}', "is not a checkpoint's"),
+        ('{"format_version": 3, "colour": 3}', "is not a checkpoint's description"),
+        ('{"format_version": 3, "files": {}, "config_hash": "a", "nodes": 1}', "is not a checkpoint's description"),
+        ('{"format_version": 3, "files": {"state.npz": 3}, "config_hash": "a", "nodes": 1}', "is not a checkpoint's"),
     ],
 )
 def test_a_damaged_description_is_named(tmp_path, text, message):

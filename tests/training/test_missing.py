@@ -35,7 +35,7 @@ def checkpoint(folder, update, nodes=2, loss_rows=0, within_round=False):
     path = f"{folder}/checkpoints/update-{update:09d}"
     progress = replace(Progress("", nodes, update), loss_rows=loss_rows, within_round=within_round)
     filesystem.write_json(
-        f"{path}/checkpoint.json", {"format_version": 2, "files": {"state.npz": [0, 0]}, **progress.to_json()}
+        f"{path}/checkpoint.json", {"format_version": 3, "files": {"state.npz": [0, 0]}, **progress.to_json()}
     )
     return path
 
