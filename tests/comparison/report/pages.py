@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from typing import Any
+from unittest.mock import patch
 from xml.etree import ElementTree
 
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.report import render
+from sparksplit.pages import drawing
 from tests.comparison import sample
 
 
@@ -26,6 +28,12 @@ def visible(page: str) -> str:
     """The words of a page, without its pictures, style and script."""
     page = re.sub(r"<(style|script|svg)\b.*?</\1>", "", page, flags=re.DOTALL)
     return " ".join(re.sub(r"<[^>]+>", " ", page).split())
+
+
+def words(results: dict[str, Any]) -> str:
+    """The words of the page of such a results.json; its pictures, which take most of the time, are not painted."""
+    with patch.object(drawing, "to_svg", lambda figure, key, label: ""):
+        return visible(rendered(results))
 
 
 def pictures(page: str) -> list[ElementTree.Element]:

@@ -6,6 +6,7 @@ from sparksplit.comparison.content import Results
 from sparksplit.comparison.numbers import MISSING, duration
 from sparksplit.comparison.report.charts import learning
 from tests.comparison import sample
+from tests.comparison.report import pages
 from tests.comparison.report.pages import rendered, visible
 
 
@@ -33,7 +34,7 @@ def lost(results, way, count):
 
 
 def test_seeds_that_diverged_are_shown_wherever_the_others_are():
-    words = visible(rendered(lost(sample.results(), sample.LOCAL, 3)))
+    words = pages.words(lost(sample.results(), sample.LOCAL, 3))
     assert "Differences between runs of the same seed, on the test rows. Interval: over the seeds alone, " in words
     assert ". Seeds: those with which both finished, where others diverged" in words
     assert f"{sample.LOCAL}, N = 2 batch, N = 2 accuracy +0.61 points 0.47 to 0.75 2 of 5 better" in words
@@ -72,7 +73,7 @@ def test_curves_that_are_not_of_a_ways_largest_number_of_nodes_are_said():
 def test_a_ledger_that_is_not_exact_is_said_first():
     results = sample.results(seeds=3)
     results["runs"][0]["ledger"]["exact"] = False
-    words = visible(rendered(results))
+    words = pages.words(results)
     assert "Runs whose ledger is NOT exact, and whose numbers are not to be trusted: 1." in words
     assert words.index("NOT exact") < words.index("The differences")
 

@@ -19,6 +19,7 @@ from sparksplit.comparison.report.charts import learning
 from sparksplit.comparison.report.charts_time import overview
 from sparksplit.operations.archives import project_zip
 from tests.comparison import sample
+from tests.comparison.report import pages
 from tests.comparison.report.pages import Tags, changed, pictures, rendered, visible
 
 
@@ -234,7 +235,7 @@ def test_a_metric_that_is_no_share(higher):
 def test_a_virtual_ways_difference_is_marked():
     results = sample.results()
     results["pairs"][2]["virtual"] = True
-    assert "epoch (virtual), N = 2 batch, N = 2" in visible(rendered(results))
+    assert "epoch (virtual), N = 2 batch, N = 2" in pages.words(results)
 
 
 def test_ideal_scaling_starts_from_single_with_the_comparisons_own_keys():
@@ -242,7 +243,7 @@ def test_ideal_scaling_starts_from_single_with_the_comparisons_own_keys():
     results = sample.results(seeds=3)
     single = results["table"][0]
     results["table"].append({**single, "way": "single, batch_size = 256", "rows_per_second": 1e6})
-    assert "Ideal is N times single on 1 node." in visible(rendered(results))
+    assert "Ideal is N times single on 1 node." in pages.words(results)
 
 
 def test_names_of_users_are_text():
@@ -300,14 +301,14 @@ def test_the_hand_off_is_shown_where_spark_made_one():
         "error": 0.2,
         "left_out": True,
     }
-    words = visible(rendered(changed(cost_model={**model, "handoffs": [handed]})))
+    words = pages.words(changed(cost_model={**model, "handoffs": [handed]}))
     assert "hand-off, once for all runs of a cluster" in words
     assert "2 120,000 yes 1.50 s 1.80 s +20 % other numbers of nodes" in words
-    assert "once for all runs of a cluster" not in visible(rendered(changed()))
+    assert "once for all runs of a cluster" not in pages.words(changed())
 
 
 def test_how_the_ways_were_tuned_and_that_they_were_not():
-    words = visible(rendered(changed()))
+    words = pages.words(changed())
     assert words.index("Tuned: each way has the best of 3") < words.index("Split the lanes and synchronise")
     assert (
         "Tuning took 9 runs on a seed of their own, 96 passes and 88.5 s of node time, without 1 that diverged" in words
@@ -322,7 +323,7 @@ def test_how_the_ways_were_tuned_and_that_they_were_not():
     assert f"beyond the best that was tried, for single on 1 ({edge}); epoch on 2 ({edge}): try more values" in notes
     untuned = changed(tuning=None)
     untuned["answer"]["headline"] = "Untuned: one rate for all."
-    words = visible(rendered(untuned))
+    words = pages.words(untuned)
     assert words.index("Untuned: one rate for all.") < words.index("Split the lanes and synchronise")
     assert "How each way was tuned" not in words and "Every try" not in words
 
@@ -334,4 +335,4 @@ def test_the_page_says_what_the_ways_are_and_whose_the_original_figures_are(page
         assert line in ways.replace("`", "")
     assert "an LSTM on K80 GPUs, 200 epochs split over the nodes" in words
     silent = [row for row in changed()["table"] if not row["strategy"].startswith("epoch")]
-    assert "epoch-delayed As" not in visible(rendered(changed(table=silent)))
+    assert "epoch-delayed As" not in pages.words(changed(table=silent))

@@ -9,7 +9,8 @@ from sparksplit.comparison.content_costs import CostModel, HandOffCheck
 from sparksplit.comparison.numbers import MISSING
 from sparksplit.comparison.report.tables import handoffs
 from sparksplit.comparison.report.terms import _SECONDS, _SHARES, terms
-from tests.comparison.report.pages import changed, rendered, visible
+from tests.comparison.report import pages
+from tests.comparison.report.pages import changed
 
 
 def test_each_term_has_a_value_with_a_unit_and_a_sentence():
@@ -27,7 +28,7 @@ def test_each_term_has_a_value_with_a_unit_and_a_sentence():
         assert "e-" not in value.text and value.text.split(" ")[-1] in ("0", "ns", "µs", "ms", "s", "%"), term.text
         assert told.text.endswith(".") and told.text.count(". ") == 0
     assert len(terms(results).rows) == len(numbers) - 3  # nothing was handed off
-    words = visible(rendered(changed()))
+    words = pages.words(changed())
     assert "per byte 0.910 ns Each byte that a node sends takes so long." in words
     assert "contention 30.0 % Each other node that computes on the same host" in words
     assert terms(Results.from_json(changed(cost_model=None), "a test")) is None
