@@ -143,6 +143,11 @@ def data() -> Path:
     return folder
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are named by their number: packed ones hold a clock, and each worker must give a test the same name."""
+    return f"{argname}-{len(val)}-bytes" if isinstance(val, bytes) else None
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark every test that uses the session, directly or through a fixture; tell xdist's workers what to do together.
 
