@@ -121,6 +121,7 @@ def test_a_finished_comparison_stays_until_the_next_is_complete(digits, tmp_path
         compared(digits, digits / "comparison")
 
 
+@pytest.mark.slow
 def test_rows_that_spark_hands_over_give_the_bits_of_those_that_nodes_read(done, fed, digits, tmp_path):
     """Once for each number of nodes; whoever goes on gets what is left to run, and its rows."""
     _, read = done
@@ -236,6 +237,7 @@ def test_what_the_data_set_tells_is_known_before_anything_runs(digits, tmp_path,
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_each_way_is_tuned_before_it_is_compared_and_tries_are_not_repeated(forked, digits, tmp_path, capsys):
     keys = {"strategies": ["epoch-delayed"], "nodes": [1, 2], "seeds": 1, "epochs": 2}
     output = tmp_path / "out"
@@ -269,6 +271,7 @@ def test_each_way_is_tuned_before_it_is_compared_and_tries_are_not_repeated(fork
         compared(digits, output, **keys, tune=0)
 
 
+@pytest.mark.slow
 def test_a_try_that_diverges_is_shown_and_never_chosen_on_virtual_nodes_too(forked, digits, tmp_path):
     """The first of two rates is 1e14, the second 0.1."""
     rate = "optimizer.learning_rate"

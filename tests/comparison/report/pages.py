@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import AbstractContextManager
 from html.parser import HTMLParser
 from typing import Any
 from unittest.mock import patch
@@ -30,9 +31,14 @@ def visible(page: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", page).split())
 
 
+def unpainted() -> AbstractContextManager[object]:
+    """Pages without their pictures, which take most of the time."""
+    return patch.object(drawing, "to_svg", lambda figure, key, label: "")
+
+
 def words(results: dict[str, Any]) -> str:
-    """The words of the page of such a results.json; its pictures, which take most of the time, are not painted."""
-    with patch.object(drawing, "to_svg", lambda figure, key, label: ""):
+    """The words of the page of such a results.json."""
+    with unpainted():
         return visible(rendered(results))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.comparison import sample
-from tests.comparison.report.pages import Tags, changed, rendered, visible
+from tests.comparison.report.pages import Tags, changed, rendered, visible, words
 
 
 @pytest.mark.parametrize(
@@ -39,21 +39,21 @@ def test_what_is_missing_is_said(parts, said):
 )
 def test_a_cost_model_without_a_part(part, said):
     model = {**sample.results()["cost_model"], part: []}
-    assert said in visible(rendered(changed(cost_model=model)))
+    assert said in words(changed(cost_model=model))
 
 
 def test_one_seed_has_no_intervals():
-    page = rendered(sample.results(seeds=1))
-    assert "Only one seed was run" in visible(page)
-    assert "too few seeds for an interval" in visible(page)
+    page = words(sample.results(seeds=1))
+    assert "Only one seed was run" in page
+    assert "too few seeds for an interval" in page
 
 
 def test_one_number_of_nodes():
     results = sample.results(seeds=3)
     results["table"] = [row for row in results["table"] if row["nodes"] == 1]
-    words = visible(rendered(results))
-    assert "Only one number of nodes was run, so there is no scaling" in words
-    assert "all were on one node" in words
+    page = words(results)
+    assert "Only one number of nodes was run, so there is no scaling" in page
+    assert "all were on one node" in page
 
 
 def test_values_that_are_none_everywhere():
@@ -68,19 +68,19 @@ def test_values_that_are_none_everywhere():
         run["history"], run["metrics"]["test"] = [], {}
     for item in results["cost_model"]["predictions"]:
         item.update(seconds=None, passes=None)
-    words = visible(rendered(results))
-    assert "No run measured accuracy on the validation rows." in words
-    assert "No way reaches the target in every run." in words
-    assert "No run measured where its time went." in words
+    page = words(results)
+    assert "No run measured accuracy on the validation rows." in page
+    assert "No way reaches the target in every run." in page
+    assert "No run measured where its time went." in page
 
 
 def test_not_a_number_is_shown_as_missing():
     results = sample.results(seeds=3)
     results["table"][0]["metric"] = {"mean": float("nan"), "low": float("nan"), "high": float("inf")}
     results["runs"][0]["history"][0]["validation"]["accuracy"] = float("nan")
-    words = visible(rendered(results))
-    assert "nan" not in words
-    assert "inf " not in words
+    page = words(results)
+    assert "nan" not in page
+    assert "inf " not in page
 
 
 def test_without_test_rows_the_page_says_validation():
@@ -89,10 +89,9 @@ def test_without_test_rows_the_page_says_validation():
     for run in results["runs"] + results["virtual"]:
         run["metrics"]["test"] = {}
         run["metrics"]["validation"]["accuracy"][-1] = 0.8765
-    page = rendered(results)
-    words = visible(page)
-    assert "validation accuracy" in words and "Validation accuracy against bytes sent" in words
-    assert "accuracy of the validation rows; higher is better" in words
-    assert "There are no test rows: the validation rows decide" in words
-    assert words.count("87.65 %") == len(results["runs"]) + len(results["virtual"])
-    assert "test accuracy" not in words.lower() and "test rows;" not in words
+    page = words(results)
+    assert "validation accuracy" in page and "Validation accuracy against bytes sent" in page
+    assert "accuracy of the validation rows; higher is better" in page
+    assert "There are no test rows: the validation rows decide" in page
+    assert page.count("87.65 %") == len(results["runs"]) + len(results["virtual"])
+    assert "test accuracy" not in page.lower() and "test rows;" not in page

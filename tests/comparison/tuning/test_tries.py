@@ -135,7 +135,8 @@ def test_untuned_nothing_is_tried():
             ":4: tune.keys.optimizer.nesterov: cannot be tuned: it is true or false",
         ),
         (
-            "tune: {tries: 4, keys: {optimizer.momentum: [0.5, 0.9], optimizer.ema_momentum: [0.5, 1.5]}}",
+            "tune: {tries: 4, keys: {optimizer.momentum: [0.5, 0.9], optimizer.ema_momentum: [0.5, 1.5]}}\n"
+            "optimizer: {use_ema: true}",
             ":4: tune.keys.optimizer.ema_momentum: must be at most 1 (is 1.5)",
         ),
         (

@@ -41,10 +41,17 @@ def test_whole_numbers_with_a_point(limits: tuple[float, float] | None, kind: st
 )
 def test_labels_of_text_files(texts: list[str], kind: str, told: bool) -> None:
     cells = replace(CELLS, sample=tuple(["1", text] for text in texts))
-    found, said = kind_of_label(InputConfig(path="a.csv"), RawFrame(None, cells=cells), "y")  # type: ignore[arg-type]
+    parts = {"train": RawFrame(None, cells=cells)}  # type: ignore[arg-type]
+    found, said = kind_of_label(InputConfig(path="a.csv"), parts, "y")
     assert found == kind and (said is not None) == told
-    asked = kind_of_label(InputConfig(path="a.csv", label_type="number"), RawFrame(None, cells=cells), "y")  # type: ignore[arg-type]
-    assert asked == ("number", None)
+    assert kind_of_label(InputConfig(path="a.csv", label_type="number"), parts, "y") == ("number", None)
+
+
+@pytest.mark.parametrize(("values", "kind"), [({"1", "20"}, "integer"), ({"1", "01"}, "text"), ({"1.0"}, "text")])
+def test_labels_that_folders_give(values: set[str], kind: str) -> None:
+    parts = {"train": RawFrame(None, folders={"y": values})}  # type: ignore[arg-type]
+    assert kind_of_label(InputConfig(path="a"), parts, "y") == (kind, None)
+    assert kind_of_label(InputConfig(path="a", label_type="text"), parts, "y") == ("text", None)
 
 
 def test_what_a_number_is() -> None:
