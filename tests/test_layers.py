@@ -194,6 +194,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_any_module_of_hdfs_io_may_be_the_first_that_a_task_imports() -> None:
     """A task of Spark's begins with the module of whatever it unpickles first: a circle would only show there."""
     names = sorted(name for name in modules() if name.startswith("hdfs_io"))

@@ -161,6 +161,7 @@ def exported(table, tmp_path_factory):
     return model, folder / "saved_model" / "1"
 
 
+@pytest.mark.slow
 def test_another_process_gets_the_same_of_raw_columns_and_of_stored_values(table, exported, tmp_path):
     description, columns, stored, inputs = table
     model, folder = exported

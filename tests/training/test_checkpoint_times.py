@@ -26,15 +26,16 @@ def known(result):
     return {key: result[key] for key in SAME}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strategy", "more"),
     [
         ("batch", {}),
         ("local", {"sync": {"every": 4, "outer": "nesterov"}}),
-        pytest.param("epoch", {}, marks=pytest.mark.slow),
-        pytest.param("epoch-delayed", {"epochs": 6}, marks=pytest.mark.slow),
-        pytest.param("local", {"sync": {"every": 4, "after": 30}}, marks=pytest.mark.slow),
-        pytest.param("local", {"nodes": {"virtual": 3}, "sync": {"every": 4}}, marks=pytest.mark.slow),
+        ("epoch", {}),
+        ("epoch-delayed", {"epochs": 6}),
+        ("local", {"sync": {"every": 4, "after": 30}}),
+        ("local", {"nodes": {"virtual": 3}, "sync": {"every": 4}}),
     ],
 )
 def test_whenever_they_are_written_a_run_and_what_goes_on_from_them_has_the_same_bits(
@@ -71,6 +72,7 @@ def test_whenever_they_are_written_a_run_and_what_goes_on_from_them_has_the_same
             assert other["passes"] == settings["epochs"] and other["ledger"]["exact"] is True
 
 
+@pytest.mark.slow
 def test_a_node_that_is_asked_to_end_leaves_a_checkpoint_and_the_run_goes_on_from_it(forked, digits, tmp_path, capsys):
     """None would have come for an hour."""
     settings = {

@@ -26,6 +26,7 @@ def days(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_two_days_are_trained_on_as_one(forked, days, tmp_path, capsys):
     one, two = (run(f"{days}/ds=*", tmp_path / f"{nodes}", nodes=nodes, **SETTINGS) for nodes in (1, 2))
     assert "data: 2 prepared data sets as one, 1,130 training rows\n" in capsys.readouterr().err
@@ -45,6 +46,7 @@ def test_two_days_are_trained_on_as_one(forked, days, tmp_path, capsys):
     assert resumed["weights"] == two["weights"] and resumed["ledger"]["exact"] is True
 
 
+@pytest.mark.slow
 def test_a_run_begins_with_the_weights_of_another(forked, days, tmp_path, capsys):
     first = run(f"{days}/ds=1", tmp_path / "first", **SETTINGS)
     assert "init" not in first

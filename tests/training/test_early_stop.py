@@ -58,14 +58,15 @@ def exported(output):
     return [np.asarray(weight) for weight in model.get_weights() if weight.dtype != np.uint32]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "way",
     [
         {"strategy": "batch"},
-        pytest.param({"strategy": "epoch"}, marks=pytest.mark.slow),
-        pytest.param({"strategy": "epoch-delayed"}, marks=pytest.mark.slow),
-        pytest.param(LOCAL, marks=pytest.mark.slow),
-        pytest.param({**LOCAL, "nodes": {"virtual": 3}}, marks=pytest.mark.slow),
+        {"strategy": "epoch"},
+        {"strategy": "epoch-delayed"},
+        LOCAL,
+        {**LOCAL, "nodes": {"virtual": 3}},
     ],
     ids=["batch", "epoch", "epoch-delayed", "local", "virtual"],
 )

@@ -64,6 +64,7 @@ def files(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_resumed_command_completes_it_without_nodes(no_spark, digits, copied, capsys):
     before = files(copied)
     assert "run.json" in before and "_SUCCESS" not in before

@@ -59,6 +59,7 @@ def predicted(folder, data, tmp_path):
 NAMES = ["accuracy", "auc", "precision", "recall", "f1"]
 
 
+@pytest.mark.slow
 def test_a_rare_class_by_weight_is_the_same_on_any_nodes_and_in_predict(forked, rare, tmp_path):
     settings = {**EPOCHS, "model": {"build": f"{MODELS}:one_unit"}, "metrics": NAMES, "class_weights": "balanced"}
     alone = run(rare.path, tmp_path / "alone", **settings)

@@ -33,7 +33,7 @@ def digits(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("dtype", [pytest.param("mixed_float16", marks=pytest.mark.slow), "mixed_bfloat16"])
 def test_a_run_learns_is_resumed_to_the_same_bits_and_its_model_is_used(forked, digits, tmp_path, dtype):
     straight = run(digits, tmp_path / "straight", dtype=dtype, **SETTINGS)
     assert straight["metrics"]["test"]["accuracy"] > 0.9
@@ -56,6 +56,7 @@ def test_a_run_learns_is_resumed_to_the_same_bits_and_its_model_is_used(forked, 
     assert {weight.dtype.name for weight in model.get_weights()} == {"float32"}
 
 
+@pytest.mark.slow
 def test_nodes_with_gradients_of_their_own_have_scales_of_their_own(forked, digits, tmp_path):
     """Real nodes and virtual ones."""
     local = {**SETTINGS, "dtype": "mixed_float16", "strategy": "local", "model": {"build": f"{MODELS}:with_state"}}

@@ -154,6 +154,7 @@ def test_parts_of_known_sizes_give_the_same(floats):
 
 
 @FLOATS
+@pytest.mark.slow
 def test_virtual_nodes_and_nodes_with_gradients_of_their_own_give_the_same(floats):
     for sync_of, virtual in ((StepSync, True), (LocalSync, False)):
         whole, parts = (trained(2, number, sync_of, virtual=virtual) for number in (1, 4))

@@ -38,6 +38,7 @@ def seen(device, dtype="float32"):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_a_node_that_is_to_use_its_processors_asks_for_no_gpu(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")  # as Spark's GPUs are given
     assert seen("cpu") == {"asked": "-1", "gpus": [], "copies_to": None, "finite": True}
