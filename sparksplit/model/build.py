@@ -13,7 +13,7 @@ import keras
 
 from hdfs_io.features import spec
 from hdfs_io.functions import FunctionError
-from hdfs_io.preprocessing import Description
+from hdfs_io.preprocessing import WEIGHT, Description
 from sparksplit.model import saving
 from sparksplit.model.builders import load_builder
 from sparksplit.model.description import DataDescription
@@ -25,7 +25,7 @@ from sparksplit.model.labels import scaled
 from sparksplit.model.metric_kinds import ONE, misfit, place_of, plain
 from sparksplit.model.metrics import own_metric
 from sparksplit.model.rates import WarmedUp
-from sparksplit.model.trying import losses_by_row, some_rows, sums_by_row
+from sparksplit.model.trying import counts_by_weight, losses_by_row, some_rows, sums_by_row
 
 if TYPE_CHECKING:
     from sparksplit.training.config import OptimizerConfig, TrainConfig
@@ -162,6 +162,7 @@ def build_metrics(
     place = place_of(classes, outputs.shape[-1], label.values)
     ours = {"accuracy": "binary_accuracy" if place == ONE else "sparse_categorical_accuracy"}
     rows = some_rows(label, outputs.shape[1:], outputs.dtype)
+    weighted = config.class_weights is not None or any(each.name == WEIGHT for each in inputs.description.tensors)
     names = config.metrics
     if names is None:
         names = ["mean_absolute_error" if data.classes is None else "accuracy"]
@@ -184,6 +185,8 @@ def build_metrics(
             raise config.error(key, f"does not take this model's outputs: {_first_line(error)}") from error
         if not by_row:
             raise config.error(key, f"{name} is no sum over rows: it changes with how they are cut into mini-batches")
+        if weighted and not counts_by_weight(metrics[name], *rows):
+            raise config.error(key, f"{name} does not count such labels by the weights of rows; leave it out")
     return metrics
 
 
