@@ -158,8 +158,10 @@ def build_metrics(
     outputs = outputs_of(model, inputs.examples()[0], training=False)
     logits = isinstance(config.loss, dict) and bool(config.loss.get("from_logits"))
     classes = None if data.classes is None else len(data.classes)
-    probable = (keras.ops.sigmoid if _is_binary(config.loss) else keras.ops.softmax) if logits else None
     place = place_of(classes, outputs.shape[-1], label.values)
+    # Whatever a user's own loss of one output is called.
+    one_by_one = outputs.shape[-1] == 1 or _is_binary(config.loss)
+    probable = (keras.ops.sigmoid if one_by_one else keras.ops.softmax) if logits else None
     ours = {"accuracy": "binary_accuracy" if place == ONE else "sparse_categorical_accuracy"}
     rows = some_rows(label, outputs.shape[1:], outputs.dtype)
     weighted = config.class_weights is not None or any(each.name == WEIGHT for each in inputs.description.tensors)

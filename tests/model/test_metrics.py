@@ -30,9 +30,10 @@ def test_accuracy_of_one_output_for_two_classes():
     assert metric_of(TWO, 1, outputs, labels, None) == {"accuracy": 0.75}
 
 
-def test_accuracy_of_one_logit_for_two_classes():
+@pytest.mark.parametrize("name", ["BinaryCrossentropy", "mine>Focal"])
+def test_accuracy_of_one_logit_for_two_classes(name):
     outputs, labels = np.array([[0.3], [-2.0], [0.1], [3.0]]), np.array([1, 0, 0, 1])
-    loss = {"name": "BinaryCrossentropy", "from_logits": True}
+    loss = {"name": name, "from_logits": True}
     assert metric_of(TWO, 1, outputs, labels, None, loss=loss) == {"accuracy": 0.75}
 
 
