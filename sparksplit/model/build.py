@@ -224,11 +224,10 @@ def _check_classes(config: TrainConfig, data: DataDescription, outputs: Any) -> 
 def _check_units(config: TrainConfig, data: DataDescription, outputs: Any, loss: str | dict[str, Any]) -> None:
     """Raise ConfigError for a loss that Keras would compute from outputs that it is not meant for."""
     name = str(loss.get("name", "")) if isinstance(loss, dict) else loss
-    if data.classes is None:
-        return
     if outputs.shape[-1] == 1 and "categorical" in name.lower():
-        raise config.error("loss", f"{name} needs a unit for each class; for one output there is binary_crossentropy")
-    if outputs.shape[-1] > 1 and name.lower().startswith("binary"):
+        other = "mean_squared_error" if data.classes is None else "binary_crossentropy"
+        raise config.error("loss", f"{name} needs a unit for each class; for one output there is {other}")
+    if data.classes is not None and outputs.shape[-1] > 1 and name.lower().startswith("binary"):
         raise config.error(
             "loss",
             f"{name} needs one output for two classes; for one unit each there is sparse_categorical_crossentropy",
