@@ -13,7 +13,7 @@ import keras
 
 from hdfs_io.features import spec
 from hdfs_io.functions import FunctionError
-from hdfs_io.preprocessing import Description
+from hdfs_io.preprocessing import WEIGHT, Description
 from sparksplit.model import saving
 from sparksplit.model.builders import load_builder
 from sparksplit.model.description import DataDescription
@@ -25,7 +25,7 @@ from sparksplit.model.labels import scaled
 from sparksplit.model.metric_kinds import ONE, misfit, place_of, plain
 from sparksplit.model.metrics import own_metric
 from sparksplit.model.rates import WarmedUp
-from sparksplit.model.trying import losses_by_row, some_rows, sums_by_row
+from sparksplit.model.trying import counts_by_weight, losses_by_row, some_rows, sums_by_row
 
 if TYPE_CHECKING:
     from sparksplit.training.config import OptimizerConfig, TrainConfig
@@ -158,10 +158,13 @@ def build_metrics(
     outputs = outputs_of(model, inputs.examples()[0], training=False)
     logits = isinstance(config.loss, dict) and bool(config.loss.get("from_logits"))
     classes = None if data.classes is None else len(data.classes)
-    probable = (keras.ops.sigmoid if _is_binary(config.loss) else keras.ops.softmax) if logits else None
     place = place_of(classes, outputs.shape[-1], label.values)
+    # Whatever a user's own loss of one output is called.
+    one_by_one = outputs.shape[-1] == 1 or _is_binary(config.loss)
+    probable = (keras.ops.sigmoid if one_by_one else keras.ops.softmax) if logits else None
     ours = {"accuracy": "binary_accuracy" if place == ONE else "sparse_categorical_accuracy"}
     rows = some_rows(label, outputs.shape[1:], outputs.dtype)
+    weighted = config.class_weights is not None or any(each.name == WEIGHT for each in inputs.description.tensors)
     names = config.metrics
     if names is None:
         names = ["mean_absolute_error" if data.classes is None else "accuracy"]
@@ -184,6 +187,8 @@ def build_metrics(
             raise config.error(key, f"does not take this model's outputs: {_first_line(error)}") from error
         if not by_row:
             raise config.error(key, f"{name} is no sum over rows: it changes with how they are cut into mini-batches")
+        if weighted and not counts_by_weight(metrics[name], *rows):
+            raise config.error(key, f"{name} does not count such labels by the weights of rows; leave it out")
     return metrics
 
 
@@ -219,11 +224,10 @@ def _check_classes(config: TrainConfig, data: DataDescription, outputs: Any) -> 
 def _check_units(config: TrainConfig, data: DataDescription, outputs: Any, loss: str | dict[str, Any]) -> None:
     """Raise ConfigError for a loss that Keras would compute from outputs that it is not meant for."""
     name = str(loss.get("name", "")) if isinstance(loss, dict) else loss
-    if data.classes is None:
-        return
     if outputs.shape[-1] == 1 and "categorical" in name.lower():
-        raise config.error("loss", f"{name} needs a unit for each class; for one output there is binary_crossentropy")
-    if outputs.shape[-1] > 1 and name.lower().startswith("binary"):
+        other = "mean_squared_error" if data.classes is None else "binary_crossentropy"
+        raise config.error("loss", f"{name} needs a unit for each class; for one output there is {other}")
+    if data.classes is not None and outputs.shape[-1] > 1 and name.lower().startswith("binary"):
         raise config.error(
             "loss",
             f"{name} needs one output for two classes; for one unit each there is sparse_categorical_crossentropy",

@@ -74,11 +74,15 @@ class Auc(_Sums):
     def update_state(self, labels: Any, outputs: Any, sample_weight: Any = None) -> None:
         """Take in rows. labels: class indices [rows, ...]; outputs [rows, ..., 1 or 2]; sample_weight [rows]."""
         odds = tf.clip_by_value(_log_odds(outputs, self._logits), -measures.ODDS, measures.ODDS)
+        # What is no number has no bin, and the sums are none then; it is for the loss to say so.
+        lost = tf.math.is_nan(odds)
+        weights = tf.where(lost, odds, _weights(labels, sample_weight))
+        odds = tf.where(lost, tf.zeros_like(odds), odds)
         places = tf.cast((tf.asinh(odds / measures.LINEAR) + measures.REACH) * measures.PER_UNIT, tf.int64)
         places = tf.minimum(places, measures.BINS - 1)
         # Not a sum of all bins: there are more of them than rows.
         own = places + measures.BINS * tf.cast(_flat(labels) > 0, tf.int64)
-        self.variables[0].scatter_add(tf.IndexedSlices(_weights(labels, sample_weight), own))
+        self.variables[0].scatter_add(tf.IndexedSlices(weights, own))
 
     def result(self) -> float:
         """The area; NaN without rows of both classes."""

@@ -16,6 +16,14 @@ def averages(optimizer: Any, trainable: Sequence[Any]) -> list[tuple[Any, Any]]:
     return [(variable, average) for variable, average in kept if average is not None]
 
 
+def built(optimizer: Any, trainable: Sequence[Any]) -> None:
+    """Build it for the model's variables `trainable`. Averages begin as these are: Keras begins with 0, and overwrites
+    that in the first update, which may be left out where the loss is scaled."""
+    optimizer.build(trainable)
+    for variable, average in averages(optimizer, trainable):
+        average.assign(variable)
+
+
 def calls(optimizer: Any) -> int:
     """How many mini-batches it has been given, each of which may be an update (its `iterations`) or a part of one."""
     return int(_inner(optimizer)._iterations.numpy())

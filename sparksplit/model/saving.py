@@ -10,6 +10,7 @@ from types import FunctionType
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from sparksplit.base.errors import errno_of
@@ -26,9 +27,10 @@ class NotSavedError(ValueError):
 
 def supplied(build: Callable[..., Any]) -> dict[str, Any]:
     """The classes and functions of the module of a model's builder, by their names: what Keras loads a model with where
-    they are not registered."""
-    own = getattr(build, "__globals__", {}).values()
-    return {thing.__name__: thing for thing in own if isinstance(thing, type | FunctionType)}
+    they are not registered. Not what it imports from Keras, which has two classes of some names: `Add` is a layer, and
+    also what `x + y` makes."""
+    own = [each for each in getattr(build, "__globals__", {}).values() if isinstance(each, type | FunctionType)]
+    return {each.__name__: each for each in own if not str(each.__module__).startswith("keras.")}
 
 
 def load(file: Path, build: Callable[..., Any] | None = None) -> Any:
@@ -44,7 +46,7 @@ def try_out(model: Any, build: Callable[..., Any], inputs: Inputs, scratch: str)
     find: it takes several times as long as the rest.
     """
     local = Path(scratch) / "tried"
-    state = random.getstate()
+    state, numpy_state = random.getstate(), np.random.get_state()
     try:
         with writing(scratch):
             local.mkdir()
@@ -61,6 +63,7 @@ def try_out(model: Any, build: Callable[..., Any], inputs: Inputs, scratch: str)
         shutil.rmtree(local, ignore_errors=True)
         # What was drawn for the weights that the loaded model began with is as if it had not been.
         random.setstate(state)
+        np.random.set_state(numpy_state)
 
 
 def _try_export(model: Any, inputs: Inputs, scratch: str, local: Path) -> None:

@@ -42,16 +42,28 @@ def losses_by_row(loss: Callable[[Any, Any], Any], labels: Any, outputs: Any) ->
 
 def sums_by_row(metric: Any, labels: Any, outputs: Any) -> bool:
     """Whether the metric's sums over rows are the same however rows are cut. It is reset. Raises what it raises."""
+    cut = _sums(metric, labels, outputs, slice(0, 1), slice(1, None))
+    return all(map(_same, _sums(metric, labels, outputs, slice(None)), cut))
 
-    def sums(*parts: slice) -> list[Any]:
-        for part in parts:
-            metric.update_state(labels[part], outputs[part])
-        found = [np.array(variable.numpy()) for variable in metric.variables]
+
+def counts_by_weight(metric: Any, labels: Any, outputs: Any) -> bool:
+    """Whether a row whose weight is 2 is to the metric as a row that comes twice. It is reset."""
+    weights = tf.constant([2.0] + [1.0] * (len(labels) - 1), outputs.dtype)
+    twice = _sums(metric, labels, outputs, slice(0, 1), slice(None))
+    try:
+        return all(map(_same, _sums(metric, labels, outputs, slice(None), sample_weight=weights), twice))
+    except (ValueError, TypeError, tf.errors.OpError):  # it takes a weight for each number of a row, or none
         metric.reset_state()
-        return found
+        return False
 
-    whole, cut = sums(slice(None)), sums(slice(0, 1), slice(1, None))
-    return all(map(_same, whole, cut))
+
+def _sums(metric: Any, labels: Any, outputs: Any, *parts: slice, **weights: Any) -> list[npt.NDArray[Any]]:
+    """The metric's sums over the rows of `parts`, one after the other; it is reset."""
+    for part in parts:
+        metric.update_state(labels[part], outputs[part], **weights)
+    found = [np.array(variable.numpy()) for variable in metric.variables]
+    metric.reset_state()
+    return found
 
 
 def _same(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:

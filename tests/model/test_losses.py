@@ -90,6 +90,7 @@ def test_several_numbers_of_a_row_are_averaged(loss, expected):
         (TWO, 2, "mean_squared_error", "loss: does not take this model's outputs: "),
         (TWO, 2, "hinge", "loss: does not take this model's outputs: "),
         (TWO, 2, {"name": "Circle"}, "loss: must give one value per row, which depends on that row alone"),
+        (NUMBER, 1, "CategoricalCrossentropy", "loss: CategoricalCrossentropy needs a unit for each class; for one"),
         (TWO, 1, {"name": "Dice"}, "loss: must give one value per row, which depends on that row alone"),
     ],
 )

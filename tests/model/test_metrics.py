@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from hdfs_io.preprocessing import WEIGHT, TensorSpec
 from sparksplit.base.errors import ConfigError
 from sparksplit.inference.scores import ClassScores
 from sparksplit.inference.trained import log_probabilities, probabilities
@@ -29,9 +30,10 @@ def test_accuracy_of_one_output_for_two_classes():
     assert metric_of(TWO, 1, outputs, labels, None) == {"accuracy": 0.75}
 
 
-def test_accuracy_of_one_logit_for_two_classes():
+@pytest.mark.parametrize("name", ["BinaryCrossentropy", "mine>Focal"])
+def test_accuracy_of_one_logit_for_two_classes(name):
     outputs, labels = np.array([[0.3], [-2.0], [0.1], [3.0]]), np.array([1, 0, 0, 1])
-    loss = {"name": "BinaryCrossentropy", "from_logits": True}
+    loss = {"name": name, "from_logits": True}
     assert metric_of(TWO, 1, outputs, labels, None, loss=loss) == {"accuracy": 0.75}
 
 
@@ -235,6 +237,28 @@ def test_auc_far_from_0_is_that_of_predict(logits, units):
     assert found == pytest.approx(score.summary()["auc"], abs=1e-6)
     above, below = odds[labels == 1], odds[labels == 0]
     assert found == pytest.approx((above[:, None] > below).mean(), abs=1e-3)
+
+
+@pytest.mark.parametrize("units", [1, 2])
+def test_auc_of_what_is_no_number_is_none(units):
+    """A model that has diverged: the loss says so, and no bin is asked for that there is not."""
+    second = np.array([0.2, np.nan, 0.7])[:, None]
+    outputs = second if units == 1 else np.concatenate([1 - second, second], axis=1)
+    assert np.isnan(metric_of(TWO, units, outputs, np.array([0, 1, 1]), ["auc"])["auc"])
+
+
+def test_what_cannot_count_rows_by_weight_is_refused_where_they_have_one():
+    """Keras takes a weight for each number of a row there, or what can be broadcast to it."""
+    for weighted in (False, True):
+        config, data, inputs = parts(NUMBERS, metrics=["mae", "AUC", "BinaryIoU"])
+        if weighted:
+            inputs.description.tensors.append(TensorSpec(name=WEIGHT, dtype="float32", shape=[]))
+        try:
+            found = build.build_metrics(config, data, dense(2), inputs)
+        except ConfigError as error:
+            assert weighted and str(error).startswith("metrics.2: BinaryIoU does not count such labels by the weights")
+        else:
+            assert not weighted and len(found) == 3
 
 
 def test_r2_of_numbers_close_together_and_far_from_0():

@@ -145,3 +145,16 @@ def test_averages_are_found_within_a_scaled_loss():
     scaled.apply([tf.ones(variable.shape) for variable in model.trainable_variables], model.trainable_variables)
     assert calls(scaled) == 1, "its `iterations` are whole updates"
     assert averages(keras.optimizers.SGD(0.1), model.trainable_variables) == []
+
+
+def test_averages_are_the_weights_until_an_update_is_made():
+    """Or a node that leaves out its first updates, which overflow, would bring zeros into the mean over nodes."""
+    model, (x, y) = model_of(), rows(BATCH, 1)
+    optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1, use_ema=True))
+    begun = model.get_weights()
+    with eagerly():
+        step = Step(model, optimizer, squared_error, {}, inputs_of(), StepSync(Alone(), SyncConfig()), Alone())
+        step.train(chunk_of(x, y * np.float32(1e36), [0, BATCH]))
+    assert calls(optimizer) == 0
+    with step.averaged():
+        assert all(map(np.array_equal, model.get_weights(), begun))

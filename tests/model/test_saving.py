@@ -3,6 +3,7 @@
 import random
 import re
 
+import numpy as np
 import pytest
 
 from hdfs_io.functions import load
@@ -12,7 +13,9 @@ from tests.model.parts import parts
 
 FILE = """
 import keras
+import numpy as np
 import tensorflow as tf
+from keras.layers import Add, Input, Multiply
 
 class Known(keras.layers.Layer):
     def __init__(self, by=2.0, **more):
@@ -31,6 +34,12 @@ class Whole(keras.Model):
         self.dense = dense
     def call(self, x):
         return self.dense(x)
+
+class Drawn(keras.layers.Layer):
+    def build(self, shape):
+        self.add_weight(shape=(4,), initializer=lambda shape, dtype=None: np.random.normal(size=shape))
+    def call(self, x):
+        return x * self.weights[0]
 
 class Untold(Known):
     def __init__(self, thing):
@@ -54,6 +63,10 @@ def model(*layers):
     inner = keras.Sequential([keras.layers.Input((4,)), *layers], name="inner")
     return keras.Sequential([keras.layers.Input((4,)), inner, keras.layers.Dense(3)])
 
+def summed():
+    given = Input((4,))
+    return keras.Model(given, keras.layers.Dense(3)(given * 2 + Add()([given, Multiply()([given, given])])))
+
 def build(data, what):
     return eval(what)
 """
@@ -70,6 +83,8 @@ def tried(tmp_path, what, scratch="scratch"):
     [
         "model(keras.layers.BatchNormalization(), keras.layers.Dropout(0.5))",
         "model(Known(3.0), Registered(4.0))",
+        "model(Drawn())",
+        "summed()",
         "model(keras.layers.Dense(4, doubled), keras.layers.Lambda(doubled))",
     ],
 )
@@ -77,8 +92,9 @@ def test_what_the_builders_file_supplies_is_saved_and_loaded(tmp_path, what):
     drawn = []
     for scratch in (None, "scratch"):
         random.seed(1)
+        np.random.seed(1)
         model = tried(tmp_path, what, scratch)
-        drawn.append(random.random())
+        drawn.append((random.random(), np.random.random()))
     assert drawn[0] == drawn[1], "what comes after is as without a trial"
     assert list((tmp_path / "scratch").iterdir()) == []
     file = tmp_path / "model.keras"

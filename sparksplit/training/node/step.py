@@ -24,6 +24,7 @@ from sparksplit.base import activity
 from sparksplit.base.memory import is_aligned
 from sparksplit.collectives import Collective
 from sparksplit.model.inputs import Inputs
+from sparksplit.model.optimizers import built
 from sparksplit.model.weights import Weights
 from sparksplit.rows.chunks import Chunk
 from sparksplit.strategies.slices import wants_slices
@@ -76,7 +77,7 @@ class Step:
     ) -> None:
         self._model, self._optimizer, self._compiling = model, optimizer, compiling
         self._sync, self._collective = sync, collective
-        optimizer.build(model.trainable_variables)
+        built(optimizer, model.trainable_variables)
         self._metrics = Metrics(metrics)
         self._graphs = Graphs(model, loss, self._metrics, inputs, weights, accumulate, optimizer.scale_loss, jit)
         observe(model, lambda *columns: model(inputs.decode(columns)[0], training=True), inputs.tensor_signature())
