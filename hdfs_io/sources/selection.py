@@ -60,7 +60,7 @@ class Selection:
 
         def number(name: str, whole: bool) -> Any:
             column, kind = places[name], own[name]
-            if name in raw.exact and (name in self.mixed or (whole and name != reader.label)):
+            if name in raw.exact and (name in self.mixed or whole):
                 # 1.0 as 1: an integer's dtype takes no other text.
                 plain = (column == sql.rint(column)) & (sql.abs(column) < 2.0**64)
                 whole_text = sql.when(plain, column.cast("decimal(20,0)").cast("string"))
