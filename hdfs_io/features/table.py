@@ -213,6 +213,8 @@ def _like(feature: Feature, kind: str) -> bool:
     if feature.kind == "category" and "boolean" in (kind, feature.type):
         # `true` is no digit: every row would be an unknown one.
         return {kind, feature.type} <= {"boolean", "string"}
+    if feature.kind == "category" and kind == "date":
+        return feature.type == "string"  # a day has one text, which a folder may have given
     return _fits(kind[6:-1] if array else kind, array)[feature.kind] and kind != "array<string>"
 
 

@@ -37,7 +37,8 @@ class ColumnReader:
     cut: the columns that the cut goes by; None where there are none. decoder: what makes the features of the only
     column. told: whether a row may be bad before anyone looks at its columns. cells: how texts are read, where all
     columns are texts; order: then, where in a batch each column of the file is. table: what reads the features, where
-    they are not one tensor of numbers. weight: the column of rows' weights, behind the label.
+    they are not one tensor of numbers. weight: the column of rows' weights, behind the label. folders: the
+    places of those kept columns that folders give: no text of theirs stands for a missing value.
 
     A batch has the columns of the features, the label, what is kept, all others of a file of texts, what the cut goes
     by and what to show where it is null (where there is a `cut`), what is bad (if rows may be `told`), the row's
@@ -60,6 +61,7 @@ class ColumnReader:
     order: Sequence[int] = ()
     table: TableReader | None = None
     weight: str | None = None
+    folders: frozenset[int] = frozenset()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRows]]:
         """The rows of all batches."""
@@ -86,7 +88,7 @@ class ColumnReader:
             yield ParsedRows(
                 [tensor if good.all() else tensor[good] for tensor in tensors],
                 [label[row] for row in chosen] if isinstance(label, list) else None if label is None else label[good],
-                [self._kept(column.take(pa.array(chosen))) for column in keep],
+                [self._kept(place, column.take(pa.array(chosen))) for place, column in enumerate(keep)],
                 None if cut is None else cut[good],
                 [text.filter(pa.array(good)) for text in texts],
                 None if weight is None else weight[good],
@@ -99,10 +101,11 @@ class ColumnReader:
             first_wrong = np.where(wrong.any(axis=1), wrong.argmax(axis=1) if wrong.shape[1] else 0, other)
             yield self._bad(batch.filter(pa.array(bad)), first_wrong[bad], told[bad], places)
 
-    def _kept(self, column: pa.Array) -> list[str | None]:
-        """The texts to keep; of a file of texts null is a marker's place, and an empty cell an empty text."""
+    def _kept(self, place: int, column: pa.Array) -> list[str | None]:
+        """The texts to keep; of a file of texts null is a marker's place, and an empty cell an empty text. place: among
+        the kept columns"""
         texts: list[str | None] = column.to_pylist()
-        if self.cells is None:
+        if self.cells is None or place in self.folders:
             return texts
         markers = set(self.cells.nulls) - {""}
         return [None if text in markers else text or "" for text in texts]
@@ -204,7 +207,7 @@ class ColumnReader:
 
     def _label_problem(self, text: str) -> tuple[str, str] | None:
         """What is wrong with a label that is a text: (what to say, the same without the text); None if nothing is."""
-        if self.cells is None:
+        if self.cells is None or self.label not in self.cells.names:
             return None if text else ("is null or empty", "is null or empty")
         if UNDECODED in text:
             return (f"is not {self.cells.encoding} text (input.encoding)",) * 2

@@ -95,10 +95,11 @@ class DataFrameSource(Source):
             self.place, features, is_array, tensor, label, self.label_kind, len(kept), config.missing == "mean",
             config.dtype is not None, goes_by, train.decoded and train.decoded[1],
             any(part.bad is not None for part in raw.parts.values()), weight=weight,
+            folders=frozenset(place for place, name in enumerate(kept) if name in train.folders),
         )  # fmt: skip
         if self.table is not None:
-            nulls = None if train.cells is None else train.cells.nulls
-            self._reader = replace(self._reader, table=TableReader(self.table, nulls or ("",), nulls is None))
+            nulls, folders = None if train.cells is None else train.cells.nulls, frozenset(train.folders)
+            self._reader = replace(self._reader, table=TableReader(self.table, nulls or ("",), nulls is None, folders))
         if train.cells is not None:
             own = [name for name in (label, weight) if name is not None]
             self._rest = [name for name in train.cells.names if name not in (*features, *own, *kept)]

@@ -64,23 +64,30 @@ class CutColumns:
                 raise cut.error(key, f"must be {wanted}, as column {name!r} is {found} (is {value!r})")
         return cls((name,), kind)
 
-    def value(self, columns: Sequence[str], types: Sequence[str], nulls: Sequence[str] = ()) -> Column:
-        """The int64, or null. columns: what they are called in the frame. types: theirs. nulls: texts that are null"""
+    def value(
+        self, columns: Sequence[str], types: Sequence[str], nulls: Sequence[str] = (), folders: Sequence[str] = ()
+    ) -> Column:
+        """The int64, or null. columns: what they are called in the frame. types: theirs. nulls: texts that are null.
+        folders: the columns that folders give, in which no text is null"""
         from pyspark.sql import functions as sql
 
         if self.kind == "key":
-            texts = [_text(name, nulls) for name in columns]
+            texts = [_text(name, () if name in folders else nulls) for name in columns]
             known = sql.lit(True)
             for text in texts:
                 known = known & text.isNotNull()
             return sql.when(known, sql.xxhash64(*texts))
         return sql.expr(f"cast({_EXPRESSIONS[self.kind](f'`{columns[0]}`', types[0])} as bigint)")
 
-    def text(self, columns: Sequence[str], nulls: Sequence[str] = ()) -> Column:
-        """What to show of a row whose value is null: the columns' values, or null where there is a null."""
+    def text(self, columns: Sequence[str], nulls: Sequence[str] = (), folders: Sequence[str] = ()) -> Column:
+        """What to show of a row whose value is null: the columns' values, or null where there is a null.
+
+        nulls, folders: as `value` takes them
+        """
         from pyspark.sql import functions as sql
 
-        return sql.concat(*(part for name in columns for part in (sql.lit(", "), _text(name, nulls))))
+        texts = [_text(name, () if name in folders else nulls) for name in columns]
+        return sql.concat(*(part for text in texts for part in (sql.lit(", "), text)))
 
     def problem(self, text: str | None) -> tuple[str, str]:
         """(the reason why a row is bad, the reason without its value). text: as `text` gives it"""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,8 +21,9 @@ from hdfs_io.config import InputConfig
 from hdfs_io.filesystem import FileFacts
 from hdfs_io.listing import Found
 from hdfs_io.preprocessing import TensorSpec
+from hdfs_io.sources import same_columns
 from hdfs_io.sources.folders import EVERY_FOLDER
-from hdfs_io.sources.readers import DATA_FILES, RawFrame
+from hdfs_io.sources.readers import RawFrame
 from sparksplit.base.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -61,13 +62,13 @@ def read(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     """
     decoder = _decoder(config)
     if config.column is not None:
-        table = spark.read.options(**DATA_FILES, **EVERY_FOLDER).parquet(*found.roots)
-        kinds = {field.name: field.dataType.simpleString() for field in table.schema.fields}
+        table = same_columns.rows(spark, config.model_copy(update={"format": "parquet"}), found)
+        kinds = dict(table.types)
         if config.column not in kinds:
             raise config.error("column", f"{config.place} has no column {config.column!r}; it has {', '.join(kinds)}")
         if kinds[config.column] != "binary":
             raise config.error("column", f"must hold the bytes of PNG or JPEG files (is {kinds[config.column]})")
-        return RawFrame(table, "_metadata.file_path", decoded=(config.column, decoder), row_bytes=_IMAGE_BYTES)
+        return replace(table, decoded=(config.column, decoder), row_bytes=_IMAGE_BYTES)
     _check_folders(config.place, [path for path, _ in found.files])
     listed = spark.read.format("binaryFile").options(**EVERY_FOLDER).load(found.roots)
     columns, label = [], None

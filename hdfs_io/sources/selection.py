@@ -60,7 +60,7 @@ class Selection:
 
         def number(name: str, whole: bool) -> Any:
             column, kind = places[name], own[name]
-            if name in raw.exact and (name in self.mixed or (whole and name != reader.label)):
+            if name in raw.exact and (name in self.mixed or whole):
                 # 1.0 as 1: an integer's dtype takes no other text.
                 plain = (column == sql.rint(column)) & (sql.abs(column) < 2.0**64)
                 whole_text = sql.when(plain, column.cast("decimal(20,0)").cast("string"))
@@ -101,9 +101,10 @@ class Selection:
             at = [PLACE.format(names.index(name)) for name in cut.names]
             # Rows of other parts are not cut.
             nulls = () if reader.cells is None else reader.cells.nulls
+            folders = [PLACE.format(names.index(name)) for name in cut.names if name in raw.folders]
             cut_types = [self.types[name] for name in cut.names]
-            value = cut.value(at, cut_types, nulls) if part == "train" else sql.lit(0).cast("bigint")
-            columns += [value, sql.when(value.isNull(), cut.text(at, nulls))]
+            value = cut.value(at, cut_types, nulls, folders) if part == "train" else sql.lit(0).cast("bigint")
+            columns += [value, sql.when(value.isNull(), cut.text(at, nulls, folders))]
             good = good & value.isNotNull()
         # The file's name is longer than many a row: it travels with those that may be bad.
         doubtful = ~sql.coalesce(good, sql.lit(False))

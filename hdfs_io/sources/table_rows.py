@@ -35,11 +35,12 @@ class Parsed:
 @dataclass(frozen=True)
 class TableReader:
     """Parses the columns of `table`. nulls: texts that stand for a missing value. typed: whether columns have types, so
-    that their texts are taken as they are."""
+    that their texts are taken as they are; so are those of columns that `folders` give."""
 
     table: Table
     nulls: tuple[str, ...]
     typed: bool
+    folders: frozenset[str] = frozenset()
 
     def __call__(self, columns: Sequence[pa.Array], rows: int) -> Parsed:
         """columns: of the features, in their order [rows]"""
@@ -49,7 +50,7 @@ class TableReader:
         texts = []
         for number, (column, given) in enumerate(zip(table.columns, columns, strict=True)):
             if column.dtype is None:
-                texts.append(_spelled(column, self._text(given)))
+                texts.append(_spelled(column, given if column.name in self.folders else self._text(given)))
                 wrong[number] = self._undecoded(texts[-1])
                 continue
             tensor, place = table.places[column.name]

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Footer = Mapping[str, pa.DataType]
 """A file's columns with their types, as Arrow takes them."""
 _FILE = "sparksplit: the file"
+_STRUCTS = ("struct<", "array<struct<")
+"""Kinds of which Spark's reader takes the fields of all files together."""
 _GROUPS = 100
 """Groups of files that are read together: each is a part of Spark's plan."""
 
@@ -63,6 +65,8 @@ def merged(files: Mapping[str, Footer], place: str) -> Merged | None:
         return None
     columns = {name: common(kind for _, kind in ways) for name, ways in found.items()}
     if refused := [name for name, kind in columns.items() if kind is None]:
+        if all(kind.startswith(_STRUCTS) for name in refused for _, kind in found[name]):
+            return None
         lower = {path: {name.lower(): str(kind) for name, kind in of.items()} for path, of in files.items()}
         raise InputError(unlike(lower, [name.lower() for name in refused]) or f"{place}: column {refused[0]!r}")
     groups: dict[tuple[tuple[str, str] | None, ...], list[str]] = {}

@@ -78,11 +78,11 @@ class WindowSource(Source):
         if found not in _ORDERED:
             problem = f"column {order!r} is {found}, and must hold times, dates or whole numbers: cast it"
             raise InputError(f"{self.place}: {problem}") if own is None else own.error("order", problem)
-        # By place, as all of them are called where there is no header.
-        places = [names.index(name) for name in columns]
-        by_time = (cut or CutConfig(by="time")).model_copy(update={"column": names.index(order)})
+        # Where there is no header, columns go by position.
+        places: dict[str, int | str] = {name: name if train.named else place for place, name in enumerate(names)}
+        by_time = (cut or CutConfig(by="time")).model_copy(update={"column": places[order]})
         given = None if description is None else description.tensors[0].columns
-        self._inner = _rows(config, raw, places, by_time, given)
+        self._inner = _rows(config, raw, [places[name] for name in columns], by_time, given)
         features = self._inner.tensors[0].columns or [name for name in names if name not in columns]
         if len(features) != self._inner.tensors[0].values or label not in features:
             raise InputError(f"{self.place}: windows need columns that are numbers, {label!r} among them")
@@ -167,11 +167,15 @@ class WindowSource(Source):
         if found is None:
             assert self.windows is not None
             by = ", ".join(map(repr, self.windows.by))
-            raise InputError(f"{self.place}: no row follows another{f' of the same {by}' if by else ''}")
+            bad = parsed.where(sql.col(BAD).isNotNull()).select(f"{BAD}.*").first()
+            why = "" if bad is None else f"; there are bad rows, such as {BadRow(**bad.asDict())}"
+            raise InputError(f"{self.place}: no row follows another{f' of the same {by}' if by else ''}{why}")
         return int(found["way"])
 
 
-def _rows(config: InputConfig, raw: Raw, keep: list[int], cut: CutConfig, columns: list[str] | None) -> DataFrameSource:
+def _rows(
+    config: InputConfig, raw: Raw, keep: list[int | str], cut: CutConfig, columns: list[str] | None
+) -> DataFrameSource:
     """The rows as they are parsed: all columns but those to keep are one tensor of numbers, NaN where one is missing.
 
     columns: the features of the model that they are for, in its order
@@ -196,7 +200,7 @@ def _asked(config: InputConfig, names: Sequence[str], last: str | None) -> tuple
         raise config.error(
             "label", f"must be the column whose next values are predicted (there are {', '.join(names)})"
         )
-    given = config.label if "label" in config.model_fields_set else names.index(last or "")
+    given = config.label if "label" in config.model_fields_set else last or ""
     return by, order, _column(config, "label", given, names, place)
 
 

@@ -17,6 +17,7 @@ from pyarrow import orc
 from pyspark.sql import SparkSession
 
 from hdfs_io.config import InputConfig
+from hdfs_io.cut_config import CutConfig
 from hdfs_io.features.config import FeatureConfig
 from hdfs_io.features.spec import Category, Number
 from hdfs_io.listing import find, folder_values
@@ -79,8 +80,7 @@ def test_a_value_is_a_folders_text_in_every_format(spark: SparkSession, tmp_path
     assert labelled.label_kind == "text"
     assert {label for (label,) in columns(spark, labelled, "label")} == texts  # the one without a value is a bad row
     kept = opened(spark, tmp_path / "a=b", **own | {"label": None, "keep": ["zip"]})
-    missing = "" if kind == "csv" else None  # an empty cell of a file of texts is kept as an empty text
-    assert {text for (text,) in columns(spark, kept, "keep_0")} == {*texts, missing}
+    assert {text for (text,) in columns(spark, kept, "keep_0")} == {*texts, None}
     assert spark.conf.get(INFERRED) == before
     if kind != "images":
         table = opened(spark, tmp_path / "a=b", **own).table
@@ -90,6 +90,17 @@ def test_a_value_is_a_folders_text_in_every_format(spark: SparkSession, tmp_path
             "string",
             "category",
         )
+
+
+def test_a_folders_text_is_no_marker_of_a_missing_value(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path, "csv", "country=NA", "country=DE")
+    own: dict[str, Any] = {"format": "csv", "nulls": ["", "NA"]}
+    for keys, column in (({"label": "country"}, "label"), ({"keep": ["country"]}, "keep_0"), ({}, "text_0")):
+        found = opened(spark, tmp_path, **own, **keys)
+        assert columns(spark, found, column) == [("DE",), ("NA",)]
+    config = parse_config(InputConfig, {**own, "path": f"{tmp_path}", "label": "y", "keep": ["country"]})
+    by_key = open_with_spark(spark, config, cut=CutConfig(by="key", columns=["country"]))
+    assert columns(spark, by_key, "keep_0") == [("DE",), ("NA",)]
 
 
 def test_labels_are_numbers_where_they_are_written_in_one_way(spark: SparkSession, tmp_path: Path) -> None:

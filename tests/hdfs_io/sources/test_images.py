@@ -172,6 +172,13 @@ def test_a_column_of_encoded_images(spark, tmp_path):
     assert str(bad) == f"{tmp_path}/a.parquet: a row: is null (4)"
     with pytest.raises(ConfigError, match=r"^column: must hold the bytes of PNG or JPEG files \(is bigint\)"):
         source(spark, **keys, column="kind")
+    (tmp_path / "unlike").mkdir()
+    for name, kind in (("a", pa.int32()), ("b", pa.int64())):
+        columns = {"picture": [encoded(COLOURS)], "kind": pa.array([ord(name)], kind), name: [name]}
+        pq.write_table(pa.table(columns), tmp_path / "unlike" / name)
+    both = source(spark, **{**keys, "path": f"{tmp_path}/unlike"}, column="picture", keep=["a", "b"])
+    pixel = COLOURS[0, 0].tolist()
+    assert pixels_of(spark, both) == [(pixel, ord("a"), "a", None), (pixel, ord("b"), None, "b")]
     with pytest.raises(ConfigError, match=r"^size: is required for images"):
         source(spark, **{**keys, "size": None}, column="picture")
 

@@ -120,3 +120,10 @@ def test_whole_numbers_stay_exact_beside_fractions(spark: SparkSession, tmp_path
             f"column 'x': '9223372036854776000' is not a whole number from {-(2**63)} to {2**63 - 1} (int64)",
             "column 'x': 'NaN' is not a whole number (int64)",
         ]
+
+
+def test_labels_that_are_classes_stay_exact_beside_numbers_with_a_point(spark: SparkSession, tmp_path: Path) -> None:
+    labels = [f"{2**53 + 1}", f"{2**53}", "1.0"]
+    (tmp_path / "a.json").write_text("".join(f'{{"x": {place}, "y": {label}}}\n' for place, label in enumerate(labels)))
+    opened = source(spark, format="json", path=f"{tmp_path}", label_type="integer")
+    assert rows_of(spark, opened) == [(0, 0, 2**53 + 1), (0, 1, 2**53), (0, 2, 1)]

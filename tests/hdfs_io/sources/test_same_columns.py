@@ -8,6 +8,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -116,6 +117,21 @@ def test_what_pandas_writes(spark: SparkSession, tmp_path: Path) -> None:
         # As Hive and Impala write timestamps.
         old = pa.table({name: columns[name] for name in ("time", "first", "y", "__index_level_0__")})
         pq.write_table(old, tmp_path / "b.parquet", use_deprecated_int96_timestamps=True)
+
+
+def test_the_index_of_pandas_is_no_column_of_windows(spark: SparkSession, tmp_path: Path) -> None:
+    for day in (1, 2):
+        (tmp_path / f"day={day}").mkdir()
+        columns = {"__index_level_0__": [7, 5, 9], "t": [1, 2, 3], "v": [day + 0.5, day + 1.5, day + 2.5]}
+        pq.write_table(pa.table(columns), tmp_path / f"day={day}" / "a")
+    opened = source(spark, path=f"{tmp_path}", label="v", windows={"window": 2, "order": "t", "by": ["day"]})
+    assert opened.tensors[0].columns == ["v"]
+    found = [(*row[1:3], *np.frombuffer(row[3], "<f8"), *row[4:]) for row in rows_of(spark, opened)]
+    assert found == [(1.5, 2.5, 3.5, "1", "2"), (2.5, 3.5, 4.5, "2", "2")]
+    pq.write_table(pa.table({"t": [1, 2], "v": [2**24 + 1, 2**24 + 3]}), tmp_path / "bad")
+    opened = source(spark, path=f"{tmp_path}/bad", label="v", windows={"window": 1, "order": "t"})
+    with pytest.raises(InputError, match=r"no row follows another; there are bad rows, such as .*'v': 1677721\d is"):
+        opened.raw(spark)
 
 
 def test_arrays_of_decimals(spark: SparkSession, tmp_path: Path) -> None:

@@ -251,7 +251,7 @@ def test_refuses_what_other_keys_leave_without_effect(type, keys, more, told):
         ("int", {}, ["int", "bigint", "double", "decimal(9,2)", "string", "boolean"], ["date", "array<int>", "binary"]),
         ("int", {"kind": "category"}, ["bigint", "string"], ["boolean", "double", "decimal(9,0)", "timestamp"]),
         ("boolean", {}, ["boolean", "string"], ["int", "double"]),
-        ("string", {}, ["string", "int", "boolean"], ["double", "array<string>", "binary"]),
+        ("string", {}, ["string", "int", "boolean", "date"], ["double", "array<string>", "binary"]),
         ("string", {"kind": "text"}, ["string"], ["int", "array<string>"]),
         ("date", {}, ["date", "timestamp", "string"], ["int", "bigint"]),
         ("array<float>", {}, ["array<double>", "array<int>"], ["float", "string", "array<string>"]),

@@ -15,6 +15,9 @@ def test_files_that_are_alike_or_lack_columns_are_left_to_spark() -> None:
     assert merged({"a": {"x": INT, "y": LONG}, "b": {"y": LONG, "z": TEXT}, "c": {"n": NULL}}, "in") is None
     assert merged({"a": {"x": INT, "X": LONG}, "b": {"x": LONG}}, "in") is None  # Spark says what is wrong
     assert merged({"a": {"x": pa.float16()}, "b": {"x": FLOAT}}, "in") is None
+    structs = [pa.struct([("p", INT)]), pa.struct([("p", INT), ("q", TEXT)])]
+    assert merged({"a": {"x": structs[0]}, "b": {"x": structs[1]}}, "in") is None  # it merges them
+    assert merged({"a": {"x": pa.list_(structs[0])}, "b": {"x": pa.list_(structs[1])}}, "in") is None
 
 
 def test_files_are_read_together_where_the_columns_that_differ_are_the_same() -> None:
