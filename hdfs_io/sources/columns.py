@@ -316,6 +316,14 @@ def _asked_for(wanted: Features | None, description: Description | None) -> set[
     return {*(feature.column for feature in description.features), *(description.tensors[0].columns or [])}
 
 
+def columns_asked_for(
+    config: InputConfig, description: Description | None, cut: CutConfig | None, wanted: Features | None
+) -> set[str]:
+    """The columns that a user names, or that a model was trained on."""
+    named = (config.label, config.weight, *config.keep, *(() if cut is None else cut.needed))
+    return {*_asked_for(wanted, description), *(name for name in named if isinstance(name, str))}
+
+
 def _column(config: Config, key: str, column: int | str, columns: Sequence[str], place: str) -> str:
     if isinstance(column, str):
         if column not in columns:
