@@ -41,9 +41,10 @@ def test_whole_numbers_with_a_point(limits: tuple[float, float] | None, kind: st
 )
 def test_labels_of_text_files(texts: list[str], kind: str, told: bool) -> None:
     cells = replace(CELLS, sample=tuple(["1", text] for text in texts))
-    found, said = kind_of_label(InputConfig(path="a.csv"), RawFrame(None, cells=cells), "y")  # type: ignore[arg-type]
+    parts = {"train": RawFrame(None, cells=cells)}  # type: ignore[arg-type]
+    found, said = kind_of_label(InputConfig(path="a.csv"), parts, "y")
     assert found == kind and (said is not None) == told
-    asked = kind_of_label(InputConfig(path="a.csv", label_type="number"), RawFrame(None, cells=cells), "y")  # type: ignore[arg-type]
+    asked = kind_of_label(InputConfig(path="a.csv", label_type="number"), parts, "y")
     assert asked == ("number", None)
 
 
