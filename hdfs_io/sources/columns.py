@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from hdfs_io.config import DataFrameInput, InputConfig, check_input
 from hdfs_io.cut_config import CutConfig
-from hdfs_io.features.config import Features
+from hdfs_io.features.config import FeatureConfig, Features
 from hdfs_io.features.table import Table, check_named, is_mixed, table_like, table_of
 from hdfs_io.manifest import SourceFile
 from hdfs_io.preprocessing import WEIGHT, Description, TensorSpec
@@ -28,7 +28,7 @@ from hdfs_io.sources.cut_columns import CutColumns
 from hdfs_io.sources.label_kinds import is_number, kind_of_label
 from hdfs_io.sources.readers import Raw, RawFrame, has_footers
 from hdfs_io.sources.selection import PLACE, Selection, by_place, lines
-from hdfs_io.sources.table_rows import TableReader, has_texts, header_column, text_types
+from hdfs_io.sources.table_rows import TableReader, has_texts, header_column, text_types, zeros_lost
 from sparksplit.base.config import Config
 from sparksplit.base.errors import InputError, did_you_mean
 
@@ -79,6 +79,9 @@ class DataFrameSource(Source):
         self.keep = kept
         self.label_kind, said = (None, None) if label is None else kind_of_label(config, raw.parts, label)
         self.notes = [*train.notes, *left, *filter(None, [said])]
+        if (cells := train.cells) is not None and cells.named and description is None:
+            undecided = [name for name in features if (wanted or {}).get(name, FeatureConfig()).kind is None]
+            self.notes += zeros_lost(cells.names, cells.sample, cells.nulls, undecided)
         self.table = self._table(config, train, features, description, wanted)
         features, tensor, is_array = self._features(config, train, features, description)
         weights = [] if weight is None else [TensorSpec(name=WEIGHT, dtype="float32", shape=[])]
