@@ -78,10 +78,7 @@ class DataFrameSource(Source):
         self._rest: list[str] = []
         self.keep = kept
         self.label_kind, said = (None, None) if label is None else kind_of_label(config, raw.parts, label)
-        self.notes = [*train.notes, *left, *filter(None, [said])]
-        if (cells := train.cells) is not None and cells.named and description is None:
-            undecided = [name for name in features if (wanted or {}).get(name, FeatureConfig()).kind is None]
-            self.notes += zeros_lost(cells.names, cells.sample, cells.nulls, undecided)
+        self.notes = [*train.notes, *left, *filter(None, [said]), *_zeros_lost(train, features, description, wanted)]
         self.table = self._table(config, train, features, description, wanted)
         features, tensor, is_array = self._features(config, train, features, description)
         weights = [] if weight is None else [TensorSpec(name=WEIGHT, dtype="float32", shape=[])]
@@ -317,6 +314,17 @@ def _asked_for(wanted: Features | None, description: Description | None) -> set[
     if description is None:
         return set(wanted or {})
     return {*(feature.column for feature in description.features), *(description.tensors[0].columns or [])}
+
+
+def _zeros_lost(
+    train: RawFrame, features: Sequence[str], description: Description | None, wanted: Features | None
+) -> list[str]:
+    """What to tell of columns of texts whose numbers lose zeros, where neither a model nor the user says what they
+    are."""
+    if description is not None or (cells := train.cells) is None or not cells.named:
+        return []
+    undecided = [name for name in features if (wanted or {}).get(name, FeatureConfig()).kind is None]
+    return zeros_lost(cells.names, cells.sample, cells.nulls, undecided)
 
 
 def columns_asked_for(

@@ -63,8 +63,8 @@ def settled(limits: tuple[float, float] | None, column: str) -> tuple[str, str |
     if limits == (0.0, 1.0):
         return "integer", None
     return "number", (
-        f"the labels ({column}) are whole numbers that are written with a point. They become numbers to predict. If they "
-        "are classes, set input.label_type: integer"
+        f"the labels ({column}) are whole numbers that are written with a point. They become numbers to predict. If "
+        "they are classes, set input.label_type: integer"
     )
 
 
