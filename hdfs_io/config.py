@@ -86,8 +86,9 @@ class InputConfig(Config):
     which is taken for csv alone where nothing is given). null, with any format: no labels. The label of a text is
     the next token at each position, that of an image the name of its folder where nothing is given."""
     label_type: Literal["auto", "integer", "text", "number"] = "auto"
-    """All but text: integer and text labels are classes, a number is predicted as a number. auto decides by the first
-    rows of a csv or hive-text, otherwise by the column's type; labels that are exactly 0.0 and 1.0 are integers."""
+    """All but text. integer, text: the labels are classes. number: the labels are numbers to predict. auto decides by
+    the first rows of a csv or hive-text, and otherwise by the column's type. Labels with a point are then numbers,
+    except exactly 0.0 and 1.0: these are integers."""
     header: bool = True
     """csv: whether the first line of each file names the columns."""
     columns: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
@@ -127,7 +128,7 @@ class InputConfig(Config):
     channels: Literal[1, 3] = 3
     """images: 3: red, green and blue; 1: grey."""
     exif: bool = True
-    """images: whether each is turned as its EXIF orientation says. predict does what was done for the model."""
+    """images: turn and mirror each image as its EXIF orientation says. `predict` does what was done for the model."""
     column: Annotated[str, Field(min_length=1)] | None = None
     """images: the column of Parquet files at the path that holds encoded images; null: the files at the path are
     images, and the name of a file's folder is its label."""

@@ -144,7 +144,7 @@ def _short(numbers: Any) -> Any:
 
 
 def rejected(config: InputConfig, bad: Sequence[BadRow], good: int) -> list[tuple[str, str]]:
-    """Lines about the bad rows: how many by reason, the first ones, and what would come of them."""
+    """Lines about the bad rows: how many by reason, the first ones, and what would come of them. good: other rows"""
     if not bad:
         return [("rejected", "none")]
     found = tally_of((row.kind or row.reason, 1, row) for row in bad)
@@ -155,6 +155,11 @@ def rejected(config: InputConfig, bad: Sequence[BadRow], good: int) -> list[tupl
         Limit.of(config).check(found, good)
     except InputError:
         lines.append(("", "preprocess will refuse this input: see input.max_bad_rows and input.max_bad_fraction"))
+    else:
+        if not good:
+            lines.append(
+                ("", "preprocess will refuse this input if all its rows are like these: none is left to train on")
+            )
     return lines
 
 

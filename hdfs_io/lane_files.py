@@ -272,7 +272,7 @@ def crc32(arrays: Iterable[npt.NDArray[Any]]) -> int:
 
 def single_chunk(column: pa.ChunkedArray) -> pa.Array:
     """The column as one array, without a copy where it already is one."""
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def values_of(column: pa.ChunkedArray, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from urllib.parse import unquote
 
 from hdfs_io import filesystem
@@ -25,7 +26,7 @@ _ESCAPED = re.compile(r"\\(.)")
 class Found:
     """What paths name. roots: the files and folders themselves, as Spark's readers take them. files: (path, facts) of
     every file with content. columns: those that the names of the innermost folders of every file give, the outer ones
-    first (`day=1/hour=2/file`)."""
+    first (`day=1/hour=2/file`); "" for a folder that gives none."""
 
     roots: list[str]
     files: list[tuple[str, FileFacts]]
@@ -155,6 +156,24 @@ def alike(found: Sequence[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:
     return found[0][1] if found else ()
 
 
+def with_outer(found: Found, asked: Collection[str]) -> Found:
+    """`found` with the columns `asked` for that folders in the paths themselves give (`day` of `clients/day=1`): those
+    just above the folders that give columns anyway, without a folder of another kind between.
+
+    Raises InputError where the paths differ in these.
+    """
+    columns: list[tuple[str, tuple[str, ...]]] = []
+    for folder in dict.fromkeys(path.rpartition("/")[0] for path, _ in found.files):
+        parts = folder.split("/")
+        above = takewhile(lambda part: "=" in part, reversed(parts[: len(parts) - len(found.columns)]))
+        names = [unquote(part.partition("=")[0]) for part in above]
+        own = [name if name in asked and name not in found.columns else "" for name in names]
+        while own and not own[-1]:
+            own.pop()
+        columns.append((folder, tuple(reversed(own))))
+    return replace(found, columns=(*alike(columns), *found.columns))
+
+
 NO_VALUE = ("", "__HIVE_DEFAULT_PARTITION__")
 """What a folder's value is where it is missing."""
 
@@ -165,9 +184,11 @@ def folder_values(found: Found) -> dict[str, set[str]]:
 
     Raises InputError for a folder whose encoded bytes are no UTF-8.
     """
-    values: dict[str, set[str]] = {name: set() for name in found.columns}
+    values: dict[str, set[str]] = {name: set() for name in found.columns if name}
     for folder in dict.fromkeys(path.rpartition("/")[0] for path, _ in found.files):
         for name, part in zip(reversed(found.columns), reversed(folder.split("/")), strict=False):
+            if not name:
+                continue
             try:
                 values[name].add(unquote(part.partition("=")[2], errors="strict"))
             except UnicodeDecodeError:

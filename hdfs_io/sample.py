@@ -216,6 +216,8 @@ def _dealt(
     spark: SparkSession, config: PreprocessConfig, source: Source, good: pa.Table
 ) -> tuple[dict[str, float], str]:
     """(the shares of the rows of the part train that fall to each split, why that cannot be told)."""
+    if not good.num_rows:
+        return {}, "unknown: all rows of the sample are rejected"
     cut = Cut() if source.deals else Cut.of(config, [name for name in source.parts() if name != "train"])
     cut = replace(cut, reach=source.windows.reach if source.windows is not None else 0)
     content = np.stack([row_ids.unsigned(good.column(word).to_numpy()) for word in CONTENT], axis=1)

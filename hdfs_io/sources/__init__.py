@@ -27,7 +27,7 @@ from hdfs_io.listing import expand, files_in, find
 from hdfs_io.preprocessing import WEIGHT, Description
 from hdfs_io.sources import contents, snappy
 from hdfs_io.sources.base import BadRow, FileSource, ParsedRows, Source, Task
-from hdfs_io.sources.columns import DataFrameSource
+from hdfs_io.sources.columns import DataFrameSource, columns_asked_for
 from hdfs_io.sources.readers import Raw, RawFrame, read
 from hdfs_io.sources.windows import WindowSource
 from hdfs_io.spark_batches import settings
@@ -121,7 +121,7 @@ def open_with_spark(
     become of columns, where it is known beforehand."""
     check_input(config)
     config = turned_like(config, description)
-    raw = read(spark, config)
+    raw = read(spark, config, columns_asked_for(config, description, cut, features))
     snappy.check(spark, [path for files in raw.files.values() for path, _ in files])
     return _opened(config, raw, description, cut, features)
 

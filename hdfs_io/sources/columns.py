@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from hdfs_io.config import DataFrameInput, InputConfig, check_input
 from hdfs_io.cut_config import CutConfig
-from hdfs_io.features.config import Features
+from hdfs_io.features.config import FeatureConfig, Features
 from hdfs_io.features.table import Table, check_named, is_mixed, table_like, table_of
 from hdfs_io.manifest import SourceFile
 from hdfs_io.preprocessing import WEIGHT, Description, TensorSpec
@@ -28,7 +28,7 @@ from hdfs_io.sources.cut_columns import CutColumns
 from hdfs_io.sources.label_kinds import is_number, kind_of_label
 from hdfs_io.sources.readers import Raw, RawFrame, has_footers
 from hdfs_io.sources.selection import PLACE, Selection, by_place, lines
-from hdfs_io.sources.table_rows import TableReader, has_texts, header_column, text_types
+from hdfs_io.sources.table_rows import TableReader, has_texts, header_column, text_types, zeros_lost
 from sparksplit.base.config import Config
 from sparksplit.base.errors import InputError, did_you_mean
 
@@ -78,7 +78,7 @@ class DataFrameSource(Source):
         self._rest: list[str] = []
         self.keep = kept
         self.label_kind, said = (None, None) if label is None else kind_of_label(config, raw.parts, label)
-        self.notes = [*train.notes, *left, *filter(None, [said])]
+        self.notes = [*train.notes, *left, *filter(None, [said]), *_zeros_lost(train, features, description, wanted)]
         self.table = self._table(config, train, features, description, wanted)
         features, tensor, is_array = self._features(config, train, features, description)
         weights = [] if weight is None else [TensorSpec(name=WEIGHT, dtype="float32", shape=[])]
@@ -315,6 +315,25 @@ def _asked_for(wanted: Features | None, description: Description | None) -> set[
     if description is None:
         return set(wanted or {})
     return {*(feature.column for feature in description.features), *(description.tensors[0].columns or [])}
+
+
+def _zeros_lost(
+    train: RawFrame, features: Sequence[str], description: Description | None, wanted: Features | None
+) -> list[str]:
+    """What to tell of columns of texts whose numbers lose zeros, where neither a model nor the user says what they
+    are."""
+    if description is not None or (cells := train.cells) is None or not cells.named:
+        return []
+    undecided = [name for name in features if (wanted or {}).get(name, FeatureConfig()).kind is None]
+    return zeros_lost(cells.names, cells.sample, cells.nulls, undecided)
+
+
+def columns_asked_for(
+    config: InputConfig, description: Description | None, cut: CutConfig | None, wanted: Features | None
+) -> set[str]:
+    """The columns that a user names, or that a model was trained on."""
+    named = (config.label, config.weight, *config.keep, *(() if cut is None else cut.needed))
+    return {*_asked_for(wanted, description), *(name for name in named if isinstance(name, str))}
 
 
 def _column(config: Config, key: str, column: int | str, columns: Sequence[str], place: str) -> str:

@@ -8,10 +8,11 @@ names, and the values come from the paths of the files.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hdfs_io.listing import NO_VALUE, Found, folder_values
+from hdfs_io.listing import NO_VALUE, Found, folder_values, with_outer
 from sparksplit.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,16 +23,18 @@ EVERY_FOLDER = {"recursiveFileLookup": "true"}
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
-def with_folders(raw: RawFrame, found: Found, file_of_line: str) -> RawFrame:
+def with_folders(raw: RawFrame, found: Found, file_of_line: str, asked: Collection[str] = ()) -> RawFrame:
     """`raw`, read of what was `found`, with the columns that folders give, as texts behind the files' own.
 
-    file_of_line: an SQL expression of the file that a row of `raw.lines` came from
+    file_of_line: an SQL expression of the file that a row of `raw.lines` came from. asked: the columns that folders in
+    the paths themselves give too, where the files have none of the name
 
     Raises InputError where the files have such a column too, and where a folder's name cannot be read.
     """
+    own = {name.lower() for name, _ in raw.types}
+    found = with_outer(found, [name for name in asked if name.lower() not in own])
     if not found.columns:
         return raw
-    own = {name.lower() for name, _ in raw.types}
     for place, name in enumerate(found.columns):
         if name.lower() in own:
             where = "/".join(found.files[0][0].split("/")[: place - len(found.columns)])
@@ -70,6 +73,8 @@ def _columns(found: Found, file: str) -> list[Any]:
 
     columns = []
     for place, name in enumerate(found.columns):
+        if not name:
+            continue
         folder = sql.substring_index(sql.substring_index(sql.expr(file), "/", place - len(found.columns) - 1), "/", 1)
         folder = _unquoted(folder)  # as an address; then the value as a part of the path
         value = _unquoted(sql.substr(folder, sql.locate("=", folder) + sql.lit(1)))

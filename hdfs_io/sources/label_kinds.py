@@ -63,8 +63,8 @@ def settled(limits: tuple[float, float] | None, column: str) -> tuple[str, str |
     if limits == (0.0, 1.0):
         return "integer", None
     return "number", (
-        f"the labels ({column}) are whole numbers, written with a point: they are numbers to predict, as "
-        "input.label_type: number says; input.label_type: integer takes them for classes"
+        f"the labels ({column}) are whole numbers that are written with a point. They become numbers to predict. If "
+        "they are classes, set input.label_type: integer"
     )
 
 

@@ -7,7 +7,7 @@ else needs to know it: finding files, parts, labels, kept columns, types, bad ro
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -121,8 +121,8 @@ class Raw:
         return digest([*facts, self.plan] if self.plan else facts) if facts else None
 
 
-def read(spark: SparkSession, config: InputConfig) -> Raw:
-    """What `config` names, read by the reader of its format.
+def read(spark: SparkSession, config: InputConfig, asked: Collection[str] = ()) -> Raw:
+    """What `config` names, read by the reader of its format. asked: columns that are wanted by name.
 
     Raises InputError where there is nothing to read, or where Spark cannot read it.
     """
@@ -135,7 +135,9 @@ def read(spark: SparkSession, config: InputConfig) -> Raw:
             files = [] if plan is None else facts_of_files(spark, raw.frame.inputFiles())
             return Raw({"train": raw}, {"train": files} if files else {}, plan or "")
         found = {part: found_at(spark, config.paths_of(key)) for part, key in keys.items() if config.paths_of(key)}
-        parts = {part: with_folders(reader(spark, config, place), place, METADATA) for part, place in found.items()}
+        parts = {
+            part: with_folders(reader(spark, config, place), place, METADATA, asked) for part, place in found.items()
+        }
     parts = {part: like_folders(raw, parts["train"]) for part, raw in parts.items()}
     return Raw(parts, {part: place.files for part, place in found.items()})
 

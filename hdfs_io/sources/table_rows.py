@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -210,6 +211,23 @@ def text_types(
     return found
 
 
+def zeros_lost(
+    names: Sequence[str], sample: Sequence[Sequence[str]], nulls: Sequence[str], features: Sequence[str]
+) -> list[str]:
+    """What to tell of those of the `features` that are read as numbers, although texts such as 00501 among them begin
+    with zeros: these may be names."""
+    types = text_types(names, sample, nulls)
+    said = []
+    for place, name in enumerate(names):
+        text = next(filter(_BEGINS_WITH_ZERO.fullmatch, _values(place, sample, nulls)), None)
+        if name in features and types[name] == "double" and text is not None:
+            said.append(
+                f"column {name!r} holds {text!r}, which is read as the number {int(text)}. If these are names, set "
+                f"features.{name}: category"
+            )
+    return said
+
+
 def _most(good: Sequence[bool]) -> bool:
     return bool(good) and 10 * sum(good) >= 9 * len(good)
 
@@ -226,6 +244,7 @@ def header_column(sample: Sequence[Sequence[str]], nulls: Sequence[str]) -> int 
     return texts[0] if texts and texts == columns else None
 
 
+_BEGINS_WITH_ZERO = re.compile("0[0-9]{1,30}")
 _TAKEN_FOR: Mapping[Kind | None, tuple[str, ...]] = {
     "number": ("double",),
     "category": (),

@@ -86,9 +86,9 @@ def _told(model: Any, known: dict[str, Any], error: Exception) -> str:
     layer, error = _culprit(model, known) or (model, error)
     return (
         f"{layer.name!r} ({type(layer).__name__}) cannot be saved and loaded again, and so neither can the trained "
-        f"model: {_reason(error)}; what it is made of must be classes and functions with names, at the top of the "
-        "builder's file or registered (keras.saving.register_keras_serializable), and arguments of a class that are "
-        "not plain values need its get_config"
+        f"model: {_reason(error)}: build it of named classes and functions at the top of the builder's file, or of "
+        "registered ones (keras.saving.register_keras_serializable); a class whose arguments are not plain values "
+        "needs get_config"
     )
 
 

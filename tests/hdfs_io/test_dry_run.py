@@ -111,6 +111,19 @@ def test_rejected_rows_are_counted_by_reason_and_the_consequence_is_told() -> No
     assert dry_run.rejected(config, [], 8) == [("rejected", "none")]
 
 
+def test_all_rows_may_be_rejected() -> None:
+    table, _ = taken(bad=2) or pytest.fail()
+    config = PreprocessConfig(input=InputConfig(format="csv", path="there", max_bad_rows=9), output="out")
+    whole = Sample(table, 1.0, True)
+    splits, note = sample._dealt(None, config, Rows(), whole.good)  # type: ignore[arg-type]
+    lines = dry_run.report(config, Rows(), whole, whole.bad, Facts(2, splits, note=note))
+    assert "rejected   2 of 2: 2 column 'x': is wrong" in lines
+    assert (
+        "           preprocess will refuse this input if all its rows are like these: none is left to train on" in lines
+    )
+    assert "splits     unknown: all rows of the sample are rejected" in lines
+
+
 def test_long_lists_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dry_run, "SHOWN_CLASSES", 2)
     monkeypatch.setattr(dry_run, "SHOWN_COLUMNS", 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hdfs_io.listing import expand, find, folder_values
+from hdfs_io.listing import expand, find, folder_values, with_outer
 from sparksplit.base.errors import InputError
 
 
@@ -77,6 +77,20 @@ def test_a_folders_value_is_its_text_and_its_encoded_bytes_are_utf_8(tmp_path: P
     make(tmp_path, "zip=K%F6ln/k%20=b/f")
     with pytest.raises(InputError, match=r"'zip=K%F6ln' has percent-encoded bytes that are no UTF-8: rename it$"):
         folder_values(find([f"{tmp_path}"]))
+
+
+def test_folders_in_a_path_give_the_columns_that_are_asked_for(tmp_path: Path) -> None:
+    make(tmp_path, "other=9/t/day=1/hour=%20/zip=501/a", "other=9/t/day=2/hour=3/zip=0501/b")
+    day = f"{tmp_path}/other=9/t/day=1"
+    for path in (f"{day}/hour=%20", f"{day}/hour=%20/zip=501", f"{day}/hour=%20/zip=501/a"):
+        inner = find([path])
+        assert with_outer(inner, []) == with_outer(inner, ["t", "other", "x"]) == inner
+        found = with_outer(inner, ["day", "zip", "other"])
+        assert found.columns == ("day", "", "zip") and folder_values(found) == {"day": {"1"}, "zip": {"501"}}
+    assert with_outer(find([f"{tmp_path}/other=9/t/*/*"]), ["hour", "day"]).columns == ("day", "hour", "zip")
+    make(tmp_path, "other=9/t/more/zip=1/c")
+    with pytest.raises(InputError, match="do not have folders of the same partition columns"):
+        with_outer(find([f"{tmp_path}/other=9/t/{name}" for name in ("day=1/*", "more")]), ["hour"])
 
 
 @pytest.mark.parametrize(

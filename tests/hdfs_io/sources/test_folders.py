@@ -146,9 +146,14 @@ def test_what_a_folder_means_does_not_depend_on_which_are_there(spark: SparkSess
             Number(column="x", tensor="numbers_float64", **place | {"type": "double"}),
         ],
     )
-    for path, value in ((tmp_path / "day", 2.0), (tmp_path / "flat", 2.5)):
+    day = tmp_path / "day"
+    for path, value in ((day, 2.0), (day / "zip=501", 2.0), (day / "zip=501/v=2", 2.0), (tmp_path / "flat", 2.5)):
         ((text, numbers),) = columns(spark, opened(spark, path, trained), "text_0", "tensor_0")
         assert text == "501" and value in np.frombuffer(numbers, np.float64)
+    # A folder in the path itself is a column only by name.
+    one = day / "zip=501/v=2"
+    assert [*opened(spark, one, keep=["zip"]).columns] == ["x", "y", "zip"]  # type: ignore[attr-defined]
+    assert [*opened(spark, one).columns] == ["x", "y"]  # type: ignore[attr-defined]
 
 
 def test_numbers_of_a_model_may_come_from_folders(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hdfs_io.features.spec import Category, Number
 from hdfs_io.features.table import Table, check_named, is_mixed, table_like, table_of
 from hdfs_io.lane_files import tensor_of
 from hdfs_io.preprocessing import Description, FittedPreprocessing
-from hdfs_io.sources.table_rows import TableReader, has_texts, header_column, text_types
+from hdfs_io.sources.table_rows import TableReader, has_texts, header_column, text_types, zeros_lost
 from sparksplit.base.config import Config, parse
 from sparksplit.base.errors import ConfigError, InputError
 
@@ -134,6 +134,16 @@ def test_texts_of_a_file_are_numbers_dates_and_categories_by_their_sample():
     np.testing.assert_array_equal(found.tensors[0], [[7], [np.nan], [0]])
     assert found.texts[0].to_pylist() == ["u", None, "\ufffd"]
     assert found.wrong.tolist() == [[False, False], [False, False], [True, True]]
+
+
+def test_numbers_that_begin_with_zeros_may_be_names() -> None:
+    sample = [["1", "501", "00501", "0", "2024-01-02"], ["0501", "0.5", "12", "-7", "2024-01-03"]]
+    said = zeros_lost(list("abcde"), sample, ("",), list("bcde"))
+    assert said == [
+        "column 'c' holds '00501', which is read as the number 501. If these are names, set features.c: category"
+    ]
+    assert len(zeros_lost(list("abcde"), sample, ("",), list("ac"))) == 2
+    assert not zeros_lost(list("abcde"), [*sample, *[["x"] * 5] * 9], ("",), list("abcde"))  # texts keep their zeros
 
 
 def test_a_typo_makes_no_category_of_numbers():
