@@ -51,7 +51,8 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def trained(folder: Path, zygote: Zygote) -> Iterator[dict[int, dict[str, Any]]]:
     """The records of runs on one, two and three nodes, into folder/run1 and so on."""
     keys = {
-        "model": {"build": "tabular", "params": {"hidden": [16], "wide": True}},
+        # Without the kink of relu: where an output is 0 but for rounding, float32 would give runs that differ.
+        "model": {"build": "tabular", "params": {"hidden": [16], "activation": "tanh", "wide": True}},
         "optimizer": {"name": "sgd", "learning_rate": 0.1, "momentum": 0.9},
         "epochs": 8, "batch_size": 50, "checkpoint": {"every": "epoch", "keep": 1},
     }  # fmt: skip
@@ -67,7 +68,7 @@ def test_every_row_is_trained_on_once_and_the_nodes_do_not_matter(folder: Path, 
     for nodes in (2, 3):
         assert largest_difference(weights(folder / "run1"), weights(folder / f"run{nodes}")) < 1e-4
     losses = trained[2]["metrics"]["train"]["loss"]
-    assert losses[-1] < 0.8 * losses[0]
+    assert losses[-1] < 0.9 * losses[0]
 
 
 def test_raw_rows_are_predicted_as_stored_ones(folder: Path, trained: dict[int, Any], spark: SparkSession) -> None:

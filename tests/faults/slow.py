@@ -47,6 +47,9 @@ class _Slow(keras.layers.Layer):
         super().__init__()
         self.seconds = seconds
 
+    def get_config(self):
+        return {"seconds": self.seconds}
+
     def call(self, inputs, training=False):
         # Runs where the layer's graph is made, and not with each batch.
         if training and not tf.executing_eagerly():
