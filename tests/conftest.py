@@ -152,8 +152,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark every test that uses the session, directly or through a fixture; tell xdist's workers what to do together.
 
     A worker has a Hadoop, a Spark session and fixtures of its own. So all tests on Hadoop are one group, as are those
-    on a standalone cluster, and those of a file that share a module's fixture; any other test may run anywhere. (xdist
-    reads the groups before the hook that sees all tests at once.)
+    on a standalone cluster, those of the Spark session, whose JVMs take a minute of computing to start and to get warm,
+    and those of a file that share a module's fixture; any other test may run anywhere. (xdist reads the groups before
+    the hook that sees all tests at once.)
     """
     if {"spark", "standalone"} & set(getattr(item, "fixturenames", ())):
         item.add_marker(pytest.mark.cluster)
@@ -176,7 +177,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _group(item: pytest.Item) -> str | None:
-    for shared_by_all in ("hadoop", "standalone"):
+    for shared_by_all in ("hadoop", "standalone", "spark"):
         if shared_by_all in getattr(item, "fixturenames", ()):
             return shared_by_all
     used = getattr(item, "_fixtureinfo").name2fixturedefs.values()  # noqa: B009 (pytest's own way is private too)

@@ -96,6 +96,7 @@ def test_a_dataframe_is_prepared_as_the_csv_file_of_its_rows(
     assert sparksplit.preprocess(changed, data.path, input=section, overwrite=True, **keys).manifest.keep == ["name"]
 
 
+@pytest.mark.slow
 def test_columns_that_will_not_do(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.createDataFrame([(1.0, "a", [1.0, 2.0], 0)], "x double, t string, v array<double>, y int")
 
@@ -158,6 +159,7 @@ def test_a_complete_data_set_is_returned_for_the_same_rows_only(spark: SparkSess
             prepared(other)
 
 
+@pytest.mark.slow
 def test_rows_of_a_users_own_function(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "def rows(spark, path):\n    return spark.read.parquet(path).select('a', 'b', 'kind')\n"

@@ -23,6 +23,8 @@ from sparksplit.cluster import NodeCluster
 from sparksplit.cluster.deadlines import Limits
 from tests.cluster.sufferers import EXECUTORS, NODES, WORKS, Sufferers, fail, suffering
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def sufferers(tmp_path: Path, spark: SparkSession) -> Iterator[Sufferers]:

@@ -126,6 +126,7 @@ def data(tmp_path_factory):
     ).path
 
 
+@pytest.mark.slow
 def test_runs_have_the_same_bits_and_say_what_summed(forked, data, tmp_path):
     """Gradients at each step that one chooses to be summed through shared memory, and deltas where it is left open."""
     settings = {

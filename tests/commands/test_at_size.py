@@ -92,6 +92,7 @@ def test_raw_rows_to_predict_are_not_shuffled(spark: SparkSession, tmp_path: Pat
     assert spark.conf.get("spark.sql.files.minPartitionNum", None) is None
 
 
+@pytest.mark.slow
 def test_too_many_equal_rows_are_numbered_by_spark_with_the_same_result(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

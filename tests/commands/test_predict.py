@@ -138,6 +138,7 @@ def test_predictions_are_those_of_the_model_on_one_machine(
     assert {split: found["rows"] for split, found in metrics["by_split"].items()} == {"test": 200, "train": 300}
 
 
+@pytest.mark.slow
 def test_a_partition_of_a_table_is_written_and_replaced_alone(
     spark: SparkSession,
     tmp_path: Path,
@@ -226,6 +227,7 @@ def animals(tmp_path_factory: pytest.TempPathFactory) -> tuple[PreparedDataSet, 
     return data, folder / "run"
 
 
+@pytest.mark.slow
 def test_csv_rows_with_kept_columns_named_classes_and_a_bad_row(
     spark: SparkSession,
     tmp_path: Path,

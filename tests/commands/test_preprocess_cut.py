@@ -190,6 +190,7 @@ def test_by_column_rows_are_where_they_were_put_and_bad_rows_are_counted_and_kep
     assert not (tmp_path / "none" / "out").exists()
 
 
+@pytest.mark.slow
 def test_stratified_every_class_has_its_share(spark: SparkSession, files: list[str], tmp_path: Path) -> None:
     found = prepare_both(files, tmp_path, cut={"stratify": True}, unseen_labels="error")
     assert found.manifest.label is not None and found.manifest.label.classes == ["a", "b", "c", "d", "lone"]

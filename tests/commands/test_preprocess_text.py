@@ -43,6 +43,7 @@ def read(data: PreparedDataSet, split: str) -> tuple[np.ndarray[Any, Any], ...]:
     return ids, x, label
 
 
+@pytest.mark.slow
 def test_a_text_in_other_files_and_tasks_gives_the_same_files(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

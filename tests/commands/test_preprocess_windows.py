@@ -127,6 +127,7 @@ def test_windows_are_those_of_a_loop_and_no_training_row_is_a_label_of_another_s
 
 
 @pytest.mark.cluster
+@pytest.mark.slow
 def test_what_windows_cannot_be_made_of_is_refused_with_where_it_is(spark: SparkSession, tmp_path: Path) -> None:
     table = series()
     twice = write(pd.concat([table, table.iloc[:1]]), tmp_path / "twice", 2)

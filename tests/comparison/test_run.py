@@ -31,6 +31,7 @@ def done(zygote, digits, tmp_path_factory):
         return output, compared(digits, output, virtual=[4], epochs=4)
 
 
+@pytest.mark.slow
 def test_every_way_runs_on_every_number_of_nodes_and_seed(done, digits):
     output, results = done
     assert json.loads((output / "results.json").read_text()) == results
@@ -80,6 +81,7 @@ def test_every_way_runs_on_every_number_of_nodes_and_seed(done, digits):
 
 
 @pytest.mark.parametrize("strategy", ["batch", "epoch-delayed"])
+@pytest.mark.slow
 def test_a_run_of_a_comparison_is_what_train_does(done, forked, digits, tmp_path, strategy):
     """Also after others in the same process."""
     _, results = done
@@ -90,6 +92,7 @@ def test_a_run_of_a_comparison_is_what_train_does(done, forked, digits, tmp_path
     assert (alone["weights"], alone["metrics"]) == (record["weights"], record["metrics"])
 
 
+@pytest.mark.slow
 def test_the_same_call_again_does_nothing(done, digits, capsys):
     output, results = done
     assert compared(digits, output, virtual=[4], epochs=4) == results

@@ -79,6 +79,7 @@ def test_every_way_is_measured(forked, digits, tmp_path, keys):
     assert set(found.seconds) == names and found.facts.kept == ("cache_mb" not in keys)
 
 
+@pytest.mark.slow
 def test_rows_that_spark_hands_over_are_timed_on_their_way(fed, digits, tmp_path):
     found = diagnose(config(digits, tmp_path / "run", input_mode="spark", order="arrival"), SHORT)
     # So few rows may be there before a node is ready to wait for them.

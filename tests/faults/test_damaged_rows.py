@@ -43,6 +43,7 @@ def flip(file: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "nodes"), [("tensorflow", "forked"), ("spark", "fed")])
+@pytest.mark.slow
 def test_a_bit_that_has_flipped(request, digits, tmp_path, mode, nodes):
     """In both input modes the same words, and nothing is left: there is nothing to go on from."""
     request.getfixturevalue(nodes)

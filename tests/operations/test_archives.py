@@ -35,6 +35,7 @@ def test_the_zip_has_the_same_bytes_every_time_and_its_version(tmp_path, monkeyp
     assert {name.partition("/")[0] for name in names} == {"sparksplit", "hdfs_io"}
 
 
+@pytest.mark.slow
 def test_everything_can_be_imported_from_the_zip_alone(tmp_path):
     file = tmp_path / "sparksplit.zip"
     file.write_bytes(archives.project_zip())

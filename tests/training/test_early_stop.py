@@ -125,6 +125,7 @@ def test_a_run_that_has_stopped_is_complete(forked, misleading, tmp_path):
     assert run(misleading, resumed, Options(resume=True), **settings)["weights"] == straight["weights"]
 
 
+@pytest.mark.slow
 def test_the_last_weights_are_kept_where_that_is_wanted(forked, misleading, tmp_path):
     settings = {**SETTINGS, "strategy": "batch"}
     stopped = run(misleading, tmp_path / "last", **{**settings, "keep_best": False})

@@ -84,6 +84,7 @@ def test_what_was_left_out_is_told():
     assert "2 of " in told and " steps left out, since gradients overflowed in float16" in told
 
 
+@pytest.mark.slow
 def test_xla_and_operations_that_need_not_be_deterministic(forked, digits, tmp_path):
     plain = run(digits, tmp_path / "plain", **SETTINGS)
     for name, keys in (("compiled", {"jit_compile": True}), ("free", {"deterministic": False})):

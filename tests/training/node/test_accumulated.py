@@ -130,6 +130,7 @@ def trained(nodes, parts, sync_of=StepSync, share=None, virtual=False):
 
 
 @FLOATS
+@pytest.mark.slow
 def test_parts_of_any_number_give_the_whole_mini_batchs_result(floats):
     """Also where the last mini-batch has fewer rows than there are parts, on every number of nodes."""
     losses, weights = trained(1, 1)[0]
