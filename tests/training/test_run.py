@@ -247,6 +247,7 @@ def test_a_killed_node_is_named_and_the_next_run_works(spark, digits, tmp_path):
     assert run(digits, tmp_path / "next", nodes=2, epochs=1)["ledger"]["exact"] is True
 
 
+@pytest.mark.slow
 def test_a_run_restarts_from_its_last_checkpoint_when_it_may(forked, digits, tmp_path, capsys):
     from concurrent.futures import ThreadPoolExecutor
 
