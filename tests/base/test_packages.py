@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hdfs_io.config import InputConfig
-from hdfs_io.sources import open_with_spark
 from sparksplit.base import packages
-from sparksplit.base.errors import ConfigError
 from tests.logs import without_times
 from tests.packages import avro_jar, in_session
 
@@ -52,7 +49,17 @@ def test_a_package_that_cannot_be_fetched_is_named_in_one_line():
     )
 
 
-def test_a_session_without_a_package_is_told_what_to_add(spark, tmp_path):
+@pytest.mark.slow
+def test_a_session_without_a_package_is_told_what_to_add(tmp_path):
+    """In a session of its own: other tests bring the package to the one that tests share."""
     (tmp_path / "a.avro").write_bytes(b"Obj")
-    with pytest.raises(ConfigError, match=rf"^format: avro needs Spark's package for it, .*: add --packages {AVRO}$"):
-        open_with_spark(spark, InputConfig(format="avro", path=f"{tmp_path}/a.avro", label="y"))
+    code = f"""
+    from hdfs_io.config import InputConfig
+    from hdfs_io.sources import open_with_spark
+    open_with_spark(spark, InputConfig(format="avro", path="{tmp_path}/a.avro", label="y"))
+"""
+    ended = in_session(code.strip(), "")
+    assert ended.stderr.splitlines()[-1] == (
+        "sparksplit.base.errors.ConfigError: format: avro needs Spark's package for it, which this Spark has not: "
+        f"add --packages {AVRO}"
+    )
