@@ -102,7 +102,7 @@ class LabelSpec(TensorSpec):
 
     @property
     def parsed(self) -> LabelSpec:
-        """The same as rows are parsed: numbers in float64."""
+        """The label as its rows are parsed: numbers are float64 there."""
         return self.model_copy(update={"dtype": "float64"}) if self.kind == "number" else self
 
     @property
