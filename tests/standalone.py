@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import Any
 from sparksplit.base.java import java_home
 from tests.hadoop.processes import Kept, KeptFolder, tail
 from tests.hosts import Host
+from tests.ports import free_ports
 
 ROOT = Path(__file__).parent.parent
 LOOPBACK = [(Host(f"127.0.0.{2 + number}"), 1) for number in range(3)]
@@ -46,7 +46,7 @@ class StandaloneCluster:
         self.workers = len(workers)
         self._driver, self._hosts = driver, [host for host, _ in workers]
         self._home = Path(pyspark.__file__).parent
-        port, self._page = (driver.inside(lambda: _free_port(driver.address)) for _ in range(2))
+        port, self._page = driver.inside(lambda: free_ports(driver.address, 2))
         self.master = f"spark://{driver.address}:{port}"
         self._commands = {
             "master": (driver, [*self._daemon("master.Master", driver, self._page), "--port", str(port)]),
@@ -205,8 +205,3 @@ def _without_spark() -> dict[str, str]:
     """This process's variables without those that name another Spark."""
     names = ("MASTER", "SPARK_", "PYSPARK_", "HADOOP_")
     return {name: value for name, value in os.environ.items() if not name.startswith(names)}
-
-
-def _free_port(address: str) -> int:
-    with socket.create_server((address, 0)) as server:
-        return int(server.getsockname()[1])

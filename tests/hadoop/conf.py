@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import random
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
+
+from tests.ports import free_ports
 
 HOST = "127.0.0.1"
 QUEUES = ("default", "training")
@@ -37,26 +37,9 @@ class Ports:
     @classmethod
     def free(cls, datanodes: int) -> Ports:
         """Ports that nothing listens at now."""
-        found = _free_ports(11 + 3 * datanodes)
+        found = free_ports(HOST, 11 + 3 * datanodes)
         triples = tuple((found[i], found[i + 1], found[i + 2]) for i in range(11, len(found), 3))
         return cls(*found[:11], datanodes=triples)
-
-
-def _free_ports(count: int) -> list[int]:
-    # Below those that the kernel gives to outgoing connections: one of these may take a daemon's port while the
-    # daemon is down, even a client's own attempt to reach it, which then talks to itself.
-    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    candidates, found = random.sample(range(min(10_000, first // 2), first), 50 * count), list[int]()
-    for port in candidates:
-        with socket.socket() as probe:
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-        found.append(port)
-        if len(found) == count:
-            return found
-    raise OSError(f"{count} free ports below {first} were not found on {HOST}")
 
 
 def write(conf_dir: Path, daemons_dir: Path, work: Path, ports: Ports) -> None:
