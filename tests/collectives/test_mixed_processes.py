@@ -55,6 +55,7 @@ def test_a_node_killed_in_the_middle_ends_all_at_once_by_name(rank, elements):
         assert any(f"node {rank}" in each for each in said), said
 
 
+@pytest.mark.slow
 def test_a_stopped_node_is_waited_for_asleep_on_both_hosts_and_goes_on():
     with nodes(4, LARGE, sums=50, collective="mixed", hosts="aabb") as running:
         stopped_and_continued(running, 1)

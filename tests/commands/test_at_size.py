@@ -58,6 +58,7 @@ def shuffled_frames(monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
     return found
 
 
+@pytest.mark.slow
 def test_rows_are_shuffled_once_and_never_sorted_by_spark(
     spark: SparkSession, tmp_path: Path, shuffled_frames: list[DataFrame]
 ) -> None:

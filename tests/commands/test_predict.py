@@ -93,6 +93,7 @@ def test_an_output_that_is_or_lies_in_what_is_read(
             assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_predictions_are_those_of_the_model_on_one_machine(
     spark: SparkSession,
     tmp_path: Path,
@@ -181,6 +182,7 @@ def test_a_partition_of_a_table_is_written_and_replaced_alone(
     assert names(tmp_path / "out") == ["ds=2026-11-21", "ds=2026-11-22"]
 
 
+@pytest.mark.slow
 def test_raw_rows_are_predicted_as_prepared_ones(
     spark: SparkSession, tmp_path: Path, images: tuple[PreparedDataSet, Path, Path]
 ) -> None:
@@ -255,6 +257,7 @@ def test_csv_rows_with_kept_columns_named_classes_and_a_bad_row(
     assert metrics["accuracy"] == right / 20
 
 
+@pytest.mark.slow
 def test_a_label_that_the_model_does_not_know(
     spark: SparkSession,
     tmp_path: Path,
@@ -288,6 +291,7 @@ def test_numbers_and_their_errors(spark: SparkSession, tmp_path: Path) -> None:
     assert metrics["mean_absolute_error"] == pytest.approx(np.abs(wanted - labels).mean(), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_damaged_block_ends_it_with_one_line_and_no_output(
     spark: SparkSession, tmp_path: Path, images: tuple[PreparedDataSet, Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

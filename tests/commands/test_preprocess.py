@@ -165,6 +165,7 @@ def test_csv_with_text_classes_missing_values_and_kept_columns(spark: SparkSessi
     assert rows["r0"][2] == content[0, 0] and rows["r1"][2] == row_ids.row_id(content[0, 0], 1)
 
 
+@pytest.mark.slow
 def test_numbers_as_labels_without_labels_and_cut_test_sets(spark: SparkSession, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     lines = [f"{a:.4f},{b:.4f},{a + b:.4f}" for a, b in rng.random((300, 2))]
@@ -196,6 +197,7 @@ def test_numbers_as_labels_without_labels_and_cut_test_sets(spark: SparkSession,
     assert {label for name in sizes for block in read(data, name) for label in block.label.tolist()} == numbers
 
 
+@pytest.mark.slow
 def test_some_bad_rows_are_kept_with_their_reason(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -262,6 +264,7 @@ def test_labels_are_counted_not_the_splits_that_they_lie_in(
     assert f"{tmp_path}/rows.csv: more than 4 different labels; is the label a number" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_raw_rows_for_a_model_are_those_of_the_data_set(spark: SparkSession, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "raw", digits(60), digits(30, seed=1))
     assert run(tmp_path, f"input.path={folder}", "validation=0") == 0
@@ -292,6 +295,7 @@ def test_raw_rows_for_a_model_are_those_of_the_data_set(spark: SparkSession, tmp
         assert sorted(row.column_12 for row in rows["train"].collect()) == ["2", "9"]
 
 
+@pytest.mark.slow
 def test_rows_are_cut_one_by_one_whatever_their_kept_columns_are_called(spark: SparkSession, tmp_path: Path) -> None:
     """Few distinct rows, of which each split is a random sample, and every name that the frames in between have."""
     names = ["split", "file", "lane", "number", "ids", "bad", "part", "tensor_0", "keep_1", "content_a", "a`b.c"]

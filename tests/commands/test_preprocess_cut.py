@@ -89,6 +89,7 @@ def disjoint(found: Prepared, groups: np.ndarray) -> bool:
     return sum(map(len, parts)) == len(set().union(*parts)) and all(parts)
 
 
+@pytest.mark.slow
 def test_by_features_equal_ones_stay_together_whatever_they_weigh(spark: SparkSession, tmp_path: Path) -> None:
     """Rows that differ in their weights alone keep ids, splits and weights in another order of rows and files."""
     number = np.arange(600)
@@ -120,6 +121,7 @@ def test_by_key_customers_stay_together_and_are_no_feature(
     assert found.manifest.keep == ["id", "day", "split"] and found.manifest.tensors[0].columns == ["x"]
 
 
+@pytest.mark.slow
 def test_by_time_the_latest_rows_are_test_also_where_only_they_have_their_labels(
     spark: SparkSession, tmp_path: Path
 ) -> None:

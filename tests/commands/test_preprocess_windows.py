@@ -81,6 +81,7 @@ def expected() -> dict[tuple[str, str], tuple[list[list[float]], list[float]]]:
     return windows
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_windows_are_those_of_a_loop_and_no_training_row_is_a_label_of_another_split(
     spark: SparkSession, tmp_path: Path

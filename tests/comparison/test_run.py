@@ -195,23 +195,23 @@ def test_killed_half_way_it_goes_on_where_it_was(digits, tmp_path, signum):
 import sys
 from tests.comparison.comparisons import compared
 try:
-    compared({str(digits)!r}, {str(output)!r}, seeds=1, epochs=8)
+    compared({str(digits)!r}, {str(output)!r}, strategies=['batch', 'epoch-delayed'], nodes=[2], seeds=1, epochs=8)
 except KeyboardInterrupt:
     sys.exit(130)
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])}
     process = subprocess.Popen([sys.executable, "-c", program], env=environment, start_new_session=True)
     give_up = time.monotonic() + 240
-    while len(list((output / "runs").glob("*.json")) if (output / "runs").exists() else []) < 3:
+    while len(list((output / "runs").glob("*.json")) if (output / "runs").exists() else []) < 1:
         assert time.monotonic() < give_up and process.poll() is None
         time.sleep(0.05)
     (os.killpg if signum == signal.SIGINT else os.kill)(process.pid, signum)
     assert process.wait(60) == (130 if signum == signal.SIGINT else -signal.SIGKILL)
     kept = {path.name: path.stat().st_mtime_ns for path in (output / "runs").glob("*.json")}
-    assert 3 <= len(kept) < 9 and not (output / "results.json").exists()
+    assert 1 <= len(kept) < 3 and not (output / "results.json").exists()
     subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=500)
     assert {name: (output / "runs" / name).stat().st_mtime_ns for name in kept} == kept
-    assert len(json.loads((output / "results.json").read_text())["runs"]) == 8
+    assert len(json.loads((output / "results.json").read_text())["runs"]) == 2
 
 
 @pytest.mark.parametrize(

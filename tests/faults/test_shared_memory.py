@@ -21,14 +21,14 @@ def straight(zygote, digits, tmp_path_factory):
 
     with nodes_of(zygote):
         return run(
-            digits, tmp_path_factory.mktemp("ring") / "run", nodes=2, epochs=12, optimizer=MOMENTUM, collective="ring"
+            digits, tmp_path_factory.mktemp("ring") / "run", nodes=2, epochs=5, optimizer=MOMENTUM, collective="ring"
         )
 
 
 @pytest.mark.parametrize(("number", "rank"), [(signal.SIGKILL, 0), (signal.SIGSTOP, 1)])
 def test_the_run_goes_on_from_its_last_checkpoint(forked, digits, straight, tmp_path, number, rank):
     settings = {
-        "nodes": 2, "epochs": 12, "transform": f"{MODELS}:slowly", "max_restarts": 1, "optimizer": MOMENTUM,
+        "nodes": 2, "epochs": 5, "transform": f"{MODELS}:slowly", "max_restarts": 1, "optimizer": MOMENTUM,
         "checkpoint": {"seconds": 0.5}, "collective": "shared",
     }  # fmt: skip
     with ThreadPoolExecutor(1) as pool:

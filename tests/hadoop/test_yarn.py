@@ -301,7 +301,7 @@ def test_containers_that_yarn_ends_for_their_memory_or_asks_to_end(shipped, plac
     large = ["--set", "model.build=mine.py:large_once", "--set", f"model.params={{mark: {tmp_path}/large}}"]
     # Nodes that YARN ends may have no time for another checkpoint.
     large += ["--set", "checkpoint.every=epoch"]
-    submission = begin("train", "--config", "train.yaml", *large, "--set", f"output={output}", "--set", "epochs=400")
+    submission = begin("train", "--config", "train.yaml", *large, "--set", f"output={output}", "--set", "epochs=150")
     hadoop.wait_for("a checkpoint", lambda: checkpoints.latest(output) is not None, "resourcemanager")
     asked = container_of(node_processes(hadoop.folder)[0])
     hadoop.signal(asked, "GRACEFUL_SHUTDOWN")

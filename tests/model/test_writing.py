@@ -58,6 +58,7 @@ os._exit(0)
 """In a process of its own, that ends as nodes do: an orderly end of h5py's crashes after that."""
 
 
+@pytest.mark.slow
 def test_weights_to_begin_with_that_find_the_disk_full(tmp_path):
     with small_disk(tmp_path / "scratch", 16) as scratch:
         command = [sys.executable, "-c", WEIGHTS, str(scratch)]

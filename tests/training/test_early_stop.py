@@ -108,6 +108,7 @@ def test_a_run_stops_with_the_best_weights_and_is_resumed_to_the_same_end(forked
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_a_run_that_has_stopped_is_complete(forked, misleading, tmp_path):
     """More epochs would change nothing about it, and are another configuration, as they are of any run."""
     output = tmp_path / "run"

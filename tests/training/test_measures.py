@@ -84,6 +84,7 @@ def test_a_rare_class_by_weight_is_the_same_on_any_nodes_and_in_predict(forked, 
     assert np.sum(found["confusion"]) == pytest.approx(sum(row["rows"] for row in found["by_class"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["epoch", "local"])
 def test_virtual_nodes_weigh_as_real_ones_do(forked, rare, tmp_path, strategy):
     settings = {**EPOCHS, "model": {"build": f"{MODELS}:one_unit"}, "class_weights": {"1": 5}, "strategy": strategy}
@@ -92,6 +93,7 @@ def test_virtual_nodes_weigh_as_real_ones_do(forked, rare, tmp_path, strategy):
     assert largest_difference(weights(tmp_path / "2"), weights(tmp_path / str({"virtual": 2}))) < 1e-9
 
 
+@pytest.mark.slow
 def test_scaled_numbers_are_predicted_in_their_own_units(forked, amounts, tmp_path):
     names = ["mae", "rmse", "r2"]
     settings = {**EPOCHS, "model": {"build": f"{MODELS}:several"}, "metrics": names, "epochs": 15}

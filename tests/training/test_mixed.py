@@ -66,6 +66,7 @@ def test_nodes_with_gradients_of_their_own_have_scales_of_their_own(forked, digi
     assert largest_difference(weights(tmp_path / "real"), weights(tmp_path / "virtual")) < 1e-3
 
 
+@pytest.mark.slow
 def test_parts_of_mini_batches_make_the_same_run(forked, digits, tmp_path):
     """330 rows are 10 mini-batches of 32 and one of 10."""
     whole = run(digits, tmp_path / "whole", dtype="float64", **SETTINGS)

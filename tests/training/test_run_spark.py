@@ -65,6 +65,7 @@ def gated(file, partitions, passed=None):
     return pass_on
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_uneven_and_empty_partitions_give_the_weights_of_reading_the_files(spark, zygote, digits, tmp_path, nodes):
     """Invariants 1 and 2: ten partitions, some of them empty, and the very bits of `input_mode: tensorflow`."""

@@ -87,7 +87,7 @@ def run(data, output, **keys):
 
 
 @pytest.mark.slow
-def test_an_lstm_gives_the_same_on_one_and_two_nodes_and_the_same_bits_from_spark(spark, tokens, tmp_path):
+def test_an_lstm_gives_the_same_on_one_and_two_nodes_and_the_same_bits_from_spark(fed, tokens, tmp_path):
     one = run(tokens, tmp_path / "one")
     assert one["ledger"] == {**one["ledger"], "exact": True, "rows": 900}
     losses = one["metrics"]["train"]["loss"]

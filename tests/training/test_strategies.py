@@ -168,6 +168,7 @@ def averages_in(folder, strategy):
     return hashlib.sha256(bits).hexdigest()[:16]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("strategy", "more"), EVERY_WAY)
 def test_virtual_nodes_are_real_ones(forked, digits, tmp_path, strategy, more):
     """The inner optimizer's momentum, and its moving averages, which a run ends with; BatchNorm's statistics, each

@@ -28,6 +28,7 @@ def embedded(whole=False):
     return {"build": f"{MODELS}:embedded", "params": {"whole": whole}}
 
 
+@pytest.mark.slow
 def test_an_embeddings_rows_in_use_travel_and_the_result_is_the_same_for_every_number_of_nodes(
     forked, tokens, tmp_path
 ):
@@ -46,6 +47,7 @@ def test_an_embeddings_rows_in_use_travel_and_the_result_is_the_same_for_every_n
     assert runs[2]["weights"] == whole["weights"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [2, {"virtual": 3}])
 def test_epochs_that_nodes_share_send_rows_too_and_checkpoints_hold_what_is_frozen(forked, tokens, tmp_path, nodes):
     keys = {**SETTINGS, "strategy": "epoch", "nodes": nodes}

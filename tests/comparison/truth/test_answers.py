@@ -110,6 +110,7 @@ def test_every_sentence_of_three_thousand_answers_is_true(recipe):
     check(recipe)
 
 
+@pytest.mark.slow
 def test_the_made_up_results_have_every_sentence():
     """So that none goes unread."""
 

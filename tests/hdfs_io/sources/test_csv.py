@@ -258,6 +258,7 @@ def test_hives_text_files(spark: SparkSession, tmp_path: Path) -> None:
         source(spark, tmp_path / "t", **keys)
 
 
+@pytest.mark.slow
 def test_files_with_other_headers_are_named(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path, "a,b\n1,0\n", "m/1.csv")
     for content, message in (

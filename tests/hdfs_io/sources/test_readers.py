@@ -117,6 +117,7 @@ def test_files_that_only_sparks_hadoop_knows(
     assert rows_of(spark, one) == [(0, 2, 0)]
 
 
+@pytest.mark.slow
 def test_tables_and_queries(spark: SparkSession, tmp_path: Path) -> None:
     spark.createDataFrame([(1.0, 2, 0), (2.0, 3, 1)], "a double, b int, y int").createOrReplaceTempView("things")
     whole = source(spark, format="table", table="things")
