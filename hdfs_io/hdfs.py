@@ -23,6 +23,7 @@ from hdfs_native import Client, WriteOptions
 from pyarrow import fs
 
 from hdfs_io.hdfs_client import FIRST_CONTACT, beat, client, repeat
+from sparksplit.base import hadoop_conf
 
 SPOOL_BYTES = 32 * 2**20
 _PIECE_BYTES = 4 * 2**20
@@ -68,6 +69,10 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
         except FileNotFoundError:
             return fs.FileInfo(path, fs.FileType.NotFound)
 
+    def owner(self, path: str) -> str:
+        """The user that the file or folder at `path` belongs to."""
+        return str(self._do(path, lambda client: client.get_file_info(path)).owner)
+
     def _expect_folder(self, path: str) -> None:
         kind = self._info(path).type
         if kind != fs.FileType.Directory:
@@ -86,7 +91,8 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
         return [_file_info(status, status.path) for status in found]
 
     def create_dir(self, path: str, recursive: bool) -> None:
-        self._do(path, lambda client: client.mkdirs(path, create_parent=recursive))
+        permission = 0o777 & ~hadoop_conf.umask()
+        self._do(path, lambda client: client.mkdirs(path, permission, create_parent=recursive))
 
     def delete_dir(self, path: str) -> None:
         self._expect_folder(path)
@@ -183,13 +189,15 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
         """Make `path` a file with the content of `spool`."""
         folder, _, name = path.rpartition("/")
         left: list[str] = []
+        permission = 0o666 & ~hadoop_conf.umask()
+        options = WriteOptions(permission=permission, overwrite=False, create_parent=False)
 
         def attempt(client: Client) -> str:
             # Never the name of an earlier attempt: its writer may still hold that.
             temporary = f"{folder}/.{name}.{uuid.uuid4().hex[:8]}"
             left.append(temporary)
             # The inner writer: after an error, dropping the outer one would first try for 16 s to complete the file.
-            file = client.inner.create(temporary, WriteOptions(overwrite=False, create_parent=False))
+            file = client.inner.create(temporary, options)
             spool.seek(0)
             while piece := spool.read(_PIECE_BYTES):
                 file.write(piece)

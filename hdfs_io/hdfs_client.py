@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 from hdfs_native import Client
 
-from sparksplit.base import activity
+from sparksplit.base import activity, hadoop_conf
 from sparksplit.base.errors import Passing
 
 PATIENCE = 120.0
@@ -60,6 +60,7 @@ def client(authority: str) -> Client:
     """This process's client of the HDFS at `authority`. Raises OSError where no NameNode answers soon."""
     key = (os.getpid(), authority)
     if key not in _clients:
+        hadoop_conf.ask_as_the_submitter()
         try:
             opened = Client(f"hdfs://{authority}", _SETTINGS)
         except RuntimeError as error:

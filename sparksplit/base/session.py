@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparksplit.base import left, metastore, packages
+from sparksplit.base import hadoop_conf, left, metastore, packages
 from sparksplit.base.errors import ConfigError, RunError, UsageError
 from sparksplit.base.interrupts import (
     interruptible,
@@ -174,6 +174,8 @@ def _settings(executors: int, configured: dict[str, str], submitted: bool) -> di
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.ui.showConsoleProgress": "false",  # sparksplit shows its own
     }
+    for name, value in hadoop_conf.for_executors().items():
+        settings.setdefault(f"spark.executorEnv.{name}", configured.get(f"spark.executorEnv.{name}", value))
     if not configured.get("spark.master", "local-cluster").startswith("local-cluster"):
         return settings
     # Executors run on this machine, perhaps from a checkout that is not installed.

@@ -103,6 +103,18 @@ def test_without_permission(folder: str) -> None:
     assert filesystem.listing(folder) == {}
 
 
+def test_what_an_executor_writes_is_the_submitters_and_for_whom_the_site_says(folder: str) -> None:
+    opened = hdfs_client.client(folder.removeprefix("hdfs://").partition("/")[0])
+    inner = folder.removeprefix("hdfs://")[folder.removeprefix("hdfs://").index("/") :]
+    opened.set_permission(inner, 0o777)
+    code = f"from hdfs_io import filesystem; filesystem.write_bytes({folder + '/of/a'!r}, b'x')"
+    told = {"SPARK_USER": "alice", "SPARKSPLIT_HDFS_UMASK": "027", "PYTHONPATH": str(_CHECKOUT)}
+    environment = {key: value for key, value in os.environ.items() if key != "HADOOP_USER_NAME"} | told
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+    found = [opened.get_file_info(f"{inner}/{name}") for name in ("of", "of/a")]
+    assert [(status.owner, oct(status.permission)) for status in found] == [("alice", "0o750"), ("alice", "0o640")]
+
+
 def test_of_many_that_begin_at_once_one_comes_through(folder: str) -> None:
     """Where there is no lease, and where there is that of a process that has ended."""
     for number, there in enumerate([False, True] * 4):

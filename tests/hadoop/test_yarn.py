@@ -26,6 +26,9 @@ from tests.hadoop.submit import explain
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
+USER = "alice"
+"""Who submits; YARN's containers run as the user of the tests."""
+
 MODEL = """
 import os
 import keras
@@ -57,8 +60,11 @@ def large_once(data, mark):
 
 @pytest.fixture(scope="module")
 def place(hadoop):
-    """A new folder on HDFS."""
+    """A new folder on HDFS, which belongs to the user who submits the jobs."""
     path = f"{hadoop.uri}/yarn-{uuid.uuid4().hex}"
+    for folder in (path, f"{hadoop.uri}/user/{USER}"):
+        filesystem.make_folder(folder)
+        Client(hadoop.uri).set_owner(folder.removeprefix(hadoop.uri), USER, USER)
     yield path
     filesystem.remove(path)
 
@@ -133,7 +139,12 @@ def begin(shipped, yarn_submit):
         }
         script = shipped / "jobs" / f"{job}.py"
         return yarn_submit(
-            script, *arguments, mode=mode, executors=executors, settings=wanted, environment={"PYTHONPATH": ""}
+            script,
+            *arguments,
+            mode=mode,
+            executors=executors,
+            settings=wanted,
+            environment={"PYTHONPATH": "", "HADOOP_USER_NAME": USER},
         )
 
     return call
@@ -198,6 +209,8 @@ def test_the_jobs_on_yarn_and_hdfs_give_the_bits_of_a_local_folder(shipped, plac
         assert runs[0][key] == runs[1][key] == runs[2][key], key
     found, expected = (filesystem.read_json(f"{folder}/predictions/metrics.json") for folder in (place, local))
     assert found == expected | {"model": found["model"], "input": f"{place}/prepared"}
+    written = Client(place).list_status("/" + place.split("/")[-1], recursive=True)
+    assert {status.owner for status in written if not status.path.endswith("/rows.csv")} == {USER}
 
 
 def test_check_and_devices_look_at_a_cluster(place, run, gpus):

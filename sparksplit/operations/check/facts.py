@@ -24,6 +24,8 @@ class Facts:
     """How many seconds the host's clock is ahead of the driver's; None if that could not be measured"""
     folder: str | None = None
     """What is wrong with the folder; None if nothing is, or none was asked about"""
+    writes_as: str | None = None
+    """The user whose is what it has written into a folder on HDFS; None if it has not"""
     unreachable: dict[str, str] = field(default_factory=dict)
     """Which other processes' ports could not be reached, and why"""
     gpus: list[str] = field(default_factory=list)

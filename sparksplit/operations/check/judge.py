@@ -32,6 +32,7 @@ def fact_findings(
     return [
         *_versions(driver, executors),
         *(Problem("path", f"{facts.who} on {facts.host}: {facts.folder}") for facts in everyone if facts.folder),
+        *_owners(driver, executors),
         *_memory(settings, executors),
         *_disks(settings, executors, spooled),
         *_gpus(settings, executors),
@@ -56,6 +57,16 @@ def _versions(driver: Facts, executors: Sequence[Facts]) -> Iterator[Problem]:
             else "install the same there, or send the environment along (sparksplit package --environment)"
         )
         yield Problem(name, f"must be {wanted} as on the driver (is {found} on {_names(hosts)}); {remedy}")
+
+
+def _owners(driver: Facts, executors: Sequence[Facts]) -> Iterator[Problem]:
+    others = {facts.writes_as: facts.host for facts in executors if facts.writes_as not in (None, driver.writes_as)}
+    for user, host in others.items():
+        yield Problem(
+            "user",
+            f"executors write as {user} (on {host}), the driver as {driver.writes_as}: give both the same"
+            " HADOOP_USER_NAME, or a Kerberos ticket",
+        )
 
 
 def _minor(python: str) -> list[str]:

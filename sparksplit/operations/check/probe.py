@@ -18,6 +18,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from pyarrow import fs
+
 from hdfs_io import filesystem
 from sparksplit import __version__
 from sparksplit.cluster.channel.wire import own_address_towards
@@ -69,11 +71,13 @@ class Probe:
             # Nobody closes its port before all have tried it.
             context.barrier()
         gpu = context.resources().get("gpu")
+        tried = Tried(None) if self.folder is None else try_folder(self.folder, self.file)
         yield json.dumps(
             asdict(
                 Facts(
                     who,
-                    folder=try_folder(self.folder, self.file) if self.folder is not None else None,
+                    folder=tried.wrong,
+                    writes_as=tried.owner,
                     unreachable=unreachable,
                     clock=None if clock is None else round(-clock, 3),
                     gpus=list(gpu.addresses) if gpu is not None else [],
@@ -114,8 +118,16 @@ def local_disks() -> dict[str, list[int]]:
     return found
 
 
-def try_folder(folder: str, file: str | None = None) -> str | None:
-    """Write a small file into `folder`, read it back, remove it; returns what went wrong, None if nothing did.
+@dataclass(frozen=True)
+class Tried:
+    """What came of a small file. wrong: what went wrong, None if nothing did. owner: on HDFS, the user that had it."""
+
+    wrong: str | None
+    owner: str | None = None
+
+
+def try_folder(folder: str, file: str | None = None) -> Tried:
+    """Write a small file into `folder`, read it back, remove it.
 
     file: another process's file, which must be there; if not, this is not the same folder here.
     """
@@ -123,18 +135,23 @@ def try_folder(folder: str, file: str | None = None) -> str | None:
     own = filesystem.join(folder, f".sparksplit-check-{content.decode()[:8]}")
     try:
         if not filesystem.is_folder(folder):
-            return f"{folder} is not a folder"
+            return Tried(f"{folder} is not a folder")
         if file is not None and not filesystem.exists(file):
-            return f"{folder} is not the same folder as on the driver: use HDFS, or a folder that all hosts mount"
+            return Tried(f"{folder} is not the same folder as on the driver: use HDFS, or one that all hosts mount")
         filesystem.write_bytes(own, content)
         try:
             if filesystem.read_bytes(own) != content:
-                return f"{own} was read back with another content"
+                return Tried(f"{own} was read back with another content")
+            return Tried(None, _owner(own))
         finally:
             filesystem.remove(own)
     except Exception as error:  # whatever a file system raises is the finding
-        return " ".join(str(error).split()) or type(error).__name__
-    return None
+        return Tried(" ".join(str(error).split()) or type(error).__name__)
+
+
+def _owner(path: str) -> str | None:
+    system, inner = filesystem.resolve(path)
+    return None if isinstance(system, fs.LocalFileSystem) else str(system.handler.owner(inner))
 
 
 @contextmanager

@@ -64,8 +64,8 @@ def check(config: CheckConfig, planned: Planned) -> Report:
     if fatal:
         # Under some of them Spark would not start, and under others no barrier stage would run.
         own = probe.own_facts(_address(known))
-        folder = None if config.path is None else probe.try_folder(config.path)
-        driver = Facts("driver", folder=folder, clock=0.0, **own)
+        tried = probe.Tried(None) if config.path is None else probe.try_folder(config.path)
+        driver = Facts("driver", folder=tried.wrong, writes_as=tried.owner, clock=0.0, **own)
         more = [one for one in judge.setting_findings(known, planned.nodes or 1, planned.spare) if one not in fatal]
         return Report(known, driver, [], [*fatal, *more, *judge.fact_findings(known, driver, [])])
     executors = planned.nodes + planned.spare if planned.nodes else LOCAL_EXECUTORS
@@ -98,11 +98,12 @@ def _look(spark: SparkSession, config: CheckConfig, planned: Planned, report: Re
     slots = requirements.slots_of(sc)
     address = _address(report.settings)
     folder = None if config.path is None else filesystem.absolute(config.path)
-    wrong = None if folder is None else probe.try_folder(folder)
-    report.driver = Facts("driver", folder=wrong, clock=0.0, **probe.own_facts(address))
+    tried = probe.Tried(None) if folder is None else probe.try_folder(folder)
+    own_facts = probe.own_facts(address)
+    report.driver = Facts("driver", folder=tried.wrong, writes_as=tried.owner, clock=0.0, **own_facts)
     if slots:
-        with _left(folder if wrong is None else None) as file, probe.port(address) as own:
-            ask = probe.Probe(own, folder if wrong is None else None, file)
+        with _left(folder if tried.wrong is None else None) as file, probe.port(address) as own:
+            ask = probe.Probe(own, folder if tried.wrong is None else None, file)
             report.executors, problem = _executors(spark, slots, ask)
             report.problems += [problem] if problem else []
     report.problems += judge.fact_findings(report.settings, report.driver, report.executors, planned.spooled)

@@ -47,7 +47,11 @@ def _row(report: Report, facts: Facts, path: str | None) -> list[str]:
         f"{facts.host} ({facts.address})",
         facts.python,
         f"other: {', '.join(other)}" if other else f"{sum(v is not None for v in facts.versions.values())} the same",
-        "not asked" if path is None else "NO" if facts.folder else "read, written",
+        "not asked"
+        if path is None
+        else "NO"
+        if facts.folder
+        else "read, written" + (f" as {facts.writes_as}" if facts.writes_as else ""),
         memory,
         ", ".join(facts.gpus) or "none given",
         clock + (" NO" if facts.clock is not None and abs(facts.clock) > CLOCK_SECONDS else ""),

@@ -205,12 +205,13 @@ def test_the_overhead_is_a_share_of_the_memory_where_it_is_not_set():
             "ports",
             "executor 1 on host-b cannot reach executor 0 at 10.0.0.2:4711 (timed out)",
         ),
+        (replace(SECOND, writes_as="yarn"), "user", "executors write as yarn (on host-b), the driver as alice"),
         (replace(SECOND, clock=-90.0), "clock", "host-b is 90 s behind the driver"),
         (replace(SECOND, clock=90.0), "clock", "host-b is 90 s ahead of the driver"),
     ],
 )
 def test_each_wrong_fact_is_found_and_nothing_else(second, key, text):
-    found = fact_findings(GOOD, DRIVER, [FIRST, second])
+    found = fact_findings(GOOD, replace(DRIVER, writes_as="alice"), [replace(FIRST, writes_as="alice"), second])
     assert [problem.key for problem in found] == [key]
     assert text in found[0].text
 

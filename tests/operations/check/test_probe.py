@@ -19,20 +19,20 @@ def test_own_facts():
 def test_a_good_folder_is_left_as_it_was(tmp_path):
     theirs = tmp_path / "theirs"
     theirs.write_text("")
-    assert probe.try_folder(str(tmp_path), str(theirs)) is None
+    assert probe.try_folder(str(tmp_path), str(theirs)) == probe.Tried(None)
     assert [entry.name for entry in tmp_path.iterdir()] == ["theirs"]
 
 
 def test_what_is_wrong_with_a_folder_is_told(tmp_path):
-    assert probe.try_folder(f"{tmp_path}/no") == f"{tmp_path}/no is not a folder"
-    assert "is not the same folder as on the driver" in probe.try_folder(str(tmp_path), f"{tmp_path}/theirs")
-    assert "the scheme nosuch:// is not known" in probe.try_folder("nosuch://host/x")
+    assert probe.try_folder(f"{tmp_path}/no") == probe.Tried(f"{tmp_path}/no is not a folder")
+    assert "is not the same folder as on the driver" in str(probe.try_folder(str(tmp_path), f"{tmp_path}/theirs").wrong)
+    assert "the scheme nosuch:// is not known" in str(probe.try_folder("nosuch://host/x").wrong)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unwritable_folder_is_told():
     # Also for root, who may write everywhere else.
-    assert probe.try_folder("/proc/self").startswith("/proc/self/.sparksplit-check-")
+    assert str(probe.try_folder("/proc/self").wrong).startswith("/proc/self/.sparksplit-check-")
 
 
 def test_a_port_answers_with_the_time_and_is_gone_afterwards():

@@ -1,8 +1,10 @@
-"""What Hadoop's configuration folder says about file systems: the default one, and its name services."""
+"""What Hadoop's configuration folder says about file systems: the default one, its name services, and who may read what
+is written; and in whose name this process asks."""
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -10,6 +12,12 @@ from sparksplit.base.errors import InputError, file_error
 
 DEFAULT_PORT = 8020
 """A NameNode's port, where a URI gives only a host."""
+
+_USER, _SPARK_USER = "HADOOP_USER_NAME", "SPARK_USER"
+_UMASK, _UMASK_KEY = "SPARKSPLIT_HDFS_UMASK", "fs.permissions.umask-mode"
+_DEFAULT_UMASK = "022"
+_OCTAL, _CLAUSE = re.compile(r"[0-7]{1,4}"), re.compile(r"([ugoa]*)([=+-])([rwx]*)")
+_BITS, _PLACES = {"r": 4, "w": 2, "x": 1}, {"u": 6, "g": 3, "o": 0}
 
 
 def default_authority() -> str:
@@ -45,6 +53,53 @@ def service_of(authority: str) -> str:
             if service and node:
                 return service.lower()
     return authority
+
+
+def ask_as_the_submitter() -> None:
+    """Have this process ask HDFS, and whatever it starts, in the name of who submitted the job.
+
+    Without Kerberos HDFS believes what it is told: HADOOP_USER_NAME, or else the process's user, which in a container
+    is YARN's. Spark tells every process of a job in SPARK_USER whose it is, and acts in that name itself.
+    """
+    if os.environ.get(_SPARK_USER):
+        os.environ.setdefault(_USER, os.environ[_SPARK_USER])
+
+
+def umask() -> int:
+    """The bits that nobody gets on what is written to HDFS: `fs.permissions.umask-mode` of the driver's Hadoop, or
+    else of this host's; 0o022 where neither says anything.
+
+    Raises InputError for what is no mask.
+    """
+    text = os.environ.get(_UMASK) or _settings("hdfs-site.xml").get(_UMASK_KEY)
+    text = text or _settings("core-site.xml").get(_UMASK_KEY) or _DEFAULT_UMASK
+    found = int(text, 8) if _OCTAL.fullmatch(text) else _symbolic(text)
+    if found is None:
+        raise InputError(f"{_UMASK_KEY}: must be octal such as 027, or u=rwx,g=rx,o= (is {text!r})")
+    return found
+
+
+def _symbolic(text: str) -> int | None:
+    """The mask that leaves what `text` allows; None where it is not as chmod(1) writes it."""
+    allowed = 0
+    for part in text.split(","):
+        clause = _CLAUSE.fullmatch(part.strip())
+        if clause is None:
+            return None
+        who, sign, what = clause.groups()
+        bits = sum(_BITS[letter] for letter in set(what))
+        for whose, shift in _PLACES.items():
+            if not who or whose in who or "a" in who:
+                before = allowed >> shift & 7
+                after = {"=": bits, "+": before | bits, "-": before & ~bits}[sign]
+                allowed = allowed & ~(7 << shift) | after << shift
+    return 0o777 & ~allowed
+
+
+def for_executors() -> dict[str, str]:
+    """The variables with which executors write to HDFS as this process does."""
+    found = {_UMASK: f"{umask():03o}"}
+    return found | ({_USER: os.environ[_USER]} if os.environ.get(_USER) else {})
 
 
 def _folder() -> Path | None:
