@@ -24,8 +24,12 @@ KEYS = {
 DAYS = {"data", "init", "partition"}
 COMMANDS = {"preprocess", "train", "predict", "compare"}
 
+# What spark-submit's command line must not have, since every user of the host can read it.
+_SECRET = re.compile(r"(?i)(secret([._-]?key)?|password|access[._-]?key|account\.key\..*|token)$")
+
 # The status of a command that was given something wrong, as spark-submit (client) and YARN (cluster mode) report it.
 _WRONG = re.compile(r"Error code is: 2\.|User application exited with (?:status )?2\b")
+_ELSEWHERE = "set it in the site's own spark-defaults.conf, which spark-submit reads itself"
 
 
 class SparksplitOperator(SparkSubmitOperator):
@@ -85,6 +89,14 @@ def settings() -> dict[str, Any]:
         raise ValueError(f"{file}: deploy_mode: must be client or cluster (is {found['deploy_mode']})")
     found["base"] = found["base"].rstrip("/")
     found["home"] = Path(found["home"] or Path(__file__).resolve().parent.parent)
+    shown = dict.fromkeys(found["spark"], file)
+    if found["deploy_mode"] == "cluster":  # Airflow makes spark.yarn.appMasterEnv.NAME of them
+        shown |= dict.fromkeys(found["environment"], file)
+    for each in filter(None, found["spark_defaults"].values()):
+        shown |= dict.fromkeys(properties(found["home"] / each), found["home"] / each)
+    for key, where in shown.items():
+        if _SECRET.search(key):
+            raise ValueError(f"{where}: {key}: every user could read it on a command line: {_ELSEWHERE}")
     return found
 
 

@@ -8,12 +8,9 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sparksplit.base.errors import RunError
-
-if TYPE_CHECKING:
-    from pyspark import SparkConf
 
 KEY = "spark.jars.packages"
 _ELSEWHERE = ("spark.jars", KEY, "spark.driver.extraClassPath")
@@ -31,7 +28,7 @@ def wanted(packages: str, configured: Mapping[str, str], jars: Sequence[str]) ->
     return ",".join([*filter(None, [configured.get(KEY)]), *more])
 
 
-def launch(conf: SparkConf) -> Any:
+def launch() -> Any:
     """Start Spark's JVM, as pyspark would, with packages to fetch. Until it runs nothing of it is shown.
 
     Raises RunError where a package cannot be fetched.
@@ -41,7 +38,7 @@ def launch(conf: SparkConf) -> Any:
     read, write = os.pipe()
     held = _Held(read)
     try:
-        return launch_gateway(conf, {"stdout": write, "stderr": write})  # type: ignore[no-untyped-call]
+        return launch_gateway(None, {"stdout": write, "stderr": write})  # type: ignore[no-untyped-call]
     except Exception:
         os.close(write)
         write = -1

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-import re
-import shlex
+import secrets
 import subprocess
 import sys
 import sysconfig
@@ -14,11 +13,10 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparksplit.base import hadoop_conf, left, metastore, packages
+from sparksplit.base import gateway, hadoop_conf, left, metastore, packages, user_settings
 from sparksplit.base.errors import ConfigError, RunError, UsageError
 from sparksplit.base.interrupts import (
     interruptible,
@@ -68,23 +66,23 @@ def spark_session(
         with interruptible_program(running), spark_errors():
             yield running
         return
-    submitted = _submitted()
-    configured = _configured(submitted)
+    configured, submitted = user_settings.configured(), user_settings.submitted()
     if nodes:
         raise_first(start_problems(configured))
     wanted = {"spark.app.name": app_name, **_settings(executors, configured, submitted), **(settings or {})}
     more = wanted.pop(packages.KEY, "")
-    wanted.update((key, value) for key, value in configured.items() if key not in _ADDED_TO)
-    if not submitted and (needed := packages.wanted(more, configured, packages.spark_jars(_pyspark_home()))):
-        wanted[packages.KEY] = needed
+    wanted.update((key, value) for key, value in configured.items() if key not in _ADDED_TO or key not in wanted)
+    if not submitted:
+        jars = packages.spark_jars(user_settings.pyspark_home())
+        if needed := packages.wanted(more, configured, jars):
+            wanted[packages.KEY] = needed
     await_master(wanted.get("spark.master", ""))
     check_known(wanted, None if submitted else os.environ)
     handlers = stopping_handlers()
     with ExitStack() as stack:
         stack.enter_context(py4j_quiet())
-        if not submitted:
-            stack.enter_context(_own_processes(wanted))
-        spark = _start(wanted)
+        folder = None if submitted else stack.enter_context(_own_processes(wanted))
+        spark = _start(wanted, folder)
         stack.callback(_stop, spark)
         try:
             with interruptible(handlers, spark), _where_the_logs_are(spark), spark_errors():
@@ -106,9 +104,9 @@ def satisfy_yarn() -> None:
 
     YARN takes a driver that never started Spark for a failed one, even where there was nothing to do.
     """
-    if not _submitted() or _started:
+    if not user_settings.submitted() or _started:
         return
-    configured = _configured(submitted=True)
+    configured = user_settings.configured()
     if configured.get("spark.master") == "yarn" and configured.get("spark.submit.deployMode") == "cluster":
         say("telling YARN that there was nothing to do")
         with spark_session("sparksplit", 1, nodes=False):
@@ -118,52 +116,7 @@ def satisfy_yarn() -> None:
 def known_settings() -> dict[str, str]:
     """What Spark has been told before it starts; all of its settings if it is already running."""
     running = _running_session()
-    return _configured(_submitted()) if running is None else dict(running.sparkContext.getConf().getAll())
-
-
-def _submitted() -> bool:
-    """Whether spark-submit started this process."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ
-
-
-def _configured(submitted: bool) -> dict[str, str]:
-    """What the user told Spark: through spark-submit, or through the files and variables that our own Spark would read.
-
-    Read here rather than asked of Spark, so that a wrong setting is known before a JVM runs.
-    """
-    if submitted:
-        from pyspark import SparkConf, SparkContext
-
-        SparkContext._ensure_initialized()  # connects to spark-submit's JVM
-        found = dict(SparkConf().getAll())
-        if found.get("spark.app.name") == Path(sys.argv[0]).name:
-            del found["spark.app.name"]  # spark-submit's default
-        return found
-    found = _read_defaults(_spark_conf_folder() / "spark-defaults.conf")
-    if "MASTER" in os.environ:
-        found.setdefault("spark.master", os.environ["MASTER"])
-    words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
-    for option, value in pairwise(words):
-        key, equals, text = value.partition("=")
-        if option == "--master":
-            found["spark.master"] = value
-        elif option in ("--conf", "-c") and equals:
-            found[key] = text
-    return found
-
-
-def _spark_conf_folder() -> Path:
-    home = os.environ.get("SPARK_HOME") or _pyspark_home()
-    return Path(os.environ.get("SPARK_CONF_DIR") or Path(home) / "conf")
-
-
-def _read_defaults(file: Path) -> dict[str, str]:
-    """The keys and values of a spark-defaults.conf; {} where there is no such file."""
-    if not file.is_file():
-        return {}
-    lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
-    pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line and line[0] not in "#!")
-    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+    return user_settings.configured() if running is None else dict(running.sparkContext.getConf().getAll())
 
 
 _ADDED_TO = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions", "spark.executorEnv.PYTHONPATH")
@@ -195,13 +148,38 @@ def _settings(executors: int, configured: dict[str, str], submitted: bool) -> di
         "spark.executor.memory": memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.enabled": "false",
+        # Whoever calls must know it: the master would otherwise start programs for any user of this machine.
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": secrets.token_hex(32),
+        **_pages(configured),
         "spark.python.worker.reuse": "true",
         # Not Spark's 200: on a few cores each task costs more than the rows it handles.
         "spark.sql.shuffle.partitions": str(max(4, 2 * executors)),
         "spark.driver.extraJavaOptions": java.format(file=file, level="warn" if _debugging() else "off", more=more),
         "spark.executor.extraJavaOptions": java.format(file=file, level="warn", more=more_executor),
     }
+
+
+_PROXY = "org.apache.hadoop.yarn.server.webproxy.amfilter.AmIpFilter"
+_NOWHERE = "192.0.2.1"  # an address for examples, RFC 5737
+
+
+def _pages(configured: dict[str, str]) -> dict[str, str]:
+    """Settings that close Spark's pages, unless the user has asked for them.
+
+    The driver's is off. Those of the master and the worker, which show the executors' logs and can end the application,
+    always listen, and know no secret: they let in only a proxy, which is nowhere. (Only Spark 3 has that filter.)
+    """
+    off = {"spark.ui.enabled": "false"}
+    jars = packages.spark_jars(user_settings.pyspark_home())
+    asked_for = configured.get("spark.ui.enabled", "").lower() == "true"
+    if asked_for or not any("yarn-server-web-proxy" in jar for jar in jars):
+        return off
+    places = {
+        f"spark.{_PROXY}.param.PROXY_HOSTS": _NOWHERE,
+        f"spark.{_PROXY}.param.PROXY_URI_BASES": f"http://{_NOWHERE}",
+    }
+    return {**off, "spark.ui.filters": _PROXY, **places}
 
 
 def _debugging() -> bool:
@@ -219,8 +197,9 @@ def _python_path(existing: str) -> str:
 
 
 @contextmanager
-def _own_processes(settings: dict[str, str]) -> Iterator[None]:
-    """Prepare this process for starting a JVM, and remove everything that it started when the block ends.
+def _own_processes(settings: dict[str, str]) -> Iterator[Path]:
+    """Prepare this process for starting a JVM, and remove everything that it started when the block ends. Gives a
+    folder for that time.
 
     settings: changed in place, to keep Spark's files in a temporary folder.
     """
@@ -231,10 +210,9 @@ def _own_processes(settings: dict[str, str]) -> Iterator[None]:
         if settings.get("spark.master", "").startswith("local-cluster"):
             environment |= _local_cluster(folder, settings)
             say(f"Starting Spark on this machine: {settings['spark.master']}")
-        stack.callback(_restore, {name: os.environ.get(name) for name in environment})
-        os.environ.update(environment)
+        stack.enter_context(gateway.variables(environment))
         stack.callback(_end, str(folder))
-        yield
+        yield folder
 
 
 def _local_cluster(folder: Path, settings: dict[str, str]) -> dict[str, str]:
@@ -243,7 +221,7 @@ def _local_cluster(folder: Path, settings: dict[str, str]) -> dict[str, str]:
     home.mkdir()
     temporary.mkdir()
     # Its workers write into $SPARK_HOME/work, and the environment may be shared or read-only.
-    for entry in Path(_pyspark_home()).iterdir():
+    for entry in Path(user_settings.pyspark_home()).iterdir():
         if entry.name not in ("work", "logs"):
             (home / entry.name).symlink_to(entry)
     settings.setdefault(LOCAL, str(folder / "local"))
@@ -252,33 +230,17 @@ def _local_cluster(folder: Path, settings: dict[str, str]) -> dict[str, str]:
     for key in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
         settings[key] = f"-Djava.io.tmpdir={temporary} {settings.get(key, '')}".strip()
     settings["spark.driver.extraJavaOptions"] += f" -Dderby.stream.error.file={folder}/derby.log"
-    settings.update(metastore.temporary(settings, _spark_conf_folder(), folder))
+    settings.update(metastore.temporary(settings, user_settings.conf_folder(), folder))
     return {
         "SPARK_HOME": str(home),
-        "SPARK_CONF_DIR": str(_spark_conf_folder()),
+        "SPARK_CONF_DIR": str(user_settings.conf_folder()),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
     }
 
 
-def _pyspark_home() -> str:
-    """The Spark that belongs to the imported pyspark, whatever SPARK_HOME says: the two versions must agree."""
-    import pyspark
-    from pyspark.find_spark_home import _find_spark_home
-
-    package = Path(pyspark.__file__).parent
-    return str(package) if (package / "jars").is_dir() else str(_find_spark_home())  # type: ignore[no-untyped-call]
-
-
-def _restore(environment: dict[str, str | None]) -> None:
-    for name, value in environment.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
-
-
-def _start(settings: dict[str, str]) -> SparkSession:
+def _start(settings: dict[str, str], folder: Path | None) -> SparkSession:
+    """folder: for a JVM that this process starts; None: there is one."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -288,8 +250,8 @@ def _start(settings: dict[str, str]) -> SparkSession:
         for key, value in settings.items():
             conf.set(key, value)
         with starting(), warnings.catch_warnings():
-            if packages.KEY in settings and SparkContext._gateway is None:
-                SparkContext._ensure_initialized(gateway=packages.launch(conf))
+            if folder is not None and SparkContext._gateway is None:
+                SparkContext._ensure_initialized(gateway=gateway.launch(settings, folder))
             # In YARN's cluster mode pyspark looks for --py-files where the submitting host had them; YARN ships them
             # anyway.
             warnings.filterwarnings("ignore", message="Failed to add file")
@@ -299,8 +261,8 @@ def _start(settings: dict[str, str]) -> SparkSession:
         if at_fault := setting_at_fault(text, settings):
             raise ConfigError(at_fault) from error
         if isinstance(error, ConnectionError) or "JAVA_GATEWAY_EXITED" in text:
-            folder = f" (is spark.local.dir, {settings[LOCAL]}, one that can be written?)" if LOCAL in settings else ""
-            raise RunError(f"Spark did not start: its own process has ended, and has said above why{folder}") from error
+            local = f" (is spark.local.dir, {settings[LOCAL]}, one that can be written?)" if LOCAL in settings else ""
+            raise RunError(f"Spark did not start: its own process has ended, and has said above why{local}") from error
         refused = f"its master {settings.get('spark.master')} {NOT_TAKEN}"
         raise RunError(f"Spark did not start: {refused if STOPPED in text else spark_reason(text)}") from error
 
@@ -341,10 +303,10 @@ def _stop(spark: SparkSession) -> None:
 
 def _stop_quietly(spark: SparkSession) -> None:
     try:
-        gateway = spark.sparkContext._gateway
-        if gateway is not None and gateway.proc is not None and not _debugging():
+        own = spark.sparkContext._gateway
+        if own is not None and own.proc is not None and not _debugging():
             # Its threads print what they find closed at the end, bypassing all loggers.
-            java = gateway.jvm.java
+            java = own.jvm.java
             java.lang.System.setErr(java.io.PrintStream(java.io.OutputStream.nullOutputStream()))
         spark.stop()
     except Exception as error:  # its JVM may be gone already, which is what we wanted
@@ -355,23 +317,23 @@ def _end(mark: str) -> None:
     """End the JVM that this process started, and every process that carries `mark` in its environment."""
     from pyspark import SparkContext
 
-    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    own, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
     SparkContext._active_spark_context = None
     # Without a gateway the start was cut short, so there is nothing to end in good order.
-    patience = time.monotonic() + (5 if gateway else 0)
-    if gateway is not None:
-        _end_gateway(gateway)
+    patience = time.monotonic() + (5 if own else 0)
+    if own is not None:
+        _end_gateway(own)
     while left.processes(mark) and time.monotonic() < patience:
         time.sleep(0.05)
     left.kill_all(Path(mark))
 
 
-def _end_gateway(gateway: Any) -> None:
+def _end_gateway(own: Any) -> None:
     try:
-        gateway.shutdown()
+        own.shutdown()
     except Exception as error:  # as in _stop_quietly
         logging.getLogger(__name__).debug("the JVM did not answer at its end: %s", error)
-    java: subprocess.Popen[bytes] = gateway.proc
+    java: subprocess.Popen[bytes] = own.proc
     assert java.stdin is not None
     java.stdin.close()  # the sign for it to exit
     try:

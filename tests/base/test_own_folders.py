@@ -1,4 +1,4 @@
-"""Temporary folders of owners that were killed."""
+"""Temporary folders of owners that were killed, in places that others can write to."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from sparksplit.base.left import MARK, remove_left, session_folder
 from sparksplit.base.own_folders import own_folder, sweep
+
+OTHER = 65534
+"""A user who is not this one."""
 
 OWNER = """
 import os, signal, sys
@@ -62,6 +66,49 @@ def test_a_stopped_process_of_a_killed_commands_cluster_is_ended(
         both[1].wait()
 
 
+def _lock(folder: Path) -> None:
+    (folder / ".lock").touch()
+
+
+def _fifo(folder: Path) -> None:
+    os.mkfifo(folder / ".lock", 0o666)
+
+
+def _linked_lock(folder: Path) -> None:
+    (folder / ".lock").symlink_to("precious")
+
+
+@pytest.mark.parametrize("lock", [_fifo, _linked_lock])
+def test_a_lock_that_is_no_file_is_neither_waited_for_nor_followed(
+    tmp_path: Path, lock: Callable[[Path], None]
+) -> None:
+    folder = tmp_path / "mine-1"
+    folder.mkdir()
+    (folder / "precious").touch()
+    lock(folder)
+    sweep(tmp_path, "mine-")
+    assert sorted(entry.name for entry in folder.iterdir()) == [".lock", "precious"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
+@pytest.mark.parametrize("lock", [_lock, _fifo])
+def test_another_users_folder_is_let_be(tmp_path: Path, lock: Callable[[Path], None]) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    folder = shared / "mine-1"
+    folder.mkdir()
+    (folder / "file").touch()
+    lock(folder)
+    for each in (folder, *folder.iterdir()):
+        os.chown(each, OTHER, OTHER)
+    ended: list[Path] = []
+    with own_folder(shared, "mine-", ended.append) as own:
+        assert {*shared.iterdir()} == {folder, own}
+    assert sorted(entry.name for entry in folder.iterdir()) == [".lock", "file"]
+    assert ended == []
+
+
 def test_a_link_that_somebody_has_put_there_is_not_followed(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -70,3 +117,21 @@ def test_a_link_that_somebody_has_put_there_is_not_followed(tmp_path: Path) -> N
     (tmp_path / "mine-link").symlink_to(elsewhere)
     sweep(tmp_path, "mine-")
     assert sorted(path.name for path in elsewhere.iterdir()) == [".lock", "precious"]
+
+
+def test_what_is_removed_is_what_was_looked_at(tmp_path: Path) -> None:
+    """In a place without the sticky bit anybody can put a link where the folder was, at any time."""
+    elsewhere, folder, away = tmp_path / "elsewhere", tmp_path / "mine-1", tmp_path / "away"
+    for made in (elsewhere, folder):
+        made.mkdir()
+        _lock(made)
+        (made / "data").mkdir()
+        (made / "data" / "file").touch()
+
+    def swap(_: Path) -> None:
+        folder.rename(away)
+        folder.symlink_to(elsewhere)
+
+    sweep(tmp_path, "mine-", swap)
+    assert sorted(entry.name for entry in elsewhere.rglob("*")) == [".lock", "data", "file"]
+    assert list(away.iterdir()) == []

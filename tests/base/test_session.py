@@ -26,6 +26,7 @@ from sparksplit.base.errors import ConfigError, InputError, RunError
 from sparksplit.base.interrupts import py4j_quiet
 from sparksplit.base.reasons import STOPPED
 from sparksplit.base.session import spark_session
+from sparksplit.base.user_settings import pyspark_home
 from tests.logs import without_times
 
 
@@ -77,7 +78,7 @@ def test_sparks_errors_are_read_while_they_can_be(spark: SparkSession) -> None:
 def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty spark-defaults.conf that counts, in a process without a session."""
     monkeypatch.setattr(session, "_running_session", lambda: None)
-    monkeypatch.setattr(session, "_start", lambda settings: pytest.fail(f"Spark was started with {settings}"))
+    monkeypatch.setattr(session, "_start", lambda settings, folder: pytest.fail(f"Spark was started with {settings}"))
     for name in ("MASTER", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
@@ -121,7 +122,7 @@ def test_a_session_that_a_master_ended_while_it_began_names_the_master(monkeypat
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", stopped)
     refused = r"^Spark did not start: its master spark://h:1 cannot be reached, or did not take the application; where"
     with pytest.raises(RunError, match=refused):
-        session._start({"spark.master": "spark://h:1"})
+        session._start({"spark.master": "spark://h:1"}, None)
 
 
 @pytest.mark.parametrize(
@@ -135,30 +136,46 @@ def test_masters_in_the_environment_count(
         pass
 
 
-def test_settings_come_from_the_user_first(configured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[dict[str, str]] = []
+@pytest.fixture
+def started(configured: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The settings with which the test's session, `spark_session("x", ...)`, would have been started."""
+    found: dict[str, str] = {}
 
-    class Started(Exception):
-        pass
-
-    def start(settings: dict[str, str]) -> SparkSession:
-        started.append(settings)
-        raise Started
+    def start(settings: dict[str, str], folder: Path) -> SparkSession:
+        found.update(settings)
+        raise RunError("not started")
 
     monkeypatch.setattr(session, "_start", start)
     monkeypatch.setattr(session, "_end", lambda mark: None)  # would end the session of the other tests
+    return found
+
+
+def test_settings_come_from_the_user_first(configured: Path, started: dict[str, str]) -> None:
     configured.write_text("spark.executor.memory 2g\nspark.ui.enabled true\nspark.driver.extraJavaOptions -Dx=y\n")
     folder = Path(tempfile.gettempdir())
     before, environment = set(folder.glob("sparksplit-*")), dict(os.environ)
-    with pytest.raises(Started), spark_session("x", 2, {"spark.ui.enabled": "no", "spark.a": "b"}):
+    with pytest.raises(RunError), spark_session("x", 2, {"spark.ui.enabled": "no", "spark.a": "b"}):
         pass
-    (settings,) = started
-    assert settings["spark.master"] == "local-cluster[2,1,2048]"
-    assert (settings["spark.ui.enabled"], settings["spark.a"], settings["spark.app.name"]) == ("true", "b", "x")
-    assert " -Dx=y" in settings["spark.driver.extraJavaOptions"]
-    assert settings["spark.driver.extraJavaOptions"].count("-Dx=y") == 1
-    assert not (set(folder.glob("sparksplit-*")) - before) & {Path(settings["spark.local.dir"]).parent}
+    assert started["spark.master"] == "local-cluster[2,1,2048]"
+    assert (started["spark.ui.enabled"], started["spark.a"], started["spark.app.name"]) == ("true", "b", "x")
+    assert " -Dx=y" in started["spark.driver.extraJavaOptions"]
+    assert started["spark.driver.extraJavaOptions"].count("-Dx=y") == 1
+    assert not (set(folder.glob("sparksplit-*")) - before) & {Path(started["spark.local.dir"]).parent}
     assert dict(os.environ) == environment
+
+
+def test_all_that_the_user_has_set_reaches_a_cluster(
+    configured: Path, started: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Since Spark itself does not read spark-defaults.conf then."""
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(configured.parent))
+    options = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions", "spark.executorEnv.PYTHONPATH")
+    own = {"spark.master": "yarn", "spark.yarn.queue": "training", **dict.fromkeys(options, "-Dx=y")}
+    configured.write_text("".join(f"{key} {value}\n" for key, value in own.items()))
+    with pytest.raises(RunError), spark_session("x", 2):
+        pass
+    assert started.items() >= own.items()
+    assert not any(key.startswith(("spark.authenticate", "spark.ui.filters")) for key in started)
 
 
 def test_what_py4j_says_of_a_call_that_was_interrupted_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
@@ -176,11 +193,12 @@ def test_what_py4j_says_of_a_call_that_was_interrupted_is_dropped(caplog: pytest
 RUN = """
 import sys, time
 from pathlib import Path
+from urllib.request import urlopen
 from sparksplit.base.command import Command
 from sparksplit.base.config import Config
 from sparksplit.base.progress import spark_progress
 from sparksplit.base.session import spark_session
-from tests.logs import without_times
+from tests.commands_seen import command_lines
 
 class Keys(Config):
     seconds: float = 0.0
@@ -197,6 +215,8 @@ def run(config, options):
     with spark_session("x", 2) as spark:
         try:
             print(spark.sparkContext.parallelize(range(4), 2).map(task).sum())
+            if page := spark.sparkContext.uiWebUrl:
+                (here / "seen").write_text(command_lines() + urlopen(page + "/environment/").read().decode())
             spark.sparkContext.parallelize(range(4), 2).map(lambda row: row // 0 if config.fail else row).sum()
         finally:
             print("then", spark.sparkContext.parallelize(range(3), 2).count(), flush=True)
@@ -271,9 +291,23 @@ STARTING = "Starting Spark on this machine: local-cluster[2,1,1024]"
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_the_console_is_clean_a_failing_task_is_one_line_and_nothing_is_left(tmp_path: Path) -> None:
+def test_the_console_is_clean_a_failing_task_is_one_line_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor do other users see a secret."""
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    settings = {"ui.enabled": "true", "hadoop.fs.s3a.secret.key": "nutmeg", "hadoop.more": "none\\\n  of all"}
+    text = "".join(f"spark.{key} {value}\n" for key, value in settings.items())
+    (conf / "spark-defaults.conf").write_text(text)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(conf))
     driver = Driver(tmp_path, "--set", "fail=true")
     status, out, err = driver.end()
+    seen = (tmp_path / "seen").read_text()
+    assert "spark.hadoop.more</td><td>noneof all" in seen
+    for name in ("fs.s3a.secret.key", "spark.authenticate.secret"):
+        assert f"{name}</td><td>*********(redacted)" in seen
+    assert "nutmeg" not in seen
     line = "sparksplit try: Spark: a task failed: ZeroDivisionError: integer division or modulo by zero"
     assert (status, out, err) == (1, ["6", "then 3"], [STARTING, line])
     assert driver.left() == []
@@ -341,7 +375,7 @@ def test_spark_submits_session_is_taken(tmp_path: Path) -> None:
     assert status == 2 and out[-1].startswith("sparksplit try: spark.master: local[2] runs everything")
     home = tmp_path / "home"  # a local cluster of spark-submit's writes into SPARK_HOME
     home.mkdir()
-    for entry in Path(session._pyspark_home()).iterdir():
+    for entry in Path(pyspark_home()).iterdir():
         (home / entry.name).symlink_to(entry)
     prefix = ("env", f"SPARK_HOME={home}", "SPARK_LOCAL_IP=127.0.0.1", *submit)
     status, out, err = Driver(tmp_path / "cluster", program=(*prefix, "local-cluster[2,1,1024]")).end()

@@ -38,6 +38,12 @@ MISTAKES = [
     ("  compare: 12", "  compare: 12\n  check: 1", "timeout_hours.check: unknown key"),
     ("  predict: conf/spark-defaults-preprocess.conf\n", "", "spark_defaults.predict: is missing"),
     ("deploy_mode: client", "deploy_mode: yarn", "deploy_mode: must be client or cluster (is yarn)"),
+    (
+        "  spark.driver.memory: 2g\n",
+        "  spark.authenticate.secret.file: x\n  spark.hadoop.fs.s3a.access.key: x\n",
+        "spark.hadoop.fs.s3a.access.key: every user could read it on a command line: set it in the site's own "
+        "spark-defaults.conf, which spark-submit reads itself",
+    ),
 ]
 
 

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from sparksplit.base.session import _read_defaults
 from sparksplit.base.shipped import shipped
+from sparksplit.base.user_settings import read_defaults
 from sparksplit.operations.check.judge import setting_findings
 
 GPU_KEYS = ("executor.resource.gpu.amount", "task.resource.gpu.amount", "executor.resource.gpu.discoveryScript")
@@ -38,14 +38,14 @@ def test_the_shipped_settings_have_no_findings(tmp_path):
     from pathlib import Path
 
     text = Path(shipped("conf/spark-defaults.conf")).read_text()
-    settings = {"spark.master": "yarn", **_read_defaults(Path(shipped("conf/spark-defaults.conf")))}
+    settings = {"spark.master": "yarn", **read_defaults(Path(shipped("conf/spark-defaults.conf")))}
     assert setting_findings(settings, nodes=2) == []
     # And with the lines for GPUs put in.
     for key in GPU_KEYS:
         assert f"#spark.{key} " in text
         text = text.replace(f"#spark.{key} ", f"spark.{key} ")
     (tmp_path / "gpus.conf").write_text(text)
-    settings = {"spark.master": "yarn", **_read_defaults(tmp_path / "gpus.conf")}
+    settings = {"spark.master": "yarn", **read_defaults(tmp_path / "gpus.conf")}
     assert settings["spark.task.resource.gpu.amount"] == "1"
     assert setting_findings(settings, nodes=2) == []
 
@@ -53,9 +53,9 @@ def test_the_shipped_settings_have_no_findings(tmp_path):
 def test_the_settings_for_standalone_are_those_for_yarn_with_smaller_nodes():
     from pathlib import Path
 
-    settings = _read_defaults(Path(shipped("conf/spark-defaults-standalone.conf")))
+    settings = read_defaults(Path(shipped("conf/spark-defaults-standalone.conf")))
     assert setting_findings({"spark.master": "spark://host:7077", **settings}, nodes=2) == []
-    yarn = _read_defaults(Path(shipped("conf/spark-defaults.conf")))
+    yarn = read_defaults(Path(shipped("conf/spark-defaults.conf")))
     assert settings.keys() <= yarn.keys()
     assert {key for key in settings if settings[key] != yarn[key]} == {"spark.executor.cores", "spark.task.cpus"}
 
@@ -63,12 +63,12 @@ def test_the_settings_for_standalone_are_those_for_yarn_with_smaller_nodes():
 def test_the_settings_for_rows_have_several_tasks_in_an_executor_and_no_node_takes_them():
     from pathlib import Path
 
-    settings = {"spark.master": "yarn", **_read_defaults(Path(shipped("conf/spark-defaults-preprocess.conf")))}
+    settings = {"spark.master": "yarn", **read_defaults(Path(shipped("conf/spark-defaults-preprocess.conf")))}
     assert int(settings["spark.executor.cores"]) > int(settings["spark.task.cpus"]) == 1
     assert [key for key in settings if "gpu" in key] == []
     assert [problem.key for problem in setting_findings(settings, nodes=2)] == ["spark.task.cpus"]
     # Whatever the two files both say they say alike, but for the executors' size.
-    nodes = _read_defaults(Path(shipped("conf/spark-defaults.conf")))
+    nodes = read_defaults(Path(shipped("conf/spark-defaults.conf")))
     different = {key for key in settings.keys() & nodes.keys() if settings[key] != nodes[key]}
     assert different and all(key.startswith("spark.executor.") or key == "spark.task.cpus" for key in different)
 
