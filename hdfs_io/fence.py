@@ -58,6 +58,11 @@ class Fence:
             _clear(filesystem.join(folder, name))
         fence = cls(folder, path, owner, f"{PREFIX}{secrets.token_hex(4)}")
         filesystem.make_folder(fence._own, parents=False)
+        try:
+            check_owner(path, owner)
+        except RunError:  # it may be in a successor's folder, who has looked for others already
+            fence.open()
+            raise
         return fence
 
     @property

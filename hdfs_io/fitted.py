@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from hdfs_io import filesystem
 from hdfs_io.manifest import FILE, Manifest
+from hdfs_io.marks import SUCCESS
 from hdfs_io.preprocessing import Description
-from hdfs_io.publish import SUCCESS
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError
 

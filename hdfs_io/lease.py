@@ -2,6 +2,10 @@
 
 The driver renews the file every RENEW_SECONDS, in its own thread. Whoever finds another's lease watches whether it
 changes, and asks the file system for how long it has not: only that clock counts, since hosts' clocks need not agree.
+
+Whoever replaces the lease's file first writes the new content beside it, then looks whose the lease is, then renames.
+Whoever takes a lease over removes what its owner has written beside it. So a rename that comes late, however long its
+process stood still after the look, finds nothing to rename.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from pathlib import Path
 
 from hdfs_io import filesystem
 from hdfs_io.filesystem import FileFacts
-from sparksplit.base.errors import InputError, OutputInUse, SparksplitError
+from sparksplit.base.errors import InputError, OutputInUse
 
 RENEW_SECONDS = 10.0
 EXPIRE_SECONDS = 60.0
@@ -34,6 +38,8 @@ _AWAY_SECONDS = 600.0
 
 _SHORT, _NO_OWNER = 8, "unknown"
 """How much of an owner's id fits into a file's name, and what stands there in place of an id that cannot."""
+_NEXT = "next"
+"""The last part of the name of a file that is to replace a lease's."""
 
 log = logging.getLogger(__name__)
 
@@ -45,9 +51,9 @@ _given_back: set[str] = set()
 class Holder:
     """Who is filling an output.
 
-    owner: a unique id. machine: the kernel's boot id and process-number namespace, "" where they cannot be known.
-    started: when the process `pid` started, in the kernel's ticks, since process numbers are reused. renewed: how many
-    times.
+    owner: a unique id. machine: the kernel's boot id and process-number namespace, "" where they cannot be known;
+    virtual machines that were copied from one snapshot have the same, so the host's name counts, too. started: when the
+    process `pid` started, in the kernel's ticks, since process numbers are reused. renewed: how many times.
     """
 
     owner: str
@@ -70,21 +76,23 @@ class Holder:
     def gone(self) -> bool:
         """Whether its process is known to have ended, or to have given it back; that is known only on the machine that
         it ran on, or in it."""
-        if self.owner in _given_back:
-            return True
-        return bool(self.machine) and self.machine == _machine() and _started(self.pid) != self.started
+        return self.owner in _given_back or (self._on_this_machine and _started(self.pid) != self.started)
 
     @property
     def here(self) -> bool:
         """Whether it is this very process."""
-        return bool(self.machine) and self.machine == _machine() and self.pid == os.getpid() and not self.gone
+        return self._on_this_machine and self.pid == os.getpid() and not self.gone
+
+    @property
+    def _on_this_machine(self) -> bool:
+        return bool(self.machine) and (self.machine, self.host) == (_machine(), socket.gethostname())
 
 
 _UNKNOWN = Holder("", "", "", 0, "", None, "")
 
 
 class Lease:
-    """This process's lease in `file` on the output `path`, taken with `acquire`.
+    """This process's lease in `file` on the output `path`, taken with `acquire`, and given back once and for all.
 
     pause, clock: for tests.
     """
@@ -111,7 +119,7 @@ class Lease:
         self._stop = threading.Event()
         self.lost = threading.Event()
         """Set once another is seen to hold the lease."""
-        self._renewing: threading.Thread | None = None
+        self._thread: threading.Thread | None = None
 
     def acquire(self) -> None:
         """Take the lease. Raises OutputInUse where another holds it; waits to find out where that is not clear.
@@ -123,8 +131,7 @@ class Lease:
             if self._clock() > end:
                 raise in_use(self.path, read(self.file) or _UNKNOWN)
             self._pause(_LOOK_SECONDS)
-        self._renewing = threading.Thread(target=self._renew, name=f"lease {self.path}", daemon=True)
-        self._renewing.start()
+        self._start()
 
     def _take(self) -> bool:
         """Take the lease; False where another is just taking it over, or has just given it back. Raises OutputInUse."""
@@ -170,20 +177,23 @@ class Lease:
         """Replace the lease of `ended` in `file` by this one; False where another got there first."""
         # Only the maker of this file may replace that lease, and whoever comes later finds the maker's. It is a lease
         # too: if its maker is killed at that moment, it is taken over in the same way.
-        turn = f"{file}.{ended.owner[:_SHORT] if ended.owner.isalnum() else _NO_OWNER}"
+        turn = f"{file}.{_short(ended.owner)}"
         if not self._create(turn):
             maker = read(turn)
             if maker is None or not (maker.gone or (age(turn) or 0) > EXPIRE_SECONDS):
                 return False
             if not self._take_over(turn, maker):
                 return False
+            filesystem.remove(_next_of(file, maker.owner))
         try:
-            now = read(file)
-            if now is None:
+            if read(file) is None:
                 return self._create(file)
-            if now == ended:
-                filesystem.write_bytes(file, self._next())
-            return now == ended
+            if not self._replace(file, lambda now: now == ended):
+                return False
+            # Its last renewal may have come between: then it is alive.
+            filesystem.remove(_next_of(file, ended.owner))
+            now = read(file)
+            return now is not None and now.owner == self.holder.owner
         finally:
             filesystem.remove(turn)
 
@@ -207,38 +217,65 @@ class Lease:
         self.keep()
         with self._lock:
             self.holder = replace(self.holder, application_id=application_id)
-        self._write()
+        if not self._write():
+            self.keep()
 
     def release(self) -> None:
-        """Give the lease back; failing to is no error, since it expires."""
+        """Give the lease back; failing to is no error, since it expires.
+
+        The lease's thread does so, because no signal reaches it: a Ctrl-C ends only the waiting for it.
+        """
         self._stop.set()
-        if self._renewing is not None:
-            self._renewing.join(RENEW_SECONDS)
+        if self._thread is None:
+            self._start()
+        assert self._thread is not None
+        self._thread.join(EXPIRE_SECONDS)
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._hold, name=f"lease {self.path}", daemon=True)
+        self._thread.start()
+
+    def _hold(self) -> None:
+        """Renew the lease until it is to be given back, and give it back."""
+        while not self._stop.wait(RENEW_SECONDS):
+            try:
+                if not self._write():
+                    self.lost.set()
+                    break
+            except Exception as error:  # whatever it was, the next try may succeed; without one the lease would expire
+                log.debug("%s: the lease could not be renewed: %s", self.path, error)
         try:
             if self.held():
                 filesystem.remove(self.file)
-        except (SparksplitError, OSError) as error:
+        except Exception as error:
             log.debug("%s: the lease could not be given back: %s", self.path, error)
         finally:
             _given_back.add(self.holder.owner)
-
-    def _renew(self) -> None:
-        while not self._stop.wait(RENEW_SECONDS):
-            try:
-                if not self.held():
-                    self.lost.set()
-                    return
-                self._write()
-            except Exception as error:  # whatever it was, the next try may succeed; without one the lease would expire
-                log.debug("%s: the lease could not be renewed: %s", self.path, error)
 
     def _create(self, file: str) -> bool:
         """Write the lease to `file` where there is none; whether there was none."""
         return filesystem.create_bytes(file, self._next())
 
-    def _write(self) -> None:
+    def _write(self) -> bool:
+        """Renew the lease; False where it is another's by now."""
         with self._lock:  # or an earlier renewal might be written after a later one
-            filesystem.write_bytes(self.file, self._next())
+            return self._replace(self.file, lambda now: now is not None and now.owner == self.holder.owner)
+
+    def _replace(self, file: str, expected: Callable[[Holder | None], bool]) -> bool:
+        """Replace the lease in `file` by this one, if it is what is `expected`; whether it was."""
+        new = _next_of(file, self.holder.owner)
+        try:
+            filesystem.write_bytes(new, self._next())
+            if not expected(read(file)):
+                return False
+            filesystem.rename(new, file)
+            return True
+        except InputError:
+            if filesystem.exists(new):
+                raise
+            return False  # whoever has taken it over has removed it
+        finally:
+            filesystem.remove(new)
 
     def _next(self) -> bytes:
         """The lease's content, renewed once more."""
@@ -258,12 +295,21 @@ def left_over(path: str, found: Mapping[str, FileFacts | None]) -> list[str]:
     Whatever was written more recently than a lease takes to expire may still be in use.
     """
     lease = filesystem.name(file_of(path))
-    parts = re.compile(rf"\.*{re.escape(lease)}(\.([0-9a-f]{{{_SHORT}}}|{_NO_OWNER}))+")
+    parts = re.compile(rf"\.*{re.escape(lease)}(\.([0-9a-f]{{{_SHORT}}}|{_NO_OWNER}|{_NEXT}))+")
     own = found.get(lease)
     if own is None:
         return []
     old = own.modified - EXPIRE_SECONDS * 1e9
     return [name for name, facts in found.items() if facts and facts.modified < old and parts.fullmatch(name)]
+
+
+def _short(owner: str) -> str:
+    return owner[:_SHORT] if owner.isalnum() else _NO_OWNER
+
+
+def _next_of(file: str, owner: str) -> str:
+    """The file with which `owner` is about to replace the lease `file`."""
+    return f"{file}.{_short(owner)}.{_NEXT}"
 
 
 def read(file: str) -> Holder | None:

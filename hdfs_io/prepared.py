@@ -19,8 +19,8 @@ from hdfs_io import block_table, filesystem, row_ids
 from hdfs_io.block_table import Segment
 from hdfs_io.lane_files import LABEL, ROW_ID, crc32, label_of, single_chunk, tensor_of, values_of
 from hdfs_io.manifest import FILE, Manifest
+from hdfs_io.marks import SUCCESS
 from hdfs_io.preprocessing import Description
-from hdfs_io.publish import SUCCESS
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError, SparksplitError, errno_of, file_error
 

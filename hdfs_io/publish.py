@@ -4,42 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
-import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from hdfs_io import filesystem, lease
 from hdfs_io.fence import PREFIX, Fence, check_owner
+from hdfs_io.marks import COMMANDS, CONFIG, SUCCESS, command_of, is_own, mark_of
+from hdfs_io.replacing import discard, hidden, publish_folder, remove, remove_old
 from sparksplit import __version__
 from sparksplit.base.errors import InputError, RunError, SparksplitError, UsageError
 
 log = logging.getLogger(__name__)
 
-SUCCESS = "_SUCCESS"
-"""Written last: a folder without it is not complete."""
-CONFIG = "_CONFIG"
-"""Written first: which command's output the folder is, and the hash of its configuration."""
-
 Decision = Literal["done", "fresh", "resume"]
-
-COMMANDS = {
-    "preprocess": "a prepared data set",
-    "train": "a run of train",
-    "compare": "a comparison",
-    "predict": "predictions",
-    "diagnose": "a diagnosis",
-}
-"""What each command leaves behind."""
-_SIGNS = {
-    "preprocess": ("manifest.json",),
-    "train": ("run.json", "checkpoints", "metrics.jsonl"),
-    "compare": ("results.json", "runs", "measured.json"),
-    "predict": ("predictions",),
-    "diagnose": ("diagnosis.json",),
-}
-"""Names that identify an output whose mark does not name its command, as older marks did not."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +79,11 @@ class Output:
         Writes nothing where that is done; what a command that was killed at its very end has left beside it is removed.
         Folders that are made for it, and that are empty at its end, are removed.
 
+        Each time with a lease of its own, which is given back at the block's end even if a signal comes meanwhile.
+
         Raises OutputInUse where another command that is still running fills it, and whatever `decide` raises.
         """
+        self.lease = lease.Lease(self.path, self.command)
         decision = self.decide(overwrite, resume, resumable)
         if decision == "done":
             self._tidy()
@@ -113,10 +95,18 @@ class Output:
             self._mend()
             yield self.decide(overwrite, resume, resumable)
         finally:
+            self._leave(made)
+
+    def _leave(self, made: Sequence[str]) -> None:
+        """Give everything back, the folders that were `made` too; a signal ends one of the steps, and not the rest."""
+        try:
             if self._fence is not None:
                 self._fence.open()
-            self.lease.release()
-            filesystem.remove_empty(made)
+        finally:
+            try:
+                self.lease.release()
+            finally:
+                filesystem.remove_empty(made)
 
     def _tidy(self) -> None:
         """Give back the lease of a command that completed the output and was killed before it could, and take its fence
@@ -124,8 +114,8 @@ class Output:
         try:
             found = lease.read(self.lease.file)
             if found is not None and found.gone:
-                self.lease.acquire()
                 try:
+                    self.lease.acquire()
                     if any(name.startswith(PREFIX) for name in filesystem.listing(self.path)):
                         self.enclose().open()
                 finally:
@@ -184,8 +174,8 @@ class Output:
             return None
         if CONFIG not in names:
             raise UsageError(f"{path}: exists and is not an output of sparksplit; choose another folder")
-        mark = _mark_of(filesystem.read_bytes(filesystem.join(path, CONFIG)))
-        command = mark.get("command") or _command_of(names)
+        mark = mark_of(filesystem.read_bytes(filesystem.join(path, CONFIG)))
+        command = mark.get("command") or command_of(names)
         if command not in (None, self.command):
             is_one = COMMANDS.get(str(command), "another output of sparksplit")
             raise UsageError(f"{path}: is {is_one}, not {COMMANDS[self.command]}; choose another folder")
@@ -197,39 +187,62 @@ class Output:
 
         It is removed otherwise. Use it within `claimed`.
         """
-        folder = _hidden(self.path, "staging")
+        with self._beside() as folder:
+            yield folder
+            filesystem.flush(folder)
+            # After what may take long; and nothing from here on makes the folder anew.
+            self._check_staged(folder)
+            filesystem.write_bytes(filesystem.join(folder, SUCCESS), b"", parents=False)
+            self._publish(folder, self.path, lambda: self._check_staged(folder))
+
+    @contextmanager
+    def _beside(self) -> Iterator[str]:
+        """A new folder beside the output, with its mark; removed if the block fails."""
+        folder = hidden(self.path, "staging")
         filesystem.make_folder(folder)
         try:
             self._mark(folder)
             yield folder
-            # A successor sweeps it away; anything still being written then makes the folder anew, with a part of the
-            # content.
-            check_owner(self.path, self.owner)
-            if not filesystem.exists(filesystem.join(folder, CONFIG)):
-                raise RunError(f"{self.path}: what was to become it was removed while it was filled")
-            filesystem.flush(folder)
-            filesystem.write_bytes(filesystem.join(folder, SUCCESS), b"")
-            publish_folder(folder, self.path)
         except BaseException:
             try:
-                _discard(folder, self.path)
+                discard(folder, self.path)
             except (SparksplitError, OSError) as error:  # the first error is the one to report
                 log.debug("%s: could not be removed: %s", folder, error)
             raise
 
+    def _check_staged(self, folder: str) -> None:
+        """Raise RunError where a successor has taken over the output, or has removed `folder`, from `staging`: whoever
+        was still writing then may have made it anew, with a part of the content."""
+        marked = filesystem.exists(filesystem.join(folder, CONFIG))
+        self._check_owner()
+        if not marked:
+            raise RunError(f"{self.path}: what was to become it was removed while it was filled")
+
+    def _check_owner(self) -> None:
+        check_owner(self.path, self.owner)
+
+    def _publish(self, folder: str, place: str, look: Callable[[], None]) -> None:
+        publish_folder(folder, place, look, self._is_own)
+
+    def _is_own(self, name: str) -> bool:
+        return is_own(self.command, name)
+
     def made_of(self, folder: str, input_hash: str) -> None:
         """Record in `folder`, from `staging`, what the output is made of, where that was not known before."""
         self.input_hash = input_hash
+        self._check_staged(folder)
         self._mark(folder)
 
     def begin(self) -> None:
-        """Make `folder`, empty but for its mark, for an output that fills up in place. Use it within `claimed`."""
-        check_owner(self.path, self.owner)
+        """Make `folder`, empty but for its mark and what is not the output's own, for an output that fills up in place.
+
+        Use it within `claimed`.
+        """
+        self._check_owner()
         # Anything begun beside it earlier would be resumed once this one is complete.
-        for folder in {self.folder, self._next}:
-            _discard(folder, self.path)
-        filesystem.make_folder(self.folder)
-        self._mark(self.folder)
+        discard(self._next, self.path, self._check_owner)
+        with self._beside() as folder:
+            self._publish(folder, self.folder, self._check_owner)
         self.enclose()
 
     def go_on(self) -> None:
@@ -255,12 +268,13 @@ class Output:
         return self._fence
 
     def abandon(self) -> None:
-        """Remove `folder`, which holds nothing worth continuing from. Use it within `claimed`.
+        """Remove `folder`, which holds nothing worth continuing from, unless there is something else in it. Use it
+        within `claimed`.
 
         Raises RunError where a successor has taken it over.
         """
-        check_owner(self.path, self.owner)
-        _discard(self.folder, self.path)
+        if all(map(self._is_own, filesystem.listing(self.folder))):
+            discard(self.folder, self.path, self._check_owner)
 
     def complete(self) -> None:
         """Declare complete an output that filled up in place, and move it into its place.
@@ -271,8 +285,7 @@ class Output:
         self.fence.write_bytes(filesystem.join(self.folder, SUCCESS), b"")
         self.fence.open()
         if self.folder != self.path:
-            check_owner(self.path, self.owner)
-            publish_folder(self.folder, self.path)
+            self._publish(self.folder, self.path, self._check_owner)
             self.folder = self.path
 
     @property
@@ -283,8 +296,12 @@ class Output:
         mark = {"command": self.command, "config_hash": self.config_hash, "created_by": f"sparksplit {__version__}"}
         if isinstance(self.input_hash, str):
             mark["input_hash"] = self.input_hash
-        write = filesystem.write_bytes if fence is None else fence.write_bytes
-        write(filesystem.join(folder, CONFIG), json.dumps(mark).encode() + b"\n")
+        content = json.dumps(mark).encode() + b"\n"
+        path = filesystem.join(folder, CONFIG)
+        if fence is None:
+            filesystem.write_bytes(path, content, parents=False)
+        else:
+            fence.write_bytes(path, content)
 
     def _input_hash_now(self) -> str | None:
         if callable(self.input_hash):
@@ -302,35 +319,22 @@ class Output:
         old = [name for name in names if name.startswith(f".{last}.old-")]
         for name in (*(name for name in names if name == filesystem.name(self._next)), *new):
             path = filesystem.join(folder, name)
-            if filesystem.exists(filesystem.join(path, SUCCESS)):
-                publish_folder(path, self.path)
+            if all(filesystem.exists(filesystem.join(path, mark)) for mark in (CONFIG, SUCCESS)):
+                self._publish(path, self.path, self._check_owner)
         for name in old:
-            if not filesystem.exists(self.path):
-                filesystem.rename(filesystem.join(folder, name), self.path)
-        for name in (*new, *old):
-            _discard(filesystem.join(folder, name), self.path)
+            path = filesystem.join(folder, name)
+            if self._look(self.path) is None:
+                self._check_owner()
+                filesystem.rename(path, self.path)
+            else:
+                remove_old(path, self.path, self._is_own)
+        for name in new:
+            discard(filesystem.join(folder, name), self.path)
         for name in names:
             if name.startswith(f".{last}.gone-"):
-                _remove(filesystem.join(folder, name))
+                remove(filesystem.join(folder, name))
         for name in lease.left_over(self.path, names):
-            _remove(filesystem.join(folder, name))
-
-
-def _mark_of(content: bytes) -> dict[str, Any]:
-    """What a mark says; nothing where it is damaged."""
-    try:
-        mark = json.loads(content)
-    except (ValueError, RecursionError):
-        return {}
-    return mark if isinstance(mark, dict) else {}
-
-
-def _command_of(names: Collection[str]) -> str | None:
-    """The command whose output has these `names`; None where there are only marks, "" where it is none's."""
-    for command, signs in _SIGNS.items():
-        if any(name in names for name in signs):
-            return command
-    return "" if any(not name.startswith(("_", PREFIX)) for name in names) else None
+            remove(filesystem.join(folder, name))
 
 
 def overlap(output: str, inputs: Mapping[str, str]) -> str | None:
@@ -345,61 +349,3 @@ def overlap(output: str, inputs: Mapping[str, str]) -> str | None:
         if filesystem.holds(path, output):
             return f"{output}: lies within what the command reads ({key}: {path}); choose another output"
     return None
-
-
-def made_from(path: str) -> dict[str, str]:
-    """What is recorded of how, and from what, the output `path` was made; empty where that is not known."""
-    file = filesystem.join(path, CONFIG)
-    recorded = filesystem.read_json(file) if filesystem.exists(file) else {}
-    return {name: recorded[name] for name in ("config_hash", "input_hash") if name in recorded}
-
-
-def publish_folder(temporary: str, final: str) -> None:
-    """Rename the folder `temporary` to `final`, replacing what is there.
-
-    The old folder is set aside first and removed last: a crash in between leaves one of the two whole, or neither,
-    never a mixture.
-    """
-    filesystem.make_folder(filesystem.parent(final))
-    filesystem.flush(temporary)
-    if not filesystem.exists(final):
-        filesystem.rename(temporary, final)
-        return
-    old = _hidden(final, "old")
-    filesystem.rename(final, old)
-    try:
-        filesystem.rename(temporary, final)
-    except BaseException:
-        try:
-            if not filesystem.exists(final):
-                filesystem.rename(old, final)
-        except (SparksplitError, OSError) as error:  # the next command does it; report the first error
-            log.debug("%s: could not be put back: %s", old, error)
-        raise
-    _discard(old, final)
-
-
-def _discard(path: str, output: str) -> None:
-    """Remove what is at `path`: the folder `output`, or something beside it.
-
-    It is renamed first: if the removal is killed half-way, what is left cannot be taken for an output or be in the way
-    of one.
-    """
-    if filesystem.exists(path):
-        gone = _hidden(output, "gone")
-        filesystem.rename(path, gone)
-        _remove(gone)
-
-
-def _remove(path: str) -> None:
-    """Remove what is already out of the way; a failure is only logged, since readers may hold its files open on NFS."""
-    try:
-        filesystem.remove(path)
-    except (SparksplitError, OSError) as error:
-        log.warning("%s: is left over, the next command for this output tries again: %s", path, error)
-
-
-def _hidden(path: str, kind: str) -> str:
-    """A new name beside `path` that listings of inputs skip."""
-    parent = filesystem.parent(path).rstrip("/")
-    return f"{parent}/.{filesystem.name(path)}.{kind}-{uuid.uuid4().hex[:8]}"

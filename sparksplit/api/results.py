@@ -11,7 +11,7 @@ import pandas as pd
 
 from hdfs_io import filesystem
 from hdfs_io.functions import FunctionError, is_own
-from hdfs_io.publish import SUCCESS
+from hdfs_io.marks import SUCCESS
 from sparksplit.base.errors import InputError
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.run import REPORT

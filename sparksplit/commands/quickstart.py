@@ -13,7 +13,7 @@ import pydantic
 
 from hdfs_io import filesystem
 from hdfs_io.config import PreprocessConfig
-from hdfs_io.publish import SUCCESS
+from hdfs_io.marks import SUCCESS
 from sparksplit.base.command import Command, Options
 from sparksplit.base.config import Config, merged
 from sparksplit.base.errors import InputError

@@ -13,9 +13,9 @@ from hdfs_io.bad_rows import Limit
 from hdfs_io.config import RULES, InputConfig
 from hdfs_io.features.spec import Feature
 from hdfs_io.formats import format_of
+from hdfs_io.marks import made_from
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.preprocessing import WEIGHT, LabelSpec, TensorSpec, Windows
-from hdfs_io.publish import made_from
 from hdfs_io.sources import Source
 from hdfs_io.sources.failures import input_failures
 from hdfs_io.sources.passes import digest_now

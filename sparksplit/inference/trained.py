@@ -16,8 +16,8 @@ import numpy.typing as npt
 from pyarrow import fs
 
 from hdfs_io import filesystem
+from hdfs_io.marks import SUCCESS
 from hdfs_io.preprocessing import Description
-from hdfs_io.publish import SUCCESS
 from sparksplit.base import measures
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError, RunError, using

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hdfs_io import filesystem
+from hdfs_io.marks import SUCCESS
 from hdfs_io.preprocessing import Description
-from hdfs_io.publish import SUCCESS
 from sparksplit.base.errors import InputError
 from sparksplit.model import initial_weights
 from sparksplit.training.config import TrainConfig

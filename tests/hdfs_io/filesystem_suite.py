@@ -15,8 +15,10 @@ import pytest
 from pyarrow import fs
 
 from hdfs_io import fence, filesystem, lease
-from hdfs_io.publish import Output, publish_folder
+from hdfs_io.publish import Output
+from hdfs_io.replacing import publish_folder
 from sparksplit.base.errors import InputError, OutputInUse, RunError
+from tests.hdfs_io.leases import seize
 
 NAMES = ("plain", "with space", "käse-写真", "100%25", "a+b&c=d,e;f", "#?[x]{y}*", "a.gz")
 
@@ -213,9 +215,10 @@ class FileSystemSuite:
     def test_a_folder_takes_the_place_of_another(self, root: str) -> None:
         for number in range(3):
             filesystem.write_bytes(f"{root}/next/{number}", b"x")
-            publish_folder(f"{root}/next", f"{root}/final")
+            publish_folder(f"{root}/next", f"{root}/final", lambda: None, str.isdigit)
             assert filesystem.listing(root) == {"final": None}
-            assert filesystem.listing(f"{root}/final") == {f"{number}": 1}
+            assert filesystem.listing(f"{root}/final") == {f"{number}": 1, **({"another's": None} if number else {})}
+            filesystem.write_bytes(f"{root}/final/another's/file", b"x")
 
     def test_an_output_is_one_commands_at_a_time(self, root: str) -> None:
         first, second = (Output(f"{root}/run", "a", "train") for _ in range(2))
@@ -253,7 +256,7 @@ class FileSystemSuite:
             if late:
                 looked(path, owner)
             monkeypatch.setattr(fence, "check_owner", looked)
-            second.lease._write()
+            seize(second.lease)
             second.go_on()
             second.fence.write_bytes(f"{root}/run/file", b"second's")
 
@@ -264,7 +267,7 @@ class FileSystemSuite:
             lambda: first.fence.remove(f"{root}/run/checkpoints/one"),
         )
         for write in writes:
-            first.lease._write()
+            seize(first.lease)
             first.enclose()
             if late:
                 monkeypatch.setattr(fence, "check_owner", take_over)

@@ -7,6 +7,7 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
+from hdfs_io import filesystem
 from hdfs_io.lease import Holder, Lease
 
 ELSEWHERE = Holder("other", "train", "node7", 4711, "another boot", 12345, "2026-01-02 03:04:05 UTC", 5)
@@ -38,3 +39,8 @@ def write(file: Path, holder: Holder, age: float = 0) -> None:
 def mine(path: Path, time: Time | None = None) -> Lease:
     time = time or Time()
     return Lease(str(path / "out"), "train", time.pause, time.clock)
+
+
+def seize(lease: Lease) -> None:
+    """As if it had taken the lease over from whoever has it."""
+    filesystem.write_bytes(lease.file, lease._next())

@@ -16,7 +16,7 @@ from hdfs_io import filesystem, lease
 from hdfs_io.lease import EXPIRE_SECONDS, Holder, Lease
 from sparksplit.base.errors import OutputInUse, Passing, RunError
 from tests.disks import small_disk
-from tests.hdfs_io.leases import ELSEWHERE, Time, mine, write
+from tests.hdfs_io.leases import ELSEWHERE, Time, mine, seize, write
 
 
 def test_it_lies_hidden_beside_what_it_stands_for() -> None:
@@ -58,7 +58,7 @@ def test_one_that_could_not_be_given_back_is_in_nobodys_way(tmp_path: Path, monk
 def test_the_one_that_wrote_last_holds_it(tmp_path: Path) -> None:
     first, second = mine(tmp_path), mine(tmp_path)
     first.acquire()
-    second._write()
+    seize(second)
     with pytest.raises(OutputInUse):
         first.tell("application_1")
     second.tell("application_2")
@@ -212,7 +212,7 @@ def test_one_that_was_anothers_meanwhile_is_lost(tmp_path: Path) -> None:
     """The other one may have completed what this one would begin."""
     first, second = mine(tmp_path), mine(tmp_path)
     first.acquire()
-    second._write()
+    seize(second)
     second.release()
     with pytest.raises(OutputInUse, match="/out: another command has filled it since this one began; call"):
         first.tell("application_1")
@@ -220,7 +220,7 @@ def test_one_that_was_anothers_meanwhile_is_lost(tmp_path: Path) -> None:
     first.release()
 
 
-def test_renewing_goes_on_after_any_error(tmp_path, monkeypatch):
+def test_thread_goes_on_after_any_error(tmp_path, monkeypatch):
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0.001)
     one, failed = mine(tmp_path), threading.Event()
     write_bytes = filesystem.write_bytes
@@ -233,10 +233,10 @@ def test_renewing_goes_on_after_any_error(tmp_path, monkeypatch):
 
     monkeypatch.setattr(filesystem, "write_bytes", fail_once)
     one.acquire()
-    assert one._renewing is not None
-    while one.holder.renewed < 6 and one._renewing.is_alive():
-        one._renewing.join(0.001)
-    assert failed.is_set() and one._renewing.is_alive()
+    assert one._thread is not None
+    while one.holder.renewed < 6 and one._thread.is_alive():
+        one._thread.join(0.001)
+    assert failed.is_set() and one._thread.is_alive()
     one.release()
 
 
@@ -244,11 +244,11 @@ def test_it_is_renewed_until_it_is_taken_over(tmp_path, monkeypatch):
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0.001)
     one = mine(tmp_path)
     one.acquire()
-    assert one._renewing is not None
+    assert one._thread is not None
     while one.holder.renewed < 4:
-        one._renewing.join(0.001)
-    while one._renewing.is_alive():  # again where it renews in this very moment
+        one._thread.join(0.001)
+    while one._thread.is_alive():  # again where it renews in this very moment
         write(tmp_path / ".out.owner", ELSEWHERE)
-        one._renewing.join(0.01)
+        one._thread.join(0.01)
     one.release()
     assert lease.read(one.file) == ELSEWHERE

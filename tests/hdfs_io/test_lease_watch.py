@@ -140,8 +140,8 @@ def test_one_that_is_given_back_meanwhile_is_free(tmp_path: Path) -> None:
 def test_a_dead_process_of_this_machine_holds_nothing(tmp_path: Path) -> None:
     """After kill -9, at once; also where its number is another process's by now."""
     own = mine(tmp_path).holder
-    code = "import sys; sys.path.insert(0, '.'); from hdfs_io.lease import Lease; Lease(sys.argv[1], 'train')._write()"
-    subprocess.run([sys.executable, "-c", code, str(tmp_path / "out")], check=True)
+    code = "import sys; sys.path.insert(0, '.'); from hdfs_io.lease import Lease; Lease('/', '')._create(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / ".out.owner")], check=True)
     dead = lease.read(str(tmp_path / ".out.owner"))
     assert dead is not None and dead.machine == own.machine and dead.gone
     assert replace(own, started=(own.started or 0) - 1).gone and not own.gone

@@ -9,12 +9,8 @@ from pathlib import Path
 import pytest
 
 from hdfs_io import filesystem
-from hdfs_io.publish import (
-    CONFIG,
-    SUCCESS,
-    Output,
-    made_from,
-)
+from hdfs_io.marks import CONFIG, SUCCESS, made_from
+from hdfs_io.publish import Output
 from sparksplit.base.errors import UsageError
 from tests.hdfs_io.outputs import fill, names, output, stage
 
@@ -23,7 +19,7 @@ def test_a_complete_output_is_done_for_the_same_hash_only(tmp_path: Path) -> Non
     path = tmp_path / "out"
     assert output(path).decide() == "fresh"
     stage(output(path))
-    assert names(path) == [CONFIG, SUCCESS, "data"]
+    assert names(path) == [CONFIG, SUCCESS, "run.json"]
     assert output(path).decide() == "done"
     assert output(path).decide(resume=True) == "done"
     with pytest.raises(UsageError, match="made with another configuration; --overwrite replaces it") as caught:
@@ -32,7 +28,7 @@ def test_a_complete_output_is_done_for_the_same_hash_only(tmp_path: Path) -> Non
     assert output(path).decide(overwrite=True) == "fresh"
     assert output(path, "b").decide(overwrite=True) == "fresh"
     stage(output(path, "b"), "new")
-    assert (path / "data").read_text() == "new"
+    assert (path / "run.json").read_text() == "new"
     assert names(tmp_path) == ["out"]
 
 
@@ -94,7 +90,7 @@ def test_what_is_complete_is_on_the_disk_whoever_wrote_it(
     monkeypatch.setattr(filesystem, "write_bytes", written)
     (fill if in_place else stage)(output(tmp_path / "out"))
     assert len(before) == 1
-    assert (tmp_path / "out" / ("run.json" if in_place else "data")).stat().st_ino in before[0]
+    assert (tmp_path / "out" / "run.json").stat().st_ino in before[0]
     assert {(tmp_path / "out").stat().st_ino, (tmp_path / "out" / SUCCESS).stat().st_ino} <= synced
     assert tmp_path.stat().st_ino in synced
 

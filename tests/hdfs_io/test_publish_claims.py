@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 
 from hdfs_io import filesystem
+from hdfs_io.fence import check_owner
 from hdfs_io.lease import Lease
-from hdfs_io.publish import (
-    CONFIG,
-    SUCCESS,
-    check_owner,
-)
+from hdfs_io.marks import CONFIG, SUCCESS
 from sparksplit.base.errors import OutputInUse, RunError
+from tests.hdfs_io.leases import seize
 from tests.hdfs_io.outputs import fill, names, output
 
 
@@ -47,9 +45,9 @@ def test_one_that_lost_its_lease_touches_nothing(tmp_path, monkeypatch):
     mend, refused = first._mend, []
 
     def late() -> None:
-        second.lease._write()
+        seize(second.lease)
         with second.staging() as folder:
-            Path(folder, "data").write_text("x")
+            Path(folder, "run.json").write_text("x")
             with pytest.raises(OutputInUse) as caught:
                 mend()
             refused.append(caught.value)
@@ -59,7 +57,7 @@ def test_one_that_lost_its_lease_touches_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(first, "_mend", late)
     with pytest.raises(OutputInUse), first.claimed():
         pytest.fail("it is the second one's")
-    assert names(tmp_path) == ["out"] and names(tmp_path / "out") == [CONFIG, SUCCESS, "data"]
+    assert names(tmp_path) == ["out"] and names(tmp_path / "out") == [CONFIG, SUCCESS, "run.json"]
 
 
 def test_what_was_swept_away_meanwhile_does_not_become_the_output(tmp_path: Path) -> None:
@@ -94,7 +92,7 @@ def test_the_lease_of_one_that_was_killed_when_it_had_completed_goes_with_the_ne
     made = output(tmp_path / "out")
     fill(made)
     made.lease.holder = replace(made.lease.holder, started=1)  # as if its process had ended
-    made.lease._write()
+    seize(made.lease)
     (tmp_path / "out" / ".writing-0123abcd").mkdir()
     before = [name for name in names(tmp_path / "out") if not name.startswith(".")]
     with output(tmp_path / "out").claimed() as decision:
@@ -112,11 +110,11 @@ def test_one_whose_lease_was_taken_over_ends_and_changes_nothing(tmp_path, end):
         with pytest.raises(RunError, match="another run has taken over this output; this one ends"), first.claimed():
             if end == "staging":
                 with first.staging() as folder:
-                    second._write()
-                    Path(folder, "data").touch()
+                    seize(second)
+                    Path(folder, "run.json").touch()
             else:
                 first.begin()
-                second._write()
+                seize(second)
                 getattr(first, end)()
         assert not (tmp_path / "out" / SUCCESS).exists()
         assert second.held()  # the first has not given it back for it

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hdfs_io import filesystem
-from hdfs_io.publish import SUCCESS, Output
+from hdfs_io.marks import CONFIG, SUCCESS
+from hdfs_io.publish import Output
 from sparksplit.base.errors import InputError, RunError, UsageError
 from tests.hdfs_io.outputs import fill, names, output, stage
 
@@ -19,7 +21,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
 
     def fail(content: str) -> None:
         with one.claimed(overwrite=True), one.staging() as folder:
-            Path(folder, "data").write_text(content)
+            Path(folder, "run.json").write_text(content)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -28,7 +30,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
     stage(one)
     with pytest.raises(KeyboardInterrupt):
         fail("second")
-    assert Path(one.path, "data").read_text() == "x"
+    assert Path(one.path, "run.json").read_text() == "x"
     assert names(tmp_path) == ["out"]
 
 
@@ -60,7 +62,7 @@ def test_a_crash_while_publishing_loses_neither(tmp_path, monkeypatch, which, cr
             nonlocal calls
             calls += Path(arguments[0]).is_dir() and SUCCESS in names(Path(arguments[0]))
             if calls >= crash:
-                raise KeyboardInterrupt
+                raise KeyboardInterrupt if threading.current_thread() is threading.main_thread() else OSError
             function(*arguments)
 
         return call
@@ -84,7 +86,7 @@ def test_a_crash_while_publishing_loses_neither(tmp_path, monkeypatch, which, cr
         except UsageError:
             pass
     ((made, decision),) = found
-    content = (tmp_path / "out" / ("data" if which == "stage" else "run.json")).read_text()
+    content = (tmp_path / "out" / "run.json").read_text()
     assert decision == "done" and content == {"a": "old", "b": "new"}[made]
 
 
@@ -142,7 +144,7 @@ def test_what_cannot_be_removed_is_said_and_tried_again(tmp_path, monkeypatch, c
         for content in ("new", "newer"):
             stage(output(tmp_path / "out"), content)
             assert "is left over" in caplog.text and "Directory not empty" in caplog.text
-            assert (tmp_path / "out" / "data").read_text() == content
+            assert (tmp_path / "out" / "run.json").read_text() == content
     stage(output(tmp_path / "out"))
     assert names(tmp_path) == ["out"]
 
@@ -163,7 +165,8 @@ def test_an_error_is_not_hidden_by_one_of_the_cleaning_after_it(tmp_path, monkey
 def test_what_killed_predecessors_left_is_removed(tmp_path: Path) -> None:
     for name in (".out.staging-0123abcd", ".out.old-0123abcd", ".out.gone-0123abcd"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "half").write_text("x")
+        (tmp_path / name / "run.json").write_text("x")
+    (tmp_path / ".out.old-0123abcd" / CONFIG).write_text("{}")
     (tmp_path / "out").mkdir()
     (tmp_path / ".other.staging-0123abcd").mkdir()
     stage(output(tmp_path / "out"))
@@ -194,4 +197,4 @@ def test_why_an_output_could_not_take_its_place_is_told_where_nothing_else_works
         stage(output(tmp_path / "out"), "new")
     with output(tmp_path / "out").claimed() as decision:
         assert decision == "done"
-    assert (tmp_path / "out" / "data").read_text() in ("old", "new")
+    assert (tmp_path / "out" / "run.json").read_text() in ("old", "new")

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from hdfs_io.publish import (
-    COMMANDS,
-    CONFIG,
-    SUCCESS,
-    overlap,
-    publish_folder,
-)
+from hdfs_io import filesystem
+from hdfs_io.marks import COMMANDS, CONFIG, SUCCESS
+from hdfs_io.publish import overlap
+from hdfs_io.replacing import publish_folder
 from sparksplit.base.errors import InputError, UsageError
-from tests.hdfs_io.outputs import names, output, stage
+from tests.hdfs_io.interleaved import before_call
+from tests.hdfs_io.outputs import fill, names, output, stage
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -84,7 +84,7 @@ def test_folders_of_others_are_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert output(tmp_path / "empty").decide() == "fresh"
     stage(output(tmp_path / "empty"))
-    assert (tmp_path / "empty" / "data").exists()
+    assert (tmp_path / "empty" / "run.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_an_overlap_is_refused_whatever_is_there(tmp_path, overwrite):
     for path, problem in (("D", "is what"), ("D/deeper/run", "lies within what")):
         with pytest.raises(UsageError, match=f"{problem} the command reads \\(data: "):
             output(tmp_path / path, command="preprocess", data=f"{tmp_path}/D").decide(overwrite)
-    assert names(tmp_path / "D") == [CONFIG, SUCCESS, "data"]
+    assert names(tmp_path / "D") == [CONFIG, SUCCESS, "run.json"]
 
 
 def test_a_symbolic_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
@@ -166,7 +166,90 @@ def test_a_symbolic_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path) 
     (tmp_path / "disk" / "out").mkdir()
     for content in ("one", "two"):
         stage(output(tmp_path / "out"), content)
-        assert (tmp_path / "out").is_symlink() and (tmp_path / "disk" / "out" / "data").read_text() == content
+        assert (tmp_path / "out").is_symlink() and (tmp_path / "disk" / "out" / "run.json").read_text() == content
+
+
+def with_others(path: Path) -> dict[str, bytes]:
+    """Put into the folder of an output what is its user's: the finished output of another command, one that is being
+    filled, and a note. Returns it all by name."""
+    stage(output(path / "mine", command="predict"), "predicted")
+    (path / ".mine.owner").write_text("{}")
+    (path / "notes.md").write_text("good")
+    return others(path)
+
+
+def others(path: Path) -> dict[str, bytes]:
+    files = [path / "notes.md", path / ".mine.owner", *sorted((path / "mine").rglob("*"))]
+    return {str(file.relative_to(path)): file.read_bytes() for file in files}
+
+
+@pytest.mark.parametrize("begun", ["unfinished", "complete"])
+@pytest.mark.parametrize("which", [stage, fill])
+def test_what_another_has_put_into_the_folder_stays_there(tmp_path, which, begun):
+    path = tmp_path / "out"
+    fill(output(path), "old", complete=begun == "complete")
+    (path / "checkpoints").mkdir()
+    before = with_others(path)
+    which(output(path, "b"), "new", overwrite=True)
+    assert others(path) == before
+    assert (path / "run.json").read_text() == "new" and not (path / "checkpoints").exists()
+    assert names(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("which", [stage, fill])
+def test_what_another_has_put_there_survives_a_kill_at_any_moment(tmp_path, which, monkeypatch):
+    """Before each call to the file system; the next command finds it where it was."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+    def kill() -> None:
+        raise KeyboardInterrupt
+
+    for number in itertools.count():
+        path = tmp_path / str(number) / "out"
+        fill(output(path), "old", complete=False)
+        before = with_others(path)
+        try:
+            with before_call(number, kill) as calls:
+                which(output(path, "b"), "new", overwrite=True)
+        except KeyboardInterrupt:
+            pass
+        fill(output(path, "c"), "newer", overwrite=True)
+        assert others(path) == before and (path / "run.json").read_text() == "newer", calls
+        assert names(path.parent) == ["out"], calls
+        if len(calls) <= number:
+            assert number > 20
+            return
+
+
+def test_what_was_begun_and_is_given_up_keeps_what_another_has_put_there(tmp_path: Path) -> None:
+    one = output(tmp_path / "out")
+    with one.claimed():
+        one.begin()
+        before = with_others(tmp_path / "out")
+        one.abandon()
+    assert others(tmp_path / "out") == before
+    fill(output(tmp_path / "out"), "new")
+    assert others(tmp_path / "out") == before
+
+
+def test_what_cannot_move_along_stays_where_it_is_and_is_named(tmp_path, monkeypatch, caplog):
+    """The next command moves it."""
+    fill(output(tmp_path / "out"), "old")
+    before, rename = with_others(tmp_path / "out"), filesystem.rename
+
+    def refuse(old: str, new: str) -> None:
+        if new.endswith("/mine"):
+            raise InputError(f"{new}: cannot be written: Permission denied")
+        rename(old, new)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(filesystem, "rename", refuse)
+        stage(output(tmp_path / "out"), "new")
+    (aside,) = (name for name in names(tmp_path) if name != "out")
+    assert f"/{aside}/mine: could not be moved to {tmp_path}/out/mine" in caplog.text
+    assert (tmp_path / aside / "mine" / "run.json").read_text() == "predicted"
+    stage(output(tmp_path / "out"), "newer")
+    assert others(tmp_path / "out") == before and names(tmp_path) == ["out"]
 
 
 def test_publishing_replaces_folders_by_rename(tmp_path: Path) -> None:
@@ -174,14 +257,14 @@ def test_publishing_replaces_folders_by_rename(tmp_path: Path) -> None:
         temporary = tmp_path / "temporary"
         temporary.mkdir()
         (temporary / "file").write_text(content)
-        publish_folder(f"{temporary}", f"{tmp_path}/deep/final")
-        assert (tmp_path / "deep" / "final" / "file").read_text() == content
-    assert names(tmp_path / "deep") == ["final"]
+        publish_folder(f"{temporary}", f"{tmp_path}/final", lambda: None, lambda _: True)
+        assert (tmp_path / "final" / "file").read_text() == content
+    assert names(tmp_path) == ["final"]
 
 
 def test_what_was_set_aside_comes_back_where_its_successor_cannot_take_its_place(tmp_path: Path) -> None:
     (tmp_path / "final").mkdir()
     (tmp_path / "final" / "file").write_text("old")
     with pytest.raises(InputError):
-        publish_folder(f"{tmp_path}/nowhere", f"{tmp_path}/final")
+        publish_folder(f"{tmp_path}/nowhere", f"{tmp_path}/final", lambda: None, lambda _: True)
     assert names(tmp_path) == ["final"] and (tmp_path / "final" / "file").read_text() == "old"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hdfs_io.arrays import from_arrays
+from hdfs_io.marks import CONFIG
 from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec, Windows
-from hdfs_io.publish import CONFIG
 from hdfs_io.sources.parse import parse as parsed
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, InputError

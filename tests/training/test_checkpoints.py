@@ -15,6 +15,7 @@ from sparksplit.base.errors import InputError, RunError
 from sparksplit.training import checkpoints
 from sparksplit.training.checkpoints import Damaged
 from sparksplit.training.record import Progress
+from tests.hdfs_io.leases import seize
 from tests.hdfs_io.outputs import fenced, output
 from tests.nodes import in_threads
 from tests.training.records import epoch
@@ -126,7 +127,7 @@ def test_one_whose_output_is_taken_over_while_it_is_written_says_so(tmp_path, mo
     done = getattr(checkpoints, moment)
 
     def late(*arguments):
-        second.lease._write()
+        seize(second.lease)
         second.go_on()
         return done(*arguments)
 

@@ -15,6 +15,7 @@ from sparksplit.training import attempts, restarts, run
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.run import _going_on, _Run
+from tests.hdfs_io.leases import seize
 
 
 @pytest.mark.parametrize("error", [InputError("the model's"), RunError("a node's"), KeyboardInterrupt()])
@@ -36,7 +37,7 @@ def test_a_mistake_before_the_first_checkpoint_removes_what_is_ones_own(tmp_path
     with pytest.raises(InputError), output.claimed(), _going_on(output):
         output.begin()
         if taken_over:
-            successor.lease._write()
+            seize(successor.lease)
         raise InputError("the model's")
     assert (tmp_path / "run").exists() == taken_over
 
@@ -67,7 +68,7 @@ def test_a_driver_that_sees_its_lease_taken_over_ends_the_run(tmp_path):
         first.begin()
         one = _Run(None, None, first, None, 0.0)
         one._meanwhile()
-        successor.lease._write()
+        seize(successor.lease)
         first.lease.lost.set()
         with pytest.raises(RunError, match="another run has taken over this output; this one ends: train on"):
             one._meanwhile()

@@ -1,0 +1,89 @@
+"""How a folder takes another's place: by renames, each after a last look at whose the output is.
+
+What was there is set aside first and removed last. A crash in between leaves one of the two whole, or neither, never a
+mixture; the next command finishes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+
+from hdfs_io import filesystem
+from sparksplit.base.errors import SparksplitError
+
+log = logging.getLogger(__name__)
+
+
+def publish_folder(temporary: str, final: str, look: Callable[[], None], is_own: Callable[[str], bool]) -> None:
+    """Rename the folder `temporary`, which is on the disk, to `final`, and remove what is there.
+
+    look: called right before each rename; it raises where the output is another's by now. is_own: whether a name in the
+    old folder is a part of what is replaced; what is not moves to the new folder.
+    """
+    there = filesystem.exists(final)
+    look()
+    if not there:
+        filesystem.rename(temporary, final)
+        return
+    old = hidden(final, "old")
+    filesystem.rename(final, old)
+    try:
+        look()
+        filesystem.rename(temporary, final)
+    except BaseException:
+        try:
+            if not filesystem.exists(final):
+                filesystem.rename(old, final)
+        except (SparksplitError, OSError) as error:  # the next command does it; report the first error
+            log.debug("%s: could not be put back: %s", old, error)
+        raise
+    remove_old(old, final, is_own)
+
+
+def remove_old(old: str, final: str, is_own: Callable[[str], bool]) -> None:
+    """Remove the folder `old`, in whose place `final` is by now; what in it is not the output's own moves to `final`.
+
+    `old` stays where something can neither be moved nor be removed.
+    """
+    for name in filter(lambda name: not is_own(name), filesystem.listing(old)):
+        kept, place = filesystem.join(old, name), filesystem.join(final, name)
+        try:
+            if filesystem.exists(place):
+                log.warning("%s: is kept there: the output that has replaced its folder has that name too", kept)
+                return
+            filesystem.rename(kept, place)
+        except (SparksplitError, OSError) as error:
+            log.warning(
+                "%s: could not be moved to %s, the next command for this output tries again: %s", kept, place, error
+            )
+            return
+    discard(old, final)
+
+
+def discard(path: str, output: str, look: Callable[[], None] = lambda: None) -> None:
+    """Remove what is at `path`: the folder `output`, or something beside it.
+
+    It is renamed first: if the removal is killed half-way, what is left cannot be taken for an output or be in the way
+    of one. look: as for `publish_folder`, where others know the path.
+    """
+    if filesystem.exists(path):
+        gone = hidden(output, "gone")
+        look()
+        filesystem.rename(path, gone)
+        remove(gone)
+
+
+def remove(path: str) -> None:
+    """Remove what is already out of the way; a failure is only logged, since readers may hold its files open on NFS."""
+    try:
+        filesystem.remove(path)
+    except (SparksplitError, OSError) as error:
+        log.warning("%s: is left over, the next command for this output tries again: %s", path, error)
+
+
+def hidden(path: str, kind: str) -> str:
+    """A new name beside `path` that listings of inputs skip."""
+    parent = filesystem.parent(path).rstrip("/")
+    return f"{parent}/.{filesystem.name(path)}.{kind}-{uuid.uuid4().hex[:8]}"

@@ -1,0 +1,39 @@
+"""Whose a name in an output's folder is: its command's, or its user's."""
+
+from __future__ import annotations
+
+import pytest
+
+from hdfs_io import bad_rows, block_table, manifest, preprocessing
+from hdfs_io.manifest import SPLITS
+from hdfs_io.marks import COMMANDS, CONFIG, SUCCESS, is_own
+from sparksplit.comparison.content import RESULTS
+from sparksplit.comparison.record import Measured
+from sparksplit.comparison.run import REPORT, RUNS
+from sparksplit.diagnosis.page import PAGE
+from sparksplit.diagnosis.record import DIAGNOSIS
+from sparksplit.inference.writer import PARTITION, WHOLE, final_name
+from sparksplit.training import attempts, checkpoints, finished, initial, record
+
+WRITTEN = {
+    "preprocess": [manifest.FILE, preprocessing.FILE, *SPLITS, block_table.FOLDER, bad_rows.FOLDER],
+    "train": [
+        *(record.RUN, record.METRICS, checkpoints.FOLDER, initial.KERAS, finished._SAVED_MODEL, preprocessing.FILE),
+        *("tensorboard", attempts._FILE),
+    ],
+    "compare": [RESULTS, REPORT, RUNS, Measured.FILE],
+    "predict": [
+        *(WHOLE.predictions, WHOLE.metrics, WHOLE.bad_rows, PARTITION.metrics, PARTITION.bad_rows),
+        *(final_name(0), final_name(99_999)),
+    ],
+    "diagnose": [DIAGNOSIS, PAGE],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_a_command_writes_is_its_own_and_nothing_else_is(command: str) -> None:
+    for name in (CONFIG, SUCCESS, *WRITTEN[command]):
+        assert is_own(command, name) and is_own(command, f".{name}.0123abcd"), name
+    assert is_own(command, ".writing-0123abcd")
+    for name in ("mine", "notes.md", ".git", ".mine.owner", ".mine.staging-0123abcd", "_temporary", "partition"):
+        assert not is_own(command, name)
