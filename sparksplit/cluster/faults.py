@@ -211,7 +211,8 @@ def culprit(nodes: Sequence[NodeRecord], now: float, limits: Limits = Limits()) 
 def driver_at_fault(fault: Fault, until: float, seconds: float) -> Fault:
     """`fault`; or that the driver stood still for so many seconds, `until` then, where that was just before and nodes
     have ended themselves, of which nothing else may be known."""
-    if fault.cause not in (Cause.ECHO, Cause.JOB) or seconds < ORPHAN or fault.at > until + DEAD:
+    # The last thing that a node had heard may have been as old as a beat.
+    if fault.cause not in (Cause.ECHO, Cause.JOB) or seconds < ORPHAN - BEAT or fault.at > until + DEAD:
         return fault
     text = (
         f"the driver stood still for {seconds:.0f} s (it was stopped, or its machine was suspended); "
