@@ -7,6 +7,7 @@ SparksplitError
  |- RunError        exit 1: the run failed
  |   |- NodeFailed      a node, or the executor that held it, ended or hung
  |   |   |- NotStarted      it did not start in time
+ |   |   |- Cancelled       someone has cancelled the Spark job that holds the nodes
  |   |- Passing         a full disk, a network, an HDFS that is away: the same may work later
  |- OutputInUse     exit 3: another command that is still running fills the output
 
@@ -79,6 +80,13 @@ class NotStarted(NodeFailed):
 
     def __init__(self, message: str, rank: int | None = None) -> None:
         super().__init__(message, rank, may_pass=False)
+
+
+class Cancelled(NodeFailed):
+    """Someone has cancelled the Spark job that holds the nodes: it is not to start again. reason: Spark's."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"someone has cancelled the nodes' Spark job: {reason}", may_pass=False)
 
 
 class PeerLost(RunError):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import IO
+
+_PIECE = 64 << 10
+_SHORT = 500
 
 
 def read_exactly(read: Callable[[int], bytes], count: int) -> bytes:
@@ -15,3 +19,16 @@ def read_exactly(read: Callable[[int], bytes], count: int) -> bytes:
         parts.append(part)
         missing -= len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def short_lines(source: IO[bytes], show: Callable[[bytes], None] = lambda piece: None) -> Iterator[str]:
+    """The first 500 characters of each line of what another process writes, without spaces at the end.
+
+    A line may be of any length: no more than a piece of it is held. show: called with every piece.
+    """
+    begins = True
+    while piece := source.readline(_PIECE):
+        show(piece)
+        if begins:
+            yield piece.decode(errors="replace").rstrip()[:_SHORT]
+        begins = piece.endswith(b"\n")

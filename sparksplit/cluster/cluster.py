@@ -13,13 +13,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sparksplit.base import descriptors
-from sparksplit.base.errors import ConfigError, Interrupted, NodeFailed, NotStarted
+from sparksplit.base.errors import Cancelled, ConfigError, Interrupted, NodeFailed, NotStarted
 from sparksplit.cluster import placing, requirements
 from sparksplit.cluster.channel.line import Post
 from sparksplit.cluster.channel.server import Channel
 from sparksplit.cluster.channel.wire import BEAT
 from sparksplit.cluster.deadlines import Limits
-from sparksplit.cluster.faults import Cause, Fault, bracketed, culprit
+from sparksplit.cluster.faults import Cause, Fault, bracketed, culprit, driver_at_fault
 from sparksplit.cluster.pulse import MOST, Pulse
 from sparksplit.cluster.stuck import replace
 from sparksplit.network.listening import ANY, Network
@@ -89,6 +89,8 @@ class NodeCluster:
         self._seen = [0] * nodes
         self._fault: Fault | None = None
         self._looked = self._asked = time.monotonic()
+        self._stood_still = self._looked, 0.0
+        """When this process last went on after it had stood still, and for how many seconds it had."""
         self.seconds: dict[str, float] = {}
         """Where the seconds of the start went: executors, reserve, nodes."""
 
@@ -253,21 +255,25 @@ class NodeCluster:
 
     def _look(self) -> None:
         """Raise whatever has gone wrong; pass new states on."""
-        channel, now = self._open_channel(), time.monotonic()
-        if now - self._looked > BEAT:
+        channel, job, now = self._open_channel(), self._job, time.monotonic()
+        if (stood_still := now - self._looked) > BEAT:
             # This process itself stood still, and its peers' beats are waiting unread.
-            channel.forgive(now - self._looked)
+            channel.forgive(stood_still)
+            self._stood_still = now, stood_still
         self._looked = now
         with channel.lock:
             fault = culprit(channel.records, now, self.limits)
-        if fault is None and self._job is not None and self._job.failure is not None:
-            fault = self._job_fault(channel, self._job.failure)
+        if job is not None and (failure := job.failure) is not None:
+            if job.cancelled:  # its nodes may say that they were ended
+                raise Cancelled(failure)
+            fault = fault or self._job_fault(channel, failure)
         if fault is not None:
+            fault = driver_at_fault(fault, *self._stood_still)
             self._report_states()  # what nodes have said last
             self._fault = fault
             error = fault.error()
-            if isinstance(error, NodeFailed) and fault.rank is not None and self._job is not None:
-                error.executor_host = self._job.host_of(fault.rank)
+            if isinstance(error, NodeFailed) and fault.rank is not None and job is not None:
+                error.executor_host = job.host_of(fault.rank)
             raise error
         self._report_states()
         self._looked = time.monotonic()

@@ -16,7 +16,7 @@ from typing import Any
 
 from sparksplit.base.errors import NodeFailed, PeerLost, SparksplitError, UsageError, errno_of, may_pass
 from sparksplit.cluster import memory
-from sparksplit.cluster.channel.wire import BEAT, DEAD, ORPHANED, SILENT
+from sparksplit.cluster.channel.wire import BEAT, DEAD, ORPHAN, ORPHANED, SILENT
 from sparksplit.cluster.deadlines import Limits, hanging
 
 SETTLE = 0.5
@@ -206,6 +206,19 @@ def culprit(nodes: Sequence[NodeRecord], now: float, limits: Limits = Limits()) 
     suspected = any(now - fault.at > 1.5 * BEAT and fault.rank != best.rank for fault in quiet)
     patience = DEAD if suspected else SETTLE_ECHO
     return best if now - first > patience else None
+
+
+def driver_at_fault(fault: Fault, until: float, seconds: float) -> Fault:
+    """`fault`; or that the driver stood still for so many seconds, `until` then, where that was just before and nodes
+    have ended themselves, of which nothing else may be known."""
+    # The last thing that a node had heard may have been as old as a beat.
+    if fault.cause not in (Cause.ECHO, Cause.JOB) or seconds < ORPHAN - BEAT or fault.at > until + DEAD:
+        return fault
+    text = (
+        f"the driver stood still for {seconds:.0f} s (it was stopped, or its machine was suspended); "
+        f"nodes end after {ORPHAN:g} s without it"
+    )
+    return Fault(Cause.JOB, fault.at, None, "", text)
 
 
 def _order(fault: Fault) -> tuple[int, bool, float]:

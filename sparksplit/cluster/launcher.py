@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from sparksplit.base.own_folders import own_folder
+from sparksplit.base.reading import short_lines
 from sparksplit.cluster import memory
 from sparksplit.cluster.channel.line import Line, Post
 from sparksplit.cluster.channel.wire import ORPHAN, ORPHANED
@@ -168,11 +169,12 @@ class _Node:
 
 
 def _copy(source: IO[bytes], output: collections.deque[str]) -> None:
-    for raw in source:
-        text = raw.decode(errors="replace").rstrip()
-        output.append(text[:500])
-        # `yarn logs` shows the executor's own stderr.
-        print(text, file=sys.stderr, flush=True)
+    output.extend(short_lines(source, _show))
+
+
+def _show(piece: bytes) -> None:
+    # `yarn logs` shows the executor's own stderr.
+    print(piece.decode(errors="replace"), end="", file=sys.stderr, flush=True)
 
 
 def _python_path() -> str:

@@ -78,7 +78,8 @@ class Member(Protocol):
         """The JSON-able `value` of every node, by rank: a rendezvous, and so a barrier too.
 
         Every node must call it with the same `name`. It waits for as long as the driver lets the run go on. beside: in
-        a thread of its own, beside the work, so that the node does not count as waiting.
+        a thread of its own, beside the work, so that the node does not count as waiting. Raises RunError where the
+        values of all nodes may be too long for a message of the driver's.
         """
 
     def heard(self, name: str) -> Any:
@@ -131,7 +132,7 @@ class NodeMember(Member):
         waiting = self._state.get("waiting")
         if not beside:
             self.state(waiting=True)
-        self._line.send(gather=name, value=value)
+        self._line.send(share=self.size, gather=name, value=value)
         with self._arrived:
             self._arrived.wait_for(lambda: name in self._gathered)
             values = self._gathered.pop(name)
@@ -148,7 +149,8 @@ class NodeMember(Member):
             self._arrived.wait(seconds)
 
     def report_result(self, result: dict[str, Any]) -> bool:
-        """Tell the driver that the work is done; returns whether it heard."""
+        """Tell the driver that the work is done; returns whether it heard. Raises RunError where the result is too
+        long, and TypeError where it cannot be JSON."""
         return self._line.deliver(result=result, state=self._reported())
 
     def report_error(self, kind: str, text: str) -> bool:

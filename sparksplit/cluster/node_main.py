@@ -49,14 +49,14 @@ def main() -> int:
         result = function(member)
         if not isinstance(result, dict):
             raise TypeError(f"{start.work} must return a dict (returned {type(result).__name__})")
-        # Checked before it is sent, so that a result that is not JSON is this node's error.
-        json.dumps(result)
+        # Here, so that a result that cannot be sent is this node's error.
+        heard = member.report_result(result)
     except BaseException as error:
         if not isinstance(error, UsageError):
             traceback.print_exc()
         member.report_error(*kind_and_text(error))
         return 1
-    return 0 if member.report_result(result) else 1
+    return 0 if heard else 1
 
 
 def _leave(member: NodeMember, descriptor: int) -> None:

@@ -9,6 +9,7 @@ reservations, which travel over the nodes' channel. Written against version 2.2.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 import socket
@@ -31,7 +32,7 @@ from sparksplit.cluster.faults import kind_and_text
 from sparksplit.cluster.launcher import NodeEnded, map_fun
 from sparksplit.cluster.place import own_place
 from sparksplit.cluster.requirements import lost_executors
-from sparksplit.cluster.stuck import holders, replace_stuck
+from sparksplit.cluster.stuck import ended_without_failures, holders, replace_stuck
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -105,7 +106,18 @@ class Job:
             return None
         hint = "; give executors the package by --py-files or an installation" if "No module named" in error else ""
         reason = spark_reason(error)
-        return (self._lost_executor() if _NOT_RETRIED in reason else None) or reason + hint
+        if _NOT_RETRIED in reason:
+            return self._lost_executor() or "a task that held a node ended, and nothing is known of why"
+        return reason + hint
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether someone has cancelled the job: in Spark's pages, or in the program that the session belongs to."""
+        try:
+            return self.failure is not None and ended_without_failures(self._sc, self._group)
+        except Exception as error:
+            log.debug("Spark does not say whether the job was cancelled: %s", error)
+            return False
 
     def _lost_executor(self) -> str | None:
         """The executor that Spark lost last: the reason for trying the tasks again, where no task gave one."""
@@ -142,23 +154,15 @@ class Job:
 
 def import_tensorflowonspark() -> types.SimpleNamespace:
     """TensorFlowOnSpark's modules, patched once in each process; TensorFlow itself is not imported (2.5 s, 400 MB)."""
-    stand_in = None
-    if "tensorflow" not in sys.modules:
-        stand_in = types.ModuleType("tensorflow")
-        for name in ("compat", "io"):
-            setattr(stand_in, name, stand_in)
-        stand_in.__version__ = "2"  # type: ignore[attr-defined]
-        sys.modules["tensorflow"] = stand_in
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     try:
         with warnings.catch_warnings():
             # Its use of pkg_resources is deprecated, but that does not concern our users.
             warnings.simplefilter("ignore")
+            _put_off("tensorflowonspark.compat")
             from tensorflowonspark import TFCluster, TFManager, TFSparkNode, reservation, util
     finally:
-        if stand_in is not None:
-            del sys.modules["tensorflow"]
         # It configures the root logger when imported.
         root.handlers[:] = handlers
         root.setLevel(level)
@@ -170,10 +174,29 @@ def import_tensorflowonspark() -> types.SimpleNamespace:
     return types.SimpleNamespace(cluster=TFCluster, node=TFSparkNode, reservation=reservation, util=util)
 
 
+def _put_off(name: str) -> None:
+    """Import a module once something in it is used. It is the one that imports TensorFlow; a stand-in for TensorFlow
+    itself would be what another thread gets that imports it just then."""
+    spec = importlib.util.find_spec(name)
+    if name in sys.modules or spec is None or spec.loader is None:
+        return
+    module, load = importlib.util.module_from_spec(spec), spec.loader.exec_module
+
+    def used(attribute: str) -> Any:
+        if attribute.startswith("__"):  # the import system's, and other looks at all modules
+            raise AttributeError(attribute)
+        del module.__getattr__
+        load(module)
+        return getattr(module, attribute)
+
+    module.__getattr__ = used  # type: ignore[method-assign]
+    sys.modules[name] = module
+
+
 class NodeTask:
     """What Spark runs for each node: TensorFlowOnSpark's own function, made fit for a Python worker that is reused.
 
-    pickled: that function; it is unpickled only while TensorFlow's stand-in is in place.
+    pickled: that function; it is unpickled only where `import_tensorflowonspark` has been called.
     """
 
     def __init__(self, pickled: bytes, post: Post) -> None:
@@ -186,7 +209,7 @@ class NodeTask:
         assert task is not None
         if task.attemptNumber() > 0:
             # The first attempt has reserved its place: a second one would reserve twice.
-            raise RuntimeError(f"{_NOT_RETRIED}; the first attempt's error is the cause")
+            raise RuntimeError(_NOT_RETRIED)
         environment, modules = dict(os.environ), None
         reservations = _Client(replace(self.post, rank=task.partitionId()))
         try:

@@ -94,10 +94,11 @@ def work(member: Member) -> JsonObject:
         began = time.perf_counter()  # what is done once for the cluster is no part of its first run
         member.announce(run=number, update=0, steps=0)
         result = train_once(own, run, config, collective, began, rows)
-        results = [NodeResult.from_json(each, "a node's result") for each in own.gather("result", result.to_json())]
+        found = own.gather("result", result.in_brief().to_json())
         hosts = own.gather("host", kind_of_host(_gpus()))
         if member.rank == 0:
             place = Place(payload.cluster, tuple(sorted(set(hosts))), payload.threads, config.input_mode)
+            results = [result, *(NodeResult.from_json(each, "a node's result") for each in found[1:])]
             _record(payload, run, config, results, place, handoff, began)
     if collective is not None:
         collective.close()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hdfs_io import filesystem
 from hdfs_io.publish import Output
 from sparksplit.base.config import Config, digest
-from sparksplit.base.errors import SparksplitError
+from sparksplit.base.errors import Cancelled, SparksplitError
 from sparksplit.base.progress import Progress, say
 from sparksplit.base.records import Json
 from sparksplit.base.session import spark_session
@@ -84,7 +84,7 @@ def gone_on(nodes: Callable[[DiagnosisPayload], Measured], payload: DiagnosisPay
             return nodes(payload)
         except Ended as ended:
             found = ended.found or payload.known
-            if found is None:
+            if found is None or isinstance(ended.why, Cancelled):
                 raise ended.why from None
             failed = Failed(ended.trying or {}, " ".join(str(ended.why).split()))
             found = replace(found, failed=[*found.failed, failed])

@@ -2,13 +2,14 @@
 
 A part's *gain* is how many times as fast the step would be if that part alone cost nothing: it is measured, by leaving
 the part out. So it is right whether parts come one after the other or at the same time: what is read while the device
-computes costs nothing, until it takes longer than that.
+computes costs nothing, until it takes longer than that. And it saves no more than what the part takes of the step: a
+step that computes nothing may also wait less for other nodes, and that time belongs to synchronising.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -103,22 +104,42 @@ def verdict(measured: Measured, epochs: int, *, arrival: bool = False) -> Verdic
     rows are handed over."""
     step = _Step(measured, epochs, arrival)
     parts, shares = step.parts(), step.shares()
-    limit = limit_of(parts)
+    share_of = {share.name: share.share for share in shares}
+    limit = limit_of(parts, share_of)
     return Verdict(
         limit=limit,
-        sentence=_sentence(limit, parts, {share.name: share.share for share in shares}, step),
+        sentence=_sentence(limit, parts, share_of, step),
         rows_per_second=1 / typical(step.whole),
         parts=parts,
         shares=shares,
     )
 
 
-def limit_of(parts: Sequence[Part]) -> str | None:
-    """The part that certainly brings the most where it costs nothing; None where none certainly does."""
+def limit_of(parts: Sequence[Part], share_of: Mapping[str, float]) -> str | None:
+    """The part that certainly brings the most where it costs nothing; None where none certainly does, or where the
+    shares speak for another part."""
     first, *others = sorted(parts, key=lambda part: -part.gain.mean)
     next_best = max((part.gain.mean for part in others), default=1.0)
     low = first.gain.low
-    return first.name if low is not None and low > LEAST * max(1.0, next_best) else None
+    if low is None or low <= LEAST * max(1.0, next_best):
+        return None
+    return None if _larger(parts, share_of) else first.name
+
+
+def _larger(parts: Sequence[Part], share_of: Mapping[str, float]) -> Part | None:
+    """The part of training that takes more of the step than the one that brings the most, where that is training's too
+    and the other one is not hidden: they follow one another, so it should bring more."""
+    first, *others = sorted(parts, key=lambda part: -part.gain.mean)
+    training = {name: share_of[name] for name in (COPY, SYNCHRONISE)}
+    training[COMPUTE] = share_of["optimizer"] + share_of["forward and backward"]
+    if first.name not in training:
+        return None
+    larger = [
+        part
+        for part in others
+        if part.name in training and part.gain.mean > LEAST and training[part.name] > training[first.name]
+    ]
+    return max(larger, key=lambda part: training[part.name], default=None)
 
 
 def steady(seconds: Seconds) -> Array:
@@ -167,17 +188,21 @@ class _Step:
         reading, repeated = typical(self.of["reading"]), typical(self.of["repeated"])
         hidden = (reading + repeated - typical(self.of["full"])) / min(reading, repeated)
         self._apart = 1 - min(1.0, max(0.0, hidden))
+        self._computing = self.of["compute"] if "no_sync" in self.of else self.of["no_copy"]
 
     def parts(self) -> list[Part]:
         of = self.of
         alone = of["reading_only"] if "reading_only" in of else of["reading"]
-        found = [self._part(READING, self._without_reading() - self.first, alone)]
+        rows = of["full"] - of["repeated"]
+        found = [self._part(READING, self._at_most(rows, self._without_reading()) - self.first, alone)]
         if "no_transform" in of:
-            found.append(self._part(TRANSFORM, of["no_transform"], of["reading"], of["reading_only"]))
+            transformed = self._at_most(rows, of["no_transform"])
+            found.append(self._part(TRANSFORM, transformed, of["reading"], of["reading_only"]))
         found.append(self._part(COPY, self._without_copy(), of["repeated"], of["no_copy"]))
         if "no_sync" in of:
-            found.append(self._part(SYNCHRONISE, of["no_sync"], of["no_copy"], of["compute"]))
-        found.append(self._part(COMPUTE, self._without_compute(), of["compute"]))
+            agreed = self._at_most(of["no_copy"] - of["compute"], of["no_sync"])
+            found.append(self._part(SYNCHRONISE, agreed, of["no_copy"], of["compute"]))
+        found.append(self._part(COMPUTE, self._at_most(self._computing, self._without_compute()), of["compute"]))
         if self.stretches:
             found.append(self._handed_off())
         return found
@@ -186,8 +211,7 @@ class _Step:
         """What a step becomes faster by, where one thing after the other is left out. Noise may make it slower: then
         that thing takes nothing."""
         of = self.of
-        computing = of["compute"] if "no_sync" in of else of["no_copy"]
-        steps = [of["full"], of["repeated"], of["no_copy"], computing, of["forward_backward"]]
+        steps = [of["full"], of["repeated"], of["no_copy"], self._computing, of["forward_backward"]]
         left = np.minimum.accumulate([typical(seconds) for seconds in steps])
         taken = np.append(left[:-1] - left[1:], left[-1])
         taken[0] += self.first
@@ -215,6 +239,12 @@ class _Step:
         if least is None or most is None or least <= 0:
             return Part(name=name, gain=own, rows_per_second=rate, reached=reached)
         return Part(name=name, gain=own, rows_per_second=rate, reached=reached, low=1 / most, high=1 / least)
+
+    def _at_most(self, taken: Array, without: Array) -> Array:
+        """The step's seconds without a part, of which `taken` is what the part takes: longer where the step is
+        certainly faster than what it takes explains."""
+        left, low, _ = interval((self.of["full"] - taken).tolist())
+        return without * max(1.0, (left if low is None else low) / typical(without))
 
     # A step without a part. What was not measured follows from how much of rows and training hide each other.
 
@@ -260,7 +290,7 @@ class _Step:
 
 def _sentence(limit: str | None, parts: list[Part], shares: dict[str, float], step: _Step) -> str:
     if limit is None:
-        return _undecided(parts)
+        return _undecided(parts, shares)
     by_name = {part.name: part for part in parts}
     whole = typical(step.whole)
     of = "of the step" if step.handoff + step.first < 0.01 * whole else "of the run"
@@ -282,7 +312,7 @@ def _sentence(limit: str | None, parts: list[Part], shares: dict[str, float], st
     return f"{limit}: {texts[limit]}"
 
 
-def _undecided(parts: list[Part]) -> str:
+def _undecided(parts: list[Part], shares: dict[str, float]) -> str:
     first, *others = sorted(parts, key=lambda part: -part.gain.mean)
     low, high = first.gain.low, first.gain.high
     if low is None or high is None:
@@ -291,6 +321,13 @@ def _undecided(parts: list[Part]) -> str:
     together = f"{' and '.join(full)} take about as long, at the same time" if len(full) > 1 else ""
     if low <= 1:
         return f"no single part: {together or 'of none it is certain that the step would be faster without it'}"
+    if low > LEAST * max(1.0, *(part.gain.mean for part in others)):
+        more = _larger(parts, shares)
+        assert more is not None
+        return (
+            f"no single part: without {first.name} the step would be {_times(first)}, without {more.name}, which takes "
+            f"more of it, {_times(more)}"
+        )
     if low > LEAST:
         second = others[0]
         if not second.gain.is_certain:

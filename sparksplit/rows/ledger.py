@@ -21,15 +21,30 @@ class Entry:
         return Entry(self.rows + other.rows, (self.checksum + other.checksum) & _MASK)
 
 
+@dataclass(frozen=True)
+class Seen:
+    """A ledger in brief, however many epochs it has. total: the sum over all epochs. each: the entry that every epoch
+    of the run has; None where they differ, one is missing, or there is another one."""
+
+    total: Entry
+    each: Entry | None = None
+
+    def exact(self, expected: Entry) -> bool:
+        """Whether each epoch of the run, and no other, has seen exactly the expected rows."""
+        return self.each == expected
+
+
 class Ledger:
     """Entries per epoch number."""
 
     def __init__(self, entries: dict[int, Entry] | None = None) -> None:
         self.entries = dict(entries or {})
 
-    def exact(self, epochs: range, expected: Entry) -> bool:
-        """Whether each of `epochs`, and no other, has seen exactly the expected rows."""
-        return self.entries == dict.fromkeys(epochs, expected)
+    def seen(self, epochs: range) -> Seen:
+        """What a run of these epochs has seen."""
+        entries = set(self.entries.values())
+        same = len(entries) == 1 and self.entries.keys() == set(epochs)
+        return Seen(self.total(), entries.pop() if same else None)
 
     def total(self) -> Entry:
         """The sum over all epochs."""

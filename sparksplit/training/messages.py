@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hdfs_io.fence import Fence
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.publish import Output
 from sparksplit.base.config import Origin, parse
 from sparksplit.base.records import Json, JsonObject, Record
+from sparksplit.rows.ledger import Seen
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.initial import Initial
-from sparksplit.training.record import LossScale, Progress, RunCollective, RunInit, Values
+from sparksplit.training.record import EpochRecord, LossScale, Progress, RunCollective, RunInit, Values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,14 +94,15 @@ def settled(config: TrainConfig, data: PreparedDataSet, initial: Initial | None)
 class NodeResult(Record):
     """What one node says about a finished run; all say the same, except for host and seconds.
 
-    sync_every: like RunSync.every. test: None without test rows. untrained: the same before training, without test rows
-    on the validation rows; None if it was not asked for. jackknife: after training, of the same rows, as
-    training.node.jackknife has it; None if it was not asked for. seconds: the run's, by what they were spent on
-    (training.spent). weights: the digest of the trained weights. init, collective, loss_scale, threads: as
-    RunRecord's.
+    seen: the progress's ledger in brief. sync_every: like RunSync.every. test: None without test rows. untrained: the
+    same before training, without test rows on the validation rows; None if it was not asked for. jackknife: after
+    training, of the same rows, as training.node.jackknife has it; None if it was not asked for. seconds: the run's, by
+    what they were spent on (training.spent). weights: the digest of the trained weights. init, collective, loss_scale,
+    threads: as RunRecord's.
     """
 
     progress: Progress
+    seen: Seen
     passes: int
     sync_every: int | str
     test: Values | None
@@ -113,3 +115,12 @@ class NodeResult(Record):
     collective: RunCollective | None = None
     untrained: Values | None = None
     jackknife: dict[str, list[float]] | None = None
+
+    def in_brief(self) -> NodeResult:
+        """As it crosses to others, however many epochs and lanes there are: without the rounds, which metrics.jsonl
+        has, the ledger, and what the lanes' rows move."""
+        return replace(self, progress=replace(self.progress, history=[], ledger={}), jackknife=None)
+
+    def with_rounds(self, rounds: list[EpochRecord]) -> NodeResult:
+        """With the finished rounds, which it lacked."""
+        return replace(self, progress=replace(self.progress, history=rounds))

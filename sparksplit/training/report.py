@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hdfs_io import filesystem
 from sparksplit import __version__
-from sparksplit.rows.ledger import Entry, Ledger
+from sparksplit.rows.ledger import Entry
 from sparksplit.training import stopping
 from sparksplit.training.record import (
     RUN,
@@ -180,12 +180,12 @@ def record(
 ) -> RunRecord:
     """What run.json says about a training run.
 
-    results: the nodes', by rank. trained_on: the rows of a pass, which the ledger must have.
+    results: the nodes', by rank; all but the first may be in brief. trained_on: the rows of a pass, which the ledger
+    must have.
     """
     first = results[0]
-    progress = first.progress
-    ledger, history = Ledger.from_json(progress.ledger), progress.history
-    total, seconds = ledger.total(), [each.seconds.train for each in history]
+    progress, seen = first.progress, first.seen
+    history, seconds = progress.history, [each.seconds.train for each in progress.history]
     watch = stopping.watch_of(config, data.manifest)
 
     return RunRecord(
@@ -211,7 +211,7 @@ def record(
         steps=progress.step,
         syncs=progress.syncs,
         sync_bytes_per_node=progress.sync_bytes,
-        ledger=RunLedger(total.rows, str(total.checksum), ledger.exact(range(first.passes), trained_on)),
+        ledger=RunLedger(seen.total.rows, str(seen.total.checksum), seen.exact(trained_on)),
         seconds=of_run([result.seconds for result in results], around.launched, around.total),
         rows_per_second=round(sum(each.rows for each in history) / max(1e-9, sum(seconds)), 1),
         metrics=RunMetrics(**metrics_by_name(history), test=first.test or {}),

@@ -27,7 +27,7 @@ from sparksplit.training.finished import completed
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import NodeResult, Payload
 from sparksplit.training.missing import AllBack, Missing
-from sparksplit.training.record import RUN, RunRecord
+from sparksplit.training.record import RUN, RunRecord, read_history
 from sparksplit.training.restarts import Restarts, in_seconds, may_pass, waited_out
 
 if TYPE_CHECKING:
@@ -307,7 +307,9 @@ class _Run:
             launched=trained.launched,
             attempts=cost.story,
         )
-        record = report.record(inputs.config, inputs.way, inputs.data, trained.results, trained.trained_on, around)
+        rounds = waited_out(lambda: read_history(output.folder), inputs.config.max_restarts)
+        results = [first.with_rounds(rounds), *trained.results[1:]]
+        record = report.record(inputs.config, inputs.way, inputs.data, results, trained.trained_on, around)
         waited_out(lambda: record.write(output.fence), inputs.config.max_restarts)
         if not record.ledger.exact:
             raise RunError(f"the ledger is not exact: {record.to_json()['ledger']}; this is a defect of sparksplit")

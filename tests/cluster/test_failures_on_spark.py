@@ -18,7 +18,7 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from sparksplit.base.errors import NodeFailed
+from sparksplit.base.errors import Cancelled, NodeFailed
 from sparksplit.cluster import NodeCluster
 from sparksplit.cluster.deadlines import Limits
 from tests.cluster.sufferers import EXECUTORS, NODES, WORKS, Sufferers, fail, suffering
@@ -114,6 +114,16 @@ def test_a_stopped_python_worker_is_named_after_ten_silent_seconds(spark: SparkS
     sufferers.act(lambda facts: os.kill(facts["launcher"], signal.SIGSTOP))
     error = fail(spark, sufferers, {})
     assert re.match(r"node 1 on \S+: the Python worker that holds it has been silent for \d\d s", str(error))
+
+
+def test_a_job_that_is_killed_in_sparks_pages_is_not_started_again(spark: SparkSession, sufferers: Sufferers) -> None:
+    def kill(facts: dict[str, Any]) -> None:
+        for job in spark.sparkContext.statusTracker().getActiveJobsIds():
+            spark.sparkContext._jsc.sc().cancelJob(job)
+
+    sufferers.act(kill)
+    error = fail(spark, sufferers, {"echo": True}, Cancelled)
+    assert re.match(r"someone has cancelled the nodes' Spark job: Job \d+ cancelled", str(error))
 
 
 def test_a_hanging_node_is_named_after_the_stall_timeout(

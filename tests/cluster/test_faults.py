@@ -10,7 +10,15 @@ import pytest
 
 from sparksplit.base.errors import ConfigError, NodeFailed, Passing, PeerLost, RunError, UsageError
 from sparksplit.cluster.channel.wire import ORPHANED
-from sparksplit.cluster.faults import Cause, Fault, Link, NodeRecord, culprit, kind_and_text
+from sparksplit.cluster.faults import (
+    Cause,
+    Fault,
+    Link,
+    NodeRecord,
+    culprit,
+    driver_at_fault,
+    kind_and_text,
+)
 
 NOW = 100.0
 
@@ -163,6 +171,20 @@ def test_an_orphan_is_an_echo() -> None:
     records[0].ended = (NOW, ORPHANED)
     records[1].ended = (NOW + 0.4, 7)
     assert named(records, NOW + 1) == (1, "ended with exit status 7 and without a result")
+
+
+def test_a_driver_that_stood_still_is_at_fault_where_its_nodes_ended_themselves() -> None:
+    """Spark has nothing to tell then but that it did not try tasks again."""
+    echo, job = Fault(Cause.ECHO, NOW, 0, "h", "x"), Fault(Cause.JOB, NOW + 1, None, "", "x")
+    for fault in (echo, job):
+        error = driver_at_fault(fault, NOW, 47.2).error()
+        assert str(error).startswith("the driver stood still for 47 s (it was stopped, or its machine was suspended)")
+        assert isinstance(error, NodeFailed) and error.may_pass
+        # Not for so long that nodes would end; long ago; no such stop at all.
+        assert driver_at_fault(fault, NOW, 12) == driver_at_fault(fault, NOW - 60, 47) == fault
+        assert driver_at_fault(fault, NOW - 60, 0) == fault
+    for other in (Fault(Cause.SIGNAL, NOW, 1, "h", "x"), Fault(Cause.OWN_ERROR, NOW, 1, "h", "x")):
+        assert driver_at_fault(other, NOW, 47.2) == other
 
 
 def test_a_hang_up_is_the_executors_end() -> None:

@@ -98,13 +98,23 @@ def test_a_task_whose_driver_has_gone_does_not_wait_for_reservations(channel: Ch
 
 
 def test_the_import_brings_no_tensorflow_and_leaves_logging_alone() -> None:
-    code = (
-        "import logging, sys; from sparksplit.cluster.tensorflowonspark import import_tensorflowonspark as f;"
-        "f(); f();"
-        "print('tensorflow' in sys.modules, logging.getLogger().handlers)"
-    )
+    """At no time is there anything else by the name of TensorFlow: another thread may import it just then. The module
+    that needs it gets it when it is used."""
+    code = """if True:
+        import logging, sys, types
+        from sparksplit.cluster.tensorflowonspark import import_tensorflowonspark
+        seen = []
+        sys.addaudithook(lambda event, _: event == "import" and seen.append("tensorflow" in sys.modules))
+        import_tensorflowonspark()
+        modules = import_tensorflowonspark()
+        print("tensorflow" in sys.modules, any(seen), len(seen) > 10, logging.getLogger().handlers)
+        own = sys.modules["tensorflow"] = types.ModuleType("tensorflow")
+        own.__version__, own.test = "2.0.0", types.SimpleNamespace(is_built_with_cuda=lambda: "asked")
+        from tensorflowonspark import TFNode, compat
+        print(TFNode.compat is compat, compat.is_gpu_available(), compat.tf is own)
+    """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False []"
+    assert done.stdout.splitlines() == ["False False True []", "True asked True"]
     assert done.stderr == ""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparksplit.base.errors import NodeFailed
+from sparksplit.base.errors import Cancelled, NodeFailed
 from sparksplit.diagnosis.measured import Failed, Measured, Readers
 from sparksplit.diagnosis.messages import DiagnosisPayload, Effort
 from sparksplit.diagnosis.run import Ended, gone_on
@@ -74,3 +74,10 @@ def test_a_failure_for_no_setting_ends_it_with_what_is_known() -> None:
 def test_without_the_step_there_is_nothing_to_go_on_from() -> None:
     with pytest.raises(NodeFailed, match="out of memory"):
         gone_on(Nodes(ended(None, None)), PAYLOAD, 3)
+
+
+def test_what_someone_has_cancelled_does_not_go_on_without_the_setting() -> None:
+    nodes = Nodes(Ended(Cancelled("Job 3 cancelled"), KNOWN, {"readers": 8}))
+    with pytest.raises(Cancelled, match="someone has cancelled the nodes' Spark job: Job 3 cancelled"):
+        gone_on(nodes, PAYLOAD, 3)
+    assert len(nodes.given) == 1

@@ -126,7 +126,91 @@ def test_whatever_was_measured_shares_add_up_and_gains_lie_in_their_intervals(se
         limit = part_of(found.parts, found.limit)
         assert limit.gain.mean == max(part.gain.mean for part in found.parts)
         assert limit.gain.low is not None and limit.gain.low > 1.1
+        follows_from_its_table(found)
     numbers_are_true(found)
+
+
+def follows_from_its_table(found) -> None:
+    """A reader who sees the table, and not how it came about, names the same part."""
+    shares = {share.name: share.share for share in found.shares}
+    training = {
+        "copy": shares["copy"],
+        "synchronise": shares["synchronise"],
+        "compute": shares["optimizer"] + shares["forward and backward"],
+    }
+    limit = part_of(found.parts, found.limit)
+    for part in found.parts:
+        if part is not limit:
+            assert part.gain.mean * 1.1 < limit.gain.mean
+            if {part.name, found.limit} <= set(training) and training[part.name] > training[found.limit]:
+                assert part.gain.mean <= 1.1, "hidden: it takes time that something else takes, too"
+
+
+def table(**shape: float) -> Measured:
+    """A table of this shape, from ten rounds that differ by a few percent. The numbers are per mille of the step."""
+    random = np.random.default_rng(3)
+    seconds = {
+        name: [value * 1e-9 * float(np.exp(0.03 * random.standard_normal())) for _ in range(10)]
+        for name, value in shape.items()
+    }
+    return Measured(facts=facts(nodes=2), seconds=seconds)
+
+
+WAITS = {
+    "full": 1000, "repeated": 990, "no_copy": 980, "no_sync": 250, "no_compute": 60, "compute": 300,
+    "forward_backward": 280, "reading": 20,
+}  # fmt: skip
+"""Nodes wait for one another in an exchange that takes next to nothing where nobody computes."""
+
+
+def test_time_that_nodes_wait_for_one_another_is_synchronising() -> None:
+    found = verdict(table(**WAITS), epochs=3)
+    assert re.fullmatch(r"synchronise: 6\d % of the step is synchronising", found.sentence)
+    gains = {part.name: part.gain.mean for part in found.parts}
+    assert gains["synchronise"] == pytest.approx(4, rel=0.1)
+    assert gains["compute"] == pytest.approx(1 / 0.7, rel=0.1), "no more than what it takes"
+
+
+def test_shares_and_gains_that_speak_for_different_parts_name_none() -> None:
+    """Without an exchange, computing takes longer, say."""
+    found = verdict(table(**{**WAITS, "no_sync": 850}), epochs=3)
+    assert re.fullmatch(
+        r"no single part: without compute the step would be 1\.\d\d times as fast, without synchronise, which takes "
+        r"more of it, 1\.\d\d times as fast",
+        found.sentence,
+    )
+    numbers_are_true(found)
+
+
+@given(
+    st.fixed_dictionaries({name: st.floats(0.0, 1) for name in VARIANTS}),
+    st.sets(st.sampled_from(["transform", "sync"])),
+    st.floats(0, 0.05),
+    st.integers(0, 99),
+)
+def test_the_verdict_follows_from_tables_of_every_shape(shape, lacks, noise, seed) -> None:
+    """Of steps whose parts hinder or hide one another in any way: what is left out never makes it slower, and that is
+    all."""
+    random, order = np.random.default_rng(seed), {"full": 1.0}
+    for name, within in WITHIN.items():
+        order[name] = order[within] * (0.001 + 0.999 * shape[name])
+    absent = {"transform": ("no_transform", "no_reading", "reading_only"), "sync": ("no_sync", "no_compute")}
+    for name in lacks:
+        for variant in absent[name]:
+            del order[variant]
+    seconds = {name: (value * np.exp(noise * random.standard_normal(10))).tolist() for name, value in order.items()}
+    found = verdict(Measured(facts=facts(), seconds=seconds), epochs=2)
+    numbers_are_true(found)
+    if found.limit is not None:
+        follows_from_its_table(found)
+
+
+WITHIN = {
+    "no_transform": "full", "no_reading": "full", "repeated": "no_reading", "no_copy": "repeated", "no_sync": "full",
+    "no_compute": "full", "compute": "no_copy", "forward_backward": "compute", "reading": "no_compute",
+    "reading_only": "reading",
+}  # fmt: skip
+"""Of what each variant leaves out more."""
 
 
 def numbers_are_true(found) -> None:

@@ -38,12 +38,13 @@ def test_json_loses_nothing(entries):
 def test_exact_means_every_epoch_once_and_no_other():
     expected = entry([1, 2, 3])
     ledger = Ledger({0: expected, 1: expected})
-    assert ledger.exact(range(2), expected)
-    assert not ledger.exact(range(1), expected)
-    assert not ledger.exact(range(3), expected)
-    assert not ledger.exact(range(2), entry([1, 2, 4]))
+    assert ledger.seen(range(2)).exact(expected)
+    assert not ledger.seen(range(1)).exact(expected)
+    assert not ledger.seen(range(3)).exact(expected)
+    assert not ledger.seen(range(2)).exact(entry([1, 2, 4]))
     ledger.entries[1] += entry([7])
-    assert not ledger.exact(range(2), expected)
+    assert not ledger.seen(range(2)).exact(expected)
+    assert ledger.seen(range(2)).total == ledger.total()
 
 
 def test_a_row_twice_for_one_left_out_is_noticed():

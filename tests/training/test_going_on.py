@@ -258,8 +258,11 @@ def test_the_attempts_are_kept_where_the_end_cannot_be_published(tmp_path, monke
     monkeypatch.setattr(
         _Run,
         "_nodes",
-        lambda *_: SimpleNamespace(results=[SimpleNamespace(test=None)], trained_on=None, launched=0.0),
+        lambda *_: SimpleNamespace(
+            results=[SimpleNamespace(test=None, with_rounds=lambda rounds: None)], trained_on=None, launched=0.0
+        ),
     )
+    monkeypatch.setattr(run, "read_history", lambda folder: [])
     monkeypatch.setattr(output, "complete", away)
     config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 2, "strategy": "batch"})
     spark = SimpleNamespace(sparkContext=SimpleNamespace(applicationId="app-1"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparksplit.base.errors import InputError, NodeFailed, Passing, RunError
+from sparksplit.base.errors import Cancelled, InputError, NodeFailed, Passing, RunError
 from sparksplit.training.restarts import Restarts
 
 LOST = NodeFailed("node 1 was killed", 1)
@@ -26,7 +26,7 @@ def test_the_time_that_an_attempt_has_taken_is_part_of_the_pause():
     assert pauses(5, *[(LOST, 8, 7)] * 5) == [0, 0, 12, 52, 52]
 
 
-@pytest.mark.parametrize("error", [InputError("x"), RunError("x"), NodeFailed("x", may_pass=False)])
+@pytest.mark.parametrize("error", [InputError("x"), RunError("x"), NodeFailed("x", may_pass=False), Cancelled("x")])
 def test_what_would_fail_again_ends_the_run(error):
     assert pauses(3, (error, 1, 7)) == [None]
     assert pauses(3, (Passing("a full disk"), 1, 7)) == [0]

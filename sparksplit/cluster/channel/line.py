@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from sparksplit.base.errors import RunError
 from sparksplit.cluster.channel.seal import Text
 from sparksplit.cluster.channel.wire import BEAT, ORPHAN, Wire, text_of
 from sparksplit.network.listening import ANY, Network
@@ -106,12 +107,14 @@ class Line:
         threading.Thread(target=self._receive, name="driver-receive", daemon=True).start()
         threading.Thread(target=self._beat, name="driver-beat", daemon=True).start()
 
-    def send(self, **message: Any) -> None:
-        """Send without waiting: now, or once the driver is reached again."""
-        self._post_message(message)
+    def send(self, share: int = 1, **message: Any) -> None:
+        """Send without waiting: now, or once the driver is reached again. Raises RunError where the message is too
+        long; share: as for `text_of`."""
+        self._post_message(message, share)
 
     def deliver(self, **message: Any) -> bool:
         """Send, and wait for the driver's acknowledgement; returns whether it came. For a process's last words.
+        Raises like `send`.
 
         Closing a socket that holds unread answers would throw away what the driver has not read yet.
         """
@@ -123,11 +126,12 @@ class Line:
         self._closing.set()
         self._wire.close()
 
-    def _post_message(self, message: dict[str, Any]) -> threading.Event:
+    def _post_message(self, message: dict[str, Any], share: int = 1) -> threading.Event:
         received = threading.Event()
         with self._sending:
-            number, self._number = self._number, self._number + 1
-            text = text_of({"id": number, **message})
+            number = self._number
+            text = text_of({"id": number, **message}, share)
+            self._number += 1
             if "beat" not in message:  # the next one says all that this one does
                 self._open[number] = text, received
             # Where it fails, the receiving thread sees the same end, and sends it again.
@@ -247,7 +251,10 @@ class Line:
     def _beat(self) -> None:
         calling: threading.Thread | None = None
         while not self._closing.wait(BEAT):
-            self.send(beat=self._state(), heard=self._heard)
+            try:
+                self.send(beat=self._state(), heard=self._heard)
+            except RunError as error:  # without this thread the node would seem to be silent
+                self.send(error=str(error), kind="own", heard=self._heard)
             # A device on the way may have dropped the connection without a word.
             if time.monotonic() - self._wire.heard > QUIET and not (calling and calling.is_alive()):
                 calling = threading.Thread(target=self._call_anew, name="driver-anew", daemon=True)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from sparksplit.base.errors import RunError
 from sparksplit.base.reading import read_exactly
 from sparksplit.cluster.channel.seal import NONCE, Seal, Text, seals
 from sparksplit.network.tls import Connection
@@ -45,7 +46,9 @@ _ACCEPT_PAUSE = 0.1
 
 LONGEST_HELLO = 4 << 10
 LONGEST_LINE = 64 << 20
-"""Bytes; a longer line ends the connection."""
+"""Bytes; a longer line ends the connection. `text_of` makes none: it would be sent again over every next connection."""
+_SPARE = 1 << 10
+"""Bytes of these for a line's seal, and for what the driver puts around the values of all nodes."""
 
 
 class Wire:
@@ -170,9 +173,19 @@ class Wire:
         return data
 
 
-def text_of(message: dict[str, Any]) -> Text:
-    """A message as it is sent, but for its seal."""
-    return Text.of(json.dumps(message, default=_plain).encode() + b"\n")
+def text_of(message: dict[str, Any], share: int = 1) -> Text:
+    """A message as it is sent, but for its seal. Raises RunError where it is too long.
+
+    share: how many such messages fit into the longest line, since the driver sends all of them on in one.
+    """
+    line, most = json.dumps(message, default=_plain).encode() + b"\n", (LONGEST_LINE - _SPARE) // share
+    if len(line) > most:
+        names = [f"{key} {value}" if key in ("gather", "told") else key for key, value in message.items()]
+        raise RunError(
+            f"a message to or from the driver ({', '.join(names)}) has {len(line):,} bytes, and may have {most:,}: "
+            "put what is larger into a file"
+        )
+    return Text.of(line)
 
 
 def limit_until(connection: Connection, deadline: float) -> None:

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
+from sparksplit.base.reading import short_lines
 from sparksplit.base.records import JsonObject
 from sparksplit.operations.devices import host
 
@@ -192,8 +193,7 @@ def _take_parts(source: IO[bytes], parts: dict[str, Any]) -> None:
 
 def _take_lines(source: IO[bytes], lines: collections.deque[str]) -> None:
     with source:
-        for line in source:
-            lines.append(line.decode(errors="replace").rstrip()[:500])
+        lines.extend(short_lines(source))
 
 
 def _why_no_gpu(log: Sequence[str]) -> str:

@@ -29,7 +29,7 @@ def work(member: Member) -> JsonObject:
         configure(config, payload.threads)
         collective = connect(member, config, payload.sources)
     try:
-        return train_once(member, payload, config, collective, began).to_json()
+        return train_once(member, payload, config, collective, began).in_brief().to_json()
     finally:
         collective.close()
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sparksplit.collectives import Collective
 from sparksplit.rows.feed import RowSource
+from sparksplit.rows.ledger import Ledger
 from sparksplit.strategies import STRATEGIES
 from sparksplit.strategies.syncs import Sync
 from sparksplit.training.messages import NodeResult
@@ -137,9 +138,11 @@ class Worker:
         with clock.spent_on("checkpoint"), member.phase("checkpoint"):
             self.saver.wait()
         self.close()
+        passes = rounds.passes if rounds.epochs[0] and not self._has_stopped else len(self._progress.ledger)
         return NodeResult(
             progress=self._progress,
-            passes=rounds.passes if rounds.epochs[0] and not self._has_stopped else len(self._progress.ledger),
+            seen=Ledger.from_json(self._progress.ledger).seen(range(passes)),
+            passes=passes,
             sync_every="step" if sync.every_step else sync.every or "epoch",
             test=_values(tested),
             untrained=untrained,

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from sparksplit.base import activity
-from sparksplit.base.errors import ConfigError
+from sparksplit.base.errors import ConfigError, RunError
 from sparksplit.cluster.channel import line, wire
 from sparksplit.cluster.channel.line import Line, Post
 from sparksplit.cluster.channel.server import Channel
@@ -126,6 +127,44 @@ def test_phases_nest_and_are_counted(channel: Channel) -> None:
         assert node._state["phase"] == "validation"
     assert node._state["phase"] is None
     assert node._state["phases"] == 4
+
+
+def test_what_is_too_long_for_a_line_is_refused_where_it_is_sent(
+    channel: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be sent, dropped and sent again over every next connection."""
+    monkeypatch.setattr(wire, "LONGEST_LINE", 3 << 10)
+    node = join(channel, 0)
+    with pytest.raises(RunError, match=r"\(id, gather x, value\) has 1,5\d\d bytes, and may have 1,024: put"):
+        node.gather("x", "a" * 1500)
+    with pytest.raises(RunError, match=r"\(id, result, state\) has 3,0\d\d bytes, and may have 2,048: put"):
+        node.report_result({"a": "b" * 3000})
+    with pytest.raises(RunError, match=r"\(told x, value\)"):
+        channel.tell("node", told="x", value="a" * 3000)
+    assert node.report_result({"a": "b" * 1500})
+    assert channel.records[0].result == {"a": "b" * 1500}
+    assert channel.alive() == ["node 0"]
+
+
+def test_the_longest_values_of_all_nodes_fit_into_one_line(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "LONGEST_LINE", 3 << 10)
+    nodes = [join(channel, rank) for rank in range(2)]
+    overhead = len(wire.text_of({"id": 0, "gather": "x", "value": ""}).line)
+    value, refused = "a" * (1024 - overhead), "a" * (1025 - overhead)
+    for node in nodes:
+        with pytest.raises(RunError):
+            node.gather("x", refused)
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda node: node.gather("x", value), nodes)) == [[value] * 2] * 2
+
+
+def test_a_state_that_is_too_long_is_its_nodes_error(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "LONGEST_LINE", 3 << 10)
+    monkeypatch.setattr(line, "BEAT", 0.02)
+    join(channel, 0).state(history="a" * 3000)
+    until(lambda: channel.records[0].error)
+    assert channel.records[0].error is not None
+    assert "(id, beat, heard) has 3,0" in channel.records[0].error[2]
 
 
 def test_gather_gives_all_values_by_rank(channel: Channel) -> None:

@@ -1,5 +1,6 @@
 """A node's training over its stretches, and what it tells of it, without Spark or TensorFlow."""
 
+import json
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from sparksplit.strategies import STRATEGIES, Strategy
 from sparksplit.strategies.splits import BatchSplit
 from sparksplit.training import report
 from sparksplit.training.config import TrainConfig
+from sparksplit.training.messages import NodeResult
 from sparksplit.training.node import worker as node_worker
 from sparksplit.training.node.tally import Clock
 from sparksplit.training.node.worker import Worker
@@ -170,8 +172,19 @@ def test_updates_steps_syncs_and_passes_are_those_of_the_ways_table(way, sync, s
         assert {state["steps"] for state in shown if "steps" in state} == {steps}
         assert {state["epochs"] for state in worker._member.states if "epochs" in state} == {passes}
         assert [state["update"] for state in shown if "update" in state][-1] <= steps
-        assert Ledger.from_json(result.progress.ledger).exact(range(passes), entry_of_all())
+        assert result.seen == Ledger.from_json(progress.ledger).seen(range(passes))
+        assert result.seen.exact(entry_of_all())
         assert result.test == {"loss": 2.0, "accuracy": 0.25}
+
+
+def test_what_crosses_to_the_driver_does_not_grow_with_the_epochs():
+    """A message to the driver has a longest length, and a run any number of epochs."""
+    (few, _), (many, _) = (trained("batch", 2, epochs=epochs)[0] for epochs in (3, 300))
+    sizes = [len(json.dumps(each.to_json())) for each in (many, few.in_brief(), many.in_brief())]
+    assert sizes[0] > 20 * sizes[1]
+    assert abs(sizes[2] - sizes[1]) < 200, "the digits of counts and seconds"
+    told = NodeResult.from_json(many.in_brief().to_json(), "a node's result")
+    assert (told.seen, told.passes, told.progress.update) == (many.seen, 300, many.progress.update)
 
 
 class Judged(Counting):
@@ -203,7 +216,7 @@ def test_a_run_that_stops_early_is_the_beginning_of_the_whole(way, sync, size):
         assert (end.update, end.step, end.epochs) == (third.updates, third.steps, third.epoch)
         assert (len(end.history), result.passes, end.watched.epoch) == (3, third.epoch, end.history[1].epoch)
         assert end.ledger == {str(epoch): whole.progress.ledger[str(epoch)] for epoch in range(result.passes)}
-        assert Ledger.from_json(end.ledger).exact(range(result.passes), entry_of_all())
+        assert result.seen.exact(entry_of_all())
         assert [state["steps"] for state in worker._member.states if "steps" in state][-1] == end.step
     # Killed before it has told so, it does nothing more.
     for result, _ in trained(way, size, stopped[0][0].progress, **{**keys, "step": lambda: Judged(3)}):
@@ -275,7 +288,7 @@ def test_another_number_of_nodes_counts_its_updates_on():
     [(result, _)] = trained("local", 1, progress, sync={"every": 4})
     end, own = result.progress, -(-ROWS // BATCH)
     assert (end.update, end.syncs, end.step) == (first.update + 2 * own, first.syncs, 4 * own)
-    assert Ledger.from_json(result.progress.ledger).exact(range(EPOCHS), entry_of_all())
+    assert result.seen.exact(entry_of_all())
 
 
 def test_another_number_of_nodes_looks_from_the_steps_that_it_counts_itself(monkeypatch):
