@@ -70,12 +70,12 @@ def report(config: PreprocessConfig, source: Source, sample: Sample, bad: Sequen
         *(("note", text) for text in source.notes),
         *(("feature", text) for text in (() if source.table is None else source.table.said())),
         ("tensors", ", ".join(f"{tensor.name}: {tensor.dtype} {tensor.shape}" for tensor in source.tensors)),
-        ("label", f"{source.label_kind or 'none'}{', scaled to mean 0 and standard deviation 1' if scaled else ''}"),
+        ("label", source.label_said(scaled)),
         *((("kept", ", ".join(source.keep)),) if source.keep else ()),
         ("sample", f"all {count}" if sample.whole else f"{count} {of}"),
         *(("row", text) for text in first_rows(source, good)),
         *rejected(config.input, bad, good.num_rows),
-        *((("classes", classes(good.column(LABEL).to_pylist())),) if source.label_kind in ("integer", "text") else ()),
+        *found_classes(config, source, sample),
         *((("vocabulary", f"{len(source.vocabulary) - 1:,} {source.label_kind}"),) if source.vocabulary else ()),
         ("splits", splits(told, sample)),
         ("time", taking(told)),
@@ -163,9 +163,28 @@ def rejected(config: InputConfig, bad: Sequence[BadRow], good: int) -> list[tupl
     return lines
 
 
-def classes(labels: Sequence[Any]) -> str:
+def found_classes(config: PreprocessConfig, source: Source, sample: Sample) -> list[tuple[str, str]]:
+    """Lines about labels that are classes, and whether `preprocess` will refuse them."""
+    good = sample.good
+    if not labels.classified(source.label_kind) or not good.num_rows:
+        return []
+    rows = Counter(good.column(LABEL).to_pylist())
+    lines = [("classes", classes(rows))]
+    if config.fitted is None:
+        try:
+            declared = config.input.label_type != "auto"
+            labels.check_classes(rows, source.label_kind, source.place, declared=declared)
+            labels.check_two(rows, source.place)
+        except InputError as error:
+            why = str(error).removeprefix(f"{source.place}: ")
+            like = "" if sample.whole else " if its other rows are like these"
+            lines.append(("", f"preprocess will refuse this input{like}: {why}"))
+    return lines
+
+
+def classes(rows: Mapping[Any, int]) -> str:
     """The sample's labels with their counts, in their order."""
-    counts = sorted(Counter(labels).items())
+    counts = sorted(rows.items())
     shown = ", ".join(f"{label}: {count:,}" for label, count in counts[:SHOWN_CLASSES])
     more = f", and {len(counts) - SHOWN_CLASSES:,} more" if len(counts) > SHOWN_CLASSES else ""
     return f"{len(counts):,} in the sample: {shown}{more}"

@@ -74,7 +74,7 @@ class DataFrameSource(Source):
         features, left = _without_index(features, _asked_for(wanted, description))
         if not features:
             raise InputError(f"{self.place}: has no columns left for features ({len(types)} in all)")
-        self.columns, self._raw = types, raw
+        self.columns, self._raw, self.label_name = types, raw, label
         self._rest: list[str] = []
         self.keep = kept
         self.label_kind, said = (None, None) if label is None else kind_of_label(config, raw.parts, label)

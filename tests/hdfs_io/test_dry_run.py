@@ -15,7 +15,7 @@ from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.sample import Facts, Sample
 from hdfs_io.sources import Source
 from hdfs_io.sources.base import BadRow, ParsedRows
-from hdfs_io.sources.parse import LABEL, PART, parsed_schema
+from hdfs_io.sources.parse import LABEL, PART, parsed_schema, to_batch
 
 
 class Rows(Source):
@@ -127,10 +127,47 @@ def test_all_rows_may_be_rejected() -> None:
 def test_long_lists_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dry_run, "SHOWN_CLASSES", 2)
     monkeypatch.setattr(dry_run, "SHOWN_COLUMNS", 1)
-    assert dry_run.classes(["b", "a", "b"]) == "2 in the sample: a: 1, b: 2"
-    assert dry_run.classes([3, 1, 2, 2]) == "3 in the sample: 1: 1, 2: 2, and 1 more"
+    assert dry_run.classes({"b": 2, "a": 1}) == "2 in the sample: a: 1, b: 2"
+    assert dry_run.classes({3: 1, 1: 1, 2: 2}) == "3 in the sample: 1: 1, 2: 2, and 1 more"
     assert dry_run.columns({"a": "int"}) == "a int"
     assert dry_run.columns({"a": "int", "b": "string"}) == "a int, and 1 more"
+
+
+def of_labels(*labels: int) -> pa.Table:
+    """Rows with these labels."""
+    rows = ParsedRows([np.ones((len(labels), 3), np.float32)], np.array(labels))
+    return pa.Table.from_batches([to_batch(rows, "train", parsed_schema(Rows()))])
+
+
+@pytest.mark.parametrize(
+    ("labels", "refused"),
+    [
+        (range(400), "400 different labels in 400 rows; are the labels numbers to predict (input.label_type: number)?"),
+        ([7, 7, 7], "all 3 training rows have the label 7: a classifier needs two classes or more."),
+        ([7, 8, 8], None),
+        ([*range(400)] * 2, None),
+    ],
+)
+def test_labels_that_preprocess_refuses_are_refused(labels: list[int], refused: str | None) -> None:
+    config = PreprocessConfig(input=InputConfig(format="csv", path="there"), output="out")
+    for whole, words in ((True, "this input: "), (False, "this input if its other rows are like these: ")):
+        lines = dry_run.found_classes(config, Rows(), Sample(of_labels(*labels), 1.0, whole))
+        assert lines[0][1].startswith(f"{len(set(labels))} in the sample: ")
+        assert [text.startswith(f"preprocess will refuse {words}{refused}") for _, text in lines[1:]] == [True] * bool(
+            refused
+        )
+    fitted = config.model_copy(update={"fitted": "earlier"})
+    assert len(dry_run.found_classes(fitted, Rows(), Sample(of_labels(*labels), 1.0, True))) == 1
+
+
+def test_what_becomes_of_the_label_is_told() -> None:
+    source = Rows()
+    assert source.label_said(False) == "class (integer)"
+    source.label_name, source.label_kind = "price", "number"
+    assert source.label_said(False) == "price: number"
+    assert source.label_said(True) == "price: number, scaled to mean 0 and standard deviation 1"
+    source.label_kind = None
+    assert source.label_said(False) == "none"
 
 
 def test_the_first_rows_show_what_becomes_of_them() -> None:
