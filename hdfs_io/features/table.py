@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from hdfs_io.features.config import FeatureConfig, Kind
+from hdfs_io.features.encode import BOOLEANS
 from hdfs_io.features.names import serving_names
 from hdfs_io.features.spec import Category, Date, Feature, Number, Parts, Text
 from hdfs_io.preprocessing import Description, TensorSpec
@@ -210,9 +211,10 @@ def _like(feature: Feature, kind: str) -> bool:
     array = kind.startswith("array<")
     if array != feature.type.startswith("array<"):
         return False
-    if feature.kind == "category" and "boolean" in (kind, feature.type):
-        # `true` is no digit: every row would be an unknown one.
-        return {kind, feature.type} <= {"boolean", "string"}
+    if isinstance(feature, Category) and "boolean" in (kind, feature.type):
+        # `true` is no digit, and not `True` either: every row would be an unknown one.
+        known = feature.type == "boolean" or feature.hash is not None or not {*BOOLEANS}.isdisjoint(feature.vocabulary)
+        return {kind, feature.type} <= {"boolean", "string"} and (known or kind == "string")
     if feature.kind == "category" and kind == "date":
         return feature.type == "string"  # a day has one text, which a folder may have given
     return _fits(kind[6:-1] if array else kind, array)[feature.kind] and kind != "array<string>"

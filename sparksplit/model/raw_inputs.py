@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from hdfs_io.features import times
-from hdfs_io.features.encode import missing_value
+from hdfs_io.features.encode import missing_value, spellings
 from hdfs_io.features.names import serving_names
 from hdfs_io.features.spec import FIRST, HASH_KEY, MISSING, PADDING, UNKNOWN, Category, Date, Feature, Number, Text
 from hdfs_io.features.tokens import ALONE, APART
@@ -101,6 +101,8 @@ class RawInputs:
             padding = tf.constant(PADDING, tf.int64)
             return tf.where(tf.equal(tokens, ""), padding, self._tables[feature.column].lookup(tokens))
         assert isinstance(feature, Category)
+        for pattern, replacement in spellings(feature.type):
+            column = tf.strings.regex_replace(column, pattern, replacement)
         if feature.hash is None:
             indices = self._tables[feature.column].lookup(column)
         else:

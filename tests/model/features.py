@@ -12,6 +12,7 @@ from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, T
 
 WORDS = ["the", "naïve", "Straße", "café", ",", "!", "😀", "日本語", "x_1", "don't", "THE", "\t", "\u00a0", "１", "é"]
 CATEGORIES = ["red", "Red", "grün", "", "a b", "😀", "\u202e", "0", "true", "\x01"]
+CATEGORIES += ["True", " FALSE", "false", "truer", "tr\u00dce", "12.0", " +012", "-7.", "1.5", "-0"]
 
 
 def description(log1p=True):
@@ -30,6 +31,8 @@ def description(log1p=True):
         ("u1", Category(column="class", vocabulary=["red", "grün", "a b", "😀", "\x01"], **_at())),
         ("u1", Category(column="one hot", vocabulary=["Red", "0"], encoding="one-hot", **_at())),
         ("u2", Category(column="größe", hash=1000, **_at())),
+        ("u1", Category(column="flag", vocabulary=["true", "false"], **{**_at(), "type": "boolean"})),
+        ("u1", Category(column="digits", vocabulary=["-7", "0", "12"], **{**_at(), "type": "bigint"})),
         ("i4", Date(column="day", parts=["month", "day", "weekday", "hour"], since="2000-02-29", **_at())),
         ("i8", Date(column="moment", moment=True, parts=["hour", "weekday"], since="1999-12-31", **_at())),
         ("i8", Date(column="date", moment=True, parts=["day", "month"], scaled=Scaled(scale=2.0), **_at())),

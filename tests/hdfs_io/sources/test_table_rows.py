@@ -270,7 +270,7 @@ def test_refuses_what_other_keys_leave_without_effect(type, keys, more, told):
 def test_a_later_column_must_be_able_to_hold_the_same_values(type, wanted, alike, others):
     """As texts they would differ, 1.0 from 1 and 1 from true, and every row have an unknown category."""
     made = table({"a": type}, a=wanted)
-    encoder = encoder_of(made, made.tensors, {"a": ["x"]})
+    encoder = encoder_of(made, made.tensors, {"a": ["x", "true"]})
     fitted = Description(
         tensors=encoder.tensors, label=None, preprocessing=FittedPreprocessing(tensors={}), features=encoder.features
     )
@@ -325,3 +325,28 @@ def test_stored_rows_have_indices_side_by_side_by_dtype():
     ]
     assert stored[1].tolist() == [[301], [0], [2]]
     assert stored[2].tolist() == [[3, 2], [0, 2], [1, 2]]
+
+
+def test_booleans_of_a_text_file_have_one_spelling():
+    sample = [["True", "x", "TRUE", "True"], [" FALSE", "true", "", "False"]]
+    types = text_types(list("abcd"), sample, ("",), {"d": "text"})
+    assert types == {"a": "boolean", "b": "string", "c": "boolean", "d": "string"}
+    assert text_types(["a"], sample, ("",), {"a": "category"}) == {"a": "boolean"}
+    made = table({"a": "boolean"})
+    found = TableReader(made, ("", "NA"), False)([pa.array(["True", " FALSE", "true", "NA", "Truly"])], 5)
+    assert found.texts[0].to_pylist() == ["true", "false", "true", None, "Truly"]
+
+
+def test_booleans_are_no_texts_of_another_spelling():
+    """Every row would have an unknown category."""
+    made = table({"a": "string"})
+    for vocabulary, alike in ((["True", "False"], False), (["false"], True)):
+        encoder = encoder_of(made, made.tensors, {"a": vocabulary})
+        fitted = Description(
+            tensors=encoder.tensors, label=None, preprocessing=FittedPreprocessing(), features=encoder.features
+        )
+        if alike:
+            assert table_like(fitted, {"a": "boolean"}, "rows").columns
+        else:
+            with pytest.raises(InputError, match="column 'a' is boolean, and was string, a category"):
+                table_like(fitted, {"a": "boolean"}, "rows")
