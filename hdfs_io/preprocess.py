@@ -61,7 +61,7 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
             source = source or open_rows(config, session, frame, fitted)
             for line in source.notes:
                 say(f"{source.place}: {line}")
-            for line in () if source.table is None else source.table.said():
+            for line in () if source.table is None else source.table.said().values():
                 say(f"feature {line}")
             say(f"label {source.label_said(config.scales_label(source.label_kind, source.table is not None))}")
             # Published, or removed, when the Spark that this call starts has stopped, and nothing writes any more.

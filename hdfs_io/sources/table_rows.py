@@ -65,8 +65,9 @@ class TableReader:
         if column.dtype is None:
             return ("is not text in the files' encoding (input.encoding)",) * 2
         if column.kind == "date":
-            wanted = "a time like 2024-05-01 12:30:00" if column.moment else "a day like 2024-05-01"
-            return f"{short(value)} is not {wanted}", f"not {wanted.partition(' like')[0]}"
+            wanted = "a time" if column.moment else "a day"
+            example = times.example(column.moment, column.format)
+            return f"{short(value)} is not {wanted} like {example}", f"not {wanted}"
         dtype = np.dtype(column.dtype)
         if column.type.startswith("array<"):
             return self._array_problem(column, value)
@@ -149,7 +150,7 @@ class TableReader:
         return _marked(values, wrong, empty.to_numpy(zero_copy_only=False))
 
     def _date(self, column: Column, given: pa.Array) -> tuple[Array, Bools]:
-        values, wrong = times.parsed(self._text(given), column.moment)
+        values, wrong = times.parsed(self._text(given), column.moment, column.format)
         return values[None], wrong
 
 

@@ -11,6 +11,9 @@ import pytest
 
 from hdfs_io import dry_run, sample
 from hdfs_io.config import InputConfig, PreprocessConfig
+from hdfs_io.features import looks
+from hdfs_io.features.config import FeatureConfig
+from hdfs_io.features.table import table_of
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.sample import Facts, Sample
 from hdfs_io.sources import Source
@@ -58,6 +61,13 @@ def test_a_task_takes_its_first_rows_and_tensors_of_few() -> None:
         assert (table.num_rows, whole) == (count, ended)
         assert table.column("tensor_0").null_count == count - sample.SHOWN_ROWS
         assert table.column(PART).to_pylist() == [0] * count
+    for valued, bad in ((6, 0), (6, 3), (20, 3)):
+        take = sample._Take(lambda _, bad=bad: read([4, 5], bad), parsed_schema(Rows()), 20, valued)
+        (batch,) = take([])
+        (row,) = batch.to_pylist()
+        head = pa.ipc.open_stream(row["rows"]).read_all().slice(0, row["valued"])
+        assert head.column("label").to_pylist() == [*range(4), *range(5)][:valued]
+        assert head.column("tensor_0").null_count == 0
     table, whole = taken(4, bad=2) or pytest.fail()
     assert (table.num_rows, whole, Sample(table, 1.0, True).good.num_rows) == (6, True, 4)
     assert [row.row for row in Sample(table, 1.0, True).bad] == [1, 2]
@@ -131,6 +141,49 @@ def test_long_lists_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     assert dry_run.classes({3: 1, 1: 1, 2: 2}) == "3 in the sample: 1: 1, 2: 2, and 1 more"
     assert dry_run.columns({"a": "int"}) == "a int"
     assert dry_run.columns({"a": "int", "b": "string"}) == "a int, and 1 more"
+
+
+def test_each_column_of_a_table_is_told_with_its_values() -> None:
+    types = {"id": "string", "day": "string", "age": "int", "since": "date", "pair": "array<float>"}
+    source = Rows()
+    source.table = table_of(types, {}, "there", lambda _: 2)
+    source.tensors = source.table.tensors
+    rows = 40
+    numbers = {"float32": np.ones((rows, 2)), "int32": np.stack([np.arange(rows) % 7, np.arange(rows)], axis=1)}
+    numbers["int32"][0] = np.iinfo(np.int32).min
+    made = ParsedRows(
+        [numbers[spec.dtype].astype(spec.dtype) for spec in source.tensors],
+        np.arange(rows) % 2,
+        texts=[pa.array([f"c{row}" for row in range(rows)]), pa.array(["", *["9/18/2024"] * (rows - 1)])],
+    )
+    valued = pa.Table.from_batches([to_batch(made, "train", parsed_schema(source))])
+    config = PreprocessConfig(input=InputConfig(format="csv", path="there"), output="out")
+    lines = [text for _, text in dry_run.features(config, source, valued)]
+    vocabulary = "category, embedding: the 20,000 most frequent that 2 rows have"
+    assert lines == [
+        f"id (string): {vocabulary}", "40 different in 40 rows, none missing: c0, c1, c2",
+        looks._id("id"),
+        f"day (string): {vocabulary}", "1 different in 40 rows, 2.5% missing: 9/18/2024",
+        "looks like dates: features.day: {format: M/d/yyyy} reads them",
+        "age (int): number, missing: mean", "7 different in 40 rows, 2.5% missing: 1, 2, 3",
+        "since (date): date: month, weekday",
+        "39 different in 40 rows, 2.5% missing: 1970-01-02, 1970-01-03, 1970-01-04",
+        "pair (array<float>): 2 numbers, missing: mean",
+    ]  # fmt: skip
+    asked = config.model_copy(update={"features": {"id": FeatureConfig(kind="category"), "day": FeatureConfig(hash=9)}})
+    assert not [text for _, text in dry_run.features(asked, source, valued) if "looks like" in text]
+    assert len(dry_run.features(config, source, valued.slice(0, 0))) == len(types)
+
+
+def test_numbers_of_one_tensor_are_told_where_they_have_names_and_are_few() -> None:
+    config = PreprocessConfig(input=InputConfig(format="csv", path="there"), output="out")
+    table, _ = taken(5) or pytest.fail()
+    source = Rows()
+    assert dry_run.features(config, source, table) == []
+    source.tensors = [TensorSpec(name="x", dtype="float32", shape=[3], columns=["a", "b", "c"])]
+    found = dry_run.features(config, source, table)
+    assert found[:2] == [("feature", "a: number"), ("", "1 different in 5 rows, none missing: 1")]
+    assert len(found) == 6
 
 
 def of_labels(*labels: int) -> pa.Table:

@@ -38,7 +38,7 @@ def _stored(feature: Feature, column: pa.Array) -> Array:
     if isinstance(feature, Category | Text):
         return index_array(feature, spelled(feature.type, column) if isinstance(feature, Category) else column)
     if isinstance(feature, Date):
-        values, bad = parsed(column, feature.moment)
+        values, bad = parsed(column, feature.moment, feature.format)
         assert not bad.any()
         return values[:, None]
     numbers = column
