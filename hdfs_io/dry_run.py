@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hdfs_io import labels
 from hdfs_io.bad_rows import Limit, tally_of
 from hdfs_io.config import InputConfig, PreprocessConfig
+from hdfs_io.features import looks
+from hdfs_io.features.config import FeatureConfig
+from hdfs_io.features.encode import missing_value
 from hdfs_io.features.table import Column
 from hdfs_io.fitted import read_fitted
 from hdfs_io.formats import format_of
@@ -68,20 +72,73 @@ def report(config: PreprocessConfig, source: Source, sample: Sample, bad: Sequen
         ("input", f"{config.input.format}: {config.input.place}{files}"),
         *(("columns", columns(source.columns)) for _ in [0] if source.columns),
         *(("note", text) for text in source.notes),
-        *(("feature", text) for text in (() if source.table is None else source.table.said())),
+        *features(config, source, sample.valued),
         ("tensors", ", ".join(f"{tensor.name}: {tensor.dtype} {tensor.shape}" for tensor in source.tensors)),
-        ("label", f"{source.label_kind or 'none'}{', scaled to mean 0 and standard deviation 1' if scaled else ''}"),
+        ("label", source.label_said(scaled)),
         *((("kept", ", ".join(source.keep)),) if source.keep else ()),
         ("sample", f"all {count}" if sample.whole else f"{count} {of}"),
         *(("row", text) for text in first_rows(source, good)),
         *rejected(config.input, bad, good.num_rows),
-        *((("classes", classes(good.column(LABEL).to_pylist())),) if source.label_kind in ("integer", "text") else ()),
+        *found_classes(config, source, sample),
         *((("vocabulary", f"{len(source.vocabulary) - 1:,} {source.label_kind}"),) if source.vocabulary else ()),
         ("splits", splits(told, sample)),
         ("time", taking(told)),
         ("dry run", f"nothing was written; without --dry-run this fills {config.output}"),
     ]
     return [printable(f"{name:<11}{text}") for name, text in lines]
+
+
+def features(config: PreprocessConfig, source: Source, rows: pa.Table | None) -> list[tuple[str, str]]:
+    """Lines about the columns that are features: what becomes of each, what its values look like, and what speaks
+    against that. rows: good ones that have their features"""
+    values = {} if rows is None or not rows.num_rows else _columns_of(source, rows)
+    said = dict.fromkeys(values, "number") if source.table is None else source.table.said()
+    given = {} if config.features is None else config.features
+    lines = []
+    for name, text in said.items():
+        lines.append(("feature", f"{name}: {text}" if source.table is None else text))
+        if name in values:
+            lines.append(("", looks.shown(values[name])))
+            kind = "number" if source.table is None else source.table.kinds.get(name)
+            own = given.get(name, FeatureConfig())
+            asked = config.fitted is not None or own.asked is not None or own.hash is not None
+            doubt = None if asked or kind not in ("number", "category") else looks.doubt(name, values[name])
+            lines += [("", doubt)] if doubt else []
+    return lines
+
+
+def _columns_of(source: Source, rows: pa.Table) -> dict[str, pa.Array]:
+    """The values of each column that is a feature, null where one is missing; not of arrays, images and windows, and
+    not of many columns that are all numbers."""
+    tensors = [
+        tensor_of(rows.column(name), spec).reshape(rows.num_rows, -1)
+        for name, spec in zip(tensor_names(len(source.tensors)), source.tensors, strict=True)
+    ]
+    table = source.table
+    if table is None:
+        names = source.tensors[0].columns or []
+        wanted = len(names) == tensors[0].shape[1] <= SHOWN_COLUMNS
+        return {name: _numbers(tensors[0][:, place]) for place, name in enumerate(names if wanted else [])}
+    texts = {
+        column.name: rows.column(own).combine_chunks()
+        for column, own in zip(table.texts, text_names(source), strict=True)
+    }
+    found = {name: pc.if_else(pc.equal(text, ""), None, text) for name, text in texts.items()}
+    for column in table.columns:
+        if column.dtype is not None and column.values == 1:
+            tensor, place = table.places[column.name]
+            numbers = _numbers(tensors[tensor][:, place])
+            unit = pa.timestamp("us") if column.moment else pa.date32()
+            found[column.name] = numbers if column.kind == "number" else numbers.cast(unit).cast(pa.string())
+    return found
+
+
+def _numbers(values: npt.NDArray[Any]) -> pa.Array:
+    """Stored numbers, null where one is missing."""
+    mark = missing_value(values.dtype)
+    missing = np.isnan(values) if values.dtype.kind == "f" else values == mark
+    numbers = values.astype(np.float32) if values.dtype == np.float16 else values  # Arrow computes little with these
+    return pa.array(numbers, mask=missing if mark is not None else None)
 
 
 def columns(found: Mapping[str, str]) -> str:
@@ -163,9 +220,28 @@ def rejected(config: InputConfig, bad: Sequence[BadRow], good: int) -> list[tupl
     return lines
 
 
-def classes(labels: Sequence[Any]) -> str:
+def found_classes(config: PreprocessConfig, source: Source, sample: Sample) -> list[tuple[str, str]]:
+    """Lines about labels that are classes, and whether `preprocess` will refuse them."""
+    good = sample.good
+    if not labels.classified(source.label_kind) or not good.num_rows:
+        return []
+    rows = Counter(good.column(LABEL).to_pylist())
+    lines = [("classes", classes(rows))]
+    if config.fitted is None:
+        try:
+            declared = config.input.label_type != "auto"
+            labels.check_classes(rows, source.label_kind, source.place, declared=declared)
+            labels.check_two(rows, source.place)
+        except InputError as error:
+            why = str(error).removeprefix(f"{source.place}: ")
+            like = "" if sample.whole else " if its other rows are like these"
+            lines.append(("", f"preprocess will refuse this input{like}: {why}"))
+    return lines
+
+
+def classes(rows: Mapping[Any, int]) -> str:
     """The sample's labels with their counts, in their order."""
-    counts = sorted(Counter(labels).items())
+    counts = sorted(rows.items())
     shown = ", ".join(f"{label}: {count:,}" for label, count in counts[:SHOWN_CLASSES])
     more = f", and {len(counts) - SHOWN_CLASSES:,} more" if len(counts) > SHOWN_CLASSES else ""
     return f"{len(counts):,} in the sample: {shown}{more}"

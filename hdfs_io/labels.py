@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -49,6 +50,32 @@ def check_number_of_labels(different: int, place: str) -> None:
         )
 
 
+def check_classes(rows: Mapping[Any, int], kind: str | None, place: str, *, declared: bool) -> None:
+    """Raise InputError for labels that cannot be meant as classes: too many of them, or whole numbers with about a row
+    each. rows: of each raw label; the other arguments are those of `labels_of`"""
+    check_number_of_labels(len(rows), place)
+    count, hint = sum(rows.values()), _hint(kind, declared)
+    if hint and len(rows) >= _MANY_CLASSES and count < _ROWS_PER_CLASS * len(rows):
+        raise InputError(
+            f"{place}: {len(rows)} different labels in {count} rows{hint} (input.label_type: integer takes them for"
+            " classes)"
+        )
+
+
+def check_two(rows: Mapping[Any, int], place: str) -> None:
+    """Raise InputError where there is one class alone. rows: of training, by raw label"""
+    if len(rows) == 1:
+        label, count = next(iter(rows.items()))
+        raise InputError(
+            f"{place}: all {count} training rows have the label {label!r}: a classifier needs two classes or more. Add "
+            "rows of other labels, or name another column in input.label"
+        )
+
+
+def _hint(kind: str | None, declared: bool) -> str:
+    return "" if declared or kind == "text" else "; are the labels numbers to predict (input.label_type: number)?"
+
+
 def labels_of(
     counts: Mapping[str, Mapping[Any, int]], kind: str | None, place: str, *, declared: bool, unseen: Unseen = "error"
 ) -> Labels:
@@ -58,28 +85,21 @@ def labels_of(
     counts: rows by split and raw label, bad rows left out. kind: how labels are read. place: what errors call the rows.
     declared: whether the user has said that they are classes.
 
-    Raises InputError for whole numbers that cannot be meant as classes, and, with unseen: error, for labels that no
-    training row has.
+    Raises InputError for labels that cannot be classes, for one class alone, and, with unseen: error, for labels that
+    no training row has.
     """
     if not classified(kind):
         return Labels(None)
     known = counts["train"]
-    hint = "" if declared or kind == "text" else "; are the labels numbers to predict (input.label_type: number)?"
-    every = set().union(*counts.values())
-    check_number_of_labels(len(every), place)
-    rows = sum(sum(of_split.values()) for of_split in counts.values())
-    if hint and len(every) >= _MANY_CLASSES and rows < _ROWS_PER_CLASS * len(every):
-        raise InputError(
-            f"{place}: {len(every)} different labels in {rows} rows{hint} (input.label_type: integer takes them for"
-            " classes)"
-        )
+    check_classes(sum((Counter(of_split) for of_split in counts.values()), Counter()), kind, place, declared=declared)
     left = {
         name: {label: rows for label, rows in counts[name].items() if known and label not in known}
         for name in SPLITS[1:]
     }
     found = {name: sum(of_split.values()) for name, of_split in left.items() if of_split}
     if found and unseen == "error":
-        raise InputError(f"{place}: {_unseen(left)}{hint}")
+        raise InputError(f"{place}: {_unseen(left)}{_hint(kind, declared)}")
+    check_two(known, place)
     classes = [str(label) for label in sorted(known)]
     if unseen == "unknown":
         if UNKNOWN in classes:

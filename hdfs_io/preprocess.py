@@ -61,8 +61,9 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
             source = source or open_rows(config, session, frame, fitted)
             for line in source.notes:
                 say(f"{source.place}: {line}")
-            for line in () if source.table is None else source.table.said():
+            for line in () if source.table is None else source.table.said().values():
                 say(f"feature {line}")
+            say(f"label {source.label_said(config.scales_label(source.label_kind, source.table is not None))}")
             # Published, or removed, when the Spark that this call starts has stopped, and nothing writes any more.
             # In a session that stays, what a failed job's last tasks write is removed by the next command.
             with output.staging() as folder, started:

@@ -43,6 +43,8 @@ TASK_ROWS = 10_000
 TASK_SECONDS = 5.0
 """How much of a task is read: so many rows, for so long."""
 SHOWN_ROWS = 5
+VALUE_BYTES = 1024 * 1024
+"""Of the features of a task's first rows: what columns look like is told by these."""
 WORK = 3.0
 """What a whole job costs where reading and parsing all rows costs 1: they are kept, gone over, shuffled, sorted and
 written (docs/operations.md has the measurements)."""
@@ -54,15 +56,16 @@ _BATCH = 1_000
 class Sample:
     """Rows of some tasks.
 
-    rows: columns as in `parsed_schema`, with the tensors of the first ones only. rate: rows/s of the fastest task, of
-    one core. whole: whether these are all rows that there are. row_bytes: of a file for each row; None where our own
-    tasks read the files.
+    rows: columns as in `parsed_schema`, with the features of each task's first ones only. rate: rows/s of the fastest
+    task, of one core. whole: whether these are all rows that there are. row_bytes: of a file for each row; None where
+    our own tasks read the files. valued: the good rows that have their features; None: none that are known.
     """
 
     rows: pa.Table
     rate: float
     whole: bool
     row_bytes: float | None = None
+    valued: pa.Table | None = None
 
     @property
     def bad(self) -> list[BadRow]:
@@ -99,10 +102,12 @@ class _Take:
     schema: pa.Schema
     most: int
     """Rows to take."""
+    valued: int = SHOWN_ROWS
+    """So many of them with their features, the first good ones."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         taken: list[pa.RecordBatch] = []
-        kept, shown, ended = 0, 0, True
+        kept, valued, head_end, ended = 0, 0, 0, True
         clock = _Clock()
         for name, item in self.read(batches):
             clock.saw(1 if isinstance(item, BadRow) else len(item))
@@ -114,14 +119,15 @@ class _Take:
                 kept += len(item) if isinstance(item, BadRows) else 1
             else:
                 stop = min(len(item), self.most - kept)
-                head = min(stop, SHOWN_ROWS - shown)
+                head = min(stop, self.valued - valued)
                 ended = ended and stop == len(item)
                 taken += [to_batch(_slice(item, 0, head), name, self.schema)] if head else []
                 taken += [to_batch(_slice(item, head, stop), name, self.schema, wanted=False)] if head < stop else []
-                kept, shown = kept + stop, shown + head
+                head_end = kept + head if head else head_end
+                kept, valued = kept + stop, valued + head
         if kept:
             yield pa.RecordBatch.from_pylist(
-                [{"rate": clock.rate, "ended": ended, "rows": _stream(taken, self.schema)}]
+                [{"rate": clock.rate, "ended": ended, "valued": head_end, "rows": _stream(taken, self.schema)}]
             )
 
 
@@ -177,14 +183,17 @@ def sampled(spark: SparkSession, source: Source) -> Sample:
     row_bytes = max(sum(tensor.row_bytes for tensor in source.tensors), source.raw_bytes)
     with bounded_batches(spark, min(_BATCH, rows_per_batch(row_bytes))):
         # Spark goes from task to task until it has so many of these rows.
-        take = _Take(reader_of(source, read), schema, TASK_ROWS)
-        found = frame.mapInArrow(take, "rate double, ended boolean, rows binary").take(TASKS + 1)
+        valued = max(SHOWN_ROWS, min(TASK_ROWS, VALUE_BYTES // max(1, row_bytes)))
+        take = _Take(reader_of(source, read), schema, TASK_ROWS, valued)
+        found = frame.mapInArrow(take, "rate double, ended boolean, valued bigint, rows binary").take(TASKS + 1)
     if not found:
         raise InputError(f"{source.place}: has no rows")
     tables = [pa.ipc.open_stream(pa.py_buffer(bytes(row.rows))).read_all() for row in found]
     whole = len(found) <= TASKS and all(row.ended for row in found)
     size, records = (now - then for now, then in zip(_read_so_far(spark), before, strict=True))
-    return Sample(pa.concat_tables(tables), max(row.rate for row in found), whole, size / records if records else None)
+    heads = pa.concat_tables(table.slice(0, row.valued) for table, row in zip(tables, found, strict=True))
+    rate, of_file = max(row.rate for row in found), size / records if records else None
+    return Sample(pa.concat_tables(tables), rate, whole, of_file, heads.filter(heads.column(BAD).is_null()))
 
 
 def facts(spark: SparkSession, config: PreprocessConfig, source: Source, sample: Sample) -> Facts:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from hdfs_io.features import times
 from hdfs_io.features.spec import Encoding, Parts
 from sparksplit.base.config import Config
 
@@ -57,6 +58,9 @@ class FeatureConfig(Config):
     """category, text: how many values or tokens, the most frequent ones, are in the vocabulary at most."""
     hash: Annotated[int, Field(ge=2, le=2**31 - 2)] | None = None
     """category: in place of a vocabulary, the number of indices that all values are dealt to by a hash."""
+    format: Annotated[str, AfterValidator(times.check_format)] | None = None
+    """date: how its texts are written, by Spark's pattern letters, such as MM/dd/yyyy or d.M.yyyy HH:mm. null: as in
+    2024-05-01 or 2024-05-01 12:30:00."""
     parts: list[Parts] | None = None
     """date: the parts that the model gets, each as sine and cosine: month, day (of the month), weekday, hour. null:
     month and weekday, and hour where there is a time of day."""
@@ -68,6 +72,11 @@ class FeatureConfig(Config):
     """text: whether A to Z are read as a to z."""
     length: Annotated[int, Field(ge=1, le=100_000)] = 64
     """text: how many tokens the model gets; longer texts are cut, shorter ones padded."""
+
+    @property
+    def asked(self) -> Kind | None:
+        """The kind that is asked for: only a date has a format."""
+        return self.kind or ("date" if self.format is not None else None)
 
     def misplaced(self) -> str | None:
         """A key that was set and means nothing for the kind; None where there is none."""
@@ -97,7 +106,7 @@ _USED: Mapping[str, tuple[Kind, ...]] = {
     "encoding": ("number", "category"),
     **dict.fromkeys(("min_count", "vocabulary"), ("category", "text")),
     "hash": ("category",),
-    **dict.fromkeys(("parts", "since"), ("date",)),
+    **dict.fromkeys(("format", "parts", "since"), ("date",)),
     **dict.fromkeys(("unit", "lowercase", "length"), ("text",)),
 }
 

@@ -1,8 +1,9 @@
-"""Categories and texts as stored indices, by NumPy and Arrow, as `sparksplit.model.raw_inputs` has them in a graph, and
-what stands for a missing number."""
+"""Categories and texts as stored indices, by NumPy and Arrow, as `sparksplit.model.raw_inputs` has them in a graph; how
+a category's texts are spelled; and what stands for a missing number."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,23 @@ from hdfs_io.features.spec import HASH_KEY, MISSING, Category, Text
 from hdfs_io.features.tokens import token_indices, vocabulary_indices
 
 Array = npt.NDArray[Any]
+BOOLEANS = ("true", "false")
+"""How Spark spells booleans."""
+_BOOLEAN = [(rf"(?i)\A\s*{text}\s*\z", text) for text in BOOLEANS]
+_WHOLE = [(r"\A\s*(?:\+|(-))?0*([0-9]+)(?:\.0*)?\s*\z", r"\1\2")]
+
+
+def spellings(kind: str) -> Sequence[tuple[str, str]]:
+    """(pattern, replacement), both RE2: what gives the texts of a category of Spark's type `kind` one spelling. pandas
+    writes a boolean as `True`, and a whole number of a column with gaps as `1.0`."""
+    return _BOOLEAN if kind == "boolean" else _WHOLE if kind in ("tinyint", "smallint", "int", "bigint") else []
+
+
+def spelled(kind: str, texts: pa.Array) -> pa.Array:
+    """The texts of a category of Spark's type `kind` in one spelling."""
+    for pattern, replacement in spellings(kind):
+        texts = pc.replace_substring_regex(texts, pattern, replacement)
+    return texts
 
 
 def index_dtype(size: int) -> str:

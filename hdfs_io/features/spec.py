@@ -10,7 +10,7 @@ stored -> model: a part of the float input `numbers`, or an input of indices wit
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeGuard
+from typing import Annotated, Any, Literal, TypeGuard
 
 import pydantic
 
@@ -101,10 +101,18 @@ class Date(_Feature):
     kind: Literal["date"] = "date"
     moment: bool = False
     """Whether it has a time of day."""
+    format: str | None = None
+    """Of its texts, by Spark's pattern letters; None: ISO 8601."""
     parts: list[Parts] = []
     since: str | None = None
     """A day, as YYYY-MM-DD."""
     scaled: Scaled = Scaled()
+
+    @pydantic.model_serializer(mode="wrap")
+    def _without_format(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without `format` where there is none: files, and digests, say what they said before there were any."""
+        values: dict[str, Any] = dump(self)
+        return {key: value for key, value in values.items() if key != "format" or value is not None}
 
 
 class Text(_Feature):

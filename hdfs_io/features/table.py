@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from hdfs_io.features import times
 from hdfs_io.features.config import FeatureConfig, Kind
+from hdfs_io.features.encode import BOOLEANS
 from hdfs_io.features.names import serving_names
 from hdfs_io.features.spec import Category, Date, Feature, Number, Parts, Text
 from hdfs_io.preprocessing import Description, TensorSpec
@@ -38,7 +40,7 @@ _TIMES = ("date", "timestamp", "timestamp_ntz")
 class Column:
     """A raw column that is a feature. type: Spark's. kind: settled. dtype: of its parsed values; None where it stays a
     text. values: how many it has in a row. fitted: what is known of it from earlier rows; None where it is to be fitted
-    as `config` says."""
+    as `config` says. format: of a date's texts; None where they are ISO 8601."""
 
     name: str
     type: str
@@ -47,6 +49,7 @@ class Column:
     dtype: str | None
     values: int = 1
     fitted: Feature | None = None
+    format: str | None = None
 
     @property
     def moment(self) -> bool:
@@ -100,16 +103,20 @@ class Table:
             encoding = config.encoding or "one-hot"
             return Number(**own, clip=clip, log1p=config.log1p, indicator=config.indicator, encoding=encoding)
         if column.kind == "date":
-            return Date(**own, moment=column.moment, parts=date_parts(column), since=config.since)
+            return Date(**own, moment=column.moment, format=column.format, parts=date_parts(column), since=config.since)
         if column.kind == "category":
             return Category(**own, hash=config.hash, encoding=config.encoding or "embedding")
         return Text(**own, unit=config.unit, lowercase=config.lowercase)
 
-    def said(self) -> list[str]:
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """The kind of each feature, by its column."""
+        return {column.name: column.kind for column in self.columns}
+
+    def said(self) -> dict[str, str]:
         """What becomes of each column, for people."""
-        return [f"{column.name} ({column.type}): {_said(column)}" for column in self.columns] + [
-            f"{name}: ignored" for name in self.ignored
-        ]
+        features = {column.name: f"{column.name} ({column.type}): {_said(column)}" for column in self.columns}
+        return features | {name: f"{name}: ignored" for name in self.ignored}
 
 
 def number_tensor(dtype: str) -> str:
@@ -159,7 +166,7 @@ def table_of(
     columns, ignored = [], []
     for name, kind in types.items():
         config = wanted.get(name, FeatureConfig())
-        settled = config.kind or _natural(name, kind, place)
+        settled = config.asked or _natural(name, kind, place)
         of_kind = config.model_copy(update={"kind": settled})
         if key := of_kind.misplaced():
             raise config.error(key, f"means nothing for column {name!r}, which is a {settled} ({kind})")
@@ -170,10 +177,13 @@ def table_of(
             raise config.error(idle[0], f"has no effect {idle[1]} (column {name!r})")
         array = kind.startswith("array<")
         _check(name, kind[6:-1] if array else kind, settled, config, array)
+        if config.format is not None and kind in _TIMES:
+            raise config.error("format", f"is for texts and whole numbers; column {name!r} is {kind}")
         if array and config.buckets is not None:
             raise config.error("buckets", f"column {name!r} is an array, whose numbers have no buckets")
         values = length(name) if array else config.length if settled == "text" else 1
-        columns.append(Column(name, kind, settled, config, _dtype(kind, settled, dtype), values))
+        parsed = _dtype(kind, settled, dtype, config.format)
+        columns.append(Column(name, kind, settled, config, parsed, values, format=config.format))
     if not columns:
         raise InputError(f"{place}: has no columns left for features")
     table = Table(tuple(columns), tuple(ignored))
@@ -200,7 +210,9 @@ def table_like(description: Description, types: Mapping[str, str], place: str) -
         text = isinstance(feature, Category | Text)
         config = FeatureConfig(kind=feature.kind)
         dtype = None if text else dtypes[feature.tensor]
-        columns.append(Column(feature.column, feature.type, feature.kind, config, dtype, feature.values, feature))
+        # Spark writes dates and times as ISO 8601.
+        form = feature.format if isinstance(feature, Date) and types[feature.column] not in _TIMES else None
+        columns.append(Column(feature.column, feature.type, feature.kind, config, dtype, feature.values, feature, form))
     known = {column.name for column in columns}
     return Table(tuple(columns), tuple(name for name in types if name not in known))
 
@@ -210,12 +222,14 @@ def _like(feature: Feature, kind: str) -> bool:
     array = kind.startswith("array<")
     if array != feature.type.startswith("array<"):
         return False
-    if feature.kind == "category" and "boolean" in (kind, feature.type):
-        # `true` is no digit: every row would be an unknown one.
-        return {kind, feature.type} <= {"boolean", "string"}
+    if isinstance(feature, Category) and "boolean" in (kind, feature.type):
+        # `true` is no digit, and not `True` either: every row would be an unknown one.
+        known = feature.type == "boolean" or feature.hash is not None or not {*BOOLEANS}.isdisjoint(feature.vocabulary)
+        return {kind, feature.type} <= {"boolean", "string"} and (known or kind == "string")
     if feature.kind == "category" and kind == "date":
         return feature.type == "string"  # a day has one text, which a folder may have given
-    return _fits(kind[6:-1] if array else kind, array)[feature.kind] and kind != "array<string>"
+    form = feature.format if isinstance(feature, Date) else None
+    return _fits(kind[6:-1] if array else kind, array, form)[feature.kind] and kind != "array<string>"
 
 
 def _natural(name: str, kind: str, place: str) -> Kind:
@@ -234,28 +248,28 @@ def _natural(name: str, kind: str, place: str) -> Kind:
 
 
 def _check(name: str, kind: str, settled: Kind, config: FeatureConfig, array: bool) -> None:
-    if not _fits(kind, array)[settled]:
+    if not _fits(kind, array, config.format)[settled]:
         shown = f"array<{kind}>" if array else kind
         error = config.error("kind", f"column {name!r} is {shown}, which can be no {settled}")
         raise error
 
 
-def _fits(kind: str, array: bool) -> dict[Kind, bool]:
-    """What a column can be. kind: its type, or that of an array's values"""
+def _fits(kind: str, array: bool, format: str | None) -> dict[Kind, bool]:
+    """What a column can be. kind: its type, or that of an array's values. format: of its dates"""
     number = kind in _DTYPES or kind.startswith("decimal(")
     return {
         "number": number or kind == "string",
         "category": kind in ("string", "boolean", *WHOLE) and not array,
-        "date": (kind in _TIMES or kind == "string") and not array,
+        "date": (kind in (*_TIMES, "string") or (format is not None and kind in WHOLE)) and not array,
         "text": kind == "string" and not array,
     }
 
 
-def _dtype(kind: str, settled: Kind, dtype: str | None) -> str | None:
+def _dtype(kind: str, settled: Kind, dtype: str | None, format: str | None) -> str | None:
     if settled in ("category", "text"):
         return None
     if settled == "date":
-        return "int32" if kind == "date" else "int64"
+        return "int32" if kind == "date" or (format is not None and not times.has_time(format)) else "int64"
     element = kind[6:-1] if kind.startswith("array<") else kind
     own = _DTYPES.get(element, "float64")
     return dtype if dtype is not None and own.startswith("float") else own
@@ -282,5 +296,8 @@ def _said(column: Column) -> str:
         return f"category, {config.encoding or 'embedding'}: {f'{config.hash:,} hashed' if config.hash else most}"
     if kind == "date":
         since = [f"days since {config.since}"] if config.since else []
-        return f"{'time' if column.moment else 'date'}: {', '.join([*date_parts(column), *since]) or 'is it there'}"
+        form = f" ({column.format})" if column.format else ""
+        return (
+            f"{'time' if column.moment else 'date'}{form}: {', '.join([*date_parts(column), *since]) or 'is it there'}"
+        )
     return f"text: {config.length} {config.unit}, of the {config.vocabulary:,} most frequent"

@@ -1,4 +1,4 @@
-"""Days and moments as ISO 8601 text, as numbers: as the exported model's graph reads them.
+"""Days and moments of texts as numbers, as the exported model's graph reads them: ISO 8601, or as a format says.
 
 A day is `YYYY-MM-DD`; a moment that, or `YYYY-MM-DD[T ]HH:MM[:SS[.f]]` with up to nine digits of which six count, and
 perhaps `Z` or `+HH:MM`, which is then turned to UTC. Years are 0001 to 9999. Nothing else is taken, blanks neither.
@@ -6,6 +6,7 @@ perhaps `Z` or `+HH:MM`, which is then turned to UTC. Years are 0001 to 9999. No
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -26,23 +27,100 @@ NO_FRACTION, NO_ZONE = "000000", "+00:00"
 DAY_MICROSECONDS = 86_400_000_000
 
 
-def pattern(moment: bool) -> str:
-    """What a whole text must match."""
-    return rf"\A{MOMENT if moment else DAY}\z"
+_LETTERS = {
+    "yyyy": ("year", r"\d{4}"),
+    "MM": ("month", r"\d\d"),
+    "M": ("month", r"\d\d?"),
+    "dd": ("day", r"\d\d"),
+    "d": ("day", r"\d\d?"),
+    "HH": ("hour", r"\d\d"),
+    "H": ("hour", r"\d\d?"),
+    "mm": ("minute", r"\d\d"),
+    "ss": ("second", r"\d\d"),
+    **{"S" * digits: ("fraction", rf"\d{{{digits}}}") for digits in range(1, 10)},
+}
+"""What Spark's pattern letters stand for."""
+_PARTS = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
+_SHOWN = {"year": "2024", "month": "05", "day": "01", "hour": "12", "minute": "30", "second": "00"}
 
 
-def parsed(texts: pa.Array, moment: bool) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+def check_format(text: str) -> str:
+    """`text`, which must be a format. Raises ValueError."""
+    found: list[str] = []
+    for letters, _ in _parts(text):
+        if letters and letters not in _LETTERS:
+            known = ", ".join(each for each in _LETTERS if not each.startswith("S"))
+            raise ValueError(f"must be made of {known}, S to SSSSSSSSS, marks and 'quoted text' (is {text!r})")
+        found += [_LETTERS[letters][0]] if letters else []
+    order = ("hour", "minute", "second", "fraction")
+    given = [name for name in order if name in found]
+    if len(set(found)) < len(found) or not {"year", "month", "day"} <= set(found) or given != [*order[: len(given)]]:
+        raise ValueError(f"must have yyyy, MM and dd, each once, and perhaps HH, mm, ss and S after them (is {text!r})")
+    return text
+
+
+def _parts(format: str) -> list[tuple[str, str]]:
+    """(pattern letters, "") or ("", literal text) of each part of a format."""
+    found = []
+    for part in _PARTS.finditer(format):
+        quoted, letter, mark = part.groups()
+        literal = mark if quoted is None else quoted.replace("''", "'") or "'"
+        found.append((part[0], "") if letter else ("", literal))
+    return found
+
+
+def has_time(format: str) -> bool:
+    """Whether texts of this format have a time of day."""
+    return "hour" in groups(_of_format(format))
+
+
+def example(moment: bool, format: str | None = None) -> str:
+    """A text that `parsed` takes."""
+    if format is None:
+        return "2024-05-01 12:30:00" if moment else "2024-05-01"
+    shown = ""
+    for letters, literal in _parts(format):
+        name = _LETTERS[letters][0] if letters else ""
+        digits = _SHOWN.get(name, "0" * len(letters))
+        shown += literal or (digits.lstrip("0") if len(letters) == 1 and name in ("month", "day") else digits)
+    return shown
+
+
+def pattern(moment: bool, format: str | None = None) -> str:
+    """What a whole text must match. Its groups, which all have a name, are what `groups` says."""
+    inner = _of_format(format) if format is not None else MOMENT if moment else DAY
+    return rf"\A{inner}\z"
+
+
+def _of_format(format: str) -> str:
+    return "".join(
+        re.escape(literal) if literal else "(?P<{}>{})".format(*_LETTERS[letters])
+        for letters, literal in _parts(format)
+    )
+
+
+def groups(pattern: str) -> list[str]:
+    """The names of a pattern's groups, in their order."""
+    return re.findall(r"\(\?P<(\w+)>", pattern)
+
+
+def parsed(texts: pa.Array, moment: bool, format: str | None = None) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
     """(values, which texts are malformed), each [texts]: days since 1970 in int32, or microseconds in int64.
 
-    texts: pa.string(). A null, an empty text and a malformed one have the dtype's minimum.
+    texts: pa.string(). A null, an empty text and a malformed one have the dtype's minimum. format: of the texts, by
+    Spark's pattern letters; None: ISO 8601
     """
     texts = pc.fill_null(texts.cast(pa.string()), "")
     empty = pc.equal(texts, "").to_numpy(zero_copy_only=False)
-    fields = pc.extract_regex(texts, pattern(moment))
+    wanted = pattern(moment, format)
+    names = groups(wanted)
+    fields = pc.extract_regex(texts, wanted)
     matched = fields.is_valid().to_numpy(zero_copy_only=False)
+    none = pa.repeat("", len(texts))
 
     def group(name: str, behind: str = "") -> pa.Array:
-        return pc.binary_join_element_wise(pc.fill_null(pc.struct_field(fields, name), ""), behind, "")
+        found = pc.fill_null(pc.struct_field(fields, name), "") if name in names else none
+        return pc.binary_join_element_wise(found, behind, "")
 
     year, month, day = (_number(group(name)) for name in ("year", "month", "day"))
     good = matched & (year >= 1) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= month_days(year, month))

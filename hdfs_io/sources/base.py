@@ -151,6 +151,8 @@ class Source(abc.ABC):
     """The features of mixed columns, where rows have them."""
     label_kind: str | None
     """integer, text or number; characters or words for a token at each position; None without labels"""
+    label_name: str | None = None
+    """The label's column, where the label is one."""
     keep: Sequence[str] = ()
     files: Sequence[SourceFile]
     has_test: bool
@@ -180,6 +182,15 @@ class Source(abc.ABC):
         if self.windows is not None and self.label_kind is not None:
             return self.windows.horizon
         return self.tensors[0].values if self.label_kind in TOKENS else None
+
+    def label_said(self, scaled: bool) -> str:
+        """What becomes of the labels, for people. scaled: whether they are scaled"""
+        if self.label_kind is None or self.label_kind in TOKENS:
+            return self.label_kind or "none"
+        name = "" if self.label_name is None else f"{self.label_name}: "
+        if self.label_kind != "number":
+            return f"{name}class ({self.label_kind})"
+        return f"{name}number{', scaled to mean 0 and standard deviation 1' if scaled else ''}"
 
     @property
     def left_out(self) -> dict[str, int]:

@@ -74,7 +74,7 @@ class DataFrameSource(Source):
         features, left = _without_index(features, _asked_for(wanted, description))
         if not features:
             raise InputError(f"{self.place}: has no columns left for features ({len(types)} in all)")
-        self.columns, self._raw = types, raw
+        self.columns, self._raw, self.label_name = types, raw, label
         self._rest: list[str] = []
         self.keep = kept
         self.label_kind, said = (None, None) if label is None else kind_of_label(config, raw.parts, label)
@@ -154,9 +154,10 @@ class DataFrameSource(Source):
             if not cells.header and (place := header_column(sample, cells.nulls)) is not None:
                 told = f"{short(sample[0][place])} is not a number; {_IS_HEADER}"
                 raise InputError(f"{cells.file}: row 1: {cells.say(names[place])}: {told}")
-            kinds = {name: each.kind for name, each in (wanted or {}).items()}
+            kinds = {name: each.asked for name, each in (wanted or {}).items()}
+            formats = {name for name, each in (wanted or {}).items() if each.format is not None}
             mixed = has_texts(len(names), sample, cells.nulls) or len(names) < len(features)
-            types |= text_types(names, sample, cells.nulls, kinds)
+            types |= text_types(names, sample, cells.nulls, kinds) | dict.fromkeys(formats & {*names}, "string")
         if wanted is None and not mixed:
             return None
         if config.shape is not None:
@@ -324,7 +325,7 @@ def _zeros_lost(
     are."""
     if description is not None or (cells := train.cells) is None or not cells.named:
         return []
-    undecided = [name for name in features if (wanted or {}).get(name, FeatureConfig()).kind is None]
+    undecided = [name for name in features if (wanted or {}).get(name, FeatureConfig()).asked is None]
     return zeros_lost(cells.names, cells.sample, cells.nulls, undecided)
 
 

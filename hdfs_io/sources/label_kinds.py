@@ -50,7 +50,7 @@ def kind_of_label(config: InputConfig, parts: Mapping[str, RawFrame], name: str)
     if asked != "auto" or natural != "number":
         return wanted, None
     if _is_nominal(train, name):
-        return "integer", None
+        return "integer", f"column {name!r}: pyspark.ml marks these labels as categories. They become classes"
     with as_input_error(config.place):
         return settled(_limits(train, name), f"column {name!r}")
 
@@ -61,7 +61,10 @@ def settled(limits: tuple[float, float] | None, column: str) -> tuple[str, str |
     if limits is None:
         return "number", None
     if limits == (0.0, 1.0):
-        return "integer", None
+        return "integer", (
+            f"the labels ({column}) are exactly 0.0 and 1.0. They become classes. If they are numbers to predict, set "
+            "input.label_type: number"
+        )
     return "number", (
         f"the labels ({column}) are whole numbers that are written with a point. They become numbers to predict. If "
         "they are classes, set input.label_type: integer"

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from hdfs_io.features import times
 from hdfs_io.features.config import Kind
-from hdfs_io.features.encode import missing_value
-from hdfs_io.features.table import WHOLE, Column, Table
+from hdfs_io.features.encode import BOOLEANS, missing_value, spelled
+from hdfs_io.features.table import Column, Table
 from hdfs_io.sources.cells import UNDECODED, Bools, is_number, number_problem, numbers_of, short
 from hdfs_io.sources.numbers import numbers
 
@@ -51,7 +51,7 @@ class TableReader:
         texts = []
         for number, (column, given) in enumerate(zip(table.columns, columns, strict=True)):
             if column.dtype is None:
-                texts.append(_spelled(column, given if column.name in self.folders else self._text(given)))
+                texts.append(self._spelled(column, given if column.name in self.folders else self._text(given)))
                 wrong[number] = self._undecoded(texts[-1])
                 continue
             tensor, place = table.places[column.name]
@@ -65,8 +65,9 @@ class TableReader:
         if column.dtype is None:
             return ("is not text in the files' encoding (input.encoding)",) * 2
         if column.kind == "date":
-            wanted = "a time like 2024-05-01 12:30:00" if column.moment else "a day like 2024-05-01"
-            return f"{short(value)} is not {wanted}", f"not {wanted.partition(' like')[0]}"
+            wanted = "a time" if column.moment else "a day"
+            example = times.example(column.moment, column.format)
+            return f"{short(value)} is not {wanted} like {example}", f"not {wanted}"
         dtype = np.dtype(column.dtype)
         if column.type.startswith("array<"):
             return self._array_problem(column, value)
@@ -93,6 +94,12 @@ class TableReader:
             return given
         missing = pc.is_in(given, pa.array(self._marks, pa.string()))
         return pc.if_else(missing, pa.scalar(None, pa.string()), given)
+
+    def _spelled(self, column: Column, texts: pa.Array) -> pa.Array:
+        """A category's texts in one spelling, which those of a column of that type have already."""
+        if column.kind != "category" or (self.typed and column.fitted is None):
+            return texts
+        return spelled(column.type, texts)
 
     @property
     def _marks(self) -> tuple[str, ...]:
@@ -143,20 +150,8 @@ class TableReader:
         return _marked(values, wrong, empty.to_numpy(zero_copy_only=False))
 
     def _date(self, column: Column, given: pa.Array) -> tuple[Array, Bools]:
-        values, wrong = times.parsed(self._text(given), column.moment)
+        values, wrong = times.parsed(self._text(given), column.moment, column.format)
         return values[None], wrong
-
-
-def _spelled(column: Column, texts: pa.Array) -> pa.Array:
-    """Texts of a category that was fitted on booleans or whole numbers as these are spelled then: pandas writes a
-    boolean as `True`, and a whole number of a column with gaps as `1.0`."""
-    if column.fitted is None or column.kind != "category":
-        return texts
-    if column.type == "boolean":
-        return pc.ascii_lower(pc.utf8_trim_whitespace(texts))
-    if column.type in WHOLE:
-        return pc.replace_substring_regex(texts, r"\A\s*(?:\+|(-))?0*([0-9]+)(?:\.0*)?\s*\z", r"\1\2")
-    return texts
 
 
 def _marked(values: Array, wrong: Bools, empty: Bools) -> tuple[Array, Bools]:
@@ -193,8 +188,8 @@ def text_types(
     kinds: Mapping[str, Kind | None] = MappingProxyType({}),
 ) -> dict[str, str]:
     """What columns of texts are taken for: double, date, timestamp or string, by nine in ten of the sample's rows: the
-    rest are bad rows, rather than every number of the column the name of a category. kinds: what some are to be; digits
-    may well be the names of categories, say, and are texts then"""
+    rest are bad rows, rather than every number of the column the name of a category; boolean by all of them. kinds:
+    what some are to be; digits may well be the names of categories, say, and are texts then"""
     found = {}
     for place, name in enumerate(names):
         texts = _values(place, sample, nulls)
@@ -204,6 +199,8 @@ def text_types(
         elif _most(days.tolist()):
             lengths = {len(text) for text, day in zip(texts, days.tolist(), strict=True) if day}
             found[name] = "date" if lengths == {10} else "timestamp"
+        elif texts and all(text.lower() in BOOLEANS for text in texts):
+            found[name] = "boolean"
         else:
             found[name] = "string"
         if found[name] not in _TAKEN_FOR.get(kinds.get(name), (found[name],)):
@@ -247,7 +244,7 @@ def header_column(sample: Sequence[Sequence[str]], nulls: Sequence[str]) -> int 
 _BEGINS_WITH_ZERO = re.compile("0[0-9]{1,30}")
 _TAKEN_FOR: Mapping[Kind | None, tuple[str, ...]] = {
     "number": ("double",),
-    "category": (),
+    "category": ("boolean",),
     "date": ("date", "timestamp"),
     "text": (),
 }

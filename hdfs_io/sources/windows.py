@@ -98,7 +98,7 @@ class WindowSource(Source):
         self.windows = made = _settled(config, trained, None if own is None else _windows(own, by, order, label, time))
         shape = [made.window, len(features)]
         self.tensors = [TensorSpec(name="x", dtype=dtype, shape=shape, columns=list(features))]
-        self.label_kind = None if config.label is None else "number"
+        self.label_kind, self.label_name = (None, None) if config.label is None else ("number", label)
         self.keep, self.columns, self.files = self._inner.keep, self._inner.columns, self._inner.files
         self.notes = self._inner.notes
         self.has_test, self.raw_digest = self._inner.has_test, self._inner.raw_digest

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from hdfs_io.features import times
-from hdfs_io.features.encode import missing_value
+from hdfs_io.features.encode import missing_value, spellings
 from hdfs_io.features.names import serving_names
 from hdfs_io.features.spec import FIRST, HASH_KEY, MISSING, PADDING, UNKNOWN, Category, Date, Feature, Number, Text
 from hdfs_io.features.tokens import ALONE, APART
@@ -101,6 +101,8 @@ class RawInputs:
             padding = tf.constant(PADDING, tf.int64)
             return tf.where(tf.equal(tokens, ""), padding, self._tables[feature.column].lookup(tokens))
         assert isinstance(feature, Category)
+        for pattern, replacement in spellings(feature.type):
+            column = tf.strings.regex_replace(column, pattern, replacement)
         if feature.hash is None:
             indices = self._tables[feature.column].lookup(column)
         else:
@@ -149,27 +151,30 @@ def _tokens(feature: Text, texts: Any) -> Any:
 
 def _dates(feature: Date, texts: Any) -> Any:
     """Days in int32 or microseconds in int64, [rows]: as `times.parsed`."""
-    pattern = times.pattern(feature.moment)
+    pattern = times.pattern(feature.moment, feature.format)
+    names = times.groups(pattern)
     matched = tf.strings.regex_full_match(texts, pattern)
-    safe = tf.where(matched, texts, "1970-01-01")
+    safe = tf.where(matched, texts, times.example(feature.moment, feature.format))
 
-    def group(number: int, behind: str = "") -> Any:
-        return tf.strings.regex_replace(safe, pattern, rf"\{number}{behind}")
+    def group(name: str, behind: str = "") -> Any:
+        if name not in names:
+            return tf.fill(tf.shape(texts), behind)
+        return tf.strings.regex_replace(safe, pattern, rf"\{names.index(name) + 1}{behind}")
 
-    year, month, day = (_whole(group(number)) for number in (1, 2, 3))
+    year, month, day = (_whole(group(name)) for name in ("year", "month", "day"))
     good = matched & (year >= 1) & (month >= 1) & (month <= 12)
     good = good & (day >= 1) & (day <= times.month_days(year, month))
     values = times.days_from(year, month, day)
     if feature.moment:
-        hour, minute, second = (_whole(group(number)) for number in (4, 5, 6))
-        microsecond = _whole(tf.strings.substr(group(7, times.NO_FRACTION), 0, 6))
-        zone = group(8, times.NO_ZONE)
+        hour, minute, second = (_whole(group(name)) for name in ("hour", "minute", "second"))
+        microsecond = _whole(tf.strings.substr(group("fraction", times.NO_FRACTION), 0, 6))
+        zone = group("zone", times.NO_ZONE)
         zone_hour, zone_minute = (_whole(tf.strings.substr(zone, start, 2)) for start in (1, 4))
         east = tf.where(tf.equal(tf.strings.substr(zone, 0, 1), "-"), tf.constant(-1, tf.int64), 1)
         good = good & times.in_a_day(hour, minute, second) & times.in_a_day(zone_hour, zone_minute, second)
         values = times.microseconds(values, (hour, minute, second, microsecond), east * (zone_hour * 60 + zone_minute))
     wrong = ~(good | tf.equal(texts, ""))
-    form = "YYYY-MM-DDTHH:MM:SS" if feature.moment else "YYYY-MM-DD"
+    form = feature.format or ("YYYY-MM-DDTHH:MM:SS" if feature.moment else "YYYY-MM-DD")
     message = f"the column must hold {form}, or an empty text where it is missing: {feature.column} has"
     with tf.control_dependencies([tf.debugging.Assert(~tf.reduce_any(wrong), [message, texts[wrong]])]):
         dtype = tf.int64 if feature.moment else tf.int32

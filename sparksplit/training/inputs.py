@@ -112,6 +112,9 @@ def open_data(config: TrainConfig) -> PreparedDataSet:
         raise config.error("data", f"{data.path}: the training split has no rows")
     if manifest.label is None:
         raise config.error("data", f"{data.path}: has no label; prepare it with input.label")
+    classes = manifest.label.classes
+    if classes is not None and len(classes) < 2:
+        raise config.error("data", f"{data.path}: all labels are {classes[0]!r}; prepare rows of two classes or more")
     weights = manifest.weights("train")
     if weights is not None and weights.max == 0:
         raise config.error("data", f"{data.path}: all rows of the training split have the weight 0")

@@ -39,16 +39,18 @@ def test_of_a_csv_all_is_told_and_preprocess_makes_it(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     raw = tmp_path / "raw.csv"
-    raw.write_text(CSV + "".join(f"r{row},{row}.5,1,cat\n" for row in range(4, 60)) + "r60,x,1,cat\n")
+    raw.write_text(CSV + "".join(f"r{row},{row}.5,1,{'cd'[row % 2]}\n" for row in range(4, 60)) + "r60,x,1,cat\n")
     settings = [f"input.path={raw}", "input.format=csv", "input.label=kind", "input.keep=[id]", "test=0.2"]
     found = told(tmp_path, capsys, *settings)
-    assert found["tensors"] == ["x: float32 [2]"] and found["label"] == ["text"] and found["kept"] == ["id"]
+    assert (
+        found["tensors"] == ["x: float32 [2]"] and found["label"] == ["kind: class (text)"] and found["kept"] == ["id"]
+    )
     assert found["sample"] == ["all 60 rows"]
     assert found["row"][0] == "x = [1.5 2.0], label = 'cat', id = r1"
     assert found["rejected"][0].startswith("2 of 60: ")
     assert [f"{raw}: row {line}: " in text for line, text in zip((3, 61), found[""], strict=False)] == [True, True]
     assert found[""][-1].startswith("preprocess will refuse this input")
-    assert found["classes"] == ["1 in the sample: cat: 58"]
+    assert found["classes"] == ["3 in the sample: c: 28, cat: 2, d: 28"]
 
     assert run(tmp_path, *settings, "input.max_bad_rows=2") == 0
     made = PreparedDataSet.open(f"{tmp_path}/out").manifest.splits
@@ -63,9 +65,9 @@ def test_a_number_that_a_table_predicts_is_scaled(
     raw.write_text("job,kind,price\n" + "".join(f"j{row % 3},k{row % 2},{1000 + row}.5\n" for row in range(60)))
     settings = [f"input.path={raw}", "input.format=csv"]
     assert told(tmp_path, capsys, *settings, "input.label=price")["label"] == [
-        "number, scaled to mean 0 and standard deviation 1"
+        "price: number, scaled to mean 0 and standard deviation 1"
     ]
-    assert told(tmp_path, capsys, *settings, "input.label=kind")["label"] == ["text"]
+    assert told(tmp_path, capsys, *settings, "input.label=kind")["label"] == ["kind: class (text)"]
     assert run(tmp_path, *settings, "input.label=price", "validation=0") == 0
     label = PreparedDataSet.open(f"{tmp_path}/out").description.label
     assert label is not None and label.offset == pytest.approx(1030)

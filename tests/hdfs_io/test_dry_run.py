@@ -11,11 +11,14 @@ import pytest
 
 from hdfs_io import dry_run, sample
 from hdfs_io.config import InputConfig, PreprocessConfig
+from hdfs_io.features import looks
+from hdfs_io.features.config import FeatureConfig
+from hdfs_io.features.table import table_of
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.sample import Facts, Sample
 from hdfs_io.sources import Source
 from hdfs_io.sources.base import BadRow, ParsedRows
-from hdfs_io.sources.parse import LABEL, PART, parsed_schema
+from hdfs_io.sources.parse import LABEL, PART, parsed_schema, to_batch
 
 
 class Rows(Source):
@@ -58,6 +61,13 @@ def test_a_task_takes_its_first_rows_and_tensors_of_few() -> None:
         assert (table.num_rows, whole) == (count, ended)
         assert table.column("tensor_0").null_count == count - sample.SHOWN_ROWS
         assert table.column(PART).to_pylist() == [0] * count
+    for valued, bad in ((6, 0), (6, 3), (20, 3)):
+        take = sample._Take(lambda _, bad=bad: read([4, 5], bad), parsed_schema(Rows()), 20, valued)
+        (batch,) = take([])
+        (row,) = batch.to_pylist()
+        head = pa.ipc.open_stream(row["rows"]).read_all().slice(0, row["valued"])
+        assert head.column("label").to_pylist() == [*range(4), *range(5)][:valued]
+        assert head.column("tensor_0").null_count == 0
     table, whole = taken(4, bad=2) or pytest.fail()
     assert (table.num_rows, whole, Sample(table, 1.0, True).good.num_rows) == (6, True, 4)
     assert [row.row for row in Sample(table, 1.0, True).bad] == [1, 2]
@@ -127,10 +137,90 @@ def test_all_rows_may_be_rejected() -> None:
 def test_long_lists_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dry_run, "SHOWN_CLASSES", 2)
     monkeypatch.setattr(dry_run, "SHOWN_COLUMNS", 1)
-    assert dry_run.classes(["b", "a", "b"]) == "2 in the sample: a: 1, b: 2"
-    assert dry_run.classes([3, 1, 2, 2]) == "3 in the sample: 1: 1, 2: 2, and 1 more"
+    assert dry_run.classes({"b": 2, "a": 1}) == "2 in the sample: a: 1, b: 2"
+    assert dry_run.classes({3: 1, 1: 1, 2: 2}) == "3 in the sample: 1: 1, 2: 2, and 1 more"
     assert dry_run.columns({"a": "int"}) == "a int"
     assert dry_run.columns({"a": "int", "b": "string"}) == "a int, and 1 more"
+
+
+def test_each_column_of_a_table_is_told_with_its_values() -> None:
+    types = {"id": "string", "day": "string", "age": "int", "since": "date", "pair": "array<float>"}
+    source = Rows()
+    source.table = table_of(types, {}, "there", lambda _: 2)
+    source.tensors = source.table.tensors
+    rows = 40
+    numbers = {"float32": np.ones((rows, 2)), "int32": np.stack([np.arange(rows) % 7, np.arange(rows)], axis=1)}
+    numbers["int32"][0] = np.iinfo(np.int32).min
+    made = ParsedRows(
+        [numbers[spec.dtype].astype(spec.dtype) for spec in source.tensors],
+        np.arange(rows) % 2,
+        texts=[pa.array([f"c{row}" for row in range(rows)]), pa.array(["", *["9/18/2024"] * (rows - 1)])],
+    )
+    valued = pa.Table.from_batches([to_batch(made, "train", parsed_schema(source))])
+    config = PreprocessConfig(input=InputConfig(format="csv", path="there"), output="out")
+    lines = [text for _, text in dry_run.features(config, source, valued)]
+    vocabulary = "category, embedding: the 20,000 most frequent that 2 rows have"
+    assert lines == [
+        f"id (string): {vocabulary}", "40 different in 40 rows, none missing: c0, c1, c2",
+        looks._id("id"),
+        f"day (string): {vocabulary}", "1 different in 40 rows, 2.5% missing: 9/18/2024",
+        "looks like dates: features.day: {format: M/d/yyyy} reads them",
+        "age (int): number, missing: mean", "7 different in 40 rows, 2.5% missing: 1, 2, 3",
+        "since (date): date: month, weekday",
+        "39 different in 40 rows, 2.5% missing: 1970-01-02, 1970-01-03, 1970-01-04",
+        "pair (array<float>): 2 numbers, missing: mean",
+    ]  # fmt: skip
+    asked = config.model_copy(update={"features": {"id": FeatureConfig(kind="category"), "day": FeatureConfig(hash=9)}})
+    assert not [text for _, text in dry_run.features(asked, source, valued) if "looks like" in text]
+    assert len(dry_run.features(config, source, valued.slice(0, 0))) == len(types)
+
+
+def test_numbers_of_one_tensor_are_told_where_they_have_names_and_are_few() -> None:
+    config = PreprocessConfig(input=InputConfig(format="csv", path="there"), output="out")
+    table, _ = taken(5) or pytest.fail()
+    source = Rows()
+    assert dry_run.features(config, source, table) == []
+    source.tensors = [TensorSpec(name="x", dtype="float32", shape=[3], columns=["a", "b", "c"])]
+    found = dry_run.features(config, source, table)
+    assert found[:2] == [("feature", "a: number"), ("", "1 different in 5 rows, none missing: 1")]
+    assert len(found) == 6
+
+
+def of_labels(*labels: int) -> pa.Table:
+    """Rows with these labels."""
+    rows = ParsedRows([np.ones((len(labels), 3), np.float32)], np.array(labels))
+    return pa.Table.from_batches([to_batch(rows, "train", parsed_schema(Rows()))])
+
+
+@pytest.mark.parametrize(
+    ("labels", "refused"),
+    [
+        (range(400), "400 different labels in 400 rows; are the labels numbers to predict (input.label_type: number)?"),
+        ([7, 7, 7], "all 3 training rows have the label 7: a classifier needs two classes or more."),
+        ([7, 8, 8], None),
+        ([*range(400)] * 2, None),
+    ],
+)
+def test_labels_that_preprocess_refuses_are_refused(labels: list[int], refused: str | None) -> None:
+    config = PreprocessConfig(input=InputConfig(format="csv", path="there"), output="out")
+    for whole, words in ((True, "this input: "), (False, "this input if its other rows are like these: ")):
+        lines = dry_run.found_classes(config, Rows(), Sample(of_labels(*labels), 1.0, whole))
+        assert lines[0][1].startswith(f"{len(set(labels))} in the sample: ")
+        assert [text.startswith(f"preprocess will refuse {words}{refused}") for _, text in lines[1:]] == [True] * bool(
+            refused
+        )
+    fitted = config.model_copy(update={"fitted": "earlier"})
+    assert len(dry_run.found_classes(fitted, Rows(), Sample(of_labels(*labels), 1.0, True))) == 1
+
+
+def test_what_becomes_of_the_label_is_told() -> None:
+    source = Rows()
+    assert source.label_said(False) == "class (integer)"
+    source.label_name, source.label_kind = "price", "number"
+    assert source.label_said(False) == "price: number"
+    assert source.label_said(True) == "price: number, scaled to mean 0 and standard deviation 1"
+    source.label_kind = None
+    assert source.label_said(False) == "none"
 
 
 def test_the_first_rows_show_what_becomes_of_them() -> None:

@@ -66,6 +66,19 @@ def test_labels_that_no_training_row_has_are_an_error_that_says_what_to_do() -> 
     )
 
 
+def test_one_class_alone_is_refused() -> None:
+    for label, kind in ((1, "integer"), ("a", "text")):
+        for unseen in ("error", "unknown", "drop"):
+            with pytest.raises(InputError) as error:
+                of({label: 9}, {label: 2}, kind=kind, unseen=unseen)
+            assert str(error.value) == (
+                f"prices.csv: all 9 training rows have the label {label!r}: a classifier needs two classes or more. "
+                "Add rows of other labels, or name another column in input.label"
+            )
+    with pytest.raises(InputError, match="does not occur in the training split"):
+        of({1: 9}, {2: 1})
+
+
 @pytest.mark.parametrize("kind", ["integer", "text"])
 def test_a_long_tail_of_singletons_is_one_class_or_left_out(kind: str) -> None:
     names: list[Any] = list(range(100, 140)) if kind == "integer" else [f"w{number}" for number in range(100, 140)]

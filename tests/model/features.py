@@ -12,6 +12,7 @@ from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, T
 
 WORDS = ["the", "naïve", "Straße", "café", ",", "!", "😀", "日本語", "x_1", "don't", "THE", "\t", "\u00a0", "１", "é"]
 CATEGORIES = ["red", "Red", "grün", "", "a b", "😀", "\u202e", "0", "true", "\x01"]
+CATEGORIES += ["True", " FALSE", "false", "truer", "tr\u00dce", "12.0", " +012", "-7.", "1.5", "-0"]
 
 
 def description(log1p=True):
@@ -30,8 +31,12 @@ def description(log1p=True):
         ("u1", Category(column="class", vocabulary=["red", "grün", "a b", "😀", "\x01"], **_at())),
         ("u1", Category(column="one hot", vocabulary=["Red", "0"], encoding="one-hot", **_at())),
         ("u2", Category(column="größe", hash=1000, **_at())),
+        ("u1", Category(column="flag", vocabulary=["true", "false"], **{**_at(), "type": "boolean"})),
+        ("u1", Category(column="digits", vocabulary=["-7", "0", "12"], **{**_at(), "type": "bigint"})),
         ("i4", Date(column="day", parts=["month", "day", "weekday", "hour"], since="2000-02-29", **_at())),
         ("i8", Date(column="moment", moment=True, parts=["hour", "weekday"], since="1999-12-31", **_at())),
+        ("i4", Date(column="us", format="M/d/yyyy", parts=["month", "day"], **_at())),
+        ("i8", Date(column="on.at", moment=True, format="dd.MM.yyyy 'at' H:mm:ss.SSS", parts=["hour", "day"], **_at())),
         ("i8", Date(column="date", moment=True, parts=["day", "month"], scaled=Scaled(scale=2.0), **_at())),
         ("u1", Text(column="words", values=6, vocabulary=[word.lower() for word in WORDS[:9]], **_at())),
         (
@@ -108,6 +113,12 @@ def _character(chance):
 
 
 def _date(feature, chance):
+    if feature.format is not None:
+        year, month, day = chance.randint(1, 9999), chance.randint(1, 12), chance.randint(1, 28)
+        if not feature.moment:
+            return chance.choice([f"{month}/{day}/{year:04}", f"{month:02}/{day:02}/{year:04}", ""])
+        time = f"{chance.randrange(24)}:{chance.randrange(60):02}:{chance.randrange(60):02}.{chance.randrange(1000):03}"
+        return f"{day:02}.{month:02}.{year:04} at {time}"
     day = chance.choice(["2024-02-29", "1900-02-28", "0001-01-01", "9999-12-31", "1969-12-31", "", None])
     day = str(datetime.date(1, 1, 1) + datetime.timedelta(chance.randrange(3652059))) if day is None else day
     if not feature.moment or not day or chance.random() < 0.2:

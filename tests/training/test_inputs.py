@@ -85,3 +85,11 @@ def test_what_does_not_go_with_several_is_refused(days):
         inputs_of(f"{days}/ds=*")
     with pytest.raises(ConfigError, match="data: "):
         inputs_of([])
+
+
+def test_one_class_is_nothing_to_train_on(tmp_path):
+    """One output is the probability of the second class: accuracy was 0 in training, and 1 in predicting."""
+    x, y = np.zeros((20, 2), np.float32), np.zeros(20, np.int64)
+    from_arrays(f"{tmp_path}/data", {"train": (x, y)}, lanes=2)
+    with pytest.raises(ConfigError, match=r"data: .*/data: all labels are '0'; prepare rows of two classes or more"):
+        inputs_of(f"{tmp_path}/data")

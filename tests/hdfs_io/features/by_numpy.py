@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hdfs_io.features.decode import Group, circle, distance, part, plan, since
-from hdfs_io.features.encode import index_array, missing_value
+from hdfs_io.features.encode import index_array, missing_value, spelled
 from hdfs_io.features.spec import NUMBERS, Category, Date, Feature, Number, Text, inputs
 from hdfs_io.features.times import parsed
 from hdfs_io.preprocessing import TensorSpec
@@ -36,9 +36,9 @@ def stored(features: Sequence[Feature], tensors: Sequence[TensorSpec], columns: 
 
 def _stored(feature: Feature, column: pa.Array) -> Array:
     if isinstance(feature, Category | Text):
-        return index_array(feature, column)
+        return index_array(feature, spelled(feature.type, column) if isinstance(feature, Category) else column)
     if isinstance(feature, Date):
-        values, bad = parsed(column, feature.moment)
+        values, bad = parsed(column, feature.moment, feature.format)
         assert not bad.any()
         return values[:, None]
     numbers = column

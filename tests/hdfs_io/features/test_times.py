@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hdfs_io.features import times
 from hdfs_io.features.times import civil, days_from, month_days, parsed
 
 EPOCH = datetime.datetime(1970, 1, 1)
@@ -94,3 +95,38 @@ def test_the_calendar_of_400_years():
     np.testing.assert_array_equal(
         month_days(year, month), ((months + 1).astype("datetime64[D]") - months.astype("datetime64[D]")).astype(int)
     )
+
+
+@pytest.mark.parametrize(
+    ("format", "texts", "wanted"),
+    [
+        ("MM/dd/yyyy", ["09/18/2024", "9/18/2024", "13/01/2024", "02/30/2024"], ["2024-09-18", None, None, None]),
+        ("d.M.yyyy", ["18.9.2024", "18.09.2024", "1.1.0001", " 1.1.2024"], ["2024-09-18"] * 2 + ["0001-01-01", None]),
+        ("yyyyMMdd", ["20240918", "2024-09-18", ""], ["2024-09-18", None, ""]),
+        ("yyyy'T'MM''dd(*", ["2024T09'18(*", "2024T09'18((*"], ["2024-09-18", None]),
+    ],
+)
+def test_days_in_a_format(format, texts, wanted):
+    values, bad = parsed(pa.array(texts), times.has_time(format), times.check_format(format))
+    assert [None if wrong else "" if value == -(2**31) else str(np.datetime64(int(value), "D"))
+            for value, wrong in zip(values, bad, strict=True)] == wanted  # fmt: skip
+
+
+def test_moments_in_a_format():
+    for format, text, wanted in (
+        ("M/d/yyyy H:mm", "9/18/2024 7:05", "2024-09-18T07:05"),
+        ("dd.MM.yyyy HH:mm:ss.SSS", "18.09.2024 07:05:09.250", "2024-09-18T07:05:09.25"),
+        ("HH'h' dd/MM/yyyy", "23h 01/02/2024", "2024-02-01T23"),
+    ):
+        values, bad = parsed(pa.array([text, None]), times.has_time(format), format)
+        assert values[0] == np.datetime64(wanted, "us").astype(int) and not bad.any()
+        assert not parsed(pa.array([times.example(True, format)]), True, format)[1].any()
+    assert times.example(False, "M/d/yyyy") == "5/1/2024" and times.example(True) == "2024-05-01 12:30:00"
+
+
+@pytest.mark.parametrize(
+    "format", ["", "MM/dd", "yy/MM/dd", "%m/%d/%Y", "dd MMM yyyy", "yyyy-MM-dd mm", "dd/dd/yyyy MM", "yyyy-MM-dd SSS"]
+)
+def test_what_is_no_format(format):
+    with pytest.raises(ValueError, match="must "):
+        times.check_format(format)

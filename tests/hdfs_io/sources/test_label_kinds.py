@@ -18,7 +18,7 @@ CELLS = Cells("a.csv", ("x", "y"), True, True, ",", '"', ("",), "UTF-8", False)
     ("limits", "kind", "told"),
     [
         (None, "number", False),
-        ((0.0, 1.0), "integer", False),
+        ((0.0, 1.0), "integer", True),
         ((0.0, 2.0), "number", True),
         ((1.0, 1.0), "number", True),
     ],
@@ -26,13 +26,14 @@ CELLS = Cells("a.csv", ("x", "y"), True, True, ",", '"', ("",), "UTF-8", False)
 def test_whole_numbers_with_a_point(limits: tuple[float, float] | None, kind: str, told: bool) -> None:
     found, said = settled(limits, "column 'y'")
     assert found == kind and (said is not None) == told
-    assert said is None or ("(column 'y') are whole numbers" in said and "input.label_type: integer" in said)
+    other = "number" if kind == "integer" else "integer"
+    assert said is None or ("the labels (column 'y') are " in said and f"input.label_type: {other}" in said)
 
 
 @pytest.mark.parametrize(
     ("texts", "kind", "told"),
     [
-        (["0.0", "1.0", "0", " 1."], "integer", False),
+        (["0.0", "1.0", "0", " 1."], "integer", True),
         (["0", "1", "7"], "integer", False),
         (["0.0", "2.0"], "number", True),
         (["0.0", "0.5"], "number", False),

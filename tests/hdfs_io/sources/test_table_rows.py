@@ -270,7 +270,7 @@ def test_refuses_what_other_keys_leave_without_effect(type, keys, more, told):
 def test_a_later_column_must_be_able_to_hold_the_same_values(type, wanted, alike, others):
     """As texts they would differ, 1.0 from 1 and 1 from true, and every row have an unknown category."""
     made = table({"a": type}, a=wanted)
-    encoder = encoder_of(made, made.tensors, {"a": ["x"]})
+    encoder = encoder_of(made, made.tensors, {"a": ["x", "true"]})
     fitted = Description(
         tensors=encoder.tensors, label=None, preprocessing=FittedPreprocessing(tensors={}), features=encoder.features
     )
@@ -325,3 +325,68 @@ def test_stored_rows_have_indices_side_by_side_by_dtype():
     ]
     assert stored[1].tolist() == [[301], [0], [2]]
     assert stored[2].tolist() == [[3, 2], [0, 2], [1, 2]]
+
+
+def test_booleans_of_a_text_file_have_one_spelling():
+    sample = [["True", "x", "TRUE", "True"], [" FALSE", "true", "", "False"]]
+    types = text_types(list("abcd"), sample, ("",), {"d": "text"})
+    assert types == {"a": "boolean", "b": "string", "c": "boolean", "d": "string"}
+    assert text_types(["a"], sample, ("",), {"a": "category"}) == {"a": "boolean"}
+    made = table({"a": "boolean"})
+    found = TableReader(made, ("", "NA"), False)([pa.array(["True", " FALSE", "true", "NA", "Truly"])], 5)
+    assert found.texts[0].to_pylist() == ["true", "false", "true", None, "Truly"]
+
+
+def test_booleans_are_no_texts_of_another_spelling():
+    """Every row would have an unknown category."""
+    made = table({"a": "string"})
+    for vocabulary, alike in ((["True", "False"], False), (["false"], True)):
+        encoder = encoder_of(made, made.tensors, {"a": vocabulary})
+        fitted = Description(
+            tensors=encoder.tensors, label=None, preprocessing=FittedPreprocessing(), features=encoder.features
+        )
+        if alike:
+            assert table_like(fitted, {"a": "boolean"}, "rows").columns
+        else:
+            with pytest.raises(InputError, match="column 'a' is boolean, and was string, a category"):
+                table_like(fitted, {"a": "boolean"}, "rows")
+
+
+def test_dates_are_read_by_their_format():
+    made, found = read(
+        [
+            pa.array(["9/18/2024", "2024-09-18", None]),
+            pa.array(["20240918", "1", None]),
+            pa.array(["18.09.2024 7:05"] * 3),
+        ],
+        {"a": "string", "b": "int", "c": "string"},
+        a={"format": "M/d/yyyy"}, b={"format": "yyyyMMdd", "kind": "date"}, c={"format": "dd.MM.yyyy H:mm"},
+    )  # fmt: skip
+    days, moments = (tensor.tolist() for tensor in found.tensors)
+    assert days[0] == [19984, 19984] and days[2] == [LOW32, LOW32] and moments[0] == [1726643100000000]
+    assert found.wrong.tolist() == [[False] * 3, [True, True, False], [False] * 3]
+    reader = TableReader(made, ("",), True)
+    assert reader.problem(0, "2024-09-18") == ("'2024-09-18' is not a day like 5/1/2024", "not a day")
+    assert list(made.said().values())[2] == "c (string): time (dd.MM.yyyy H:mm): month, weekday, hour"
+
+
+def test_a_format_is_for_texts_and_whole_numbers():
+    for kind, keys, message in (
+        ("date", {"format": "yyyyMMdd"}, "format: is for texts and whole numbers; column 'a' is date"),
+        ("double", {"format": "yyyyMMdd"}, "kind: column 'a' is double, which can be no date"),
+        ("string", {"format": "yyyyMMdd", "kind": "text"}, "format: means nothing for column 'a', which is a text"),
+        ("int", {"kind": "date"}, "kind: column 'a' is int, which can be no date"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            table({"a": kind}, a=keys)
+
+
+def test_dates_that_have_a_type_of_their_own_need_no_format_later():
+    made = table({"a": "string"}, a={"format": "yyyyMMdd"})
+    features = encoder_of(made, made.tensors, {}).features
+    fitted = Description(tensors=made.tensors, label=None, preprocessing=FittedPreprocessing(), features=features)
+    for kind, text in (("date", "2024-09-18"), ("int", "20240918"), ("string", "20240918")):
+        found = TableReader(table_like(fitted, {"a": kind}, "rows"), ("",), True)([pa.array([text])], 1)
+        assert found.tensors[0].tolist() == [[19984]] and not found.wrong.any()
+    with pytest.raises(InputError, match="column 'a' is double"):
+        table_like(fitted, {"a": "double"}, "rows")
