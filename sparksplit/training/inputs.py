@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from hdfs_io.differences import content
 from hdfs_io.functions import FunctionError, is_own, source_of, split_name
 from hdfs_io.joined import open_joined
 from hdfs_io.prepared import PreparedDataSet
@@ -68,6 +70,22 @@ class RunInputs:
 
     def hash(self, nodes: int | dict[str, int] | None = None) -> str:
         """The hash of everything that can change the run's result. nodes: replaces the configuration's."""
+        hashed = {"command": "train", "config": self._values(nodes), "data": self.data.digest}
+        hashed["sources"] = dict(self.sources)
+        if self.initial is not None:
+            hashed["init"] = self.initial.digest
+        return digest({**hashed, "frame": True} if self.has_frame else hashed)
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """What is hashed, by the configuration's keys, for `differences`."""
+        init = {} if self.initial is None else {"init": content(self.initial.digest)}
+        files = {f"{key}'s file": content(digest(text)) for key, text in self.sources.items()}
+        frame = {"the rows' DataFrame": True} if self.has_frame else {}
+        return {**self._values(None), "data": content(self.data.digest), **init, **files, **frame}
+
+    def _values(self, nodes: int | dict[str, int] | None) -> dict[str, Any]:
+        """The configuration's values that can change the run's result. nodes: as for `hash`."""
         values = {key: value for key, value in self.config.model_dump(mode="json").items() if key not in NOT_IN_HASH}
         values["keep_best"] = self.config.keeps_best
         values["class_weights"] = self.config.class_weights or None
@@ -77,10 +95,7 @@ class RunInputs:
             del values["nodes"]
         elif nodes is not None:
             values["nodes"] = nodes
-        hashed = {"command": "train", "config": values, "data": self.data.digest, "sources": dict(self.sources)}
-        if self.initial is not None:
-            hashed["init"] = self.initial.digest
-        return digest({**hashed, "frame": True} if self.has_frame else hashed)
+        return values
 
     def hashes(self) -> set[str]:
         """The hashes of the same run on every number of nodes, real and virtual."""
