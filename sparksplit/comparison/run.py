@@ -69,7 +69,8 @@ def compare(config: CompareConfig, options: Options) -> Results:
     work = [_Work.of(run, data) for run in runs]
     config_hash = _hash(config, work, search)
     inputs = {key: path for one in work for key, path in one.inputs.paths.items()}
-    output = Output(config.output, config_hash, "compare", {**inputs, **config.own_file})
+    keys = config.keys | {key: value for one in work for key, value in one.inputs.contents.items()}
+    output = Output(config.output, config_hash, "compare", {**inputs, **config.own_file}, keys=keys)
     # Where it replaces a comparison, only runs that the same command has finished count as done.
     going_on = {config_hash} if options.overwrite else None
     with output.claimed(options.overwrite, going_on) as decision:

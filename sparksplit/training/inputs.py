@@ -12,8 +12,9 @@ from hdfs_io.joined import open_joined
 from hdfs_io.prepared import PreparedDataSet
 from sparksplit.base.config import digest
 from sparksplit.collectives import bits_of
-from sparksplit.model import class_weights, keras_names
+from sparksplit.model import class_weights, keras_names, needs
 from sparksplit.model.builders import builder_source
+from sparksplit.model.description import data_description
 from sparksplit.strategies import Strategy, find
 from sparksplit.strategies.splits import check_epochs, check_rounds, owned_by_rank
 from sparksplit.training.config import NOT_IN_HASH, TrainConfig, misfit
@@ -53,6 +54,8 @@ class RunInputs:
     def of(cls, config: TrainConfig, data: PreparedDataSet, has_frame: bool = False) -> RunInputs:
         """What `config` names. Raises UsageError if some of it does not exist, or does not go together."""
         sources = check_names(config)
+        told = data_description(data.description, data.manifest.splits["train"].rows)
+        needs.check(config, sources.get("model.build"), told)
         way = _way(config, sources, data)
         class_weights.of(config, data.manifest)
         watch_of(config, data.manifest)
@@ -79,10 +82,15 @@ class RunInputs:
     @property
     def keys(self) -> dict[str, Any]:
         """What is hashed, by the configuration's keys, for `differences`."""
+        frame = {"the rows' DataFrame": True} if self.has_frame else {}
+        return {**self._values(None), **self.contents, **frame}
+
+    @property
+    def contents(self) -> dict[str, Any]:
+        """The part of `keys` that is no value of the configuration."""
         init = {} if self.initial is None else {"init": content(self.initial.digest)}
         files = {f"{key}'s file": content(digest(text)) for key, text in self.sources.items()}
-        frame = {"the rows' DataFrame": True} if self.has_frame else {}
-        return {**self._values(None), "data": content(self.data.digest), **init, **files, **frame}
+        return {"data": content(self.data.digest), **init, **files}
 
     def _values(self, nodes: int | dict[str, int] | None) -> dict[str, Any]:
         """The configuration's values that can change the run's result. nodes: as for `hash`."""

@@ -97,7 +97,7 @@ def test_the_same_call_again_does_nothing(done, digits, capsys):
     output, results = done
     assert compared(digits, output, virtual=[4], epochs=4) == results
     assert "nothing to do" in capsys.readouterr().err
-    with pytest.raises(UsageError, match="made with another configuration; --overwrite replaces it"):
+    with pytest.raises(UsageError, match=r"made with another configuration \(epochs was 4, is 8\); --over"):
         compared(digits, output, virtual=[4], epochs=8)
 
 
