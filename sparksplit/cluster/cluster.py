@@ -316,19 +316,21 @@ class NodeCluster:
             return
         channel.tell("node", stop=True)
         begin, told = time.monotonic(), False
-        while any(name.startswith("node") for name in channel.alive()):
-            with channel.lock:
-                saves = any(record.state.get("saves") for record in channel.records)
-            if saves and not told and self._grace:
-                say(
-                    f"stopping: the nodes have {self._grace:g} s for one more checkpoint, where they agree next; "
-                    "a second signal ends the run at once"
-                )
-                told = True
-            if time.monotonic() - begin > (self._grace if saves else min(self._grace, ORDERLY)):
-                break
-            time.sleep(0.02)
-        self._report_states()
+        try:
+            while any(name.startswith("node") for name in channel.alive()):
+                with channel.lock:
+                    saves = any(record.state.get("saves") for record in channel.records)
+                if saves and not told and self._grace:
+                    say(
+                        f"stopping: the nodes have {self._grace:g} s for one more checkpoint, where they agree next; "
+                        "a second signal ends the run at once"
+                    )
+                    told = True
+                if time.monotonic() - begin > (self._grace if saves else min(self._grace, ORDERLY)):
+                    break
+                time.sleep(0.02)
+        finally:
+            self._report_states()  # which say how much is lost
 
     def _end(self, channel: Channel, job: Job, gently: bool) -> None:
         """Wait for processes and job to end; cancel and kill, at once or once they take too long."""

@@ -60,19 +60,20 @@ class _Builder:
         """Of the builder `name`; `source` is what `builder_source` returned."""
         text, function = builder_text(name, source)
         body = ast.parse(text).body
-        (*_, found) = [None, *(node for node in body if isinstance(node, ast.FunctionDef) and node.name == function)]
         need = next((NEEDS[value] for node in body if (value := _declared(node)) in NEEDS), None)
-        if found is None or found.decorator_list or found.args.kwarg is not None:
+        found = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == function]
+        if not found or found[-1].decorator_list or found[-1].args.kwarg is not None:
             return cls(None, (), need)
-        given = found.args
-        positional = [argument.arg for argument in (*given.posonlyargs, *given.args)]
-        defaults = dict.fromkeys(positional[len(positional) - len(given.defaults) :])
-        optional = zip(given.kwonlyargs, given.kw_defaults, strict=True)
-        keywords = {argument.arg: default is not None for argument, default in optional}
-        names = [argument.arg for argument in given.args if argument.arg in positional[1:]]
-        needed = [name for name in positional[1:] if name not in defaults]
-        needed += [name for name, has_default in keywords.items() if not has_default]
-        return cls((*names, *keywords), tuple(needed), need)
+        given = found[-1].args
+        # The first one is the data; those before a / have no names.
+        arguments = given.args if given.posonlyargs else given.args[1:]
+        plain = len(arguments) - min(len(arguments), len(given.defaults))
+        required = [argument.arg for argument in arguments[:plain]]
+        for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
+            if default is None:
+                required.append(argument.arg)
+        names = (argument.arg for argument in (*arguments, *given.kwonlyargs))
+        return cls(tuple(names), tuple(required), need)
 
 
 def _declared(node: ast.stmt) -> str | None:

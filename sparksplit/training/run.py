@@ -81,7 +81,7 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
             if checkpoint is None:
                 output.begin()
             one = _Run(spark, inputs, output, frame, began, earlier)
-            with told_how(output, lambda: one.reached, "updates" if inputs.way.sync.every_step else "steps"):
+            with told_how(output, one.reached, "updates" if inputs.way.sync.every_step else "steps"):
                 return one.to_end(checkpoint)
 
 
@@ -139,8 +139,8 @@ class _Run:
     begun: float = field(init=False)
     """When the present attempt began (time.monotonic)."""
 
-    reached: int = 0
-    """The step that a node was last known to have finished."""
+    display: RunDisplay | None = None
+    """What the present attempt's nodes have told."""
     missing: Missing | None = None
     """Looks after nodes whose executors are missing; None where the run does not go on without them."""
 
@@ -159,6 +159,10 @@ class _Run:
         except BaseException as error:
             self._note_end(error)
             raise
+
+    def reached(self) -> int:
+        """The last step that a node of the present attempt has told of; 0 before there is one."""
+        return 0 if self.display is None else self.display.reached
 
     def so_far(self) -> attempts.Attempts:
         """What the run has cost, over all commands."""
@@ -324,39 +328,36 @@ class _Run:
         def said(epoch: int) -> None:
             self.epochs_said = epoch
 
-        display = RunDisplay(self.present, self.epochs_said, said)
-        try:
-            with display:
-                if config.input_mode == "spark" and self.frame is None:
-                    copies = self.present if split.every_row else 1
-                    display.rows_to_feed = copies * data.manifest.splits["train"].rows
-                with NodeCluster(
-                    self.spark,
-                    self.present,
-                    "sparksplit.training.node.main:work",
-                    payload.to_json(),
-                    limits=config.limits,
-                    network=config.network,
-                    on_state=display.state,
-                    spare=config.feeders,
-                    grace=config.checkpoint.grace,
-                    avoid=failing(self.failures),
-                ) as cluster:
-                    cluster.start()
-                    launched, self.failed = time.monotonic() - self.begun, None
-                    rows = data.manifest.splits["train"]
-                    trained_on = Entry(rows.rows, rows.checksum)
-                    if config.input_mode == "spark":
-                        from sparksplit.handoff.feeding import Feeding
+        with RunDisplay(self.present, self.epochs_said, said) as display:
+            self.display = display
+            if config.input_mode == "spark" and self.frame is None:
+                copies = self.present if split.every_row else 1
+                display.rows_to_feed = copies * data.manifest.splits["train"].rows
+            with NodeCluster(
+                self.spark,
+                self.present,
+                "sparksplit.training.node.main:work",
+                payload.to_json(),
+                limits=config.limits,
+                network=config.network,
+                on_state=display.state,
+                spare=config.feeders,
+                grace=config.checkpoint.grace,
+                avoid=failing(self.failures),
+            ) as cluster:
+                cluster.start()
+                launched, self.failed = time.monotonic() - self.begun, None
+                rows = data.manifest.splits["train"]
+                trained_on = Entry(rows.rows, rows.checksum)
+                if config.input_mode == "spark":
+                    from sparksplit.handoff.feeding import Feeding
 
-                        # One process that plays all nodes gets the lanes of all of them.
-                        dealt = BatchSplit() if config.virtual else split
-                        owned = owned_by_rank(dealt, data.manifest.lanes, self.present)
-                        with Feeding(self.spark, data, self.frame, cluster, display.states, owned) as feeding:
-                            results = cluster.run(lambda: self._meanwhile(feeding.go_on))
-                            trained_on = feeding.fed()
-                    else:
-                        results = cluster.run(self._meanwhile)
-        finally:
-            self.reached = display.reached or self.reached
+                    # One process that plays all nodes gets the lanes of all of them.
+                    dealt = BatchSplit() if config.virtual else split
+                    owned = owned_by_rank(dealt, data.manifest.lanes, self.present)
+                    with Feeding(self.spark, data, self.frame, cluster, display.states, owned) as feeding:
+                        results = cluster.run(lambda: self._meanwhile(feeding.go_on))
+                        trained_on = feeding.fed()
+                else:
+                    results = cluster.run(self._meanwhile)
         return _Trained([NodeResult.from_json(each, "a node's result") for each in results], trained_on, launched)

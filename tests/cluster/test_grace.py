@@ -70,9 +70,11 @@ def test_a_second_signal_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_: float) -> None:
         raise KeyboardInterrupt
 
+    states = list[dict[str, Any]]()
     with session() as spark:
-        one = NodeCluster(spark, 1, "", {}, grace=1e9)
+        one = NodeCluster(spark, 1, "", {}, grace=1e9, on_state=lambda _, state: states.append(state))
     one._channel = Channel([0.0], 1e9, True)  # type: ignore[assignment]
     monkeypatch.setattr(cluster, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=interrupted))
     with pytest.raises(KeyboardInterrupt):
         one._stop_orderly()
+    assert states == [{"saves": True, "update": 12}]
