@@ -5,7 +5,7 @@
 Trains a small model (convolution, Dropout, Adam) with `sparksplit train` so often, each time as users do, on a local
 cluster: all strategies in turn, with both input modes. One or two faults befall each run: SIGKILL or SIGSTOP for a
 node, the Python worker that holds it, an executor, the executor that feeds the nodes, or SIGKILL for the driver or its
-JVM, which are then called again with --resume; with --hdfs, where data and runs are on an HDFS of three DataNodes, for
+JVM, which are then called again; with --hdfs, where data and runs are on an HDFS of three DataNodes, for
 a DataNode too. Faults come while the run starts, while it is fed, at an update, while a checkpoint is written, while it
 validates, while it is restarted, while the model is exported, or when run.json has been written. --seed decides all
 this; --only repeats single runs of a seed, by their numbers.

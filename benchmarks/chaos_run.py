@@ -72,7 +72,7 @@ class Run:
     # What it does.
 
     def play(self) -> Outcome:
-        """Call the command, do to it what the plan says, call it again with --resume where its driver was ended."""
+        """Call the command, do to it what the plan says, call it again where its driver was ended."""
         outcome, began = Outcome(self._plan), time.time()
         self._deadline = time.monotonic() + TIME_LIMIT
         self._waiting, self._since = list(self._plan.faults), began
@@ -110,7 +110,7 @@ class Run:
         with (self.folder / "log").open("a") as log:
             log.write(f"{time.time():.3f} CHAOS {text}\n")
 
-    def _call(self, *more: str) -> None:
+    def _call(self) -> None:
         settings = {**self._place.settings, "data": self._place.data, "output": self.output}
         settings |= {"strategy": self._plan.strategy, "nodes": str(self._plan.nodes), "input_mode": self._plan.mode}
         if self._plan.strategy not in ("batch", "epoch", "single"):
@@ -123,7 +123,7 @@ class Run:
         self._calls += 1
         with (self.folder / "log").open("ab") as log:
             self._command = subprocess.Popen(
-                [*command, *more], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
 
     def _go_on(self, status: int) -> bool:
@@ -131,8 +131,8 @@ class Run:
         drivers = sum(fault.target in DRIVERS for _, fault in self._faults)
         if self._calls > drivers:
             return False
-        self._call("--resume")
-        self.say(f"the driver has ended with {status}; resumed")
+        self._call()
+        self.say(f"the driver has ended with {status}; called again")
         return True
 
     # When.

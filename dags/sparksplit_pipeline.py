@@ -9,8 +9,8 @@ it. Each task is `spark-submit jobs/COMMAND.py --config FILE --set ...`, and wri
   `spark_default` (master). No Airflow Variable is read.
 * **A second run of a date** finds complete outputs and changes nothing. With another configuration, or where the
   raw files have changed since, it fails, and says so.
-* **A retry resumes:** `train --resume` goes on from its last checkpoint; what was done stays done. Nothing half-written
-  is ever read: an output without `_SUCCESS` is no output.
+* **A retry goes on:** `train` continues from its last checkpoint, and what was done stays done. Nothing half-written is
+  ever read: an output without `_SUCCESS` is no output.
 * **A predecessor that still runs** keeps its output: a retry is refused (exit status 3), and tried again later.
 * **Exit status 2** (the configuration or the input is wrong) fails at once, because a retry would fail too. The
   reason is the line of the task's log that begins with `sparksplit COMMAND:`.
@@ -38,7 +38,7 @@ def pipeline(site: dict[str, Any]) -> DAG:
     with new_dag(site, "sparksplit_pipeline", site["schedule"], summary, __doc__) as dag:
         (
             command(site, "preprocess", triggers(site["schedule"]), prepared, **{"input.path": site["raw"]})
-            >> command(site, "train", [prepared], runs, "--resume", data=days["data"] or data, **begins)
+            >> command(site, "train", [prepared], runs, data=days["data"] or data, **begins)
             >> command(
                 site, "predict", [prepared, runs], predictions, partition=days["partition"], model=model, input=data
             )

@@ -272,10 +272,13 @@ class PreprocessConfig(Config):
     def config_hash(self, function: str | None = None, fitted: str | None = None) -> str:
         """The hash of everything that can change the result. function: the source text of the user's own function,
         where the rows come from one. fitted: the digest of what is `fitted` already"""
-        own = self.model_dump(exclude={"input", "output", "executors", "fitted"})
-        values = {**own, "input": self.input.located(), "rules": RULES}
         more = {"function": function, "fitted": fitted}
-        return digest({**values, **{name: text for name, text in more.items() if text is not None}})
+        return digest({**self.hashed(), **{name: text for name, text in more.items() if text is not None}})
+
+    def hashed(self) -> dict[str, Any]:
+        """The values that can change the result."""
+        own = self.model_dump(exclude={"input", "output", "executors", "fitted"})
+        return {**own, "input": self.input.located(), "rules": RULES}
 
     def effective(self) -> Self:
         """The same, with nothing cut off for validation where files of its own bring it, and with windows cut by

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hdfs_io.config import InputConfig, PreprocessConfig
 from hdfs_io.described import described
+from hdfs_io.differences import content
 from hdfs_io.fitted import Fitted, read_fitted
 from hdfs_io.formats import format_of
 from hdfs_io.functions import FunctionError, is_own, load, pickled_by_value, source_of
@@ -19,6 +20,7 @@ from hdfs_io.sources import Source, check_paths, open_frame, open_source, open_w
 from hdfs_io.sources.failures import input_failures
 from hdfs_io.sources.passes import digest_now
 from sparksplit.base.command import Options
+from sparksplit.base.config import digest
 from sparksplit.base.progress import say, spark_progress
 from sparksplit.base.session import spark_session
 
@@ -49,8 +51,11 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
             frame = own_frame(spark, config.input) if function is not None and frame is None else frame
         source = None if config.input.listed else open_rows(config, session, frame, fitted)
         input_hash = raw_digest(config.input) if source is None else _hash_of(source, session)
-        config_hash = config.config_hash(function, None if fitted is None else fitted.digest)
-        output = Output(config.output, config_hash, "preprocess", inputs, input_hash)
+        fitted_digest = None if fitted is None else fitted.digest
+        config_hash = config.config_hash(function, fitted_digest)
+        more = {"input.format's file": function and digest(function), "fitted": fitted_digest}
+        keys = {**config.hashed(), **{key: content(value) for key, value in more.items() if value}}
+        output = Output(config.output, config_hash, "preprocess", inputs, input_hash, keys)
         # What is wrong with the input is reported before anything is written, even the claim on the output.
         if source is None and output.decide(options.overwrite) != "done":
             source = open_rows(config, session, frame, fitted)

@@ -7,9 +7,10 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from hdfs_io import filesystem, lease
+from hdfs_io.differences import differences, said
 from hdfs_io.fence import PREFIX, Fence, check_owner
 from hdfs_io.marks import COMMANDS, CONFIG, SUCCESS, command_of, is_own, mark_of
 from hdfs_io.replacing import discard, hidden, publish_folder, remove, remove_old
@@ -29,6 +30,15 @@ class _Found:
     config_hash: str | None
     input_hash: str | None
     complete: bool
+    keys: Mapping[str, Any]
+
+
+class OtherUnfinished(UsageError):
+    """In the output's place is an unfinished one that is not to be continued. config_hash: its own."""
+
+    def __init__(self, text: str, config_hash: str | None) -> None:
+        super().__init__(text)
+        self.config_hash = config_hash
 
 
 class Output:
@@ -42,6 +52,7 @@ class Output:
     input_hash: the hash of the input as it is now, where the configuration alone does not tell; None: not compared. A
         function where hashing takes long: it is called only if there is something to compare with, and whoever fills
         the output records the hash with `made_of`
+    keys: what `config_hash` was made of, so that the next command can say what differs: as in `differences`
     folder: where an output that fills up in place does so: `path`, or beside it while a complete output has to stay
         until the new one is complete too
 
@@ -55,12 +66,13 @@ class Output:
         command: str,
         inputs: Mapping[str, str] | None = None,
         input_hash: str | Callable[[], str] | None = None,
+        keys: Mapping[str, Any] | None = None,
     ) -> None:
         self.path = filesystem.followed(path).rstrip("/")
         if not filesystem.name(self.path or "/"):
             raise UsageError(f"{path}: is the root of a file system; choose a folder in it")
         self.config_hash, self.command, self.inputs = config_hash, command, inputs or {}
-        self.input_hash = input_hash
+        self.input_hash, self.keys = input_hash, keys or {}
         self.folder = self.path
         self.lease = lease.Lease(self.path, command)
         self._fence: Fence | None = None
@@ -71,9 +83,7 @@ class Output:
         return self.lease.holder.owner
 
     @contextmanager
-    def claimed(
-        self, overwrite: bool = False, resume: bool = False, resumable: Collection[str] = ()
-    ) -> Iterator[Decision]:
+    def claimed(self, overwrite: bool = False, going_on: Collection[str] | None = None) -> Iterator[Decision]:
         """Be the only one to fill the output while the block lasts; gives the decision as it then is.
 
         Writes nothing where that is done; what a command that was killed at its very end has left beside it is removed.
@@ -84,7 +94,7 @@ class Output:
         Raises OutputInUse where another command that is still running fills it, and whatever `decide` raises.
         """
         self.lease = lease.Lease(self.path, self.command)
-        decision = self.decide(overwrite, resume, resumable)
+        decision = self.decide(overwrite, going_on)
         if decision == "done":
             self._tidy()
             yield decision
@@ -93,7 +103,7 @@ class Output:
         try:
             self.lease.acquire()
             self._mend()
-            yield self.decide(overwrite, resume, resumable)
+            yield self.decide(overwrite, going_on)
         finally:
             self._leave(made)
 
@@ -123,32 +133,28 @@ class Output:
         except (SparksplitError, OSError) as error:  # the output is complete all the same
             log.debug("%s: %s", self.path, error)
 
-    def decide(self, overwrite: bool = False, resume: bool = False, resumable: Collection[str] = ()) -> Decision:
+    def decide(self, overwrite: bool = False, going_on: Collection[str] | None = None) -> Decision:
         """What to do, without doing it.
 
         done: it is complete and was made with the same configuration from the same input. fresh: there is nothing, or
-        something incomplete or to be overwritten, which the new output will replace. resume: it is incomplete and can
-        be continued, even if it is to replace a complete one.
+        something incomplete or to be overwritten, which the new output will replace. resume: it is incomplete and is
+        continued, even if it is to replace a complete one.
 
-        resumable: hashes of other configurations whose unfinished output may be continued.
+        going_on: hashes of the configurations whose unfinished output is continued. Then one of another configuration
+        is replaced only with `overwrite`. None: whatever is unfinished is replaced.
 
-        Raises UsageError where the folder was made with another configuration or from other input and, whatever
-        `overwrite` says, where it is no output of this command, lies in one of its inputs, or holds one.
+        Raises OtherUnfinished for such an unfinished output. Raises UsageError where the folder was made with another
+        configuration or from other input and, whatever `overwrite` says, where it is no output of this command, lies in
+        one of its inputs, or holds one.
         """
         found = self._look(self.path)
         if problem := overlap(self.path, self.inputs):
             raise UsageError(problem)
-        mine = {self.config_hash, *resumable}
         self.folder = self.path
         if found is not None and not found.complete:
-            if resume and found.config_hash in mine:
-                return "resume"
-            if resume and not overwrite:
-                other = "it was begun with another configuration; without --resume it is begun anew"
-                raise UsageError(f"{self.path}: cannot be resumed: {other}")
-            return "fresh"
-        begun = self._look(self._next) if resume else None
-        if begun is not None and begun.config_hash in mine:
+            return self._unfinished(found, overwrite, going_on)
+        begun = self._look(self._next) if going_on and (overwrite or found is None) else None
+        if begun is not None and begun.config_hash in (going_on or ()):
             self.folder = self._next
             return "resume"
         if found is None:
@@ -159,8 +165,16 @@ class Output:
         same = found.config_hash == self.config_hash
         if same and (self.input_hash is None or self._input_hash_now() == found.input_hash):
             return "done"
-        other = "made from other input: it has changed since" if same else "made with another configuration"
-        raise UsageError(f"{self.path}: exists, {other}; --overwrite replaces it")
+        other = ", made from other input: it has changed since" if same else self._other(found, ", made ")
+        raise UsageError(f"{self.path}: exists{other}; --overwrite replaces it")
+
+    def _unfinished(self, found: _Found, overwrite: bool, going_on: Collection[str] | None) -> Decision:
+        """What to do with the unfinished output in its place; as `decide`."""
+        if going_on is not None and found.config_hash in going_on:
+            return "resume"
+        if going_on is None or overwrite:
+            return "fresh"
+        raise OtherUnfinished(f"{self.path}: is unfinished{self._other(found, ', ')}", found.config_hash)
 
     def _look(self, path: str) -> _Found | None:
         """What is at `path`; None where there is nothing. Raises UsageError where this command may not replace it."""
@@ -179,7 +193,15 @@ class Output:
         if command not in (None, self.command):
             is_one = COMMANDS.get(str(command), "another output of sparksplit")
             raise UsageError(f"{path}: is {is_one}, not {COMMANDS[self.command]}; choose another folder")
-        return _Found(command, mark.get("config_hash"), mark.get("input_hash"), SUCCESS in names)
+        keys = mark.get("keys")
+        hashes = mark.get("config_hash"), mark.get("input_hash")
+        return _Found(command, *hashes, SUCCESS in names, keys if isinstance(keys, dict) else {})
+
+    def _other(self, found: _Found, how: str) -> str:
+        """That the configuration of what was `found` is another, and which keys differ, as far as that is known."""
+        if found.config_hash == self.config_hash:
+            return ""
+        return f"{how}with another configuration{said(differences(found.keys, self.keys))}"
 
     @contextmanager
     def staging(self) -> Iterator[str]:
@@ -293,7 +315,10 @@ class Output:
         return f"{filesystem.parent(self.path).rstrip('/')}/.{filesystem.name(self.path)}.next"
 
     def _mark(self, folder: str, fence: Fence | None = None) -> None:
-        mark = {"command": self.command, "config_hash": self.config_hash, "created_by": f"sparksplit {__version__}"}
+        mark: dict[str, Any] = {"command": self.command, "config_hash": self.config_hash}
+        mark["created_by"] = f"sparksplit {__version__}"
+        if self.keys:
+            mark["keys"] = self.keys
         if isinstance(self.input_hash, str):
             mark["input_hash"] = self.input_hash
         content = json.dumps(mark).encode() + b"\n"

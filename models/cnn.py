@@ -8,6 +8,8 @@ import keras
 
 from sparksplit import DataDescription
 
+NEEDS = "image"
+
 
 def build(data: DataDescription, filters: Sequence[int] = (20, 50), kernel: int = 5, dense: int = 512) -> keras.Model:
     """Images [rows, height, width] or [rows, height, width, channels] to one output per class: [rows, classes].

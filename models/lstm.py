@@ -8,6 +8,8 @@ import keras
 
 from sparksplit import DataDescription
 
+NEEDS = "sequence"
+
 
 def build(
     data: DataDescription,

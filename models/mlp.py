@@ -8,6 +8,8 @@ import keras
 
 from sparksplit import DataDescription
 
+NEEDS = "tensor"
+
 
 def build(data: DataDescription, hidden: Sequence[int] = (128,), activation: str = "relu") -> keras.Model:
     """[rows, *input_shape] flattened, dense `hidden` layers, one output per class: [rows, classes]."""

@@ -9,6 +9,8 @@ import keras
 
 from sparksplit import DataDescription
 
+NEEDS = "text"
+
 
 def build(
     data: DataDescription,

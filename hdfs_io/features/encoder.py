@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from hdfs_io.features.encode import index_array, index_dtype
@@ -45,11 +47,16 @@ class Encoder:
 
     def __call__(self, tensors: Sequence[pa.Array], texts: Sequence[pa.Array]) -> list[pa.Array]:
         """The columns of stored tensors. tensors: binary columns of the parsed ones. texts: of `texts`, as strings."""
+        stored = self.indexed(texts)
+        return [*tensors, *(binary_column(stored[spec.name], spec) for spec in self.indices)]
+
+    def indexed(self, texts: Sequence[pa.Array]) -> dict[str, npt.NDArray[Any]]:
+        """The stored tensors of `indices`, by name [rows, values]. texts: as above."""
         rows = len(texts[0]) if texts else 0
         stored = {spec.name: np.empty((rows, spec.values), spec.numpy_dtype) for spec in self.indices}
         for feature, column in zip(self.texts, texts, strict=True):
             stored[feature.tensor][:, feature.place : feature.place + feature.values] = index_array(feature, column)
-        return [*tensors, *(binary_column(stored[spec.name], spec) for spec in self.indices)]
+        return stored
 
 
 def encoder_of(table: Table | None, parsed: Sequence[TensorSpec], vocabularies: Mapping[str, list[str]]) -> Encoder:

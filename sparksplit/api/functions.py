@@ -67,6 +67,7 @@ def train(
     frame: DataFrame | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    restart: bool = False,
     **keys: Any,
 ) -> TrainedRun:
     """Train one Keras model, one way, on the nodes of a Spark cluster.
@@ -74,17 +75,22 @@ def train(
     data: a prepared data set, or its folder; or several of them, which are trained on as one.
     output: the run's folder.
     frame: rows to train on instead of the data set's training split, as for `training.run.train`.
-    overwrite: replace a complete run that was made differently. resume: go on from the last whole checkpoint.
+    overwrite: replace a complete run that was made differently. An unfinished run of the same
+        configuration and data goes on from its last whole checkpoint.
+    resume: so does one on another number of nodes, or with a DataFrame, whose rows must be the same. restart: it begins
+        anew.
     keys: the configuration's keys, such as nodes=2, strategy="batch", epochs=20 or model={"build": "mine.py:build"}.
 
-    Raises UsageError for wrong arguments; RunError and NodeFailed where the run fails: then resume=True goes on from
+    Raises UsageError for wrong arguments; RunError and NodeFailed where the run fails: then the same call goes on from
     there.
     """
     values = {**keys, "data": _paths(data), "output": output}
     if frame is not None:
         values.setdefault("input_mode", "spark")
     config = parse(TrainConfig, values)
-    training.train(config, Options(overwrite, resume), None if frame is None else _frame(frame, "frame"))
+    if resume and restart:
+        raise ConfigError("resume and restart: choose one of them")
+    training.train(config, Options(overwrite, resume, restart), None if frame is None else _frame(frame, "frame"))
     return TrainedRun.open(output)
 
 

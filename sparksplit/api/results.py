@@ -66,9 +66,20 @@ class TrainedRun:
         """The loss and the metrics on the test rows, by name; empty if the data set has none."""
         return self.record.metrics.test
 
+    def predict_rows(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """The model's predictions for a few raw rows, without Spark: `prediction`, `probabilities` and so on, as
+        `predict` writes them, with the index of `rows`.
+
+        rows: a pandas frame with the columns that the data set was prepared from; the label and others are left alone.
+        Raises InputError for a column that is missing, or a value that the model cannot take.
+        """
+        from sparksplit.inference.few_rows import predict_rows
+
+        return predict_rows(self.path, rows)
+
     def model(self) -> keras.Model:
-        """The trained Keras model. It takes preprocessed floats, as its builder made it; `saved_model` in the folder
-        takes stored values, such as raw pixels, and so does `predict`. Layers that are not Keras's own come from the
+        """The trained Keras model, as its builder made it: it takes preprocessed numbers, not raw rows. Raw rows go to
+        `predict_rows`, to `predict` or to `saved_model` in the folder. Layers that are not Keras's own come from the
         builder's file or module, which must be where the run had it. Raises InputError where they do not."""
         from sparksplit.model import saving
         from sparksplit.model.builders import builder_source, load_builder

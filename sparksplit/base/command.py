@@ -28,6 +28,7 @@ class Options:
 
     overwrite: bool = False
     resume: bool = False
+    restart: bool = False
     debug: bool = False
     dry_run: bool = False
     apply: bool = False
@@ -40,7 +41,7 @@ class Command:
     run: takes the checked configuration and the options; raises SparksplitError where it fails.
     default_config: the configuration file to use when the user names none; without one, --set may give everything
         required.
-    resumable: whether the command takes --resume.
+    resumable: whether the command takes --resume and --restart.
     rehearses: whether it takes --dry-run.
     flags: keys that have their own command-line option; the command then has no --overwrite.
     overwrites: whether it takes --overwrite.
@@ -76,7 +77,7 @@ class Command:
         )
         for noisy in ("py4j", "tensorflowonspark", "absl"):
             logging.getLogger(noisy).setLevel(logging.INFO if arguments.debug else logging.ERROR)
-        given = ("overwrite", "resume", "debug", "dry_run", "apply")
+        given = ("overwrite", "resume", "restart", "debug", "dry_run", "apply")
         options = Options(**{name: getattr(arguments, name, False) for name in given})
         try:
             with _stopping_signals(), insistent():
@@ -145,7 +146,18 @@ class Command:
                 help="replace this command's own output; a finished one stays until the new one is complete",
             )
         if self.resumable:
-            parser.add_argument("--resume", action="store_true", help="go on from the output's last whole checkpoint")
+            unfinished = parser.add_mutually_exclusive_group()
+            unfinished.add_argument(
+                "--resume",
+                action="store_true",
+                help="go on with an unfinished run on another number of nodes, too; with the same configuration and "
+                "data a run goes on from its last whole checkpoint without this",
+            )
+            unfinished.add_argument(
+                "--restart",
+                action="store_true",
+                help="begin an unfinished run anew, without its checkpoints",
+            )
         if self.rehearses:
             parser.add_argument(
                 "--dry-run",

@@ -13,13 +13,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sparksplit.base import descriptors
-from sparksplit.base.errors import Cancelled, ConfigError, Interrupted, NodeFailed, NotStarted
+from sparksplit.base.errors import Cancelled, ConfigError, NodeFailed, NotStarted
+from sparksplit.base.progress import say
 from sparksplit.cluster import placing, requirements
 from sparksplit.cluster.channel.line import Post
 from sparksplit.cluster.channel.server import Channel
 from sparksplit.cluster.channel.wire import BEAT
 from sparksplit.cluster.deadlines import Limits
 from sparksplit.cluster.faults import Cause, Fault, bracketed, culprit, driver_at_fault
+from sparksplit.cluster.leaving import GRACE
 from sparksplit.cluster.pulse import MOST, Pulse
 from sparksplit.cluster.stuck import replace
 from sparksplit.network.listening import ANY, Network
@@ -39,9 +41,7 @@ CONNECTIONS = 4
 OWN_DESCRIPTORS = 512
 """The driver's own: files, Spark's, other runs'."""
 ORDERLY = 3.0
-"""Seconds that nodes have for an orderly end when the driver is interrupted, with a checkpoint if they can."""
-TERMINATED = 15.0
-"""The same after SIGTERM: nobody sits there waiting, and schedulers kill after 30 s or so."""
+"""Seconds that nodes have for an orderly end when the driver is interrupted, if they write no checkpoint first."""
 ENDING = 20.0
 """Seconds within which everything must have ended when the cluster is closed."""
 FREEING = 10.0
@@ -61,6 +61,7 @@ class NodeCluster:
     spare: executors that the run needs beyond the nodes', for tasks alongside them.
     network: where the run's processes listen.
     avoid: hosts, as Spark names them, that are to hold no node if there are enough executors elsewhere.
+    grace: seconds that nodes have for a last checkpoint when the driver is interrupted.
 
     Raises ConfigError at once for settings that nodes cannot run under, such as fewer executors than nodes.
     """
@@ -77,6 +78,7 @@ class NodeCluster:
         spare: int = 0,
         network: Network = ANY,
         avoid: Collection[str] = (),
+        grace: float = ORDERLY,
     ) -> None:
         self._sc = spark.sparkContext
         requirements.check_settings(dict(self._sc.getConf().getAll()), nodes, spare)
@@ -84,6 +86,9 @@ class NodeCluster:
         self._spare, self._network, self._avoid = spare, network, avoid
         self._nodes, self._work, self._payload = nodes, work, payload
         self.limits, self._on_state = limits, on_state
+        # In the cluster, whoever stops the driver kills it after a while, too.
+        in_cluster = self._sc.getConf().get("spark.submit.deployMode") == "cluster"
+        self._grace = min(grace, GRACE) if in_cluster else grace
         self._channel: Channel | None = None
         self._job: Job | None = None
         self._seen = [0] * nodes
@@ -140,8 +145,8 @@ class NodeCluster:
                 channel.changed.clear()
             self._report_states()
             return [record.result or {} for record in channel.records]
-        except KeyboardInterrupt as error:
-            self._stop_orderly(TERMINATED if isinstance(error, Interrupted) else ORDERLY)
+        except KeyboardInterrupt:
+            self._stop_orderly()
             raise
         finally:
             self.close()
@@ -310,19 +315,28 @@ class NodeCluster:
         for line in channel.records[fault.rank].output:
             log.log(logging.DEBUG if fault.usage else logging.ERROR, "node %d| %s", fault.rank, line)
 
-    def _stop_orderly(self, seconds: float) -> None:
-        """Ask the nodes to end, and wait. seconds: for those that first write a checkpoint."""
+    def _stop_orderly(self) -> None:
+        """Ask the nodes to end, and wait as long as they may take."""
         channel = self._channel
         if channel is None:
             return
         channel.tell("node", stop=True)
-        begin = time.monotonic()
-        while any(name.startswith("node") for name in channel.alive()):
-            with channel.lock:
-                saves = any(record.state.get("saves") for record in channel.records)
-            if time.monotonic() - begin > (seconds if saves else ORDERLY):
-                return
-            time.sleep(0.02)
+        begin, told = time.monotonic(), False
+        try:
+            while any(name.startswith("node") for name in channel.alive()):
+                with channel.lock:
+                    saves = any(record.state.get("saves") for record in channel.records)
+                if saves and not told and self._grace:
+                    say(
+                        f"stopping: the nodes have {self._grace:g} s for one more checkpoint, where they agree next; "
+                        "a second signal ends the run at once"
+                    )
+                    told = True
+                if time.monotonic() - begin > (self._grace if saves else min(self._grace, ORDERLY)):
+                    break
+                time.sleep(0.02)
+        finally:
+            self._report_states()  # which say how much is lost
 
     def _end(self, channel: Channel, job: Job, gently: bool) -> None:
         """Wait for processes and job to end; cancel and kill, at once or once they take too long."""

@@ -7,15 +7,16 @@ import signal
 import threading
 
 GRACE = 8.0
-"""Seconds until it ends in any case. Spark's standalone workers kill after 10 s, Kubernetes after 30 s."""
+"""Seconds until it ends in any case, at most. Spark's standalone workers kill after 10 s, Kubernetes after 30 s."""
 
 
 class Leaving(threading.Event):
     """Set when a node is asked to end. reason: its error then. heeded: whether its work looks at this; if not, the node
-    ends at once."""
+    ends at once. grace: seconds that the work has then."""
 
     reason = ""
     heeded = False
+    grace = GRACE
 
     def ask(self, reason: str) -> bool:
         """Ask the node to end; returns whether that is heeded."""

@@ -22,7 +22,7 @@ from sparksplit.base.errors import UsageError
 from sparksplit.cluster.channel.line import Post
 from sparksplit.cluster.channel.wire import ORPHANED, die_with_parent
 from sparksplit.cluster.faults import kind_and_text
-from sparksplit.cluster.leaving import GRACE, reason_of, signals
+from sparksplit.cluster.leaving import reason_of, signals
 from sparksplit.cluster.member import Member, NodeMember, Start
 
 
@@ -65,7 +65,7 @@ def _leave(member: NodeMember, descriptor: int) -> None:
     reason = reason_of(number)
     if member.leaving.ask(reason):
         member.announce(leaving=True)
-        time.sleep(GRACE)
+        time.sleep(member.leaving.grace)
     member.report_error("passing", reason)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -10,7 +10,7 @@ from sparksplit.base.config import Config
 from sparksplit.base.errors import did_you_mean
 from sparksplit.comparison.analysis.verdicts import looks
 from sparksplit.strategies import STRATEGIES
-from sparksplit.training.config import SyncConfig, Training
+from sparksplit.training.config import NOT_IN_HASH, SyncConfig, Training
 
 _LOCAL = {"strategy": "local", "sync": {"every": 32, "outer": "nesterov"}}
 _EQUAL_PASSES = "is for train: runs are compared at equal passes, by their last weights"
@@ -112,6 +112,12 @@ class CompareConfig(Training):
         if isinstance(self.tune, TuneConfig):
             return self.tune
         return TuneConfig(tries=self.tune) if self.tune else None
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """The values that can change what a comparison says; its times depend on input_mode."""
+        values = self.model_dump(mode="json")
+        return {key: value for key, value in values.items() if key == "input_mode" or key not in NOT_IN_HASH}
 
     @property
     def looks(self) -> list[int]:

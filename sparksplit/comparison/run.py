@@ -69,12 +69,15 @@ def compare(config: CompareConfig, options: Options) -> Results:
     work = [_Work.of(run, data) for run in runs]
     config_hash = _hash(config, work, search)
     inputs = {key: path for one in work for key, path in one.inputs.paths.items()}
-    output = Output(config.output, config_hash, "compare", {**inputs, **config.own_file})
-    with output.claimed(options.overwrite) as decision:
+    keys = config.keys | {key: value for one in work for key, value in one.inputs.contents.items()}
+    output = Output(config.output, config_hash, "compare", {**inputs, **config.own_file}, keys=keys)
+    # Where it replaces a comparison, only runs that the same command has finished count as done.
+    going_on = {config_hash} if options.overwrite else None
+    with output.claimed(options.overwrite, going_on) as decision:
         if decision == "done":
             say(f"{output.path}: is complete and was made with this configuration; nothing to do")
             return Results.read(output.path)
-        if not options.overwrite and filesystem.exists(filesystem.join(output.folder, RUNS)):
+        if decision == "resume" or (not options.overwrite and filesystem.exists(filesystem.join(output.folder, RUNS))):
             output.go_on()
         else:
             output.begin()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hdfs_io import bad_rows, filesystem
 from hdfs_io.config import check_input
+from hdfs_io.differences import content
 from hdfs_io.formats import format_of
 from hdfs_io.lane_files import LABEL
 from hdfs_io.preprocess import own_frame, own_source
@@ -94,9 +95,12 @@ def _predict(
     inputs = {"model": config.model, **paths, **config.own_file}
     if columns.top is not None:
         values["top"] = columns.top
-    config_hash = digest({**values, "keep": list(columns.keep)})
+    values["keep"] = list(columns.keep)
+    keys = {**values, "model": content(trained.digest)}
+    if function is not None:
+        keys |= {"function": content(digest(function))}
     places = WHOLE if config.partition is None else PARTITION
-    output = Output(partition.folder_of(config), config_hash, "predict", inputs, input_hash)
+    output = Output(partition.folder_of(config), digest(values), "predict", inputs, input_hash, keys)
     with output.claimed(options.overwrite) as decision:
         if decision == "done":
             return Result(output.path, {}, 0, {}, _metrics_of(output.path, places), places, done=True)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from hdfs_io.features import spec
 from hdfs_io.functions import FunctionError
-from hdfs_io.preprocessing import WEIGHT, Description
+from hdfs_io.preprocessing import WEIGHT
 from sparksplit.model import saving
 from sparksplit.model.builders import load_builder
 from sparksplit.model.description import DataDescription
@@ -29,19 +28,6 @@ from sparksplit.model.trying import counts_by_weight, losses_by_row, some_rows, 
 
 if TYPE_CHECKING:
     from sparksplit.training.config import OptimizerConfig, TrainConfig
-
-
-def data_description(description: Description, rows: int) -> DataDescription:
-    """What a model's builder is told."""
-    label, features = description.label, description.features
-    stored = {tensor.name: tuple(tensor.shape) for tensor in description.model_tensors}
-    return DataDescription(
-        inputs=spec.inputs(features) if features else stored,
-        classes=tuple(label.classes) if label is not None and label.classes is not None else None,
-        label_shape=tuple(label.shape) if label is not None else (),
-        rows=rows,
-        categories=spec.categories(features),
-    )
 
 
 def build_model(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from hdfs_io.functions import FunctionError, load, source_of, spec_of, split_name
@@ -38,6 +39,20 @@ def check_short_name(name: str) -> None:
         return
     known, hint = ", ".join(models()), did_you_mean(name, models())
     raise FunctionError(f"must be {known}, package.module:function or path/to/file.py:function (is {name!r}){hint}")
+
+
+def builder_text(name: str, source: str | None) -> tuple[str, str]:
+    """(the text of the file that holds a builder, the function's name there); no text where it cannot be read.
+    `source` is what `builder_source` returned."""
+    if ":" not in name:
+        return shipped_text(f"models/{name}.py"), "build"
+    place, function = split_name(name)
+    if source is not None:
+        return source, function
+    spec = spec_of(place)
+    file = None if spec is None else spec.origin
+    readable = file is not None and file.endswith(".py") and Path(file).is_file()
+    return Path(str(file)).read_text(encoding="utf-8") if readable else "", function
 
 
 def load_builder(name: str, source: str | None) -> Callable[..., Any]:

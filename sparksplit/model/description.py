@@ -13,6 +13,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from hdfs_io.features import spec
+from hdfs_io.preprocessing import Description
+
 
 @dataclass(frozen=True)
 class DataDescription:
@@ -45,3 +48,16 @@ class DataDescription:
     def activation(self) -> str:
         """The last layer's: softmax for classes, linear for numbers."""
         return "softmax" if self.classes is not None else "linear"
+
+
+def data_description(description: Description, rows: int) -> DataDescription:
+    """What a model's builder is told. rows: how many the training split has."""
+    label, features = description.label, description.features
+    stored = {tensor.name: tuple(tensor.shape) for tensor in description.model_tensors}
+    return DataDescription(
+        inputs=spec.inputs(features) if features else stored,
+        classes=tuple(label.classes) if label is not None and label.classes is not None else None,
+        label_shape=tuple(label.shape) if label is not None else (),
+        rows=rows,
+        categories=spec.categories(features),
+    )

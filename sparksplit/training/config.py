@@ -83,6 +83,10 @@ class CheckpointConfig(Config):
     still being written). null: none."""
     keep: pydantic.PositiveInt = 3
     """How many of the last checkpoints are kept; and the last one that another number of nodes can go on from."""
+    grace: pydantic.NonNegativeFloat = 10
+    """Seconds that nodes have for one more checkpoint after Ctrl-C or SIGTERM. They write it where they agree next. If
+    that comes too late, the run goes on from the checkpoint before. A cluster that would kill sooner gets at most 8. A
+    second signal ends the run at once."""
 
 
 class EarlyStopConfig(Config):

@@ -45,6 +45,11 @@ class RunDisplay:
             if progress is not None:
                 progress.__exit__(kind, error, trace)
 
+    @property
+    def reached(self) -> int:
+        """The last step that a node has told of."""
+        return max(int(state.get("update", 0)) for state in self.states)
+
     def _is_due(self, now: float) -> bool:
         """Whether to look at all nodes at the beat of one."""
         if len(self.states) > _FEW and now - self._shown < _SHOW_SECONDS:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from hdfs_io.differences import content
 from hdfs_io.functions import FunctionError, is_own, source_of, split_name
 from hdfs_io.joined import open_joined
 from hdfs_io.prepared import PreparedDataSet
 from sparksplit.base.config import digest
 from sparksplit.collectives import bits_of
-from sparksplit.model import class_weights, keras_names
+from sparksplit.model import class_weights, keras_names, needs
 from sparksplit.model.builders import builder_source
+from sparksplit.model.description import data_description
 from sparksplit.strategies import Strategy, find
 from sparksplit.strategies.splits import check_epochs, check_rounds, owned_by_rank
 from sparksplit.training.config import NOT_IN_HASH, TrainConfig, misfit
@@ -51,6 +54,8 @@ class RunInputs:
     def of(cls, config: TrainConfig, data: PreparedDataSet, has_frame: bool = False) -> RunInputs:
         """What `config` names. Raises UsageError if some of it does not exist, or does not go together."""
         sources = check_names(config)
+        told = data_description(data.description, data.manifest.splits["train"].rows)
+        needs.check(config, sources.get("model.build"), told)
         way = _way(config, sources, data)
         class_weights.of(config, data.manifest)
         watch_of(config, data.manifest)
@@ -68,6 +73,27 @@ class RunInputs:
 
     def hash(self, nodes: int | dict[str, int] | None = None) -> str:
         """The hash of everything that can change the run's result. nodes: replaces the configuration's."""
+        hashed = {"command": "train", "config": self._values(nodes), "data": self.data.digest}
+        hashed["sources"] = dict(self.sources)
+        if self.initial is not None:
+            hashed["init"] = self.initial.digest
+        return digest({**hashed, "frame": True} if self.has_frame else hashed)
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """What is hashed, by the configuration's keys, for `differences`."""
+        frame = {"the rows' DataFrame": True} if self.has_frame else {}
+        return {**self._values(None), **self.contents, **frame}
+
+    @property
+    def contents(self) -> dict[str, Any]:
+        """The part of `keys` that is no value of the configuration."""
+        init = {} if self.initial is None else {"init": content(self.initial.digest)}
+        files = {f"{key}'s file": content(digest(text)) for key, text in self.sources.items()}
+        return {"data": content(self.data.digest), **init, **files}
+
+    def _values(self, nodes: int | dict[str, int] | None) -> dict[str, Any]:
+        """The configuration's values that can change the run's result. nodes: as for `hash`."""
         values = {key: value for key, value in self.config.model_dump(mode="json").items() if key not in NOT_IN_HASH}
         values["keep_best"] = self.config.keeps_best
         values["class_weights"] = self.config.class_weights or None
@@ -77,10 +103,7 @@ class RunInputs:
             del values["nodes"]
         elif nodes is not None:
             values["nodes"] = nodes
-        hashed = {"command": "train", "config": values, "data": self.data.digest, "sources": dict(self.sources)}
-        if self.initial is not None:
-            hashed["init"] = self.initial.digest
-        return digest({**hashed, "frame": True} if self.has_frame else hashed)
+        return values
 
     def hashes(self) -> set[str]:
         """The hashes of the same run on every number of nodes, real and virtual."""

@@ -113,7 +113,7 @@ class Cause:
 class Attempt:
     """One start of a run's nodes, and how it ended.
 
-    how: start; restart (by itself, after a failure); resume (by a command with --resume); rejoin (with all nodes again,
+    how: start; restart (by itself, after a failure); resume (by a later command); rejoin (with all nodes again,
     after some had been missing). begun, ended: UTC. nodes: how many; update: of the checkpoint that it went on from.
     ended, seconds: None where its driver was killed. cause: None where it finished the run.
     """

@@ -124,9 +124,10 @@ def versions() -> dict[str, str]:
 def summary(run: RunRecord, output: str, config: str | None = None) -> Iterator[str]:
     """Lines for the terminal at the end of a run. config: its configuration's file, if it has one."""
     exact = "exact" if run.ledger.exact else "NOT exact"
+    epochs = f"{run.stopped_early.epoch} of {run.epochs}" if run.stopped_early is not None else str(run.epochs)
     steps = f" ({run.steps} steps)" if run.steps != run.updates else ""
     yield (
-        f"{run.strategy} on {run.nodes} node{'s' if run.nodes > 1 else ''}: {run.epochs} epochs "
+        f"{run.strategy} on {run.nodes} node{'s' if run.nodes > 1 else ''}: {epochs} epochs "
         f"({run.passes} passes), {run.updates} updates{steps}, {run.ledger.rows} rows seen, ledger {exact}"
     )
     yield from _ended(run)
@@ -135,14 +136,23 @@ def summary(run: RunRecord, output: str, config: str | None = None) -> Iterator[
     yield f"{run.rows_per_second:,.0f} rows/s, {run.seconds.total:.1f} s in all" + (
         f", {run.sync_bytes_per_node / 1e6:,.1f} MB sent per node" if run.nodes > 1 else ""
     )
+    kept = _round_of_the_model(run)
     for name, metrics in (("train", run.metrics.train), ("validation", run.metrics.validation)):
         if metrics is not None:
-            yield f"{name:<11}" + written({key: values[-1] for key, values in metrics.items()})
+            yield f"{name:<11}" + written({key: values[kept] for key, values in metrics.items()})
     if run.metrics.test:
         yield f"{'test':<11}" + written(run.metrics.test)
     yield f"model: {filesystem.join(output, 'model.keras')} and {filesystem.join(output, 'saved_model')}"
     if (line := advice(run.seconds, config)) is not None:
         yield line
+
+
+def _round_of_the_model(run: RunRecord) -> int:
+    """The place of the round whose weights the model has: the last one, or the first with the best validation."""
+    best, validation = run.best, run.metrics.validation
+    if best is None or not best.kept or validation is None:
+        return -1
+    return validation[best.metric].index(best.value)
 
 
 def _ended(run: RunRecord) -> Iterator[str]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hdfs_io.publish import Output
 from sparksplit.base.command import Options
-from sparksplit.base.errors import NodeFailed, NotStarted, Passing, RunError, SparksplitError, UsageError
+from sparksplit.base.errors import NodeFailed, NotStarted, Passing, RunError, SparksplitError
 from sparksplit.base.progress import say
 from sparksplit.base.requirements import granted_cores
 from sparksplit.base.session import spark_session
@@ -24,6 +23,7 @@ from sparksplit.training import attempts, checkpoints, report
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.display import RunDisplay
 from sparksplit.training.finished import completed
+from sparksplit.training.going_on import going_on, told_how
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import NodeResult, Payload
 from sparksplit.training.missing import AllBack, Missing
@@ -45,7 +45,7 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
         another configuration: use `options.overwrite` to train anew.
 
     Raises UsageError for the user's mistakes, before Spark starts if they can be known by then; RunError and its
-    subclasses if the run fails. What was published before a failure stays, and `--resume` goes on from it.
+    subclasses if the run fails. What was published before a failure stays, and the next call goes on from it.
     """
     began = time.monotonic()
     data = open_data(config)
@@ -56,8 +56,8 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
 
         check_columns(frame, data)
     inputs = RunInputs.of(config, data, frame is not None)
-    output = Output(config.output, inputs.hash(), "train", inputs.paths)
-    with output.claimed(options.overwrite, options.resume, inputs.hashes()) as decision:
+    output = Output(config.output, inputs.hash(), "train", inputs.paths, keys=inputs.keys)
+    with output.claimed(options.overwrite, going_on(output, inputs, options)) as decision:
         if decision == "done":
             say(f"{output.path}: is complete and was made with this configuration; nothing to do")
             return RunRecord.read(output.path)
@@ -75,13 +75,14 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
             earlier = attempts.noted(output.folder)
             checkpoint = checkpoint_of(output.folder, config.node_count)
             if checkpoint is not None:
-                say(f"resuming from {checkpoint}")
+                say(f"going on from {checkpoint}; --restart would begin anew")
         with spark_session("sparksplit train", config.processes + config.feeders) as spark:
             output.lease.tell(spark.sparkContext.applicationId)
             if checkpoint is None:
                 output.begin()
-            with _going_on(output):
-                return _Run(spark, inputs, output, frame, began, earlier).to_end(checkpoint)
+            one = _Run(spark, inputs, output, frame, began, earlier)
+            with told_how(output, one.reached, "updates" if inputs.way.sync.every_step else "steps"):
+                return one.to_end(checkpoint)
 
 
 def checkpoint_of(run: str, nodes: int, whole_rounds: bool = False) -> str | None:
@@ -95,24 +96,6 @@ def checkpoint_of(run: str, nodes: int, whole_rounds: bool = False) -> str | Non
     if damaged:
         say(f"{found} is taken instead" if found else "no checkpoint is whole; the run begins anew")
     return found
-
-
-@contextmanager
-def _going_on(output: Output) -> Iterator[None]:
-    """If the block fails, say how to go on. If it was the user's mistake that ended it before its first checkpoint,
-    remove what it has begun. The block's error is the one that is raised, whatever happens meanwhile."""
-    try:
-        yield
-    except BaseException as error:
-        try:
-            found = checkpoints.latest(output.folder)
-            if found is not None and not isinstance(error, UsageError):
-                say(f"the last checkpoint is {found}; the same command with --resume goes on from it")
-            elif found is None and isinstance(error, UsageError):
-                output.abandon()
-        except Exception as other:
-            log.debug("%s: could not be looked at: %s", output.folder, other)
-        raise
 
 
 def threads(config: TrainConfig, spark: SparkSession) -> int:
@@ -156,6 +139,8 @@ class _Run:
     begun: float = field(init=False)
     """When the present attempt began (time.monotonic)."""
 
+    display: RunDisplay | None = None
+    """What the present attempt's nodes have told."""
     missing: Missing | None = None
     """Looks after nodes whose executors are missing; None where the run does not go on without them."""
 
@@ -174,6 +159,10 @@ class _Run:
         except BaseException as error:
             self._note_end(error)
             raise
+
+    def reached(self) -> int:
+        """The last step that a node of the present attempt has told of; 0 before there is one."""
+        return 0 if self.display is None else self.display.reached
 
     def so_far(self) -> attempts.Attempts:
         """What the run has cost, over all commands."""
@@ -342,6 +331,7 @@ class _Run:
             self.epochs_said = epoch
 
         with RunDisplay(self.present, self.epochs_said, said) as display:
+            self.display = display
             if config.input_mode == "spark" and self.frame is None:
                 copies = self.present if split.every_row else 1
                 display.rows_to_feed = copies * data.manifest.splits["train"].rows
@@ -354,6 +344,7 @@ class _Run:
                 network=config.network,
                 on_state=display.state,
                 spare=config.feeders,
+                grace=config.checkpoint.grace,
                 avoid=failing(self.failures),
             ) as cluster:
                 cluster.start()

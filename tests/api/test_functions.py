@@ -63,6 +63,9 @@ def test_the_readmes_example(
     pixels = new.to_numpy()
     ours = np.argmax(run.model().predict(fitted.apply("x", pixels.astype("f4")), verbose=0), axis=1)
     assert sorted(ours) == sorted(found["prediction"].astype(int))
+    few = run.predict_rows(new[sorted(new.columns)])
+    assert list(few["prediction"]) == list(ours) and list(few.index) == list(new.index)
+    assert sorted(map(tuple, few["probabilities"])) == sorted(map(tuple, found["probabilities"]))
     assert spark.range(3).count() == 3  # the session is the program's
 
 

@@ -62,6 +62,12 @@ def test_a_command_that_ends_is_0(capsys: pytest.CaptureFixture[str]) -> None:
     tried = command(lambda config, options: seen.append((config, options)), resumable=True)
     assert tried.main(["--set", "epochs=3", "--set", "inner.rate=0.1", "--overwrite", "--resume"]) == 0
     assert seen == [(Keys(epochs=3, inner=Inner(rate=0.1)), Options(overwrite=True, resume=True))]
+    assert tried.main(["--restart"]) == 0 and seen[1][1] == Options(restart=True)
+    seen.clear()
+    assert tried.main(["--resume", "--restart"]) == 2 and not seen
+    text = "sparksplit try: argument --restart: not allowed with argument --resume (--help lists the arguments)\n"
+    assert capsys.readouterr() == ("", text)
+    assert tried.main([]) == 0
     assert capsys.readouterr() == ("", "")
 
 
@@ -220,7 +226,7 @@ def test_help_lists_every_key(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     for text in ("epochs: whole number, 1", "How often.", "inner: mapping", "inner.rate: number, 0.5", "How fast."):
         assert text in shown
-    assert "--resume" not in shown
+    assert "--resume" not in shown and "--restart" not in shown
 
 
 def test_logging_goes_to_stderr_and_libraries_keep_quiet(

@@ -54,8 +54,7 @@ def test_a_node_ends_at_once_or_after_its_grace(monkeypatch: pytest.MonkeyPatch,
         raise Ended(status)
 
     member = Member()
-    member.leaving.heeded = heeded
-    monkeypatch.setattr(node_main, "GRACE", 0.2)
+    member.leaving.heeded, member.leaving.grace = heeded, 0.2
     monkeypatch.setattr(node_main.os, "read", lambda *_: bytes([signal.SIGTERM]))
     monkeypatch.setattr(node_main.os, "_exit", end)
     began = time.monotonic()

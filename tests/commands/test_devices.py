@@ -60,7 +60,7 @@ def test_a_mistake_in_the_model_is_the_users(spark, digits, tmp_path, capsys, mo
     """Only a process with TensorFlow can find it; no measurement is kept."""
     monkeypatch.setattr(run, "_too_small", lambda settings: "left out, for the test")
     train, output = tmp_path / "train.yaml", tmp_path / "devices.json"
-    train.write_text(f"data: {digits}\noutput: never\nmodel:\n  params: {{wide: 3}}\n")
+    train.write_text(f"data: {digits}\noutput: never\nmodel:\n  params: {{activation: nope}}\n")
     assert COMMAND.main(["--train", str(train), "--output", str(output), "--nodes", "1", "--limit", "280"]) == 2
     assert f"sparksplit devices: {train}:4: model.params: mlp failed" in capsys.readouterr().err
     assert not output.exists()

@@ -97,7 +97,7 @@ def test_the_same_call_again_does_nothing(done, digits, capsys):
     output, results = done
     assert compared(digits, output, virtual=[4], epochs=4) == results
     assert "nothing to do" in capsys.readouterr().err
-    with pytest.raises(UsageError, match="made with another configuration; --overwrite replaces it"):
+    with pytest.raises(UsageError, match=r"made with another configuration \(epochs was 4, is 8\); --over"):
         compared(digits, output, virtual=[4], epochs=8)
 
 
@@ -107,16 +107,20 @@ def test_a_finished_comparison_stays_until_the_next_is_complete(digits, tmp_path
         before.begin()
         before.complete()
 
+    there = []
+
     def killed(comparison, search):
-        (tmp_path / ".out.next" / "runs").mkdir()
+        there.append((tmp_path / ".out.next" / "runs").exists())
+        (tmp_path / ".out.next" / "runs").mkdir(exist_ok=True)
         assert comparison._path(comparison.work[0]) == f"{tmp_path}/.out.next/runs/single-n1-s1.json"
         assert comparison._payload(comparison.work[0]).run == f"{tmp_path}/.out.next"
         raise KeyboardInterrupt
 
     monkeypatch.setattr("sparksplit.comparison.run._fill", killed)
-    for _ in range(2):  # --overwrite begins anew, whatever was begun
+    for epochs in (2, 2, 3):
         with pytest.raises(KeyboardInterrupt):
-            compared(digits, tmp_path / "out", Options(overwrite=True))
+            compared(digits, tmp_path / "out", Options(overwrite=True), epochs=epochs)
+    assert there == [False, True, False], "the same command goes on, and another begins anew"
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["_CONFIG", "_SUCCESS"]
     with pytest.raises(UsageError, match="is a comparison, not a run of train"):
         run(digits, tmp_path / "out", Options(overwrite=True))

@@ -6,7 +6,6 @@ import subprocess
 
 import pytest
 
-from sparksplit.base.command import Options
 from sparksplit.base.errors import NodeFailed
 from tests.disks import small_disk
 from tests.training.runs import MOMENTUM, largest_difference, run, weights
@@ -27,11 +26,11 @@ def test_a_run_goes_on_when_its_disk_has_room_again(forked, digits, tmp_path, ca
             run(digits, output, max_restarts=1, **keys)
         said = capsys.readouterr().err
         assert f"restart 1 of 1 from {output}/checkpoints/update-000000010" in said
-        assert "the same command with --resume goes on from it" in said
+        assert "the same command goes on from it" in said
         assert [path.name for path in (output / "checkpoints").iterdir()] == ["update-000000010"]
         assert not list(disk.rglob(".*"))
         subprocess.run(["mount", "-o", "remount,size=8m", str(disk)], check=True)
-        resumed = run(digits, output, Options(resume=True), max_restarts=1, **keys)
+        resumed = run(digits, output, max_restarts=1, **keys)
         assert resumed["ledger"] == straight["ledger"] and resumed["ledger"]["exact"]
         assert resumed["restarts"] == 1
         assert largest_difference(weights(output), weights(tmp_path / "straight")) == 0

@@ -119,9 +119,9 @@ def test_a_lost_worker_is_replaced_by_a_spare_and_without_one_the_run_ends_and_g
     )
     logs = standalone.work(lost).glob("app-*/*/stderr")
     assert any(f"[executor {log.parent.name}, {log}]" in last for log in logs)
-    assert "with --resume" in errors
+    assert "the same command goes on from it" in errors
     standalone.restore()  # the workers have come back
-    status, errors = end(start(standalone, digits, output, "--resume"))
+    status, errors = end(start(standalone, digits, output))
     assert status == 0, errors
     assert record_of(output)["weights"] == undisturbed["weights"]
     assert standalone.used_workers() == []

@@ -257,7 +257,7 @@ def test_an_application_that_stood_still_writes_nothing_more(place, hadoop, begi
         long_ago = int(1000 * (time.time() - lease.EXPIRE_SECONDS))
         file = lease.file_of(f"{runs}/run").removeprefix(hadoop.uri)
         Client(hadoop.uri).set_times(file, long_ago, long_ago)
-        ok(run("train", *config, "--resume"))
+        ok(run("train", *config))
         finished = contents(runs)
     finally:
         for process in asleep:

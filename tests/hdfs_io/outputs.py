@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from hdfs_io.fence import Fence
 from hdfs_io.publish import Output
@@ -41,7 +42,7 @@ def stage(one: Output, content: str = "x", overwrite: bool = True) -> None:
         Path(folder, "run.json").write_text(content)
 
 
-def fill(one: Output, content: str = "x", complete: bool = True, **options: bool) -> None:
+def fill(one: Output, content: str = "x", complete: bool = True, **options: Any) -> None:
     """What train and compare do."""
     with one.claimed(**options) as decision:
         if decision == "resume":

@@ -10,7 +10,7 @@ import pytest
 
 from hdfs_io import filesystem
 from hdfs_io.marks import CONFIG, SUCCESS, made_from
-from hdfs_io.publish import Output
+from hdfs_io.publish import OtherUnfinished, Output
 from sparksplit.base.errors import UsageError
 from tests.hdfs_io.outputs import fill, names, output, stage
 
@@ -21,7 +21,7 @@ def test_a_complete_output_is_done_for_the_same_hash_only(tmp_path: Path) -> Non
     stage(output(path))
     assert names(path) == [CONFIG, SUCCESS, "run.json"]
     assert output(path).decide() == "done"
-    assert output(path).decide(resume=True) == "done"
+    assert output(path).decide(going_on={"a"}) == "done"
     with pytest.raises(UsageError, match="made with another configuration; --overwrite replaces it") as caught:
         output(path, "b").decide()
     assert caught.value.exit_status == 2
@@ -57,16 +57,34 @@ def test_an_incomplete_output_is_replaced_or_resumed(tmp_path: Path) -> None:
     one = output(tmp_path / "run")
     fill(one, complete=False)
     assert one.decide() == one.decide(overwrite=True) == "fresh"
-    assert one.decide(resume=True) == one.decide(overwrite=True, resume=True) == "resume"
-    with pytest.raises(UsageError, match="begun with another configuration"):
-        output(one.path, "b").decide(resume=True)
-    assert output(one.path, "b").decide(resume=True, resumable={"a"}) == "resume"
-    assert output(one.path, "b").decide(overwrite=True, resume=True) == "fresh"
+    assert one.decide(going_on={"a"}) == one.decide(overwrite=True, going_on={"a"}) == "resume"
+    with pytest.raises(OtherUnfinished, match=r"is unfinished, with another configuration$") as caught:
+        output(one.path, "b").decide(going_on={"b"})
+    assert caught.value.config_hash == "a" and caught.value.exit_status == 2
+    with pytest.raises(OtherUnfinished, match=r"is unfinished$"):
+        one.decide(going_on=set())
+    assert output(one.path, "b").decide(going_on={"a", "b"}) == "resume"
+    assert output(one.path, "b").decide(overwrite=True, going_on={"b"}) == "fresh"
     with one.claimed():
         one.begin()
         assert [name for name in names(tmp_path / "run") if not name.startswith(".writing-")] == [CONFIG]
         one.complete()
     assert one.decide() == "done"
+
+
+def test_the_keys_that_differ_are_named(tmp_path: Path) -> None:
+    """Complete or not, and only where the mark tells them."""
+
+    def made(epochs: int) -> Output:
+        return Output(f"{tmp_path}/out", f"hash of {epochs}", "train", keys={"epochs": epochs, "seed": 1})
+
+    fill(made(3), complete=False)
+    with pytest.raises(OtherUnfinished, match=r"is unfinished, with another configuration \(epochs was 3, is 4\)$"):
+        made(4).decide(going_on={"hash of 4"})
+    fill(made(3))
+    expected = r"out: exists, made with another configuration \(epochs was 3, is 4\); --overwrite replaces it$"
+    with pytest.raises(UsageError, match=expected):
+        made(4).decide(going_on={"hash of 4"})
 
 
 @pytest.mark.parametrize("in_place", [True, False])
@@ -103,15 +121,16 @@ def test_a_complete_output_stays_until_its_successor_is_complete(tmp_path: Path)
     assert (path / "run.json").read_text() == "old" and (path / SUCCESS).exists()
     assert names(tmp_path) == [".run.next", "run"]
     assert output(path).decide() == "done"
-    assert output(path).decide(resume=True) == "done"  # what was begun is another's
-    # It is found again, with and without --overwrite.
-    for options in ({"resume": True}, {"resume": True, "overwrite": True}):
-        again = output(path, "b")
-        assert (again.decide(**options), again.folder) == ("resume", str(beside))
+    assert output(path).decide(overwrite=True, going_on={"a"}) == "fresh"  # what was begun is another's
+    # The same command finds it again; without --overwrite, the complete one counts.
+    again = output(path, "b")
+    assert (again.decide(overwrite=True, going_on={"b"}), again.folder) == ("resume", str(beside))
+    with pytest.raises(UsageError, match="exists, made with another configuration"):
+        output(path, "b").decide(going_on={"b"})
     # Or begun anew.
     with output(path, "b").claimed(overwrite=True) as decision:
         assert decision == "fresh" and (beside / "run.json").exists()
-    fill(output(path, "b"), "new", resume=True)
+    fill(output(path, "b"), "new", overwrite=True, going_on={"b"})
     assert (path / "run.json").read_text() == "new" and output(path, "b").decide() == "done"
     assert names(tmp_path) == ["run"]
 
@@ -121,7 +140,7 @@ def test_what_was_begun_beside_an_output_that_is_gone_is_resumed(tmp_path: Path)
     fill(output(tmp_path / "run"), "new", complete=False, overwrite=True)
     shutil.rmtree(tmp_path / "run")
     assert output(tmp_path / "run").decide() == "fresh"
-    fill(output(tmp_path / "run"), "new", resume=True)
+    fill(output(tmp_path / "run"), "new", going_on={"a"})
     assert (tmp_path / "run" / "run.json").read_text() == "new"
 
 
@@ -130,5 +149,5 @@ def test_what_was_once_begun_beside_an_output_is_not_resumed_after_a_fresh_one(t
     fill(output(tmp_path / "run"), "half", complete=False, overwrite=True)
     shutil.rmtree(tmp_path / "run")  # by hand
     fill(output(tmp_path / "run"), "new")
-    assert output(tmp_path / "run").decide(resume=True) == "done"
+    assert output(tmp_path / "run").decide(overwrite=True, going_on={"a"}) == "fresh"
     assert names(tmp_path) == ["run"]

@@ -17,7 +17,7 @@ from tests.hdfs_io.leases import seize
 from tests.hdfs_io.outputs import fill, names, output
 
 
-@pytest.mark.parametrize("options", [{}, {"overwrite": True}, {"resume": True}])
+@pytest.mark.parametrize("options", [{}, {"overwrite": True}, {"going_on": {"a"}}])
 @pytest.mark.parametrize("which", ["stage", "fill"])
 def test_the_same_command_while_the_first_still_runs_is_refused_and_touches_nothing(tmp_path, which, options):
     first = output(tmp_path / "out")

@@ -20,7 +20,7 @@ from tests.hdfs_io.outputs import fill, names, output, stage
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("complete", [True, False])
-@pytest.mark.parametrize("options", [{}, {"overwrite": True}, {"resume": True}])
+@pytest.mark.parametrize("options", [{}, {"overwrite": True}, {"going_on": {"a"}}])
 def test_the_output_of_another_command_is_named_and_never_replaced(tmp_path, command, complete, options):
     for other, is_one in COMMANDS.items():
         path = tmp_path / other

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sparksplit.model.build import data_description
+from sparksplit.model.description import data_description
 from sparksplit.model.export import export
 from sparksplit.model.inputs import Inputs
 from tests.hdfs_io.outputs import fenced

@@ -6,6 +6,7 @@ import tensorflow as tf
 from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorSpec
 from sparksplit.base.config import parse
 from sparksplit.model import build
+from sparksplit.model.description import data_description
 from sparksplit.model.inputs import Inputs
 from sparksplit.training.config import TrainConfig
 
@@ -29,7 +30,7 @@ def parts(label=CLASSES, **keys):
     """(config, what a builder is told, inputs) of a configuration with these keys."""
     config = parse(TrainConfig, {"data": "d", "output": "o", **keys})
     described = description(label)
-    return config, build.data_description(described, 10), Inputs(described)
+    return config, data_description(described, 10), Inputs(described)
 
 
 def model_of(*layers, shape=(4,)):

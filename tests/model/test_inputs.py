@@ -9,13 +9,13 @@ from hypothesis.extra import numpy as arrays
 
 from hdfs_io.features.spec import Category, Number, Text
 from hdfs_io.preprocessing import FittedPreprocessing, TensorPreprocessing, TensorSpec
-from sparksplit.model import build
+from sparksplit.model.description import data_description
 from sparksplit.model.inputs import Inputs
 from tests.model.parts import CLASSES, description
 
 
 def test_a_builder_is_told_of_tensors_as_they_are_stored():
-    told = build.data_description(description(tensors=[TensorSpec(name="x", dtype="uint8", shape=[4, 4])]), 10)
+    told = data_description(description(tensors=[TensorSpec(name="x", dtype="uint8", shape=[4, 4])]), 10)
     assert (told.inputs, told.categories, told.classes, told.rows) == ({"x": (4, 4)}, {}, ("a", "b", "c"), 10)
 
 
@@ -27,7 +27,7 @@ def test_a_builder_is_told_of_features_as_the_model_gets_them():
         Text(column="title", values=5, vocabulary=["a", "the", "of"], **place),
     ]
     stored = [TensorSpec(name="x", dtype="uint8", shape=[1]), TensorSpec(name="indices", dtype="uint8", shape=[6])]
-    told = build.data_description(description(tensors=stored).model_copy(update={"features": features}), 10)
+    told = data_description(description(tensors=stored).model_copy(update={"features": features}), 10)
     assert told.inputs == {"numbers": (2,), "city": (), "title": (5,)}
     assert told.categories == {"city": 4, "title": 5}
 

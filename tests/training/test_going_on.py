@@ -13,8 +13,9 @@ from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError, NodeFailed, NotStarted, Passing, RunError
 from sparksplit.training import attempts, restarts, run
 from sparksplit.training.config import TrainConfig
+from sparksplit.training.going_on import told_how
 from sparksplit.training.inputs import RunInputs
-from sparksplit.training.run import _going_on, _Run
+from sparksplit.training.run import _Run
 from tests.hdfs_io.leases import seize
 
 
@@ -24,7 +25,7 @@ def test_the_first_error_is_raised_where_the_output_cannot_be_looked_at(tmp_path
         raise RunError(f"{path}: HDFS could not be used for 120 s")
 
     output = Output(str(tmp_path / "run"), "hash", "train")
-    with pytest.raises(type(error)) as caught, output.claimed(), _going_on(output):
+    with pytest.raises(type(error)) as caught, output.claimed(), told_how(output):
         output.begin()
         monkeypatch.setattr(filesystem, "listing", away)
         raise error
@@ -34,7 +35,7 @@ def test_the_first_error_is_raised_where_the_output_cannot_be_looked_at(tmp_path
 @pytest.mark.parametrize("taken_over", [False, True])
 def test_a_mistake_before_the_first_checkpoint_removes_what_is_ones_own(tmp_path, taken_over):
     output, successor = (Output(str(tmp_path / "run"), "hash", "train") for _ in range(2))
-    with pytest.raises(InputError), output.claimed(), _going_on(output):
+    with pytest.raises(InputError), output.claimed(), told_how(output):
         output.begin()
         if taken_over:
             seize(successor.lease)
@@ -246,7 +247,7 @@ def test_the_attempts_are_told_with_what_ended_them(tmp_path, monkeypatch):
 
 
 def test_the_attempts_are_kept_where_the_end_cannot_be_published(tmp_path, monkeypatch):
-    """A command with --resume tells them."""
+    """The next command tells them."""
 
     def away():
         raise Passing("hdfs://n/run/_SUCCESS: HDFS could not be used for 120 s")

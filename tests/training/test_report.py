@@ -73,13 +73,22 @@ def test_the_summary_is_for_people():
 def test_the_summary_says_why_a_run_has_ended_and_whose_weights_it_has():
     best = {"metric": "auc", "value": 0.75, "epoch": 4, "update": 400, "kept": True}
     stopped = {"epoch": 7, "update": 700, "metric": "auc", "best": 0.75}
-    lines = list(report.summary(run_record(epochs=20, passes=7, stopped_early=stopped, best=best), "o"))
+    metrics = {
+        "train": {"auc": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]},
+        "validation": {"auc": [0.5, None, 0.7, 0.75, 0.75, 0.1, 0.2]},
+        "test": {"auc": 0.74},
+    }
+    ended = {"epochs": 20, "passes": 7, "stopped_early": stopped, "metrics": metrics}
+    lines = list(report.summary(run_record(**ended, best=best), "o"))
+    assert lines[0].startswith("batch on 2 nodes: 7 of 20 epochs (7 passes), ")
     assert lines[1:3] == [
         "stopped early after epoch 7 of 20: validation auc no longer improved",
         "best validation: auc 0.7500 after epoch 4, whose weights the model has",
     ]
-    lines = list(report.summary(run_record(best={**best, "kept": False}), "o"))
-    assert lines[1] == "best validation: auc 0.7500 after epoch 4; the model has the last weights"
+    assert lines[4:7] == ["train      auc 0.4000", "validation auc 0.7500", "test       auc 0.7400"], "of the model"
+    lines = list(report.summary(run_record(**ended, best={**best, "kept": False}), "o"))
+    assert lines[2] == "best validation: auc 0.7500 after epoch 4; the model has the last weights"
+    assert lines[4:6] == ["train      auc 0.7000", "validation auc 0.2000"]
 
 
 def test_the_summary_tells_steps_from_updates_and_copes_with_null():

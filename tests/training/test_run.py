@@ -153,7 +153,7 @@ def test_resuming_on_another_number_of_nodes_is_within_invariant_1(forked, digit
 
 @pytest.mark.slow
 def test_stopped_by_sigterm_after_the_second_of_four_epochs_and_resumed(forked, digits, tmp_path):
-    """The whole command as a process, with its own Spark: nothing of it is left, and --resume equals 4 straight."""
+    """The whole command as a process, with its own Spark: nothing of it is left, and going on equals 4 straight."""
     config = tmp_path / "train.yaml"
     output = tmp_path / "stopped"
     values = {
@@ -182,11 +182,11 @@ def test_stopped_by_sigterm_after_the_second_of_four_epochs_and_resumed(forked, 
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGTERM
     assert errors.decode().splitlines()[-1] == "sparksplit train: stopped by SIGTERM"
-    assert b"--resume goes on from it" in errors
+    assert b"the same command goes on from it" in errors
     assert not psutil.wait_procs(family, timeout=30)[1]
     assert not (output / "_SUCCESS").exists()
     assert not (output / "checkpoints" / "update-000000104").exists()
-    resumed = run(digits, output, Options(resume=True), **{key: values[key] for key in values if key != "data"})
+    resumed = run(digits, output, **{key: values[key] for key in values if key != "data"})
     quick = {key: values[key] for key in values if key not in ("data", "transform")}
     straight = run(digits, tmp_path / "straight", **quick)
     assert resumed["resumed"][0]["update"] > 52, "it left another checkpoint before it ended"

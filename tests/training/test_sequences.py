@@ -13,6 +13,7 @@ from sparksplit.base.command import Options
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.model import build
+from sparksplit.model.description import data_description
 from sparksplit.model.inputs import Inputs
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.run import train
@@ -27,7 +28,7 @@ def parts(kind="characters"):
         tensors=[TensorSpec(name="x", dtype="uint8", shape=[4])], label=label, preprocessing=FittedPreprocessing()
     )
     config = parse(TrainConfig, {"data": "d", "output": "o", "model": LSTM})
-    return config, build.data_description(described, 10), Inputs(described)
+    return config, data_description(described, 10), Inputs(described)
 
 
 def test_loss_and_accuracy_of_each_position():
@@ -62,7 +63,7 @@ def test_a_model_with_an_output_at_each_position_is_refused_where_rows_have_one_
     )
     model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Reshape((4, 1)), keras.layers.Dense(3)])
     with pytest.raises(ConfigError, match=r"gives \[4, 3\] a row, where a class is to be predicted for the whole row"):
-        build.build_loss(config, build.data_description(described, 10), model, Inputs(described))
+        build.build_loss(config, data_description(described, 10), model, Inputs(described))
 
 
 @pytest.fixture(scope="module")

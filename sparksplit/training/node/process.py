@@ -13,6 +13,7 @@ from hdfs_io.joined import open_joined
 from hdfs_io.lane_files import Layout
 from sparksplit.base.errors import RunError
 from sparksplit.model import class_weights
+from sparksplit.model.description import data_description
 from sparksplit.rows.feed import RowSource
 from sparksplit.rows.transforms import Transform
 from sparksplit.rows.unfit import by_id
@@ -55,7 +56,7 @@ class Process:
 
         config, manifest = self.config, self.data.manifest
         self.inputs = Inputs(manifest.description)
-        described = build.data_description(manifest.description, manifest.splits["train"].rows)
+        described = data_description(manifest.description, manifest.splits["train"].rows)
         # Rank 0's is what is saved; in a comparison none is.
         scratch = None if self.member.rank or self.payload.record_only else self.member.local_dir
         self.model = build.build_model(config, self._source_text("model.build"), described, self.inputs, scratch)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from sparksplit.cluster.leaving import GRACE
 from sparksplit.collectives import Collective
 from sparksplit.rows.feed import RowSource
 from sparksplit.rows.ledger import Ledger
@@ -179,7 +180,8 @@ class Worker:
 
     def _heed(self, heeds: bool) -> None:
         """Say whether this node writes a checkpoint before it ends, where it is asked to end."""
-        self._member.leaving.heeded = heeds
+        leaving = self._member.leaving
+        leaving.heeded, leaving.grace = heeds, min(GRACE, self._config.checkpoint.grace)
         self._member.state(saves=heeds)
 
     def _looks(self, begun: int) -> Looks | None:

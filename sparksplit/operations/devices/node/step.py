@@ -14,6 +14,7 @@ from hdfs_io.joined import open_joined
 from sparksplit.base.config import Origin, parse
 from sparksplit.base.records import JsonObject
 from sparksplit.collectives import Alone
+from sparksplit.model.description import data_description
 from sparksplit.operations.devices import summary
 from sparksplit.operations.devices.record import TrainingStep
 from sparksplit.operations.devices.summary import Event, Kernel, Node
@@ -76,7 +77,7 @@ def _step(config: TrainConfig, sources: dict[str, str]) -> tuple[Any, Sequence[A
 
     manifest = open_joined(config.data, verify=False).manifest
     inputs, collective = Inputs(manifest.description), Alone()
-    described = build.data_description(manifest.description, manifest.splits["train"].rows)
+    described = data_description(manifest.description, manifest.splits["train"].rows)
     model = build.build_model(config, sources.get("model.build"), described, inputs)
     made = Step(
         model,

@@ -1,0 +1,154 @@
+"""A few raw rows of a pandas frame, predicted in this process: parsed and encoded by the parts that `predict` uses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from hdfs_io.features.encoder import encoder_of
+from hdfs_io.features.spec import Date, Feature
+from hdfs_io.features.table import WHOLE, table_like
+from hdfs_io.lane_files import ROW_ID
+from hdfs_io.preprocessing import Description, TensorSpec
+from hdfs_io.sources.numbers import numbers
+from hdfs_io.sources.table_rows import TableReader
+from sparksplit.base.errors import InputError, did_you_mean
+from sparksplit.inference.tasks import SplitRows, predict
+from sparksplit.inference.trained import Array, TrainedModel, load
+from sparksplit.inference.writer import Columns
+
+_PLACE = "the frame"
+_ROWS = 4096
+"""Rows that the model is given at a time."""
+
+
+def predict_rows(path: str, frame: pd.DataFrame) -> pd.DataFrame:
+    """The predictions of the model in the run's folder `path` for the raw rows of `frame`: its index, and the columns
+    that `predict` writes.
+
+    Raises InputError for a column that is missing, or a value that the model cannot take.
+    """
+    trained = TrainedModel.open(path)
+    tensors = stored(frame, trained.description)
+    columns = Columns(trained.description.label, split=False, keep=())
+    model = load(trained, threads=0)
+    tables = []
+    for start in range(0, max(1, len(frame)), _ROWS):
+        rows = np.arange(start, min(start + _ROWS, len(frame)), dtype=np.int64)
+        some = {name: tensor[start : start + _ROWS] for name, tensor in tensors.items()}
+        found = predict(trained, model, SplitRows("", rows, some, None, {}))
+        tables.append(columns.table(rows, "", {}, found))
+    predictions: pd.DataFrame = pa.concat_tables(tables).drop_columns([ROW_ID]).to_pandas()
+    return predictions.set_index(frame.index)
+
+
+def stored(frame: pd.DataFrame, description: Description) -> dict[str, Array]:
+    """The rows of `frame` as stored tensors, by name. Raises InputError as `predict_rows`."""
+    if description.features:
+        return _of_table(frame, description)
+    tensors = description.model_tensors
+    if description.windows is not None or len(tensors) != 1 or tensors[0].columns is None:
+        takes = ", ".join(f"{tensor.name}: {tensor.dtype} {tensor.shape}" for tensor in tensors)
+        raise InputError(
+            f"{_PLACE}: the model takes no columns of numbers or texts, but {takes}: use sparksplit.predict, or the "
+            "saved_model in the run's folder"
+        )
+    fitted = description.preprocessing.tensors.get(tensors[0].name)
+    gaps = fitted is not None and fitted.impute is not None
+    return {tensors[0].name: _of_numbers(frame, tensors[0], gaps)}
+
+
+def _of_table(frame: pd.DataFrame, description: Description) -> dict[str, Array]:
+    features = description.features
+    given = [_as_fitted(feature, _column(frame, feature.column)) for feature in features]
+    types = {feature.column: _type(feature, column) for feature, column in zip(features, given, strict=True)}
+    table = table_like(description, types, _PLACE)
+    reader = TableReader(table, ("",), typed=True)
+    columns = [_as_taken(feature, column) for feature, column in zip(features, given, strict=True)]
+    parsed = reader(columns, len(frame))
+    if parsed.wrong.any():
+        row, place = (int(number) for number in np.argwhere(parsed.wrong)[0])
+        said, _ = reader.problem(place, columns[place][row].as_py())
+        raise InputError(f"{_PLACE}: row {frame.index[row]}: column {features[place].column!r}: {said}")
+    tensors = {spec.name: tensor for spec, tensor in zip(table.tensors, parsed.tensors, strict=True)}
+    return {**tensors, **encoder_of(table, table.tensors, {}).indexed(parsed.texts)}
+
+
+def _of_numbers(frame: pd.DataFrame, spec: TensorSpec, gaps: bool) -> Array:
+    """The columns of a single tensor. gaps: whether the model fills missing values."""
+    values = []
+    for name in spec.columns or []:
+        column = _number(_column(frame, name))
+        if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+            raise InputError(f"{_PLACE}: column {name!r} is {column.type}, and must be numbers")
+        found, wrong = numbers(column, spec.numpy_dtype, gaps, True)
+        if wrong.any():
+            row = int(wrong.argmax())
+            value = column[row].as_py()
+            missing = "is missing a value, and the model fills none"
+            said = f"holds {value}, which is no {spec.dtype}" if value is not None else missing
+            raise InputError(f"{_PLACE}: row {frame.index[row]}: column {name!r} {said}")
+        values.append(found)
+    return np.column_stack(values).reshape(-1, *spec.shape)
+
+
+def _column(frame: pd.DataFrame, name: str) -> pa.Array:
+    if name not in frame.columns:
+        there = ", ".join(map(str, frame.columns))
+        hint = did_you_mean(name, [str(other) for other in frame.columns])
+        raise InputError(f"{_PLACE}: has no column {name!r}, which the model was trained on; it has {there}{hint}")
+    try:
+        found = pa.Array.from_pandas(frame[name])
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InputError(f"{_PLACE}: column {name!r} has values of several types: {error}") from error
+    found = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    found = found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
+    return found.cast(pa.string()) if pa.types.is_large_string(found.type) else found
+
+
+def _as_fitted(feature: Feature, column: pa.Array) -> pa.Array:
+    """Days, which pandas has as moments at midnight, and whole numbers, which it has as floats if one is missing."""
+    kind, wanted = column.type, None
+    if isinstance(feature, Date) and not feature.moment and pa.types.is_timestamp(kind):
+        wanted = pa.date32()
+    elif feature.type in WHOLE and pa.types.is_floating(kind):
+        wanted = pa.int64()
+    if wanted is None:
+        return column
+    other = column.cast(wanted, safe=False)
+    return other if other.cast(kind, safe=False).equals(column) else column
+
+
+def _type(feature: Feature, column: pa.Array) -> str:
+    """The column's type, as Spark calls it; the fitted one where all values are missing."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    if pa.types.is_null(column.type):
+        return feature.type
+    try:
+        return str(from_arrow_type(_signed(column).type).simpleString())
+    except PySparkException as error:
+        raise InputError(f"{_PLACE}: column {feature.column!r} is {column.type}, which no feature can be") from error
+
+
+def _as_taken(feature: Feature, column: pa.Array) -> pa.Array:
+    """A feature's column as Spark hands it over: numbers, and all else as text."""
+    kind = column.type
+    if feature.kind != "number":
+        if pa.types.is_floating(kind):  # Arrow writes 1.0 as 1
+            return pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
+        return column.cast(pa.string())
+    return column.cast(pa.string()) if pa.types.is_decimal(kind) else _number(column)
+
+
+def _number(column: pa.Array) -> pa.Array:
+    if pa.types.is_null(column.type):
+        return column.cast(pa.float64())
+    return column.cast(pa.int8()) if pa.types.is_boolean(column.type) else _signed(column)
+
+
+def _signed(column: pa.Array) -> pa.Array:
+    """Spark has no whole numbers without a sign."""
+    return column.cast(pa.int64()) if pa.types.is_unsigned_integer(column.type) else column

@@ -1,0 +1,112 @@
+"""What a model's builder takes, read from its source without running it, so that a misfit is known before Spark starts.
+
+A builder's file may say what data it needs: `NEEDS = "image"`, one of the names here. Its arguments are those of the
+function. What is not written down so plainly is left to the nodes, where the builder runs.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sparksplit.base.errors import did_you_mean
+from sparksplit.model.builders import builder_text, models
+
+if TYPE_CHECKING:
+    from sparksplit.model.description import DataDescription
+    from sparksplit.training.config import TrainConfig
+
+
+def _shape(data: DataDescription) -> tuple[int, ...] | None:
+    """The shape of one row of the only tensor, if it holds numbers."""
+    return next(iter(data.inputs.values())) if len(data.inputs) == 1 and not data.categories else None
+
+
+@dataclass(frozen=True)
+class _Need:
+    """said: what is needed, for people. met: whether data have it."""
+
+    said: str
+    met: Callable[[DataDescription], bool]
+
+
+NEEDS = {
+    "tensor": _Need("one tensor of numbers", lambda data: _shape(data) is not None),
+    "image": _Need("images [height, width(, channels)]", lambda data: len(_shape(data) or ()) in (2, 3)),
+    "sequence": _Need(
+        "one tensor of sequences [length(, features)]", lambda data: [*map(len, data.inputs.values())] in ([1], [2])
+    ),
+    "text": _Need(
+        "a text among its inputs (features: COLUMN: text)",
+        lambda data: any(data.inputs[name] for name in data.categories),
+    ),
+}
+"""What a builder may need, by the name that its file gives it."""
+
+
+@dataclass(frozen=True)
+class _Builder:
+    """arguments: which there are, besides the data; None where there may be any. required: those without a default.
+    need: None where it takes any data."""
+
+    arguments: tuple[str, ...] | None
+    required: tuple[str, ...]
+    need: _Need | None
+
+    @classmethod
+    def read(cls, name: str, source: str | None) -> _Builder:
+        """Of the builder `name`; `source` is what `builder_source` returned."""
+        text, function = builder_text(name, source)
+        body = ast.parse(text).body
+        need = next((NEEDS[value] for node in body if (value := _declared(node)) in NEEDS), None)
+        found = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == function]
+        if not found or found[-1].decorator_list or found[-1].args.kwarg is not None:
+            return cls(None, (), need)
+        given = found[-1].args
+        # The first one is the data; those before a / have no names.
+        arguments = given.args if given.posonlyargs else given.args[1:]
+        plain = len(arguments) - min(len(arguments), len(given.defaults))
+        required = [argument.arg for argument in arguments[:plain]]
+        for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
+            if default is None:
+                required.append(argument.arg)
+        names = (argument.arg for argument in (*arguments, *given.kwonlyargs))
+        return cls(tuple(names), tuple(required), need)
+
+
+def _declared(node: ast.stmt) -> str | None:
+    """The value of `NEEDS = "..."`."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant):
+        return None
+    named = any(isinstance(target, ast.Name) and target.id == "NEEDS" for target in node.targets)
+    return str(node.value.value) if named else None
+
+
+def check(config: TrainConfig, source: str | None, data: DataDescription) -> None:
+    """Raise ConfigError where the configuration's builder has no such arguments, or does not take `data`.
+
+    source: of the builder, where it is a file of the user's.
+    """
+    name = config.model.build
+    builder = _Builder.read(name, source)
+    if builder.arguments is not None:
+        known = ", ".join(builder.arguments) or "none"
+        for given in config.model.params:
+            if given not in builder.arguments:
+                hint = did_you_mean(given, builder.arguments)
+                raise config.error(f"model.params.{given}", f"{name} has no such argument{hint}; it has {known}")
+        for needed in builder.required:
+            if needed not in config.model.params:
+                raise config.error("model.params", f"{name} needs {needed}")
+    if builder.need is None or builder.need.met(data):
+        return
+    inputs = ", ".join(f"{key} {list(shape)}" for key, shape in list(data.inputs.items())[:5])
+    more = f" and {len(data.inputs) - 5} more" if len(data.inputs) > 5 else ""
+    others = [one for one in models() if (need := _Builder.read(one, None).need) is None or need.met(data)]
+    raise config.error(
+        "model.build",
+        f"{name} needs {builder.need.said}, and the data set has {inputs}{more}; it fits model.build: "
+        + " or ".join(others),
+    )

@@ -1,0 +1,83 @@
+"""Whether a command goes on with a run that an earlier one has left unfinished, and what is said where one ends so."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from hdfs_io.publish import OtherUnfinished, Output
+from sparksplit.base.command import Options
+from sparksplit.base.errors import InputError, UsageError
+from sparksplit.base.progress import say
+from sparksplit.training import checkpoints
+from sparksplit.training.inputs import RunInputs
+
+log = logging.getLogger(__name__)
+
+
+def going_on(output: Output, inputs: RunInputs, options: Options) -> set[str] | None:
+    """The hashes of the configurations whose unfinished run in `output` the command goes on with; None where it begins
+    anew, whatever is there.
+
+    Those are its own and, with `options.resume`, the same on other numbers of nodes. Of a DataFrame the hash knows no
+    rows, so that only `options.resume` can say that they are the same.
+
+    Raises UsageError where another run would lose its checkpoints.
+    """
+    if options.restart:
+        return None
+    own: set[str] = set() if inputs.has_frame else {inputs.hash()}
+    hashes = inputs.hashes() if options.resume else own
+    try:
+        output.decide(options.overwrite, hashes)
+    except OtherUnfinished as error:
+        if checkpoints.latest(output.path) is None:
+            return None
+        raise UsageError(f"{error}; {_what_to_do(error, inputs, options)}") from error
+    return hashes
+
+
+def _what_to_do(error: OtherUnfinished, inputs: RunInputs, options: Options) -> str:
+    anew = "--restart begins anew, without its checkpoints"
+    if options.resume:
+        return anew
+    if inputs.has_frame and error.config_hash == inputs.hash():
+        return f"if it began with the same rows, --resume goes on with it; {anew}"
+    if error.config_hash in inputs.hashes():
+        return f"--resume goes on with it on another number of nodes; {anew}"
+    return anew
+
+
+@contextmanager
+def told_how(output: Output, reached: Callable[[], int] = lambda: 0, unit: str = "updates") -> Iterator[None]:
+    """If the block fails, say how to go on, and what is lost. If it was the user's mistake that ended it before its
+    first checkpoint, remove what it has begun. The block's error is the one that is raised, whatever happens meanwhile.
+
+    reached: the step that a node was last known to have finished. unit: what people call a step.
+    """
+    try:
+        yield
+    except BaseException as error:
+        try:
+            found = checkpoints.latest(output.folder)
+            if found is None and isinstance(error, UsageError):
+                output.abandon()
+            elif not isinstance(error, UsageError):
+                say(_left(found, reached(), unit))
+        except Exception as other:
+            log.debug("%s: could not be looked at: %s", output.folder, other)
+        raise
+
+
+def _left(checkpoint: str | None, reached: int, unit: str) -> str:
+    """What the run has left. Nodes may have done a little more than they have told."""
+    if checkpoint is None:
+        told = f": at least {reached:,} {unit} are lost" if reached else ""
+        return f"there is no checkpoint yet{told}; the same command begins anew"
+    try:
+        lost = reached - checkpoints.progress_of(checkpoint).step
+    except InputError:  # damaged; the next command says so
+        lost = 0
+    more = f", and at least {lost:,} {unit} after it are lost" if lost > 0 else ""
+    return f"the last checkpoint is {checkpoint}{more}; the same command goes on from it"

@@ -1,0 +1,133 @@
+"""Rows of a pandas frame as a model takes them, without Spark and TensorFlow."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from hdfs_io.features.spec import Category, Date, Number, Text
+from hdfs_io.preprocessing import Description, FittedPreprocessing, TensorPreprocessing, TensorSpec
+from sparksplit.base.errors import InputError
+from sparksplit.inference.few_rows import stored
+
+LOWEST = np.iinfo(np.int32).min
+TABLE = Description(
+    tensors=[
+        TensorSpec(name="numbers_float64", dtype="float64", shape=[1]),
+        TensorSpec(name="numbers_int16", dtype="int16", shape=[1]),
+        TensorSpec(name="numbers_int32", dtype="int32", shape=[1]),
+        TensorSpec(name="numbers_int64", dtype="int64", shape=[1]),
+        TensorSpec(name="indices_uint8", dtype="uint8", shape=[6]),
+    ],
+    label=None,
+    preprocessing=FittedPreprocessing(),
+    features=[
+        Number(column="income", type="double", tensor="numbers_float64", place=0),
+        Number(column="member", type="boolean", tensor="numbers_int16", place=0),
+        Date(column="day", type="date", tensor="numbers_int32", place=0, parts=["month"]),
+        Date(column="seen", type="timestamp", tensor="numbers_int64", place=0, moment=True, parts=["hour"]),
+        Category(column="town", type="string", tensor="indices_uint8", place=0, vocabulary=["Bonn", "Ulm"]),
+        Category(column="floor", type="int", tensor="indices_uint8", place=1, vocabulary=["1", "2"]),
+        Category(column="paid", type="boolean", tensor="indices_uint8", place=2, vocabulary=["false", "true"]),
+        Text(column="words", type="string", tensor="indices_uint8", place=3, values=3, vocabulary=["good"]),
+    ],
+)
+ROWS = {
+    "income": [1.5, None, 7],
+    "member": [True, False, True],
+    "day": pd.to_datetime(["1970-01-02", None, "1970-01-11"]),
+    "seen": pd.to_datetime(["1970-01-01 00:00:01.0", "1970-01-01 00:00:02.5", None]),
+    "town": ["Ulm", "Rome", None],
+    "floor": [1.0, None, 2.0],
+    "paid": [True, False, True],
+    "words": ["good day", "", "very good"],
+}
+EXPECTED = {
+    "numbers_float64": [[1.5], [None], [7.0]],
+    "numbers_int16": [[1], [0], [1]],
+    "numbers_int32": [[1], [LOWEST], [10]],
+    "numbers_int64": [[1_000_000], [2_500_000], [np.iinfo(np.int64).min]],
+    "indices_uint8": [[3, 2, 3, 2, 1, 0], [1, 0, 2, 0, 0, 0], [0, 3, 3, 1, 2, 0]],
+}
+
+
+def as_lists(tensors):
+    return {name: pd.DataFrame(tensor).astype(object).where(~pd.isna(tensor), None).values.tolist()
+            for name, tensor in tensors.items()}  # fmt: skip
+
+
+def test_a_tables_columns_are_parsed_and_encoded_as_predict_does():
+    frame = pd.DataFrame({"label": 1, **ROWS}, index=["a", "b", "c"])
+    assert as_lists(stored(frame[sorted(frame.columns)], TABLE)) == EXPECTED
+    tensors = stored(frame, TABLE)
+    assert [tensors[spec.name].dtype for spec in TABLE.tensors] == [spec.dtype for spec in TABLE.tensors]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"day": [datetime.date(1970, 1, 2), None, datetime.date(1970, 1, 11)]},
+        {"day": ["1970-01-02", "", "1970-01-11"]},
+        {"income": [Decimal("1.5"), None, Decimal(7)]},
+        {"income": pd.array([1.5, None, 7], "Float64")},
+        {"town": pd.Categorical(["Ulm", "Rome", None])},
+        {"floor": pd.array([1, None, 2], "Int64")},
+        {"floor": ["1", None, "2"]},
+        {"paid": ["true", "false", "true"]},
+        {"member": np.array([1, 0, 1], np.uint8)},
+    ],
+    ids=lambda other: f"{next(iter(other))} {type(next(iter(other.values()))[0]).__name__}",
+)
+def test_columns_of_other_types_are_the_same_rows(other):
+    assert as_lists(stored(pd.DataFrame({**ROWS, **other}), TABLE)) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"income": [float("inf"), 1.0, 2.0]}, "row a: column 'income': inf is not finite as float64"),
+        ({"day": pd.to_datetime(["1970-01-02 03:00"] * 3)}, "row a: column 'day': .* is not a day like 2024-05-01"),
+        ({"income": ["x", "1", "2"]}, "row a: column 'income': 'x' is not a number"),
+        ({"income": [True, "x", 1]}, "column 'income' has values of several types"),
+        ({"town": [["Ulm"]] * 3}, "column 'town' is array<string>, and was string, a category, when it was fitted"),
+        ({"member": [300_000, 1, 1]}, "row a: column 'member': 300000 is not a whole number from -32767 to 32767"),
+    ],
+)
+def test_what_the_model_cannot_take_is_named(change, message):
+    with pytest.raises(InputError, match=f"^the frame: {message}"):
+        stored(pd.DataFrame({**ROWS, **change}, index=["a", "b", "c"]), TABLE)
+
+
+def test_a_missing_column_is_named_with_those_that_there_are():
+    expected = "the frame: has no column 'town', which the model was trained on; it has towns; did you mean 'towns'"
+    with pytest.raises(InputError, match=expected):
+        stored(pd.DataFrame({"towns": ["Ulm"]}), TABLE.model_copy(update={"features": TABLE.features[4:5]}))
+
+
+def numbers(dtype="float32", **fitted):
+    spec = TensorSpec(name="x", dtype=dtype, shape=[2], columns=["a", "b"])
+    preprocessing = FittedPreprocessing(tensors={"x": TensorPreprocessing(**fitted)} if fitted else {})
+    return Description(tensors=[spec], label=None, preprocessing=preprocessing)
+
+
+def test_numbers_of_a_single_tensor_come_in_its_order():
+    frame = pd.DataFrame({"b": [1, 2], "a": [0.5, None], "c": ["x", "y"]})
+    found = stored(frame, numbers(impute=0.0))
+    assert found["x"].dtype == np.float32 and np.array_equal(found["x"], [[0.5, 1], [np.nan, 2]], equal_nan=True)
+    with pytest.raises(InputError, match="row 1: column 'a' is missing a value, and the model fills none"):
+        stored(frame, numbers())
+    with pytest.raises(InputError, match=r"row 0: column 'a' holds 0\.5, which is no uint8"):
+        stored(frame[:1], numbers("uint8"))
+    with pytest.raises(InputError, match="column 'a' is string, and must be numbers"):
+        stored(pd.DataFrame({"a": ["x"], "b": [1]}), numbers())
+
+
+def test_a_model_of_images_says_what_takes_them():
+    spec = TensorSpec(name="x", dtype="uint8", shape=[8, 8])
+    images = Description(tensors=[spec], label=None, preprocessing=FittedPreprocessing())
+    with pytest.raises(InputError, match=r"takes no columns of numbers or texts, but x: uint8 \[8, 8\]: use"):
+        stored(pd.DataFrame({"a": [1]}), images)

@@ -1,0 +1,171 @@
+"""What a command does with a run that an earlier one has left unfinished, and what is said when one ends so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hdfs_io.arrays import from_arrays
+from hdfs_io.publish import Output
+from sparksplit.base.command import Options
+from sparksplit.base.config import parse
+from sparksplit.base.errors import InputError, RunError, UsageError
+from sparksplit.training import checkpoints
+from sparksplit.training.config import TrainConfig
+from sparksplit.training.going_on import going_on, told_how
+from sparksplit.training.inputs import RunInputs, open_data
+from sparksplit.training.record import Progress
+
+DECIDED = {
+    "the same command": ({}, {}, "resume"),
+    "the same command, that overwrites": ({}, {"overwrite": True}, "resume"),
+    "keys that change no result": ({"readers": 2, "max_restarts": 0}, {}, "resume"),
+    "anew": ({}, {"restart": True}, "fresh"),
+    "another configuration, anew": ({"epochs": 5}, {"restart": True}, "fresh"),
+    "another configuration, that overwrites": ({"epochs": 5}, {"overwrite": True}, "fresh"),
+    "other nodes, asked for": ({"nodes": 3}, {"resume": True}, "resume"),
+    "virtual nodes, asked for": ({"nodes": {"virtual": 2}}, {"resume": True}, "resume"),
+    "the same, asked for": ({}, {"resume": True}, "resume"),
+}
+LOST = "--restart begins anew, without its checkpoints"
+REFUSED = {
+    "another configuration": (
+        {"epochs": 5, "optimizer": {"learning_rate": 0.5}},
+        {},
+        f"with another configuration (optimizer.learning_rate was 0.01, is 0.5; epochs was 4, is 5); {LOST}",
+    ),
+    "another configuration, to be resumed": (
+        {"epochs": 5},
+        {"resume": True},
+        f"with another configuration (epochs was 4, is 5); {LOST}",
+    ),
+    "other nodes": (
+        {"nodes": 3},
+        {},
+        "with another configuration (nodes was 2, is 3); --resume goes on with it on another number of nodes; " + LOST,
+    ),
+    "other data": ({"data": "other"}, {}, f"with another configuration (data has changed); {LOST}"),
+    "another file": (
+        {"transform": "mine.py:f"},
+        {},
+        f"with another configuration (transform was null, is mine.py:f; transform's file has changed); {LOST}",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("prepared")
+    x = np.arange(60, dtype=np.uint8).reshape(30, 2)
+    for name, rows in (("data", x), ("other", x + 1)):
+        from_arrays(f"{folder}/{name}", {"train": (rows, x[:, 0] % 2)}, lanes=4, classes=2)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def place(prepared, tmp_path, monkeypatch):
+    """The working directory of the commands."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("data", "other"):
+        (tmp_path / name).symlink_to(prepared / name)
+    (tmp_path / "mine.py").write_text("def f(*given):\n    return given\n")
+
+
+def given(frame=False, **keys):
+    values = {"data": "data", "output": "run", "strategy": "local", "nodes": 2, "epochs": 4, **keys}
+    config = parse(TrainConfig, {**values, **({"input_mode": "spark"} if frame else {})})
+    inputs = RunInputs.of(config, open_data(config), frame)
+    return inputs, Output(config.output, inputs.hash(), "train", inputs.paths, keys=inputs.keys)
+
+
+def write(output, number, step):
+    whole = [Progress("hash", 2, number, step), {}, {}, 0, lambda _, value: [value], 3]
+    checkpoints.write(output.fence, *whole)
+
+
+def leave(checkpoint=7, **keys):
+    """A run that was interrupted."""
+    _, output = given(**keys)
+    with output.claimed():
+        output.begin()
+        if checkpoint:
+            write(output, checkpoint, checkpoint)
+
+
+def decided(frame=False, options=None, **keys):
+    inputs, output = given(frame, **keys)
+    asked = Options(**(options or {}))
+    return output.decide(asked.overwrite, going_on(output, inputs, asked))
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_what_is_gone_on_with(name):
+    leave()
+    changes, options, expected = DECIDED[name]
+    assert decided(options=options, **changes) == expected
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_checkpoints_of_another_configuration_are_not_lost_silently(name):
+    leave()
+    changes, options, expected = REFUSED[name]
+    with pytest.raises(UsageError) as caught:
+        decided(options=options, **changes)
+    assert str(caught.value).endswith(f"/run: is unfinished, {expected}") and caught.value.exit_status == 2
+
+
+def test_without_a_checkpoint_nothing_is_lost():
+    leave(checkpoint=None)
+    assert decided(epochs=5) == "fresh" and decided() == "resume"
+
+
+def test_whether_a_data_frame_has_the_same_rows_is_for_the_user_to_say():
+    leave(frame=True)
+    expected = f"is unfinished; if it began with the same rows, --resume goes on with it; {LOST}"
+    with pytest.raises(UsageError, match=expected):
+        decided(frame=True)
+    assert decided(frame=True, options={"resume": True}) == "resume"
+    assert decided(frame=True, options={"restart": True}) == "fresh"
+    with pytest.raises(UsageError, match=r"with another configuration \(the rows' DataFrame was true, is null"):
+        decided(input_mode="spark")
+
+
+ENDS = {
+    "at its last checkpoint": (7, 7, ["the last checkpoint is {}; the same command goes on from it"]),
+    "after it": (
+        7,
+        1207,
+        ["the last checkpoint is {}, and at least 1,200 updates after it are lost; the same command goes on from it"],
+    ),
+    "before the first": (
+        None,
+        30,
+        ["there is no checkpoint yet: at least 30 updates are lost; the same command begins anew"],
+    ),
+    "before the first update": (None, 0, ["there is no checkpoint yet; the same command begins anew"]),
+}
+
+
+@pytest.mark.parametrize("error", [RunError("a node's"), KeyboardInterrupt()])
+@pytest.mark.parametrize("name", ENDS)
+def test_what_is_lost_is_said(monkeypatch, name, error):
+    said = []
+    monkeypatch.setattr("sparksplit.training.going_on.say", said.append)
+    number, reached, expected = ENDS[name]
+    _, output = given()
+    with pytest.raises(type(error)), output.claimed(), told_how(output, lambda: reached):
+        output.begin()
+        if number:
+            write(output, number, number)
+        raise error
+    assert said == [line.format(checkpoints.latest(output.folder)) for line in expected]
+
+
+def test_of_the_users_mistake_nothing_is_said(monkeypatch):
+    said = []
+    monkeypatch.setattr("sparksplit.training.going_on.say", said.append)
+    _, output = given()
+    with pytest.raises(InputError), output.claimed(), told_how(output):
+        output.begin()
+        raise InputError("the model's")
+    assert said == []
