@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from hdfs_io import filesystem
+from hdfs_io.awaited import seconds
 from hdfs_io.cut_config import CutConfig, check_cut
 from hdfs_io.features.config import Features
-from hdfs_io.formats import DATAFRAME, FORMATS, format_of, known_format, users
+from hdfs_io.formats import FORMATS, PATHS, format_of, known_format
 from hdfs_io.functions import is_own
+from hdfs_io.input_checks import check_input, check_used
 from hdfs_io.listing import expand
-from hdfs_io.windows import WindowsConfig, check_windows, timed
+from hdfs_io.windows import WindowsConfig, timed
 from sparksplit.base.config import Config, digest
 from sparksplit.base.errors import ConfigError, InputError
 
@@ -127,6 +128,9 @@ class InputConfig(Config):
     """images: [height, width] in pixels that each becomes; required, except to predict (null: the model's)."""
     channels: Literal[1, 3] = 3
     """images: 3: red, green and blue; 1: grey."""
+    wait: Annotated[float, BeforeValidator(seconds), Field(gt=0)] | None = None
+    """Files: how long to wait until there is something at every path: 90s, 30m, 2h; null: not at all. A folder in which
+    Spark or Hadoop is still writing (`_temporary`) counts as not there yet."""
     exif: bool = True
     """images: turn and mirror each image as its EXIF orientation says. `predict` does what was done for the model."""
     column: Annotated[str, Field(min_length=1)] | None = None
@@ -169,14 +173,14 @@ class InputConfig(Config):
     @property
     def listed(self) -> bool:
         """Whether the rows are in files that can be looked at without Spark."""
-        there = [path for key in _PATHS for path in self.paths_of(key)]
+        there = [path for key in PATHS for path in self.paths_of(key)]
         return not is_own(self.format) and bool(there) and all(map(filesystem.is_known, there))
 
     def located(self) -> dict[str, Any]:
         """The values, with paths that do not depend on the working folder."""
         if is_own(self.format):  # its function may be given anything, a table's name for instance
-            return self.model_dump()
-        return {**self.model_dump(), **{key: self._located(key) for key in _PATHS}}
+            return self.model_dump(exclude={"wait"})
+        return {**self.model_dump(exclude={"wait"}), **{key: self._located(key) for key in PATHS}}
 
     def _located(self, key: str) -> str | list[str] | None:
         paths = [filesystem.absolute(path) if self._is_place(path) else path for path in self.paths_of(key)]
@@ -195,14 +199,11 @@ class InputConfig(Config):
                 return {}
             return {"input.path": path}
         found: dict[str, str] = {}
-        for key in _PATHS:
+        for key in PATHS:
             for path in filter(self._is_place, self.paths_of(key)):
                 for one in expand(path) if format_of(self.format).patterns else [path]:
                     found[f"input.{key}" if f"input.{key}" not in found else f"input.{key}: {one}"] = one
         return found
-
-
-_PATHS = ("path", "validation", "test")
 
 
 class DataFrameInput(InputConfig):
@@ -216,7 +217,7 @@ class DataFrameInput(InputConfig):
         return False
 
     def located(self) -> dict[str, Any]:
-        return self.model_dump()
+        return self.model_dump(exclude={"wait"})
 
     def paths(self) -> dict[str, str]:
         return {}
@@ -338,68 +339,3 @@ class DataFramePreprocess(PreprocessConfig):
     """The same for the rows of a DataFrame."""
 
     input: DataFrameInput
-
-
-def check_used(config: Config, key: str, formats: Collection[str], format_name: str) -> None:
-    """Raise ConfigError where `key` was set, even to its default, though only other `formats` use it."""
-    name = DATAFRAME if is_own(format_name) else format_name
-    if key in config.model_fields_set and name not in formats:
-        error: ConfigError = config.error(key, f"is for {_listed(formats)}; the format is {format_name}")
-        raise error
-
-
-def _listed(formats: Collection[str]) -> str:
-    return " and ".join("DataFrames" if name == DATAFRAME else name for name in formats)
-
-
-def check_input(config: InputConfig) -> None:
-    """Raise ConfigError for keys of an input section that its format does not use, or that contradict each other."""
-    for key in InputConfig.model_fields:
-        check_used(config, key, users(key), config.format)
-    for key in ("path", "table", "query"):
-        if key in format_of(config.format).keys and getattr(config, key) is None:
-            missing: ConfigError = config.error(key, "is required")
-            raise missing
-    if not format_of(config.format).patterns:
-        for key in _PATHS:
-            if isinstance(getattr(config, key), list):
-                config.one_path(key)
-    check_windows(config)
-    is_float = (config.dtype or "float32").startswith("float")
-    is_csv = config.format == "csv"
-    numbered = (config.format == "hive-text" or (is_csv and not config.header)) and not config.columns
-    has_columns = format_of(config.format).columns
-    problems: list[tuple[bool, str, str]] = [
-        (config.missing == "mean" and not is_float, "missing", f"mean needs a float dtype (is {config.dtype})"),
-        (
-            not has_columns and "label" in config.model_fields_set and config.label is not None,
-            "label",
-            f"names a column, which csv has; for {config.format} it is left out, or null (is {config.label!r})",
-        ),
-        (
-            numbered and isinstance(config.label, str),
-            "label",
-            f"must be a position where there is no header, or input.columns must give names (is {config.label!r})",
-        ),
-        (
-            numbered and any(isinstance(column, str) for column in config.keep),
-            "keep",
-            "must be positions where there is no header, or input.columns must give names",
-        ),
-        (is_csv and config.header and bool(config.columns), "columns", "is for files without a header (input.header)"),
-        (len(set(config.columns)) < len(config.columns), "columns", "names a column twice"),
-        (
-            config.encoding.upper().replace("-", "").startswith(("UTF16", "UTF32")) and not config.multiline,
-            "encoding",
-            f"{config.encoding} needs input.multiline: true (its line ends are no single bytes)",
-        ),
-        (
-            config.format == "idx" and config.label_type == "text",
-            "label_type",
-            "must be integer or number for IDX labels (is text)",
-        ),
-    ]
-    for wrong, key, message in problems:
-        if wrong:
-            error: ConfigError = config.error(key, message)
-            raise error

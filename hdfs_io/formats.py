@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 _BAD_ROWS = frozenset(("max_bad_rows", "max_bad_fraction"))
 _COLUMNS = frozenset(("label", "label_type", "dtype", "shape", "keep", "missing", "weight", "windows")) | _BAD_ROWS
-_FILES = frozenset(("path", "validation", "test"))
+PATHS = ("path", "validation", "test")
+"""The keys of an input section that name files."""
+_FILES = frozenset((*PATHS, "wait"))
 _TEXT = frozenset(("columns", "delimiter", "nulls", "encoding", "comment"))
 
 

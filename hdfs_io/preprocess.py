@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from hdfs_io.awaited import await_input
 from hdfs_io.config import InputConfig, PreprocessConfig
 from hdfs_io.described import described
 from hdfs_io.differences import content
@@ -40,6 +41,7 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
     """
     config.check()
     config = config.effective()
+    await_input(config.input, config.output)
     function = own_source(config.input)
     fitted = None if config.fitted is None else read_fitted(config.fitted)
     inputs = {**config.input.paths(), **config.own_file, **({} if fitted is None else {"fitted": fitted.path})}

@@ -19,10 +19,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hdfs_io import filesystem
-from hdfs_io.config import InputConfig, check_input
+from hdfs_io.config import InputConfig
 from hdfs_io.cut_config import CutConfig
 from hdfs_io.features.config import Features
 from hdfs_io.formats import format_of
+from hdfs_io.input_checks import check_input
 from hdfs_io.listing import expand, files_in, find
 from hdfs_io.preprocessing import WEIGHT, Description
 from hdfs_io.sources import contents, snappy

@@ -16,10 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hdfs_io import filesystem
-from hdfs_io.config import InputConfig, check_input
+from hdfs_io.config import InputConfig
 from hdfs_io.cut_config import By
 from hdfs_io.features.table import TENSOR, Table
 from hdfs_io.filesystem import FileFacts
+from hdfs_io.input_checks import check_input
 from hdfs_io.manifest import SourceFile
 from hdfs_io.preprocessing import TOKENS, Description, TensorSpec, Windows
 from sparksplit.base.errors import ConfigError, InputError

@@ -14,10 +14,11 @@ from dataclasses import replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING
 
-from hdfs_io.config import DataFrameInput, InputConfig, check_input
+from hdfs_io.config import DataFrameInput, InputConfig
 from hdfs_io.cut_config import CutConfig
 from hdfs_io.features.config import FeatureConfig, Features
 from hdfs_io.features.table import Table, check_named, is_mixed, table_like, table_of
+from hdfs_io.input_checks import check_input
 from hdfs_io.manifest import SourceFile
 from hdfs_io.preprocessing import WEIGHT, Description, TensorSpec
 from hdfs_io.sources.base import Reader, Source, check_kept, in_trained_order, labelled_like

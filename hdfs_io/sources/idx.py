@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from hdfs_io import filesystem
-from hdfs_io.config import InputConfig, check_input
+from hdfs_io.config import InputConfig
 from hdfs_io.filesystem import FileFacts
+from hdfs_io.input_checks import check_input
 from hdfs_io.labels import rounded
 from hdfs_io.manifest import SourceFile
 from hdfs_io.preprocessing import Description, TensorSpec

@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from hdfs_io.config import InputConfig, check_input
+from hdfs_io.config import InputConfig
+from hdfs_io.input_checks import check_input
 from hdfs_io.manifest import SPLITS, SourceFile
 from hdfs_io.preprocessing import TOKENS, Description, TensorSpec
 from hdfs_io.sources import contents, text_tokens

@@ -9,9 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hdfs_io import bad_rows, filesystem
-from hdfs_io.config import check_input
+from hdfs_io.awaited import await_input
 from hdfs_io.differences import content
 from hdfs_io.formats import format_of
+from hdfs_io.input_checks import check_input
 from hdfs_io.lane_files import LABEL
 from hdfs_io.preprocess import own_frame, own_source
 from hdfs_io.publish import Output
@@ -59,6 +60,7 @@ def predict(config: PredictConfig, options: Options, frame: DataFrame | None = N
     trained = TrainedModel.open(config.model)
     if config.raw is not None:
         check_input(config.raw)
+        await_input(config.raw, partition.folder_of(config))
     function = None if config.raw is None else own_source(config.raw)
     with ExitStack() as stack:
         spark = None

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdfs_io.config import DataFrameInput, InputConfig, PreprocessConfig, check_input
+from hdfs_io.config import DataFrameInput, InputConfig, PreprocessConfig
 from hdfs_io.formats import DATAFRAME, FORMATS, users
+from hdfs_io.input_checks import check_input
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError
 
@@ -63,7 +64,7 @@ def test_a_format_that_there_is_not(name: str, message: str) -> None:
 def test_a_dataframe_reads_no_path() -> None:
     config = parse(DataFrameInput, {"label": "y"})
     assert config.paths() == {}
-    assert config.located() == {**config.model_dump(), "format": "dataframe", "path": "the DataFrame"}
+    assert config.located() == {**config.model_dump(exclude={"wait"}), "format": "dataframe", "path": "the DataFrame"}
 
 
 @pytest.mark.parametrize(
