@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparksplit.base import left, metastore, packages
+from sparksplit.base.application import tagged
 from sparksplit.base.errors import ConfigError, RunError, UsageError
 from sparksplit.base.interrupts import (
     interruptible,
@@ -75,6 +76,7 @@ def spark_session(
     wanted = {"spark.app.name": app_name, **_settings(executors, configured, submitted), **(settings or {})}
     more = wanted.pop(packages.KEY, "")
     wanted.update((key, value) for key, value in configured.items() if key not in _ADDED_TO)
+    wanted.update(tagged(app_name, configured))
     if not submitted and (needed := packages.wanted(more, configured, packages.spark_jars(_pyspark_home()))):
         wanted[packages.KEY] = needed
     await_master(wanted.get("spark.master", ""))

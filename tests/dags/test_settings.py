@@ -84,6 +84,7 @@ def test_the_shipped_settings_make_the_pipeline(dags: dict[str, Any]) -> None:
     for name, task in tasks.items():
         assert (task["retries"], task["retry_delay"]) == (3, 300) and 0 < task["timeout"] <= 12 * 3600
         assert task["conf"]["spark.yarn.queue"] == "default" and task["conf"]["spark.yarn.maxAppAttempts"] == "1"
+        assert task["conf"]["spark.yarn.tags"] == f"sparksplit,{name}" and task["name"] == f"sparksplit {name} {DATE}"
         assert all(DATE in text for text in task["arguments"] if text.startswith(("output=", "data=", "model=")))
         assert ("--resume" in task["arguments"]) == (name == "train")
     # A node has its executor to itself; rows go through several tasks at a time in each.
