@@ -170,11 +170,12 @@ def command(
         conf={
             # Airflow tries again; YARN doing so by itself would be a second layer.
             "spark.yarn.maxAppAttempts": "1",
+            "spark.yarn.tags": f"sparksplit,{name}",
             **({} if defaults is None else properties(site["home"] / defaults)),
             **{key: str(value) for key, value in site["spark"].items()},
         },
         application_args=["--config", config.name if on_cluster else str(config), *sets, *switches],
-        name=f"sparksplit-{name}-{DATE}",
+        name=f"sparksplit {name} {DATE}",
         inlets=reads,
         outlets=[writes],
         execution_timeout=timedelta(hours=site["timeout_hours"][name]),

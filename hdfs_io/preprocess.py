@@ -20,6 +20,7 @@ from hdfs_io.publish import Output
 from hdfs_io.sources import Source, check_paths, open_frame, open_source, open_with_spark, raw_digest
 from hdfs_io.sources.failures import input_failures
 from hdfs_io.sources.passes import digest_now
+from sparksplit.base.application import called
 from sparksplit.base.command import Options
 from sparksplit.base.config import digest
 from sparksplit.base.progress import say, spark_progress
@@ -27,8 +28,6 @@ from sparksplit.base.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_NAME = "sparksplit preprocess"
 
 
 def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | None = None) -> PreparedDataSet:
@@ -88,7 +87,9 @@ def session_for(config: PreprocessConfig, started: ExitStack) -> Callable[[], Sp
     """What gives the Spark session that `config` needs, and starts it when it is first asked for; it stops with
     `started`."""
     settings = dict(format_of(config.input.format).settings)
-    return lambda: started.enter_context(spark_session(_NAME, config.executors, settings, nodes=False))
+    return lambda: started.enter_context(
+        spark_session(called("preprocess", config.output), config.executors, settings, nodes=False)
+    )
 
 
 def own_source(config: InputConfig) -> str | None:

@@ -202,13 +202,22 @@ class _Parser(argparse.ArgumentParser):
 
 @contextmanager
 def _stopping_signals() -> Iterator[None]:
-    """Turn SIGTERM into Interrupted, so that `finally` blocks run; SIGINT is Python's KeyboardInterrupt already."""
+    """Turn SIGTERM into Interrupted, so that `finally` blocks run; SIGINT is Python's KeyboardInterrupt already.
+
+    It stays the reason where something fails in the course of it: a signal may go to Spark's processes, too.
+    """
+    came: list[int] = []
 
     def stop(signum: int, _frame: object) -> None:
+        came.append(signum)
         raise Interrupted(signum)
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
+    except Exception as error:
+        if came:
+            raise Interrupted(came[0]) from error
+        raise
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparksplit.base import gateway, hadoop_conf, left, metastore, packages, user_settings
+from sparksplit.base.application import tagged
 from sparksplit.base.errors import ConfigError, RunError, UsageError
 from sparksplit.base.interrupts import (
     interruptible,
@@ -72,6 +73,7 @@ def spark_session(
     wanted = {"spark.app.name": app_name, **_settings(executors, configured, submitted), **(settings or {})}
     more = wanted.pop(packages.KEY, "")
     wanted.update((key, value) for key, value in configured.items() if key not in _ADDED_TO or key not in wanted)
+    wanted.update(tagged(app_name, configured))
     if not submitted:
         jars = packages.spark_jars(user_settings.pyspark_home())
         if needed := packages.wanted(more, configured, jars):

@@ -21,6 +21,7 @@ from sparksplit.cluster.channel.server import Channel
 from sparksplit.cluster.channel.wire import BEAT
 from sparksplit.cluster.deadlines import Limits
 from sparksplit.cluster.faults import Cause, Fault, bracketed, culprit, driver_at_fault
+from sparksplit.cluster.last_words import level_of
 from sparksplit.cluster.leaving import GRACE
 from sparksplit.cluster.pulse import MOST, Pulse
 from sparksplit.cluster.stuck import replace
@@ -313,7 +314,7 @@ class NodeCluster:
         if fault is None or fault.rank is None:
             return
         for line in channel.records[fault.rank].output:
-            log.log(logging.DEBUG if fault.usage else logging.ERROR, "node %d| %s", fault.rank, line)
+            log.log(logging.DEBUG if fault.usage else level_of(line), "node %d| %s", fault.rank, line)
 
     def _stop_orderly(self) -> None:
         """Ask the nodes to end, and wait as long as they may take."""

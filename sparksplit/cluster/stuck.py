@@ -69,7 +69,7 @@ def holders(sc: SparkContext, group: str) -> dict[int, str]:
 
 def ended_without_failures(sc: SparkContext, group: str) -> bool:
     """Whether the jobs `group` have ended without success, though none of their tasks failed: that is how a job ends
-    which is cancelled. Spark fails one by itself only after its tasks have failed.
+    which is cancelled. Spark fails one by itself only after its tasks have failed, or where it ends as a whole.
 
     Waits until Spark's pages know of the end of the jobs, for they are told after the caller: of the tasks first.
     """
@@ -77,7 +77,7 @@ def ended_without_failures(sc: SparkContext, group: str) -> bool:
     while True:
         jobs = list(filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(group))))
         if jobs and all(job.status == "FAILED" for job in jobs):
-            return not any(info.numFailedTasks for info in _stages(sc, group))
+            return not (sc._jsc.sc().isStopped() or any(info.numFailedTasks for info in _stages(sc, group)))
         if time.monotonic() > end:
             return False
         time.sleep(POLL)

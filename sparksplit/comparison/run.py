@@ -15,6 +15,7 @@ from hdfs_io import filesystem
 from hdfs_io.manifest import Manifest
 from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.publish import Output
+from sparksplit.base.application import called
 from sparksplit.base.command import Options
 from sparksplit.base.config import digest
 from sparksplit.base.errors import NodeFailed, NotStarted, Passing, RunError
@@ -132,7 +133,7 @@ def _fill(comparison: _Comparison, search: _Search) -> Results:
 def _started(stack: ExitStack, output: Output, work: Sequence[_Work]) -> SparkSession:
     """A session with executors for all of `work`, until the stack ends."""
     spark = stack.enter_context(
-        spark_session("sparksplit compare", max(one.run.processes + one.run.config.feeders for one in work))
+        spark_session(called("compare", output.path), max(one.run.processes + one.run.config.feeders for one in work))
     )
     output.lease.tell(spark.sparkContext.applicationId)
     return spark

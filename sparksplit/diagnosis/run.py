@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
 from hdfs_io.publish import Output
+from sparksplit.base.application import called
 from sparksplit.base.config import Config, digest
 from sparksplit.base.errors import Cancelled, SparksplitError
 from sparksplit.base.progress import Progress, say
@@ -46,7 +47,7 @@ def diagnose(config: TrainConfig, effort: Effort | None = None) -> Measured:
         raise config.error("nodes", "must be real ones to be diagnosed: virtual ones take turns (nodes: N)")
     data = open_data(config)
     inputs = RunInputs.of(config, data)
-    with spark_session("sparksplit diagnose", config.processes + config.feeders) as spark:
+    with spark_session(called("diagnose", config.output), config.processes + config.feeders) as spark:
         payload = DiagnosisPayload(
             config=settled(config, data, inputs.initial),
             places=config.origin.to_json(),

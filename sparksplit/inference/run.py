@@ -16,6 +16,7 @@ from hdfs_io.input_checks import check_input
 from hdfs_io.lane_files import LABEL
 from hdfs_io.preprocess import own_frame, own_source
 from hdfs_io.publish import Output
+from sparksplit.base.application import called
 from sparksplit.base.command import Options
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError, RunError
@@ -67,7 +68,9 @@ def predict(config: PredictConfig, options: Options, frame: DataFrame | None = N
         if config.raw is not None and (function is not None or not format_of(config.raw.format).source):
             # A DataFrame is looked at before anything is written, and Spark may fail at that.
             settings = dict(format_of(config.raw.format).settings)
-            spark = stack.enter_context(spark_session("sparksplit predict", config.executors, settings, nodes=False))
+            spark = stack.enter_context(
+                spark_session(called("predict", config.output), config.executors, settings, nodes=False)
+            )
             frame = own_frame(spark, config.raw) if function is not None and frame is None else frame
         return _predict(config, options, trained, frame, function, spark)
 
@@ -127,7 +130,7 @@ def _fill(
     job_folder = places.folder(folder)
     filesystem.make_folder(job_folder)
     with (
-        spark_session("sparksplit predict", config.executors, nodes=False) as spark,
+        spark_session(called("predict", config.output), config.executors, nodes=False) as spark,
         spark_progress(spark, "predict"),
     ):
         output.lease.tell(spark.sparkContext.applicationId)

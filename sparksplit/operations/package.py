@@ -39,6 +39,7 @@ def command(folder: Path, environment: bool) -> str:
     """The spark-submit command, for people to copy; it trains with the shipped configuration."""
     parts = [
         "spark-submit --master yarn --deploy-mode cluster --num-executors 2",
+        "--name 'sparksplit train NAME' --conf spark.yarn.tags=sparksplit,train",
         f"--properties-file {_quoted(folder / 'conf' / 'spark-defaults.conf')}",
         f"--py-files {_quoted(folder / archives.ZIP)}",
         f"--files {_quoted(folder / 'conf' / 'train-mlp.yaml')}",

@@ -26,7 +26,8 @@ class RunDisplay:
     def __init__(self, nodes: int, epochs_said: int = 0, said: Callable[[int], None] | None = None) -> None:
         self._epochs_said, self._said = epochs_said, said
         self.states: list[dict[str, Any]] = [{} for _ in range(nodes)]
-        self._marks: list[tuple[float, float, float]] = [(time.monotonic(), 0.0, 0.0)] * nodes
+        self._marks: list[tuple[float, float, float] | None] = [None] * nodes
+        """The node's time, its rows and its seconds in exchanges, which its rates are counted from."""
         self._rates: list[tuple[float, float]] = [(0.0, 0.0)] * nodes
         self._progress: Progress | None = None
         self._feeding: Progress | None = None
@@ -76,11 +77,9 @@ class RunDisplay:
     def state(self, rank: int, state: dict[str, Any]) -> None:
         """Take in what a heartbeat brought."""
         self.states[rank] = state
-        now, rows, waited = time.monotonic(), float(state.get("rows", 0)), float(state.get("sync_seconds", 0))
-        since, rows_then, waited_then = self._marks[rank]
-        if now - since >= 1 and rows > rows_then:
-            self._rates[rank] = ((rows - rows_then) / (now - since), (waited - waited_then) / (now - since))
-            self._marks[rank] = (now, rows, waited)
+        if "at" in state:
+            self._rate(rank, state["at"], state["rows"], state["sync_seconds"])
+        now = time.monotonic()
         if rank == 0 and "init" in state and not self._init_said:
             self._init_said = True
             say(state["init"])
@@ -104,6 +103,14 @@ class RunDisplay:
                     self._said(record.epoch)
         if self._is_due(now):
             self._show()
+
+    def _rate(self, rank: int, at: float, rows: float, waited: float) -> None:
+        """Take in how far a node was at one moment. at: by its own clock: beats may come late, several at once."""
+        since, rows_then, waited_then = mark = self._marks[rank] or (at, rows, waited)
+        self._marks[rank] = mark
+        if at - since >= 1 and rows > rows_then:
+            self._rates[rank] = ((rows - rows_then) / (at - since), (waited - waited_then) / (at - since))
+            self._marks[rank] = (at, rows, waited)
 
     def _text(self) -> str:
         state = self.states[0]

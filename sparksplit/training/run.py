@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hdfs_io.publish import Output
+from sparksplit.base.application import called
 from sparksplit.base.command import Options
 from sparksplit.base.errors import NodeFailed, NotStarted, Passing, RunError, SparksplitError
 from sparksplit.base.progress import say
@@ -76,7 +77,7 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
             checkpoint = checkpoint_of(output.folder, config.node_count)
             if checkpoint is not None:
                 say(f"going on from {checkpoint}; --restart would begin anew")
-        with spark_session("sparksplit train", config.processes + config.feeders) as spark:
+        with spark_session(called("train", config.output), config.processes + config.feeders) as spark:
             output.lease.tell(spark.sparkContext.applicationId)
             if checkpoint is None:
                 output.begin()

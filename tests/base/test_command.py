@@ -124,6 +124,20 @@ def test_a_signal_stops_in_order(signum: int, name: str, capsys: pytest.CaptureF
     assert signal.getsignal(signum) is before
 
 
+def test_what_fails_in_the_course_of_a_signal_does_not_hide_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """SIGTERM to the whole process group ends Spark's JVM, too, and whatever cleans up may need that."""
+
+    def run(_config: Keys, _options: Options) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            signal.pause()
+        finally:
+            raise RunError("Spark: it has ended by itself: its master, or its connection to it, was lost")
+
+    assert command(run).main([]) == 128 + signal.SIGTERM
+    assert capsys.readouterr().err == "sparksplit try: stopped by SIGTERM\n"
+
+
 class Doomed:
     """Where Python drops what is raised: as this goes."""
 

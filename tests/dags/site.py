@@ -235,6 +235,7 @@ def told(dag):
             "conf": task.conf,
             "arguments": task.application_args,
             "files": task.files,
+            "name": task.name,
         } for task in dag.tasks},
     }
 

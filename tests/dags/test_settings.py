@@ -90,6 +90,7 @@ def test_the_shipped_settings_make_the_pipeline(dags: dict[str, Any]) -> None:
     for task in tasks.values():
         assert (task["retries"], task["retry_delay"]) == (3, 300) and 0 < task["timeout"] <= 12 * 3600
         assert task["conf"]["spark.yarn.queue"] == "default" and task["conf"]["spark.yarn.maxAppAttempts"] == "1"
+        assert task["conf"]["spark.yarn.tags"] == f"sparksplit,{name}" and task["name"] == f"sparksplit {name} {DATE}"
         assert all(DATE in text for text in task["arguments"] if text.startswith(("output=", "data=", "model=")))
         # A retry is the same command, which goes on by itself.
         assert not {"--resume", "--restart", "--overwrite"} & {*task["arguments"]}

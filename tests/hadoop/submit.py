@@ -28,7 +28,7 @@ class Application:
     id: YARN's; "" where the application was never accepted.
     final_status: YARN's word: SUCCEEDED, FAILED, KILLED, UNDEFINED; "" as for id.
     diagnostics: YARN's reason.
-    queue: where it ran.
+    queue: where it ran. name, tags: what YARN's list shows.
     containers: container/stdout and container/stderr to what was written there; the driver's too in cluster mode.
     """
 
@@ -38,6 +38,8 @@ class Application:
     final_status: str
     diagnostics: str
     queue: str
+    name: str
+    tags: set[str]
     containers: dict[str, str]
 
 
@@ -81,6 +83,8 @@ class Submission:
             str(found.get("finalStatus", "")),
             str(found.get("diagnostics", "")),
             str(found.get("queue", "")),
+            str(found.get("name", "")),
+            set(str(found.get("applicationTags", "")).split(",")),
             self._hadoop.container_logs(found["id"]) if found else {},
         )
 

@@ -243,6 +243,7 @@ def test_the_first_error_and_the_way_to_the_logs(shipped, place, run, prepared):
     application = run("train", *config, "--set", f"model.build={shipped}/mine.py:fail", mode="client")
     assert application.status != 0
     assert "no such layer, for the test" in application.output, explain(application)
+    assert application.name == "sparksplit train failed" and {"sparksplit", "train"} < application.tags
 
 
 def test_an_application_that_stood_still_writes_nothing_more(place, hadoop, begin, run, prepared):

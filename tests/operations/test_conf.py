@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 
 import pytest
@@ -85,3 +86,23 @@ def test_a_host_without_gpus_is_said_to_have_none(tmp_path):
     assert ran.returncode == 1 and "nvidia-smi lists no GPU" in ran.stderr and ran.stdout == ""
     ran = discover(None)
     assert ran.returncode == 1 and "there is no nvidia-smi" in ran.stderr and ran.stdout == ""
+
+
+def test_a_failure_brings_none_of_javas_frames_into_sparks_log():
+    """Spark has them in the text of its message, and the logger in the exception's."""
+    from pathlib import Path
+
+    lines = Path(shipped("conf/log4j2.properties")).read_text().splitlines()
+    (pattern,) = (line for line in lines if line.startswith("appender.console.layout.pattern"))
+    found = re.search(r"%replace\{%m%n%ex\}\{(.*)\}\{\}$", pattern)
+    assert "appender.console.layout.alwaysWriteExceptions = false" in lines
+    frames = (
+        "\n\tat org.apache.spark.rdd.RDD.iterator(RDD.scala:331)\n\tat java.base/java.lang.Thread.run(Thread.java:1)"
+    )
+    text = f'Lost task 0.0: PythonException: Traceback:\n  File "x.py", line 4, in f\nValueError: mine{frames}\n'
+    caused = f"Caused by: java.io.IOException: disk is full{frames}\n\t... 12 more\n"
+    left = re.sub(found[1].replace("\\\\", "\\"), "", text + caused)
+    assert left == (
+        'Lost task 0.0: PythonException: Traceback:\n  File "x.py", line 4, in f\nValueError: mine\n'
+        "Caused by: java.io.IOException: disk is full\n"
+    )

@@ -105,9 +105,27 @@ def test_the_line_of_a_thousand_nodes_is_short_and_not_made_at_each_beat(monkeyp
             for rank in range(1000):
                 now[0] += 0.002
                 wait = 0.01 if rank == 417 else 0.5 if rank == 3 else 0.25
-                display.state(rank, beat(0) | {"epoch": 0, "rows": 100 * second, "sync_seconds": wait * 2 * second})
+                told = {"rows": 100 * second, "sync_seconds": wait * 2 * second, "at": 7.0 + rank + 2 * second}
+                display.state(rank, beat(0) | {"epoch": 0} | told)
     assert len(looks) < 40
     assert looks[-1] == (
         "epoch 1/4, 50,000 rows/s, per node, with time in exchanges: "
         "least 417: 50 rows/s, 1%; median 501: 50 rows/s, 25%; most 3: 50 rows/s, 50%"
+    )
+
+
+def test_the_time_in_exchanges_is_counted_by_the_nodes_clock(monkeypatch):
+    """Beats come late, and then together: by the driver's clock a node would spend 190 % of its time in exchanges."""
+    now, looks = [100.0], []
+    monkeypatch.setattr("sparksplit.training.display.time.monotonic", lambda: now[0])
+    text = RunDisplay._text
+    monkeypatch.setattr(RunDisplay, "_text", lambda self: looks.append(text(self)) or looks[-1])
+    with RunDisplay(2) as display:
+        for second, late in enumerate((0.0, 1.0, 0.0)):
+            now[0] = 100.0 + 2 * second + late
+            for rank in range(2):
+                told = {"rows": 100 * second, "sync_seconds": 1.9 * second, "at": 50.0 + 2 * second}
+                display.state(rank, beat(0) | {"epoch": 0} | told)
+    assert looks[-1] == (
+        "epoch 1/4, 100 rows/s, per node, with time in exchanges: 0: 50 rows/s, 95%; 1: 50 rows/s, 95%"
     )

@@ -18,6 +18,8 @@ CLOCK_SECONDS = 5.0
 """Hosts whose clocks differ by more than this are named: their logs cannot be read together, and tickets and tokens
 expire early or late. No result of a run depends on a clock."""
 
+SAME_CODE = "give executors the driver's own sparksplit.zip by --py-files (sparksplit package)"
+
 
 def setting_findings(settings: Mapping[str, str], nodes: int, spare: int = 0) -> list[Problem]:
     """What Spark's settings alone tell. settings: including `spark.master`. spare: executors that feed the nodes."""
@@ -52,7 +54,7 @@ def _versions(driver: Facts, executors: Sequence[Facts]) -> Iterator[Problem]:
                 wrong[name, version, found or "missing"].append(facts.host)
     for (name, wanted, found), hosts in wrong.items():
         remedy = (
-            "give executors the driver's own sparksplit.zip by --py-files"
+            SAME_CODE
             if name == "sparksplit"
             else "install the same there, or send the environment along (sparksplit package --environment)"
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.resources
 import json
 import os
 import platform
@@ -15,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib import metadata
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ from pyarrow import fs
 
 from hdfs_io import filesystem
 from sparksplit import __version__
+from sparksplit.base.shipped import FOLDER
 from sparksplit.cluster.channel.wire import own_address_towards
 from sparksplit.operations.check.facts import Facts
 
@@ -94,7 +98,7 @@ def own_facts(address: str) -> dict[str, Any]:
     """The fields of Facts that a process can know by itself."""
     import pyspark
 
-    versions: dict[str, str | None] = {"sparksplit": __version__, "pyspark": pyspark.__version__}
+    versions: dict[str, str | None] = {"sparksplit": own_version(), "pyspark": pyspark.__version__}
     for name in PACKAGES:
         try:
             versions[name] = metadata.version(name)
@@ -107,6 +111,25 @@ def own_facts(address: str) -> dict[str, Any]:
         "versions": versions,
         "available_mebibytes": _available_mebibytes(),
     }
+
+
+def own_version() -> str:
+    """The version of sparksplit, and a digest of its code: an archive from before a change has the same number."""
+    digest = hashlib.sha256()
+    for package in ("hdfs_io", "sparksplit"):
+        for name, content in sorted(_modules(importlib.resources.files(package), package)):
+            digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return f"{__version__} (code {digest.hexdigest()[:8]})"
+
+
+def _modules(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+    """(name, content) of a package's modules, also where it was imported from a .zip; not of what is shipped with it,
+    which a checkout has elsewhere."""
+    for entry in folder.iterdir():
+        if entry.name.endswith(".py"):
+            yield f"{name}/{entry.name}", entry.read_bytes()
+        elif entry.is_dir() and f"{name}/{entry.name}" != FOLDER:
+            yield from _modules(entry, f"{name}/{entry.name}")
 
 
 def local_disks() -> dict[str, list[int]]:

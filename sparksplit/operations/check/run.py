@@ -147,7 +147,10 @@ def _executors(spark: SparkSession, slots: int, ask: probe.Probe) -> tuple[list[
         return [], Problem("executors", f"{reasons[0]}{hint}")
     found: dict[str, Facts] = {}
     for text in texts:
-        facts = Facts(**json.loads(text))
+        try:
+            facts = Facts(**json.loads(text))
+        except TypeError as error:
+            return [], Problem("sparksplit", f"executors have another version ({error}); {judge.SAME_CODE}")
         found.setdefault(facts.slot_of, facts)
     return list(found.values()), None
 

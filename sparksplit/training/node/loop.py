@@ -267,6 +267,7 @@ class Loop:
             loss=float(losses[-1]),
             rows=self._tally.own_rows,
             sync_seconds=self._collective.seconds,
+            at=time.perf_counter(),
         )
 
     def _finish_round(self) -> None:

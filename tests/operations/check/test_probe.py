@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import os
+import re
 import socket
+import subprocess
+import sys
 import time
+import zipfile
 
 import pytest
 
+from sparksplit import __version__
+from sparksplit.operations import archives
 from sparksplit.operations.check import probe
 
 
@@ -14,6 +22,30 @@ def test_own_facts():
     facts = probe.own_facts("127.0.0.1")
     assert facts["versions"]["tensorflow"].startswith("2.") and facts["versions"]["pyspark"].startswith("3.5.")
     assert facts["available_mebibytes"] > 0
+
+
+def test_the_version_is_that_of_the_code_wherever_it_was_imported_from(tmp_path):
+    """An archive that was packed before a change has the same number, and other code."""
+    packed = archives.project_zip()
+    (tmp_path / "same.zip").write_bytes(packed)
+    with zipfile.ZipFile(io.BytesIO(packed)) as same, zipfile.ZipFile(tmp_path / "older.zip", "w") as older:
+        for entry in same.infolist():
+            more = b"# as it was\n" if entry.filename == "hdfs_io/fence.py" else b""
+            older.writestr(entry, same.read(entry) + more)
+    code = "from sparksplit.operations.check.probe import own_version; print(own_version())"
+    same, older = (
+        subprocess.run(
+            [sys.executable, "-P", "-c", code],
+            env={**os.environ, "PYTHONPATH": str(tmp_path / name)},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for name in ("same.zip", "older.zip")
+    )
+    assert same == probe.own_version() == probe.own_facts("127.0.0.1")["versions"]["sparksplit"]
+    assert re.fullmatch(rf"{re.escape(__version__)} \(code [0-9a-f]{{8}}\)", older) and older != same
 
 
 def test_a_good_folder_is_left_as_it_was(tmp_path):

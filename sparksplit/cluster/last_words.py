@@ -1,0 +1,21 @@
+"""How serious a line is that a node has written: what a library logs is no error of the run, whatever it calls it."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+_OF_TENSORFLOW = re.compile(
+    r"(\d{4}-\d\d-\d\d [\d:.]+: [IWE] |[IWE]\d{4} [\d:.]+ +\d+ )\S+:\d+\] "
+    r"|WARNING: All log messages before absl::InitializeLog\(\)"
+    r"|To enable the following instructions: "
+    r"|(INFO|WARNING):(tensorflow|absl):"
+)
+"""What TensorFlow's C++ logs, such as that there is no GPU, which it calls an error. What ends a node is an exception,
+or fatal (F)."""
+_OF_PYTHON = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ (DEBUG|INFO|WARNING) ")
+
+
+def level_of(line: str) -> int:
+    """The level at which the driver logs a line of a node that has failed."""
+    return logging.INFO if _OF_TENSORFLOW.match(line) or _OF_PYTHON.match(line) else logging.ERROR
