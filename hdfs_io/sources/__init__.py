@@ -178,9 +178,11 @@ def named_like(config: InputConfig, description: Description, raw: RawFrame) -> 
     names = {name for name, _ in raw.types}
     own: dict[str, Any] = {}
     said = []
-    if "label" not in config.model_fields_set and (label := description.label_name) is not None:
+    if "label" not in config.model_fields_set:
+        label = description.label_name or raw.label
         own["label"] = label if label in names else None
-        said += [] if label in names else [f"has no column {label!r}, the label: predictions have no metrics"]
+        why = "input.label names no column" if label is None else f"has no column {label!r}, the label"
+        said += [] if label in names else [f"{why}: predictions have no metrics"]
     if "keep" not in config.model_fields_set and description.keep:
         own["keep"] = [name for name in description.keep if name in names]
         left = [name for name in description.keep if name not in names]
