@@ -172,7 +172,8 @@ def facts(path: str) -> FileFacts:
     """The facts of the file at `path`. Raises InputError where there is none."""
     info = _info(path)
     if info.type != fs.FileType.File:
-        raise InputError(f"{path}: {'is a folder' if info.type == fs.FileType.Directory else 'does not exist'}")
+        kinds = {fs.FileType.Directory: "is a folder", fs.FileType.NotFound: "does not exist"}
+        raise InputError(f"{path}: {kinds.get(info.type, 'is neither a file nor a folder')}")
     return _facts(info)
 
 
@@ -209,7 +210,7 @@ def tree(path: str) -> dict[str, FileFacts]:
 
 
 def _facts(info: fs.FileInfo) -> FileFacts:
-    return FileFacts(int(info.size), int(info.mtime_ns or 0))
+    return FileFacts(int(info.size or 0), int(info.mtime_ns or 0))  # a pipe has no size
 
 
 def open_input(path: str) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hdfs_io import filesystem
 from hdfs_io.manifest import FILE, Manifest
 from hdfs_io.marks import SUCCESS
-from hdfs_io.preprocessing import Description
+from hdfs_io.preprocessing import NAMES, Description
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError
 
@@ -24,7 +24,7 @@ class Fitted:
     @property
     def digest(self) -> str:
         """A hash of what is applied, wherever it lies."""
-        return digest([self.description.model_dump(), self.lanes, self.block_rows])
+        return digest([self.description.model_dump(exclude=NAMES), self.lanes, self.block_rows])
 
 
 def read_fitted(path: str) -> Fitted:

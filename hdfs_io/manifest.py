@@ -103,6 +103,8 @@ class Manifest(Frozen):
     """Where rows are windows over time."""
     exif: bool | None = None
     """Whether images were turned as their EXIF orientation says; None where rows are no images."""
+    label_name: str | None = None
+    """The label's raw column; None where it has no name of the user's."""
     windows_left_out: dict[str, int] = pydantic.Field(default_factory=dict)
     """Windows that were left out: over `gaps`, with `nulls`, with labels on both sides of a boundary of the `cut`; and
     series that are too `short` for one."""
@@ -117,6 +119,8 @@ class Manifest(Frozen):
             features=self.features,
             windows=self.windows,
             exif=self.exif,
+            label_name=self.label_name,
+            keep=self.keep,
         )
 
     @property

@@ -260,6 +260,7 @@ def _manifest(
         block_rows=layout.block_rows,
         tensors=list(layout.tensors),
         label=label,
+        label_name=source.label_name,
         keep=list(layout.keep),
         preprocessing=numbers,
         features=features,

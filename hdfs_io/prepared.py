@@ -20,7 +20,7 @@ from hdfs_io.block_table import Segment
 from hdfs_io.lane_files import LABEL, ROW_ID, crc32, label_of, single_chunk, tensor_of, values_of
 from hdfs_io.manifest import FILE, Manifest
 from hdfs_io.marks import SUCCESS
-from hdfs_io.preprocessing import Description
+from hdfs_io.preprocessing import NAMES, Description
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError, SparksplitError, errno_of, file_error
 
@@ -116,7 +116,9 @@ class PreparedDataSet:
         return digest(
             {
                 # What columns are called is no part of their content.
-                "description": manifest.description.model_dump(exclude={"tensors": {"__all__": {"columns"}}}),
+                "description": manifest.description.model_dump(
+                    exclude={"tensors": {"__all__": {"columns"}}, **dict.fromkeys(NAMES, True)}
+                ),
                 "lanes": manifest.lanes,
                 "block_rows": manifest.block_rows,
                 "splits": {name: [split.checksum, split.lane_rows] for name, split in manifest.splits.items()},

@@ -23,6 +23,8 @@ from sparksplit.base.errors import InputError
 F64 = npt.NDArray[np.float64]
 FILE = "preprocessing.json"
 FORMAT_VERSION = 3
+NAMES = {"label_name", "keep"}
+"""What of a `Description` is no part of a data set's content, and of what is fitted."""
 WEIGHT = "weight"
 """The tensor (float32, one number a row) that says what each row counts in the loss and in metrics; the model does not
 get it."""
@@ -212,13 +214,17 @@ class Description(Frozen):
     """Where rows are windows over time."""
     exif: bool | None = None
     """Whether images were turned as their EXIF orientation says; None where rows are no images."""
+    label_name: str | None = None
+    """The label's raw column; None where it has no name of the user's."""
+    keep: list[str] = []
+    """The raw columns that are kept."""
 
     @pydantic.model_serializer(mode="wrap")
     def _without_defaults(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without `features`, `windows` and `exif` where there are none: files, and digests of data sets, say what they
-        said before there were any."""
+        """Without the keys from `features` on where there are none: files, and digests of data sets, say what they said
+        before there were any."""
         values: dict[str, Any] = dump(self)
-        left_out: dict[str, Any] = {"features": [], "windows": None, "exif": None}
+        left_out: dict[str, Any] = {"features": [], "windows": None, "exif": None, "label_name": None, "keep": []}
         return {key: value for key, value in values.items() if key not in left_out or value != left_out[key]}
 
     @property

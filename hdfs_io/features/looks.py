@@ -44,6 +44,8 @@ def doubt(name: str, values: pa.Array) -> str | None:
         whole = pc.all(pc.equal(there, pc.floor(there))).as_py()
         return _of_whole_numbers(name, there.cast(pa.int64(), safe=False)) if whole else None
     some = there[:_LOOKED_AT]
+    if _are_dates(some, None, moment=True):
+        return f"looks like dates: features.{name}: date reads them"
     if formats := _formats(some):
         return _dates(name, formats)
     different = len(there.unique()) / len(there)
@@ -60,9 +62,14 @@ def _of_whole_numbers(name: str, numbers: pa.Array) -> str | None:
 
 
 def _formats(texts: pa.Array) -> list[str]:
-    """The formats by which at least nine in ten of the texts are dates."""
+    """The formats by which the texts are dates."""
     every = [day + time for time in _TIMES for day in _DAYS]
-    return [each for each in every if times.parsed(texts, times.has_time(each), each)[1].mean() <= 0.1]
+    return [each for each in every if _are_dates(texts, each, times.has_time(each))]
+
+
+def _are_dates(texts: pa.Array, format: str | None, moment: bool) -> bool:
+    """Whether at least nine in ten of the texts are dates."""
+    return bool(times.parsed(texts, moment, format)[1].mean() <= 0.1)
 
 
 def _dates(name: str, formats: Sequence[str]) -> str:

@@ -18,8 +18,9 @@ from hdfs_io.features.config import FeatureConfig, Kind
 from hdfs_io.features.encode import BOOLEANS
 from hdfs_io.features.names import serving_names
 from hdfs_io.features.spec import Category, Date, Feature, Number, Parts, Text
+from hdfs_io.missing_columns import there_are
 from hdfs_io.preprocessing import Description, TensorSpec
-from sparksplit.base.errors import ConfigError, InputError, did_you_mean
+from sparksplit.base.errors import ConfigError, InputError
 
 _DTYPES = {
     "tinyint": "int16",
@@ -142,8 +143,7 @@ def check_named(wanted: Mapping[str, FeatureConfig], names: Sequence[str], place
     """Raise ConfigError where `wanted` says something of what is none of the columns that may be features."""
     for name, config in wanted.items():
         if name not in names:
-            there = f"{place} has no such feature; it has {', '.join(names)}"
-            error: ConfigError = config.origin.error((), there + did_you_mean(name, names))
+            error: ConfigError = config.origin.error((), f"{place} has no such feature{there_are(name, names)}")
             raise error
 
 
@@ -201,7 +201,8 @@ def table_like(description: Description, types: Mapping[str, str], place: str) -
     dtypes = {tensor.name: tensor.dtype for tensor in description.tensors}
     for feature in description.features:
         if feature.column not in types:
-            raise InputError(f"{place}: has no column {feature.column!r}, which the model was trained on")
+            told = there_are(feature.column, list(types))
+            raise InputError(f"{place}: has no column {feature.column!r}, which the model was trained on{told}")
         if not _like(feature, types[feature.column]):
             raise InputError(
                 f"{place}: column {feature.column!r} is {types[feature.column]}, and was {feature.type}, a "
@@ -213,8 +214,7 @@ def table_like(description: Description, types: Mapping[str, str], place: str) -
         # Spark writes dates and times as ISO 8601.
         form = feature.format if isinstance(feature, Date) and types[feature.column] not in _TIMES else None
         columns.append(Column(feature.column, feature.type, feature.kind, config, dtype, feature.values, feature, form))
-    known = {column.name for column in columns}
-    return Table(tuple(columns), tuple(name for name in types if name not in known))
+    return Table(tuple(columns))
 
 
 def _like(feature: Feature, kind: str) -> bool:

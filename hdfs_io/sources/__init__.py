@@ -16,7 +16,7 @@ raw             the DataFrame that predict starts from
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
 from hdfs_io.config import InputConfig
@@ -145,6 +145,9 @@ def _opened(
     cut: CutConfig | None,
     features: Features | None,
 ) -> Source:
+    said: list[str] = []
+    if description is not None and cut is None:  # rows to predict, which nobody cuts
+        config, said = named_like(config, description, raw.parts["train"])
     # Timestamps become text, for keys and what is kept, and their clock time numbers: the same ones everywhere.
     with settings(raw.parts["train"].frame.sparkSession, {"spark.sql.session.timeZone": "UTC"}):
         source: Source
@@ -152,6 +155,7 @@ def _opened(
             source = WindowSource(config, raw, description, cut)
         else:
             source = DataFrameSource(config, raw, description, cut, features)
+    source.notes = [*source.notes, *said]
     if description is not None:
         check_like(source, description, source.place)
     return source
@@ -165,6 +169,26 @@ def turned_like(config: InputConfig, description: Description | None) -> InputCo
         wanted = str(description.exif).lower()
         raise config.error("exif", f"must be {wanted}, as for the images that the model was trained on, or left out")
     return config.model_copy(update={"exif": description.exif})
+
+
+def named_like(config: InputConfig, description: Description, raw: RawFrame) -> tuple[InputConfig, list[str]]:
+    """(`config` of rows to predict, with the label and the kept columns of the rows that a model was trained on as far
+    as it names none and they are there; what to tell of those that are not)."""
+    if not (format_of(config.format).columns and raw.named) or description.windows is not None:
+        return config, []
+    names = {name for name, _ in raw.types}
+    own: dict[str, Any] = {}
+    said = []
+    if "label" not in config.model_fields_set:
+        label = description.label_name or raw.label
+        own["label"] = label if label in names else None
+        why = "input.label names no column" if label is None else f"has no column {label!r}, the label"
+        said += [] if label in names else [f"{why}: predictions have no metrics"]
+    if "keep" not in config.model_fields_set and description.keep:
+        own["keep"] = [name for name in description.keep if name in names]
+        left = [name for name in description.keep if name not in names]
+        said += [f"has no column {name!r}, which the model's data kept" for name in left]
+    return config.model_copy(update=own), said
 
 
 def check_like(source: Source, description: Description, place: str) -> None:

@@ -22,6 +22,7 @@ from hdfs_io.features.table import TENSOR, Table
 from hdfs_io.filesystem import FileFacts
 from hdfs_io.input_checks import check_input
 from hdfs_io.manifest import SourceFile
+from hdfs_io.missing_columns import there_are
 from hdfs_io.preprocessing import TOKENS, Description, TensorSpec, Windows
 from sparksplit.base.errors import ConfigError, InputError
 
@@ -153,7 +154,7 @@ class Source(abc.ABC):
     label_kind: str | None
     """integer, text or number; characters or words for a token at each position; None without labels"""
     label_name: str | None = None
-    """The label's column, where the label is one."""
+    """The label's column, where the label is one and has a name of the user's."""
     keep: Sequence[str] = ()
     files: Sequence[SourceFile]
     has_test: bool
@@ -288,19 +289,16 @@ def labelled_like(config: InputConfig, description: Description | None) -> Input
 
 
 def in_trained_order(names: Sequence[str], description: Description | None, place: str) -> list[str]:
-    """The features' `names` in the order that a model was trained on; as they are where nothing is known of it.
+    """Those of the `names` that a model was trained on, in its order; all where nothing is known of it.
 
-    Raises InputError where they are not the model's.
+    Raises InputError where one is missing.
     """
     wanted = None if description is None else description.tensors[0].columns
-    if wanted is None or list(names) == wanted:
+    if wanted is None:
         return list(names)
     if missing := [name for name in wanted if name not in names]:
-        raise InputError(f"{place}: has no column {missing[0]!r}, which the model was trained on")
-    if more := [name for name in names if name not in wanted]:
-        raise InputError(
-            f"{place}: the model was not trained on column {more[0]!r}: leave it out, or name it in input.keep"
-        )
+        told = there_are(missing[0], names)
+        raise InputError(f"{place}: has no column {missing[0]!r}, which the model was trained on{told}")
     return wanted
 
 

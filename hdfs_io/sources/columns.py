@@ -20,6 +20,7 @@ from hdfs_io.features.config import FeatureConfig, Features
 from hdfs_io.features.table import Table, check_named, is_mixed, table_like, table_of
 from hdfs_io.input_checks import check_input
 from hdfs_io.manifest import SourceFile
+from hdfs_io.missing_columns import delimiter_hint, there_are
 from hdfs_io.preprocessing import WEIGHT, Description, TensorSpec
 from hdfs_io.sources.base import Reader, Source, check_kept, in_trained_order, labelled_like
 from hdfs_io.sources.cells import number_problem, short
@@ -31,7 +32,7 @@ from hdfs_io.sources.readers import Raw, RawFrame, has_footers
 from hdfs_io.sources.selection import PLACE, Selection, by_place, lines
 from hdfs_io.sources.table_rows import TableReader, has_texts, header_column, text_types, zeros_lost
 from sparksplit.base.config import Config
-from sparksplit.base.errors import InputError, did_you_mean
+from sparksplit.base.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,20 +75,22 @@ class DataFrameSource(Source):
         check_named(wanted or {}, features, self.place)
         features, left = _without_index(features, _asked_for(wanted, description))
         if not features:
-            raise InputError(f"{self.place}: has no columns left for features ({len(types)} in all)")
-        self.columns, self._raw, self.label_name = types, raw, label
+            raise InputError(
+                f"{self.place}: has no columns left for features ({len(types)} in all){delimiter_hint(names)}"
+            )
+        self.columns, self._raw, self.label_name = types, raw, label if train.named else None
         self._rest: list[str] = []
         self.keep = kept
         self.label_kind, said = (None, None) if label is None else kind_of_label(config, raw.parts, label)
         self.notes = [*train.notes, *left, *filter(None, [said]), *_zeros_lost(train, features, description, wanted)]
         self.table = self._table(config, train, features, description, wanted)
-        features, tensor, is_array = self._features(config, train, features, description)
+        given, (features, tensor, is_array) = features, self._features(config, train, features, description)
+        self.notes = [*self.notes, *(_not_the_models(given, features) if description is not None else [])]
         weights = [] if weight is None else [TensorSpec(name=WEIGHT, dtype="float32", shape=[])]
         self.tensors = [*([tensor] if self.table is None else self.table.tensors), *weights]
         self.exif = None if train.decoded is None else config.exif
         self.raw_bytes = max(part.row_bytes for part in raw.parts.values()) or self._text_bytes(frame)
-        self._parts = list(raw.parts)
-        self._mixed = _mixed(raw)
+        self._parts, self._mixed = list(raw.parts), _mixed(raw)
         goes_by = None
         if cut is not None and cut_by:
             columns = by_place(frame).select(*(PLACE.format(frame.columns.index(name)) for name in cut_by))
@@ -122,11 +125,11 @@ class DataFrameSource(Source):
         types = dict(raw.types)
         is_array = len(features) == 1 and types[features[0]].startswith("array<")
         if not is_array:
+            if raw.named:
+                features = in_trained_order(features, description, self.place)
             if raw.cells is None:
                 # A model's numbers may come from folders, whose texts are read as such.
                 _check_features(config, types, [name for name in features if name not in raw.folders])
-            if raw.named:
-                features = in_trained_order(features, description, self.place)
         values = self._array_length(config, raw.frame, features[0]) if is_array else len(features)
         shape = config.shape or [values]
         if math.prod(shape) != values:
@@ -312,6 +315,12 @@ def _without_index(features: Sequence[str], asked: set[str]) -> tuple[list[str],
     return [name for name in features if name not in index], left
 
 
+def _not_the_models(given: Sequence[str], features: Sequence[str]) -> list[str]:
+    """What to tell of the columns that a model was not trained on."""
+    left = [name for name in given if name not in features]
+    return [f"columns that the model was not trained on are left out: {', '.join(left)}"] if left else []
+
+
 def _asked_for(wanted: Features | None, description: Description | None) -> set[str]:
     """The features that a user names, or that a model was trained on."""
     if description is None:
@@ -334,15 +343,15 @@ def columns_asked_for(
     config: InputConfig, description: Description | None, cut: CutConfig | None, wanted: Features | None
 ) -> set[str]:
     """The columns that a user names, or that a model was trained on."""
-    named = (config.label, config.weight, *config.keep, *(() if cut is None else cut.needed))
+    named = [config.label, config.weight, *config.keep, *(() if cut is None else cut.needed)]
+    named += [] if description is None or cut is not None else [description.label_name, *description.keep]
     return {*_asked_for(wanted, description), *(name for name in named if isinstance(name, str))}
 
 
 def _column(config: Config, key: str, column: int | str, columns: Sequence[str], place: str) -> str:
     if isinstance(column, str):
         if column not in columns:
-            there = f"{place} has no column {column!r}; it has {', '.join(columns)}"
-            raise config.error(key, there + did_you_mean(column, columns))
+            raise config.error(key, f"{place} has no column {column!r}{there_are(column, columns)}")
         return column
     columns = [name for name in columns if not _is_index(name)]
     if not -len(columns) <= column < len(columns):

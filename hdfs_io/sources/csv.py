@@ -98,14 +98,16 @@ def _lines(spark: SparkSession, found: Found) -> DataFrame:
 
 
 def _of_empty_cells(lines: DataFrame, names: Sequence[str], delimiter: str) -> DataFrame:
-    """The rows of lines that Spark's reader takes for blank ones, because their delimiters are white space to it."""
+    """The rows of lines that Spark's reader takes for blank ones, because their delimiters are white space to it; bad
+    ones where a line has another number of cells."""
     from pyspark.sql import functions as sql
 
     line = sql.col(f"`{LINE}`")
     cells = sql.split(line, f"\\x{ord(delimiter):02x}")
-    rows = lines.where(line.rlike(r"\A[\x00-\x20]+\z") & (sql.size(cells) == len(names)))
-    columns = [sql.nullif(cells[place], sql.lit("")) for place in range(len(names))]
-    return rows.select(*columns, sql.lit(None).cast("string"), sql.expr(METADATA))
+    rows = lines.where(line.rlike(r"\A[\x00-\x20]+\z") & (sql.size(cells) > 1))
+    fits = sql.size(cells) == len(names)
+    columns = [sql.when(fits, sql.nullif(sql.get(cells, sql.lit(place)), sql.lit(""))) for place in range(len(names))]
+    return rows.select(*columns, sql.when(~fits, line), sql.expr(METADATA))
 
 
 def _options(config: InputConfig, columns: int) -> dict[str, str | bool | int]:

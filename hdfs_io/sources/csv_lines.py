@@ -25,7 +25,7 @@ LINE = "sparksplit: the line"
 """The column of lines; no user's column is called so."""
 _TOLD = pa.struct([("reason", pa.string()), ("text", pa.string()), ("fatal", pa.bool_())])
 _BLANK = "".join(map(chr, range(0x21)))
-"""What Java takes for white space: a line of nothing else is no row, but for delimiters between empty cells."""
+"""What Java takes for white space: a line of nothing else is no row, unless delimiters are among it."""
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
@@ -144,11 +144,11 @@ def decoded(lines: pa.Array) -> pa.Array:
 
 
 def blank(lines: pa.Array, columns: int, delimiter: str) -> Bools:
-    """Which lines hold nothing but white space and control characters, and are not a row's empty cells between
-    delimiters that are white space."""
+    """Which lines hold nothing but white space and control characters, and are not empty cells between delimiters that
+    are white space: these are a row, or a bad one."""
     found: Bools = pc.equal(pc.binary_length(pc.ascii_trim(lines, _BLANK)), 0).to_numpy(zero_copy_only=False)
     if columns > 1 and delimiter <= " " and found.any():
-        found &= pc.count_substring(lines, delimiter).to_numpy(zero_copy_only=False) != columns - 1
+        found &= pc.count_substring(lines, delimiter).to_numpy(zero_copy_only=False) == 0
     return found
 
 

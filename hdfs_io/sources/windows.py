@@ -20,6 +20,7 @@ from hdfs_io.cut_config import CutConfig
 from hdfs_io.labels import rounded
 from hdfs_io.lane_files import tensor_of
 from hdfs_io.manifest import SPLITS
+from hdfs_io.missing_columns import there_are
 from hdfs_io.preprocessing import Description, FittedPreprocessing, TensorSpec, Windows
 from hdfs_io.sources.base import BATCH_BYTES, BadRow, BadRows, ParsedRows, Reader, Source
 from hdfs_io.sources.columns import DataFrameSource, _column
@@ -208,7 +209,8 @@ def _known(config: InputConfig, names: Sequence[str], windows: Windows) -> tuple
     """The same for the windows that a model was trained on."""
     for name in (*windows.by, windows.order, windows.label):
         if name not in names:
-            raise InputError(f"{config.place}: has no column {name!r}, which the model's windows are made of")
+            told = there_are(name, names)
+            raise InputError(f"{config.place}: has no column {name!r}, which the model's windows are made of{told}")
     if config.label is not None and "label" in config.model_fields_set:
         label = _column(config, "label", config.label, names, config.place)
         if label != windows.label:

@@ -35,6 +35,8 @@ class PredictConfig(Config):
     split: SplitName | Annotated[list[SplitName], Field(min_length=1)] | None = None
     """Which rows. Of a prepared data set: one split or a list of them; null: test. Of raw rows: train (the files to
     train on) or test (the test files); null: all that there are."""
+    labels: Literal["optional", "required"] = "optional"
+    """Whether rows may lack the label: there are no metrics then. required: such rows end the job."""
     keep: list[str] | None = None
     """Columns of the input to carry along, and `label`; null: all that the input keeps, without the label."""
     top: Annotated[int, Field(gt=0)] | None = None

@@ -173,6 +173,8 @@ class RawRows(InputRows):
         from hdfs_io.sources.raw import raw_rows
 
         facts: list[Facts] = []
+        for line in self._source.notes:
+            say(f"{self.place}: {line}")
         files = [file.path for file in self._source.files]
         with (
             input_failures(spark, self.place, files),

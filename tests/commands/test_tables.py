@@ -71,7 +71,9 @@ def test_every_row_is_trained_on_once_and_the_nodes_do_not_matter(folder: Path, 
     assert losses[-1] < 0.9 * losses[0]
 
 
-def test_raw_rows_are_predicted_as_stored_ones(folder: Path, trained: dict[int, Any], spark: SparkSession) -> None:
+def test_raw_rows_are_predicted_as_stored_ones(
+    folder: Path, trained: dict[int, Any], spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert predict.main(["--set", f"model={folder}/run2", "--set", f"input={folder}/data", "--set", "split=[train, validation, test]", "--set", f"output={folder}/stored"]) == 0  # fmt: skip  # noqa: E501
     own = {"format": "parquet", "path": f"{folder}/clients.parquet", "label": "left", "keep": ["id"], "weight": "worth"}
     raw = json.dumps(own)
@@ -92,13 +94,17 @@ def test_raw_rows_are_predicted_as_stored_ones(folder: Path, trained: dict[int, 
     assert good["by_class"][0]["rows"] == pytest.approx(same["by_class"][0]["rows"])
     served = _served(folder / "run2", clients(ROWS), folder).loc[again.index]
     np.testing.assert_allclose(np.stack(again.probabilities), served, rtol=1e-4)
-    new = clients(200, seed=2).drop(["left"])
-    pq.write_table(new, folder / "new.parquet")
-    raw = json.dumps({"format": "parquet", "path": f"{folder}/new.parquet", "label": None, "keep": ["id"]})
-    assert (
-        predict.main(["--set", f"model={folder}/run2", "--set", f"input={raw}", "--set", f"output={folder}/new"]) == 0
-    )
-    assert len(_predicted(folder / "new")) == 200
+    # New rows have no label, and keep what the prepared ones kept.
+    pq.write_table(clients(200, seed=2).drop(["left"]), folder / "new.parquet")
+    raw = json.dumps({"format": "parquet", "path": f"{folder}/new.parquet"})
+    words = ["--set", f"model={folder}/run2", "--set", f"input={raw}", "--set", f"output={folder}/new"]
+    assert predict.main([*words, "--set", "labels=required"]) == 2
+    assert "labels: " in (said := capsys.readouterr().err) and "has no labels" in said
+    assert predict.main(words) == 0
+    said = capsys.readouterr().err
+    assert "has no column 'left', the label: predictions have no metrics" in said
+    assert "columns that the model was not trained on are left out: worth" in said
+    assert len(_predicted(folder / "new")) == 200 and not (folder / "new" / "metrics.json").exists()
 
 
 SERVED = """
@@ -131,7 +137,7 @@ def test_a_missing_column_is_named(folder: Path, trained: Any, capsys: pytest.Ca
     assert (
         predict.main(["--set", f"model={folder}/run2", "--set", f"input={raw}", "--set", f"output={folder}/none"]) == 2
     )
-    assert "has no column 'plan', which the model was trained on" in capsys.readouterr().err
+    assert "has no column 'plan', which the model was trained on; it has age, pay, city" in capsys.readouterr().err
     assert not (folder / "none").exists()
 
 
@@ -147,12 +153,14 @@ def test_a_csv_goes_by_its_first_rows(spark: SparkSession, tmp_path: Path, capsy
     assert prepare(*words, f"output={tmp_path}/data") == 0
     said = capsys.readouterr()
     assert "feature opened (date): date: month, weekday" in said.err
+    assert "feature active (boolean): category" in said.err and "label left: class (text)" in said.err
     features = {each.column: each for each in PreparedDataSet.open(f"{tmp_path}/data").manifest.features}
     kinds = {name: feature.kind for name, feature in features.items()}
     assert kinds == {
         "age": "number", "pay": "number", "plan": "category", "city": "category", "active": "category",
         "opened": "date", "seen at": "date", "note": "category",
     }  # fmt: skip
+    assert sorted(features["active"].vocabulary) == ["false", "true"]
     assert prepare(*words, f"output={tmp_path}/data") == 0
     assert "nothing was done" in capsys.readouterr().err
 

@@ -218,3 +218,11 @@ def test_a_device_that_fails_and_is_read_only_then_is_no_mistake_of_the_users(tm
     monkeypatch.setattr(filesystem, "resolve", lambda path: (Failing(), path))
     with pytest.raises(RunError, match=r"/file: cannot be written: Input/output error$"):
         filesystem.write_bytes(str(tmp_path / "file"), b"x")
+
+
+def test_a_pipe_is_listed_and_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert filesystem.listing(f"{tmp_path}") == {"pipe": 0}
+    assert filesystem.tree(f"{tmp_path}") == {}
+    with pytest.raises(InputError, match="pipe: is neither a file nor a folder"):
+        filesystem.facts(f"{tmp_path}/pipe")

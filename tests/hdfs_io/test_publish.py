@@ -32,6 +32,12 @@ def test_a_complete_output_is_done_for_the_same_hash_only(tmp_path: Path) -> Non
     assert names(tmp_path) == ["out"]
 
 
+def test_a_pipe_beside_an_output_is_no_hindrance(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    stage(output(f"{tmp_path}/out"), "new")
+    assert names(tmp_path) == ["out", "pipe"]
+
+
 def test_a_complete_output_is_done_for_the_same_input_only(tmp_path: Path) -> None:
     path = f"{tmp_path}/out"
 

@@ -27,6 +27,7 @@ def test_values_are_counted():
          "looks like dates: features.c: {format: d.M.yyyy H:mm} reads them, or M.d.yyyy H:mm if that is meant"),
         ([*DAYS, None, "?"], "looks like dates: features.c: {format: M/d/yyyy} reads them"),
         ([20240101 + day % 28 for day in range(60)], "looks like dates: features.c: {format: yyyyMMdd} reads them"),
+        ([f"2024-05-{day % 28 + 1:02}" for day in range(60)], "looks like dates: features.c: date reads them"),
         (IDS, "looks like an id, "),
         ([float(number) for number in range(1000, 1060)], "looks like an id, "),
         (NOTES, "looks like free text: features.c: text reads its words"),

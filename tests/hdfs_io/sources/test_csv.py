@@ -18,7 +18,7 @@ from hdfs_io import bad_rows
 from hdfs_io.config import InputConfig
 from hdfs_io.cut_config import CutConfig
 from hdfs_io.features.config import FeatureConfig
-from hdfs_io.preprocessing import Description, FittedPreprocessing, TensorSpec
+from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorSpec
 from hdfs_io.sources import BadRow, Source, open_with_spark
 from hdfs_io.sources.columns import DataFrameSource
 from hdfs_io.sources.failures import input_failures
@@ -225,11 +225,15 @@ def test_a_line_of_empty_cells_is_a_row(
 ) -> None:
     rows = ["a", "1"], ["", ""], ['""', '""'], ["", ""], ["b", ""]
     lines = [delimiter.join(row) for row in rows]
-    path = write(tmp_path, "\n".join(["k" + delimiter + "x", *lines[:3], "", *lines[3:], "", ""]), "t/day=1/rows.csv")
+    longer = [] if delimiter == "," else [delimiter * 2]  # is a bad row, and no blank line
+    path = write(
+        tmp_path, "\n".join(["k" + delimiter + "x", *lines[:3], "", *lines[3:], "", *longer, ""]), "t/day=1/rows.csv"
+    )
     given = {"format": "csv", "delimiter": delimiter, "label": None, "missing": "mean", "keep": ["k", "day"], **keys}
-    config = parse_config(InputConfig, given | {"path": f"{path.parent.parent}"})
+    config = parse_config(InputConfig, given | {"path": f"{path.parent.parent}", "max_bad_rows": 1})
     good, bad = read(spark, open_with_spark(spark, config))
-    assert bad == []
+    reasons = [reason for _, reason, _ in bad]
+    assert reasons == ["has 3 columns, 2 are needed"] * len(longer) or (keys.get("multiline") and not bad)
     assert [(*row[:2], str(row[2])) for row in good] == [
         ("", "1", "nan"), ("", "1", "nan"), ("", "1", "nan"), ("a", "1", "1.0"), ("b", "1", "nan"),
     ]  # fmt: skip
@@ -295,6 +299,12 @@ def test_a_damaged_file_among_others_is_named(spark: SparkSession, tmp_path: Pat
         ("a,a\n1,2\n", {}, "row 1: the header has 'a' twice"),
         ("a,\n1,2\n", {}, "row 1: the header has an empty name"),
         ("a\n1\n", {}, "has no columns left for features (1 in all)"),
+        (
+            "a;b\n1;2\n",
+            {},
+            "has no columns left for features (1 in all); are its columns separated by ';' (input.delimiter: semicolon"
+            ")?",
+        ),
         ("a,b\n1,2\n", {"header": False}, "row 1: column 1: 'a' is not a number; is it a header (input.header: true)?"),
     ],
 )
@@ -340,7 +350,32 @@ def test_features_to_predict_go_by_their_names(spark: SparkSession, tmp_path: Pa
     path = write(tmp_path, "b,id,a\n2,r1,1\n")
     opened = source(spark, path, trained_on("a", "b"), label=None, keep=["id"])
     assert read(spark, opened)[0] == [("r1", 1.0, 2.0)]
-    with pytest.raises(InputError, match=r"rows\.csv: has no column 'c', which the model was trained on"):
-        source(spark, path, trained_on("a", "c"), label=None, keep=["id"])
-    with pytest.raises(InputError, match=r"rows\.csv: the model was not trained on column 'b': leave it out, or"):
-        source(spark, path, trained_on("a"), label=None, keep=["id"])
+    missing = r"rows\.csv: has no column 'C', which the model was trained on; it has b, a"
+    with pytest.raises(InputError, match=missing):
+        source(spark, path, trained_on("a", "C"), label=None, keep=["id"])
+    less = source(spark, path, trained_on("a"), label=None, keep=["id"])
+    assert less.notes == ["columns that the model was not trained on are left out: b"]
+    assert read(spark, less)[0] == [("r1", 1.0)]
+
+
+def test_rows_to_predict_have_the_label_and_the_kept_columns_of_the_models_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tensor = TensorSpec(name="x", dtype="float32", shape=[1], columns=["a"])
+    label = LabelSpec(dtype="int64", classes=["0", "1"])
+    trained = Description(
+        tensors=[tensor], label=label, preprocessing=FittedPreprocessing(), label_name="y", keep=["id", "day"]
+    )
+    found = source(spark, write(tmp_path, "y,id,day,a\n1,r1,mon,2\n"), trained)
+    assert (found.label_name, found.keep, found.notes) == ("y", ["id", "day"], [])
+    assert read(spark, found)[0] == [("r1", "mon", 2.0, 1)]
+    found = source(spark, write(tmp_path, "id,a\nr1,2\n"), trained)
+    assert (found.label_kind, found.keep) == (None, ["id"])
+    assert found.notes == [
+        "has no column 'y', the label: predictions have no metrics", "has no column 'day', which the model's data kept",
+    ]  # fmt: skip
+    with pytest.raises(ConfigError, match=r"label: .* has no column 'y'; it has id, a"):
+        source(spark, tmp_path / "rows.csv", trained, label="y")
+    assert source(spark, tmp_path / "rows.csv", trained, keep=[]).keep == []
+    unnamed = source(spark, write(tmp_path, "2,1\n3,0\n"), trained, header=False)
+    assert unnamed.label_kind == "integer" and unnamed.label_name is None

@@ -1,0 +1,27 @@
+"""What to tell of the columns that are there, where one is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparksplit.base.errors import did_you_mean
+
+_SHOWN = 30
+_DELIMITERS = {";": "semicolon", "\t": "tab", "|": "pipe", ",": "comma", "\x01": "^A"}
+
+
+def there_are(column: str, names: Sequence[str]) -> str:
+    """`; it has a, b; did you mean 'b'?`, where `column` is none of the `names`."""
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    shown = f"; it has {', '.join(names[:_SHOWN])}{more}"
+    return shown + (delimiter_hint(names) or did_you_mean(column, names))
+
+
+def delimiter_hint(names: Sequence[str]) -> str:
+    """What to set where the only column is a whole line of a file with another delimiter; empty where it is not."""
+    if len(names) != 1:
+        return ""
+    mark = max(_DELIMITERS, key=names[0].count)
+    return (
+        f"; are its columns separated by {mark!r} (input.delimiter: {_DELIMITERS[mark]})?" if mark in names[0] else ""
+    )
