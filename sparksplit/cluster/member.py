@@ -171,6 +171,7 @@ class NodeMember(Member):
                 self._arrived.notify_all()
         elif "stop" in message:
             self.stopping.set()
+            self._line.send(state=self._reported())  # what is lost, if it comes to that, is counted from here
         elif "end_launcher" in message and os.getppid() == self._launcher:
             # The launcher is stopped and cannot remove the folder after this node, with which the kernel ends this
             # process too.
