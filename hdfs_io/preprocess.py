@@ -21,8 +21,8 @@ from hdfs_io.sources.failures import input_failures
 from hdfs_io.sources.passes import digest_now
 from sparksplit.base.command import Options
 from sparksplit.base.config import digest
+from sparksplit.base.executors import session_with_executors
 from sparksplit.base.progress import say, spark_progress
-from sparksplit.base.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,7 +86,7 @@ def session_for(config: PreprocessConfig, started: ExitStack) -> Callable[[], Sp
     """What gives the Spark session that `config` needs, and starts it when it is first asked for; it stops with
     `started`."""
     settings = dict(format_of(config.input.format).settings)
-    return lambda: started.enter_context(spark_session(_NAME, config.executors, settings, nodes=False))
+    return lambda: started.enter_context(session_with_executors(_NAME, config.executors, settings, config.patience))
 
 
 def own_source(config: InputConfig) -> str | None:
