@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from hdfs_io import filesystem
 from hdfs_io.awaited import seconds
+from hdfs_io.characters import delimiter, mark
 from hdfs_io.cut_config import CutConfig, check_cut
 from hdfs_io.features.config import Features
 from hdfs_io.formats import FORMATS, PATHS, format_of, known_format
@@ -18,6 +18,7 @@ from hdfs_io.listing import expand
 from hdfs_io.windows import WindowsConfig, timed
 from sparksplit.base.config import Config, digest
 from sparksplit.base.errors import ConfigError, InputError
+from sparksplit.base.waiting import QUEUE_SECONDS, START_SECONDS, Patience
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Dtype = Literal[
@@ -29,35 +30,9 @@ RULES = 4
 """Version of the rules for reading, numbering, cutting and fitting rows. Goes up by one when the same configuration
 would give other rows or numbers, so that nothing made by the earlier rules is taken for complete."""
 
-_MARKS = {"tab": "\t", "space": " ", "comma": ",", "semicolon": ";", "pipe": "|", r"\t": "\t"}
-_ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})|\\([0-7]{3})|\^([A-_])")
-
-
-def _delimiter(text: str) -> str:
-    """The character that `text` stands for: itself, a name or an escape."""
-    mark = _MARKS.get(text, text)
-    if escape := _ESCAPE.fullmatch(text):
-        hexadecimal, octal, control = escape.groups()
-        mark = chr(int(hexadecimal, 16) if hexadecimal else int(octal, 8) if octal else ord(control) - ord("@"))
-    if len(mark) != 1 or not mark.isascii() or mark in '"\r\n\0':
-        names = ", ".join(name for name in _MARKS if name.isalpha())
-        raise ValueError(
-            "must be one ASCII character that is neither a quote nor a line end, "
-            f"or one of {names}, or like \\t, \\x01, \\001 or ^A (is {text!r})"
-        )
-    return mark
-
-
 _Path = Annotated[str, Field(min_length=1)]
 Paths = _Path | Annotated[list[_Path], Field(min_length=1)]
 """A path, or several."""
-
-
-def _mark(text: str) -> str:
-    """`text`, which must be one character that Spark's reader can look for."""
-    if len(text) != 1 or not text.isascii() or text in "\r\n\0":
-        raise ValueError(f"must be one ASCII character that is no line end (is {text!r})")
-    return text
 
 
 class InputConfig(Config):
@@ -94,12 +69,12 @@ class InputConfig(Config):
     """csv: whether the first line of each file names the columns."""
     columns: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
     """csv without a header, hive-text: the columns' names, all of them; otherwise they go by position."""
-    delimiter: Annotated[str, AfterValidator(_delimiter)] = ","
+    delimiter: Annotated[str, AfterValidator(delimiter)] = ","
     """csv, hive-text (^A there): what separates the columns: one ASCII character, or tab, space, comma, semicolon or
     pipe by name, or an escape such as \\t, \\x01, \\001 or ^A."""
-    quote: Annotated[str, AfterValidator(_mark)] | None = '"'
+    quote: Annotated[str, AfterValidator(mark)] | None = '"'
     """csv: the character around a cell that holds delimiters or line ends; null: none."""
-    escape: Annotated[str, AfterValidator(_mark)] | None = None
+    escape: Annotated[str, AfterValidator(mark)] | None = None
     """csv: the character that stands before a quote within quotes; null: the quote itself."""
     multiline: bool = False
     """csv: whether a quoted cell may hold line ends. A file is then read by one task, however large."""
@@ -107,7 +82,7 @@ class InputConfig(Config):
     """csv, hive-text (\\N and the empty cell there): texts that stand for a missing value."""
     encoding: str = "UTF-8"
     """csv, hive-text: the files' encoding, by Java's names, such as ISO-8859-1 or windows-1252."""
-    comment: Annotated[str, AfterValidator(_mark)] | None = None
+    comment: Annotated[str, AfterValidator(mark)] | None = None
     """csv, hive-text: lines that begin with this character are left out."""
     dtype: Dtype | None = None
     """All but text: the exact type that values are stored in; null: the IDX file's own, otherwise float32."""
@@ -269,6 +244,11 @@ class PreprocessConfig(Config):
     smaller, so that a node that reads all lanes does not need more memory."""
     executors: Annotated[int, Field(ge=1)] = 2
     """Executors of the local cluster that is started where spark-submit names no master."""
+    queue_timeout: Annotated[float, Field(gt=0)] = QUEUE_SECONDS
+    """Seconds to wait until the cluster has granted an executor: a queue may be busy."""
+    start_timeout: Annotated[float, Field(gt=0)] = START_SECONDS
+    """Seconds from then on until the executor has started. A host that has no copy of the environment's archive takes
+    minutes to fetch it."""
 
     def config_hash(self, function: str | None = None, fitted: str | None = None) -> str:
         """The hash of everything that can change the result. function: the source text of the user's own function,
@@ -278,8 +258,13 @@ class PreprocessConfig(Config):
 
     def hashed(self) -> dict[str, Any]:
         """The values that can change the result."""
-        own = self.model_dump(exclude={"input", "output", "executors", "fitted"})
+        own = self.model_dump(exclude={"input", "output", "executors", "fitted", "queue_timeout", "start_timeout"})
         return {**own, "input": self.input.located(), "rules": RULES}
+
+    @property
+    def patience(self) -> Patience:
+        """How long executors are waited for."""
+        return Patience(self.queue_timeout, self.start_timeout)
 
     def effective(self) -> Self:
         """The same, with nothing cut off for validation where files of its own bring it, and with windows cut by

@@ -23,8 +23,8 @@ from hdfs_io.sources.passes import digest_now
 from sparksplit.base.application import called
 from sparksplit.base.command import Options
 from sparksplit.base.config import digest
+from sparksplit.base.executors import session_with_executors
 from sparksplit.base.progress import say, spark_progress
-from sparksplit.base.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,9 +87,8 @@ def session_for(config: PreprocessConfig, started: ExitStack) -> Callable[[], Sp
     """What gives the Spark session that `config` needs, and starts it when it is first asked for; it stops with
     `started`."""
     settings = dict(format_of(config.input.format).settings)
-    return lambda: started.enter_context(
-        spark_session(called("preprocess", config.output), config.executors, settings, nodes=False)
-    )
+    name = called("preprocess", config.output)
+    return lambda: started.enter_context(session_with_executors(name, config.executors, settings, config.patience))
 
 
 def own_source(config: InputConfig) -> str | None:

@@ -161,7 +161,7 @@ def nodes_of(zygote: Zygote, spark: bool = False) -> Iterator[None]:
             patch.setattr("sparksplit.training.run.spark_session", session)
             patch.setattr("sparksplit.comparison.run.spark_session", session)
             patch.setattr("sparksplit.diagnosis.run.spark_session", session)
-        patch.setattr("sparksplit.cluster.requirements.await_executors", lambda *_: None)
+        patch.setattr("sparksplit.cluster.requirements.await_executors", lambda *_: 0.0)
         patch.setattr("sparksplit.cluster.tensorflowonspark.Job", _Job)
         patch.setattr(launcher, "_Node", lambda: _Node(zygote))
         yield

@@ -163,6 +163,19 @@ class Progress:
         return f"{self.done:,.10g}{of} {self.unit}{'' if self._final else ' so far'}"
 
 
+class Lines:
+    """Says what is waited for every LINE_SECONDS, from then on; for waits that are mostly over before that."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """Say `text`, if it is time."""
+        if (now := time.monotonic()) - self._last >= LINE_SECONDS:
+            self._last = now
+            say(text)
+
+
 class _Tasks:
     """Counts the tasks of the Spark jobs that start after it was made."""
 

@@ -128,7 +128,7 @@ def master_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
         ("spark.dynamicAllocation.enabled", "an executor that Spark takes away ends its node"),
         ("spark.speculation", "a node that Spark starts twice joins twice"),
     ):
-        if _is_on(settings, key, "false"):
+        if is_on(settings, key, "false"):
             yield Problem(key, f"must be false (is true): {why}")
 
 
@@ -137,15 +137,27 @@ def start_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
     yield from value_problems(settings)
     settings = readable(settings)
     yield from master_problems(settings)
-    if is_standalone(settings) and settings.get("spark.submit.deployMode") == "cluster":
-        text = "must be client (is cluster): Spark standalone runs no Python driver on its workers"
-        yield Problem("spark.submit.deployMode", text)
+    yield from standalone_problems(settings)
     master = settings.get("spark.master", "")
     local = _LOCAL_CLUSTER.fullmatch(master)
     cores = settings.get("spark.executor.cores") or (local[2] if local else "1" if master == "yarn" else None)
     if cores is not None:
         yield from slot_problems(int(cores) // int(settings.get("spark.task.cpus", "1")), int(cores))
     yield from gpu_problems(settings)
+
+
+def standalone_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
+    """Settings under which a command, with nodes or without, would never have an executor on Spark standalone."""
+    settings = readable(settings)
+    if not is_standalone(settings):
+        return
+    if settings.get("spark.submit.deployMode") == "cluster":
+        text = "must be client (is cluster): Spark standalone runs no Python driver on its workers"
+        yield Problem("spark.submit.deployMode", text)
+    if most_executors(settings) == 0:
+        cores, most = settings["spark.executor.cores"], settings["spark.cores.max"]
+        text = f"must be at least {cores}, the value of spark.executor.cores: no executor may have fewer (is {most})"
+        yield Problem("spark.cores.max", text)
 
 
 def run_problems(settings: Mapping[str, str], nodes: int, spare: int = 0) -> Iterator[Problem]:
@@ -226,7 +238,7 @@ def gpu_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
 def comfort_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
     """What a run may survive, and only `check` mentions: memory that may run short, workers that start anew."""
     settings = readable(settings)
-    if not _is_on(settings, "spark.python.worker.reuse", "true"):
+    if not is_on(settings, "spark.python.worker.reuse", "true"):
         why = "predict loads its model once per Python worker, and without reuse once per task"
         yield Problem("spark.python.worker.reuse", f"must be true (is false): {why}")
     if settings.get("spark.executor.pyspark.memory"):
@@ -292,5 +304,6 @@ def raise_first(problems: Iterator[Problem]) -> None:
         raise problem.error()
 
 
-def _is_on(settings: Mapping[str, str], key: str, default: str) -> bool:
+def is_on(settings: Mapping[str, str], key: str, default: str) -> bool:
+    """Whether a setting that is true or false is true."""
     return settings.get(key, default).strip().lower() == "true"

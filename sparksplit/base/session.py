@@ -31,7 +31,7 @@ from sparksplit.base.java import java_home
 from sparksplit.base.masters import await_master, check_known
 from sparksplit.base.progress import say
 from sparksplit.base.reasons import NOT_TAKEN, STOPPED, setting_at_fault, spark_reason
-from sparksplit.base.requirements import mebibytes, raise_first, start_problems
+from sparksplit.base.requirements import mebibytes, raise_first, standalone_problems, start_problems
 from sparksplit.base.shipped import shipped
 
 if TYPE_CHECKING:
@@ -68,8 +68,7 @@ def spark_session(
             yield running
         return
     configured, submitted = user_settings.configured(), user_settings.submitted()
-    if nodes:
-        raise_first(start_problems(configured))
+    raise_first(start_problems(configured) if nodes else standalone_problems(configured))
     wanted = {"spark.app.name": app_name, **_settings(executors, configured, submitted), **(settings or {})}
     more = wanted.pop(packages.KEY, "")
     wanted.update((key, value) for key, value in configured.items() if key not in _ADDED_TO or key not in wanted)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparksplit.base import descriptors
 from sparksplit.base.errors import Cancelled, ConfigError, NodeFailed, NotStarted
-from sparksplit.base.progress import say
+from sparksplit.base.progress import Lines, say
 from sparksplit.cluster import placing, requirements
 from sparksplit.cluster.channel.line import Post
 from sparksplit.cluster.channel.server import Channel
@@ -56,8 +56,8 @@ class NodeCluster:
 
     work: `package.module:function`, called on each node as `function(member)`; returns a JSON-able dict.
     payload: JSON-able; every node finds it as `member.payload`.
-    limits: seconds without progress that count as a hang. Its start_timeout is also the limit for executors,
-        reservations and the start of all nodes.
+    limits: seconds without progress that count as a hang. Its queue_timeout is the limit for executors to be granted,
+        and its start_timeout also the one from then on, for executors, reservations and the start of all nodes.
     on_state: called in the driver's main thread with rank and state whenever a node's beat has arrived.
     spare: executors that the run needs beyond the nodes', for tasks alongside them.
     network: where the run's processes listen.
@@ -154,10 +154,10 @@ class NodeCluster:
 
     def start(self) -> None:
         """Return when every node's interpreter is running and has called; `run` does this if nobody has yet."""
-        begin = time.monotonic()
-        deadline = begin + self.limits.start_timeout
-        requirements.await_executors(self._sc, self._nodes, self.limits.start_timeout, self._spare)
+        begin, limit = time.monotonic(), self.limits.start_timeout
+        granted = requirements.await_executors(self._sc, self._nodes, self.limits.patience, self._spare)
         executors = time.monotonic()
+        deadline, lines = executors + limit - granted, Lines()
         # This pulls in pyspark's and TensorFlowOnSpark's modules, which a node that imports this package does without.
         from sparksplit.cluster.tensorflowonspark import Job
 
@@ -177,11 +177,11 @@ class NodeCluster:
         def watch(registered: int) -> None:
             self._look()
             self._check_executors(job, pulse)
-            if time.monotonic() > deadline:
-                raise NotStarted(
-                    f"{registered} of {self._nodes} nodes have registered within {self.limits.start_timeout:g} s; "
-                    "are the executors busy with other tasks?"
-                )
+            have = f"{registered} of {self._nodes} nodes have registered"
+            if (now := time.monotonic()) > deadline:
+                what = f"{have} within {limit:g} s (start_timeout); are the executors busy with other tasks?"
+                raise NotStarted(what)
+            lines.say(f"waiting for nodes: {have}, {now - deadline + limit:.0f} of {limit:g} s (start_timeout)")
 
         try:
             self._looked = time.monotonic()
@@ -189,7 +189,7 @@ class NodeCluster:
             pulse.close()
             reserved = time.monotonic()
             for kind in ("launcher", "node"):
-                self._await_all(kind, deadline)
+                self._await_all(kind, deadline, lines)
         except BaseException:
             pulse.close()
             self.close()
@@ -248,14 +248,16 @@ class NodeCluster:
             raise RuntimeError("the cluster is closed")
         return self._channel
 
-    def _await_all(self, kind: str, deadline: float) -> None:
-        channel = self._open_channel()
+    def _await_all(self, kind: str, deadline: float, lines: Lines) -> None:
+        channel, limit = self._open_channel(), self.limits.start_timeout
         while missing := [record for record in channel.records if getattr(record, kind) is None]:
             self._look()
-            if time.monotonic() > deadline:
-                first = missing[0]
-                what = f"node {first.rank} on {first.host} did not start within {self.limits.start_timeout:g} s"
+            first, now = missing[0], time.monotonic()
+            if now > deadline:
+                what = f"node {first.rank} on {first.host} did not start within {limit:g} s (start_timeout)"
                 raise NotStarted(what + bracketed(first.place), first.rank)
+            have = f"node {first.rank} on {first.host} has not started"
+            lines.say(f"waiting for nodes: {have}, {now - deadline + limit:.0f} of {limit:g} s (start_timeout)")
             channel.changed.wait(POLL)
             channel.changed.clear()
 

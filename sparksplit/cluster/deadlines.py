@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from sparksplit.base.waiting import QUEUE_SECONDS, START_SECONDS, Patience
 from sparksplit.cluster.channel.wire import BEAT
 
 if TYPE_CHECKING:
@@ -29,13 +30,20 @@ FINEST = 2.5 * BEAT
 class Limits:
     """Seconds without any progress that count as a hang; configuration keys of the same names.
 
-    stall_timeout: between updates; None: the larger of 60 s and 20 median steps. start_timeout: in the phase `start`.
-    phase_timeout: in any other phase, and while there is no step yet to measure by.
+    stall_timeout: between updates; None: the larger of 60 s and 20 median steps. start_timeout: in the phase `start`,
+    and until its processes call. phase_timeout: in any other phase, and while there is no step yet to measure by.
+    queue_timeout: until executors are granted.
     """
 
     stall_timeout: float | None = None
-    start_timeout: float = 120.0
+    start_timeout: float = START_SECONDS
     phase_timeout: float = 1800.0
+    queue_timeout: float = QUEUE_SECONDS
+
+    @property
+    def patience(self) -> Patience:
+        """How long executors are waited for."""
+        return Patience(self.queue_timeout, self.start_timeout)
 
 
 @dataclass(frozen=True)

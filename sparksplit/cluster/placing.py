@@ -3,11 +3,12 @@ round the nodes leaves a host; and a host is left out where nodes have failed ag
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from sparksplit.base.executors import host_in
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -65,11 +66,6 @@ def executors_there(sc: SparkContext) -> list[Executor]:
         if len(found) >= spark.getExecutorIds().size() or time.monotonic() > end:
             return found
         time.sleep(0.01)
-
-
-def host_in(place: str) -> str:
-    """The host in `host:port`; of an executor that has just come, Spark does not know the port yet, and gives none."""
-    return re.sub(r":\d+$", "", place)
 
 
 def host_of(sc: SparkContext, group: str, partition: int) -> str | None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sparksplit.base.errors import NodeFailed, RunError, SparksplitError
-from sparksplit.base.reasons import NOT_TAKEN, spark_reason
-from sparksplit.base.requirements import need, raise_first, run_problems, slot_problems, why_few
+from sparksplit.base import executors
+from sparksplit.base.errors import NodeFailed, SparksplitError
+from sparksplit.base.progress import Lines
+from sparksplit.base.requirements import need, raise_first, run_problems, slot_problems
+from sparksplit.base.waiting import Patience
 from sparksplit.cluster import memory
-from sparksplit.cluster.placing import host_in
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -31,52 +31,45 @@ def check_settings(settings: dict[str, str], nodes: int, spare: int = 0) -> None
     raise_first(run_problems(settings, nodes, spare))
 
 
-def await_executors(sc: SparkContext, nodes: int, timeout: float, spare: int = 0) -> None:
-    """Wait until `nodes + spare` executors have registered.
+def await_executors(sc: SparkContext, nodes: int, patience: Patience, spare: int = 0) -> float:
+    """Wait until `nodes + spare` executors have registered, each with one task slot. Returns for how many seconds all
+    of them have been granted.
 
-    Raises RunError after `timeout` seconds, with the numbers and the executors lost since Spark began, and at once
-    where Spark's master has ended the application.
+    Raises RunError as `executors.await_executors`, ConfigError where executors have several slots.
     """
-    end, settings = time.monotonic() + timeout, dict(sc.getConf().getAll())
+    needed, settings = nodes + spare, dict(sc.getConf().getAll())
     while True:
-        executors, slots = executors_of(sc), slots_of(sc)
+        granted = executors.await_executors(sc, needed, f"nodes: {need(nodes, spare)}", patience)
+        there, slots = executors.executors_of(sc), executors.slots_of(sc)
         # The slots belong to these executors only if none came or went while they were counted.
-        if executors >= nodes + spare and executors == executors_of(sc):
+        if there >= needed and there == executors.executors_of(sc):
             cores = int(settings.get("spark.executor.cores", 0)) or None
-            return raise_first(slot_problems(-(-slots // executors), cores))
-        if sc._jsc.sc().isStopped():
-            raise RunError(f"spark.master: {sc.master} {NOT_TAKEN}")
-        if time.monotonic() > end:
-            why = why_few(settings, executors)
-            raise RunError(too_few(need(nodes, spare), executors, timeout, lost_executors(sc), why))
-        time.sleep(0.1)
+            raise_first(slot_problems(-(-slots // there), cores))
+            return granted
 
 
-def await_some(sc: SparkContext, nodes: int, least: int, timeout: float, spare: int = 0) -> int:
+def await_some(sc: SparkContext, nodes: int, least: int, patience: Patience, spare: int = 0) -> int:
     """How many of `nodes` nodes have executors, beyond `spare` ones: all, as soon as they have, or at least `least`
-    after `timeout` seconds.
+    after `patience.start` seconds, or later.
 
-    Raises ConfigError where there can never be enough for all; RunError where there are fewer than `least`.
+    Raises ConfigError where there can never be enough for all; RunError as `executors.await_executors`, where there are
+    fewer than `least` even then.
     """
     check_settings(dict(sc.getConf().getAll()), nodes, spare)
-    end = time.monotonic() + timeout
-    while (found := executors_of(sc) - spare) < nodes and time.monotonic() < end:
+    begin, lines = time.monotonic(), Lines()
+    while (found := executors.executors_of(sc) - spare) < nodes:
+        if (passed := time.monotonic() - begin) >= patience.start:
+            break
+        text = (
+            f"waiting for executors: {max(0, found)} of {nodes} nodes have one, {passed:.0f} of {patience.start:g} s"
+            f" (start_timeout); then {least} are enough (min_nodes)"
+        )
+        lines.say(text)
         time.sleep(0.1)
     if found < least:
-        needed = f"min_nodes: {need(least, spare)}"
-        why = why_few(dict(sc.getConf().getAll()), found + spare)
-        raise RunError(too_few(needed, found + spare, timeout, lost_executors(sc), why))
+        executors.await_executors(sc, least + spare, f"min_nodes: {need(least, spare)}", patience)
+        found = executors.executors_of(sc) - spare
     return min(found, nodes)
-
-
-def too_few(needed: str, executors: int, timeout: float, lost: Sequence[str], why: str) -> str:
-    """What to say about too few executors. lost: as `lost_executors` returns them. why: what to look at otherwise."""
-    if lost:
-        return (
-            f"nodes: {lost[-1]}, and no other came within {timeout:g} s; {needed}, and Spark has {executors}: bring its"
-            " host back, or add another"
-        )
-    return f"nodes: {needed}, and Spark has {executors} after {timeout:g} s; {why}"
 
 
 def explained(error: SparksplitError, spark: SparkSession, since: float) -> SparksplitError:
@@ -105,35 +98,7 @@ def why_lost(sc: SparkContext, since: float, patience: float) -> str | None:
     one within `patience` seconds. since: seconds since 1970."""
     end = time.monotonic() + patience
     while True:
-        found = lost_executors(sc, since)
+        found = executors.lost_executors(sc, since)
         if (found and " was lost (" in found[-1]) or time.monotonic() > end:
             return found[-1] if found else None
         time.sleep(0.1)
-
-
-def lost_executors(sc: SparkContext, since: float = 0.0) -> list[str]:
-    """The executors that Spark has lost, in the order in which they went: `executor 1 on HOST was lost (REASON) [LOG]`.
-
-    since: seconds since 1970.
-    """
-    found = []
-    for place in range((executors := sc._jsc.sc().statusStore().executorList(False)).size()):
-        one = executors.apply(place)
-        if not one.isActive() and one.removeTime().isDefined():
-            reason = spark_reason(one.removeReason().get()) if one.removeReason().isDefined() else ""
-            host, log = host_in(one.hostPort()), one.executorLogs().get("stderr")
-            page = f" [{log.get()}]" if log.isDefined() else ""
-            text = f"executor {one.id()} on {host} was lost{f' ({reason})' if reason else ''}{page}"
-            found.append((one.removeTime().get().getTime(), text))
-    return [text for when, text in sorted(found) if when >= 1000 * since]
-
-
-def executors_of(sc: SparkContext) -> int:
-    """Executors that have registered."""
-    return int(sc._jsc.sc().getExecutorIds().size())
-
-
-def slots_of(sc: SparkContext) -> int:
-    """Task slots of all executors, as Spark's barrier mode counts them."""
-    context = sc._jsc.sc()
-    return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))

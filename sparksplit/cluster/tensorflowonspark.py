@@ -23,6 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sparksplit.base.executors import lost_executors
 from sparksplit.base.reasons import spark_reason
 from sparksplit.cluster import placing
 from sparksplit.cluster.channel.line import Line, Post
@@ -31,7 +32,6 @@ from sparksplit.cluster.channel.wire import own_address_towards
 from sparksplit.cluster.faults import kind_and_text
 from sparksplit.cluster.launcher import NodeEnded, map_fun
 from sparksplit.cluster.place import own_place
-from sparksplit.cluster.requirements import lost_executors
 from sparksplit.cluster.stuck import ended_without_failures, holders, replace_stuck
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field
 
 from hdfs_io.config import DataFrameInput, InputConfig
 from sparksplit.base.config import Config
+from sparksplit.base.waiting import QUEUE_SECONDS, START_SECONDS, Patience
 from sparksplit.inference import partition
 
 SplitName = Literal["train", "validation", "test"]
@@ -46,6 +47,16 @@ class PredictConfig(Config):
     """Rows that the model takes at once; bounds an executor's memory."""
     executors: Annotated[int, Field(gt=0)] = 2
     """Executors of the local cluster that is started where spark-submit names no master."""
+    queue_timeout: Annotated[float, Field(gt=0)] = QUEUE_SECONDS
+    """Seconds to wait until the cluster has granted an executor: a queue may be busy."""
+    start_timeout: Annotated[float, Field(gt=0)] = START_SECONDS
+    """Seconds from then on until the executor has started. A host that has no copy of the environment's archive takes
+    minutes to fetch it."""
+
+    @property
+    def patience(self) -> Patience:
+        """How long executors are waited for."""
+        return Patience(self.queue_timeout, self.start_timeout)
 
     @property
     def raw(self) -> InputConfig | None:

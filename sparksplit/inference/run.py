@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,8 +20,8 @@ from sparksplit.base.application import called
 from sparksplit.base.command import Options
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError, RunError
+from sparksplit.base.executors import session_with_executors
 from sparksplit.base.progress import spark_progress
-from sparksplit.base.session import spark_session
 from sparksplit.inference import partition, scores, writer
 from sparksplit.inference.config import PredictConfig
 from sparksplit.inference.rows import InputRows, PreparedRows, RawRows
@@ -68,9 +68,7 @@ def predict(config: PredictConfig, options: Options, frame: DataFrame | None = N
         if config.raw is not None and (function is not None or not format_of(config.raw.format).source):
             # A DataFrame is looked at before anything is written, and Spark may fail at that.
             settings = dict(format_of(config.raw.format).settings)
-            spark = stack.enter_context(
-                spark_session(called("predict", config.output), config.executors, settings, nodes=False)
-            )
+            spark = stack.enter_context(_session(config, settings))
             frame = own_frame(spark, config.raw) if function is not None and frame is None else frame
         return _predict(config, options, trained, frame, function, spark)
 
@@ -119,6 +117,11 @@ def _predict(
             return result
 
 
+def _session(config: PredictConfig, settings: dict[str, str] | None = None) -> AbstractContextManager[SparkSession]:
+    """The Spark session of the command, with an executor; inside another one, that one."""
+    return session_with_executors(called("predict", config.output), config.executors, settings, config.patience)
+
+
 def _fill(
     folder: str,
     output: Output,
@@ -132,7 +135,7 @@ def _fill(
     job_folder = places.folder(folder)
     filesystem.make_folder(job_folder)
     with (
-        spark_session(called("predict", config.output), config.executors, nodes=False) as spark,
+        _session(config) as spark,
         spark_progress(spark, "predict"),
     ):
         output.lease.tell(spark.sparkContext.applicationId)

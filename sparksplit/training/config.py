@@ -11,6 +11,7 @@ from hdfs_io.config import Paths
 from hdfs_io.functions import FunctionError, is_own
 from sparksplit.base.config import Config
 from sparksplit.base.errors import did_you_mean
+from sparksplit.base.waiting import QUEUE_SECONDS, START_SECONDS
 from sparksplit.cluster.deadlines import Limits
 from sparksplit.collectives import COLLECTIVES
 from sparksplit.model.builders import check_short_name
@@ -194,8 +195,11 @@ class Training(Config):
     """How often a run restarts by itself, from its last checkpoint (in a comparison: from its beginning), after a node
     was lost or something failed that may pass; ten minutes without a failure, with a checkpoint, begin the count anew.
     What would fail again is not tried again."""
-    start_timeout: pydantic.PositiveFloat = 120
-    """Seconds that executors and nodes may take to start."""
+    queue_timeout: pydantic.PositiveFloat = QUEUE_SECONDS
+    """Seconds to wait until the cluster has granted all executors: a queue may be busy."""
+    start_timeout: pydantic.PositiveFloat = START_SECONDS
+    """Seconds from then on until executors and nodes have started. A host that has no copy of the environment's archive
+    takes minutes to fetch it. Also the limit for a node that makes no progress in its start."""
     stall_timeout: pydantic.PositiveFloat | None = None
     """Seconds without progress in training (updates, rows read, tries to reach HDFS) after which a node counts as
     hanging; null: the larger of 60 s and 20 median steps, phase_timeout before there are any."""
@@ -229,7 +233,7 @@ class Training(Config):
     @property
     def limits(self) -> Limits:
         """What counts as a hang."""
-        return Limits(self.stall_timeout, self.start_timeout, self.phase_timeout)
+        return Limits(self.stall_timeout, self.start_timeout, self.phase_timeout, self.queue_timeout)
 
 
 class TrainConfig(Training):
@@ -358,6 +362,7 @@ NOT_IN_HASH = frozenset(
         "checkpoint",
         "max_restarts",
         "min_nodes",
+        "queue_timeout",
         "start_timeout",
         "stall_timeout",
         "phase_timeout",

@@ -54,7 +54,7 @@ class Missing:
         least = config.processes if config.min_nodes is None else config.min_nodes
         self.present = config.processes
         if least < config.processes:
-            self.present = requirements.await_some(self.sc, config.processes, least, config.start_timeout, self.spare)
+            self.present = requirements.await_some(self.sc, config.processes, least, config.limits.patience, self.spare)
         return self.present
 
     def goes_from(self, checkpoint: str | None) -> None:
@@ -68,9 +68,9 @@ class Missing:
         if self.present == self.config.processes or time.monotonic() - self._looked < LOOK_SECONDS:
             return
         self._looked = time.monotonic()
-        from sparksplit.cluster import requirements
+        from sparksplit.base.executors import executors_of
 
-        if requirements.executors_of(self.sc) < self.config.processes + self.spare:
+        if executors_of(self.sc) < self.config.processes + self.spare:
             return
         try:
             latest = checkpoints.latest(self.folder)

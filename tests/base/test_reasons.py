@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparksplit.base.reasons import LONGEST, setting_at_fault, spark_reason
+from sparksplit.base.reasons import LONGEST, executor_error, setting_at_fault, spark_reason
 
 CALLED = "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n: "
 ABORTED = "org.apache.spark.SparkException: Job aborted due to stage failure: "
@@ -108,3 +108,28 @@ def test_a_python_that_is_not_there_is_named_with_the_key() -> None:
 def test_a_setting_with_which_spark_does_not_start_is_named(text: str, found: str | None) -> None:
     settings = {"spark.driver.bindAddress": "10.9.8.7", "spark.eventLog.dir": "file:/nowhere"}
     assert setting_at_fault(text, settings) == found
+
+
+HEADER = 'Spark Executor Command: "java" "-cp" "x"\n========================================\n\n'
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        (
+            f"{HEADER}Unrecognized option: -nosuch\nError: Could not create the Java Virtual Machine.\n",
+            "Unrecognized option: -nosuch",
+        ),
+        (
+            f'{HEADER}26/11/25 WARN x: y\nException in thread "main" java.lang.reflect.UndeclaredThrowableException\n'
+            "\tat a.b(C.java:1)\nCaused by: org.apache.spark.SparkException: thrown in awaitResult\n\t... 4 more\n"
+            "Caused by: java.net.UnknownHostException: gateway\n\tat a.b(C.java:2)\n",
+            "gateway",
+        ),
+        ("Could not reserve enough space\n", "Could not reserve enough space"),
+        (HEADER, None),
+        ("", None),
+    ],
+)
+def test_what_an_executor_said_last(log, line):
+    assert executor_error(log) == line

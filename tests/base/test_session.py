@@ -103,6 +103,29 @@ def test_what_cannot_hold_nodes_is_refused_before_spark_starts(configured: Path,
     assert str(error.value).startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "spark.cores.max 1",
+            "spark.cores.max: must be at least 2, the value of spark.executor.cores: no executor may ",
+        ),
+        (
+            "spark.submit.deployMode cluster",
+            "spark.submit.deployMode: must be client (is cluster): Spark standalone run",
+        ),
+    ],
+)
+@pytest.mark.parametrize("nodes", [True, False])
+def test_what_no_executor_can_come_under_is_refused_for_all_commands(
+    configured: Path, line: str, message: str, nodes: bool
+) -> None:
+    configured.write_text(f"spark.master spark://h:7077\nspark.executor.cores 2\nspark.task.cpus 2\n{line}\n")
+    with pytest.raises(ConfigError) as error, spark_session("x", executors=2, nodes=nodes):
+        pass
+    assert str(error.value).startswith(message)
+
+
 def test_a_master_that_cannot_be_reached_is_named_before_spark_starts(
     configured: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

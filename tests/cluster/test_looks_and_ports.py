@@ -48,7 +48,7 @@ def test_the_channel_listens_where_sparks_driver_does_unless_told_otherwise(
     def reached(*_: object) -> None:
         raise Reached
 
-    monkeypatch.setattr(requirements, "await_executors", lambda *_: None)
+    monkeypatch.setattr(requirements, "await_executors", lambda *_: 0.0)
     monkeypatch.setattr(tensorflowonspark, "Job", reached)
     with NodeCluster(context(**settings), 2, "no:work", {}, network=network) as cluster:
         with pytest.raises(Reached):

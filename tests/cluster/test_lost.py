@@ -7,7 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from sparksplit.base import executors, progress
 from sparksplit.base.errors import ConfigError, NodeFailed, RunError
+from sparksplit.base.waiting import Patience
 from sparksplit.cluster import requirements
 from sparksplit.cluster.requirements import await_some, explained
 
@@ -30,7 +32,7 @@ YARN = SimpleNamespace(sparkContext=SimpleNamespace(master="yarn"))
 )
 def test_why_an_executor_was_lost_is_told(monkeypatch, reason, expected, memory):
     known = [f"executor 1 on h was lost ({reason})"]
-    monkeypatch.setattr(requirements, "lost_executors", lambda sc, since: known)
+    monkeypatch.setattr(executors, "lost_executors", lambda sc, since: known)
     monkeypatch.setattr(requirements, "REASON_SECONDS", {"yarn": 0.0, "other": 0.0})
     failed = explained(LOST, YARN, 0.0)
     assert str(failed).startswith(f"node 1 on h: its executor was lost (executor 1 on h was lost ({reason}")
@@ -46,7 +48,7 @@ def test_an_executor_that_was_lost_hours_before_is_not_the_cause(monkeypatch):
     """It had fed rows, say, and nothing else, and was ended for its memory."""
     text = "executor 4 on h4 was lost (exceeding physical memory limits)"
     gone = time.time() - 3600
-    monkeypatch.setattr(requirements, "lost_executors", lambda sc, since: [text] if gone >= since else [])
+    monkeypatch.setattr(executors, "lost_executors", lambda sc, since: [text] if gone >= since else [])
     monkeypatch.setattr(requirements, "REASON_SECONDS", {"yarn": 0.0, "other": 0.0})
     assert explained(LOST, YARN, gone - 3600) is LOST
     gone = time.time() - 60
@@ -57,7 +59,7 @@ def test_a_spark_that_does_not_answer_explains_nothing(monkeypatch):
     def ended(*_):
         raise RuntimeError("the context was stopped")
 
-    monkeypatch.setattr(requirements, "lost_executors", ended)
+    monkeypatch.setattr(executors, "lost_executors", ended)
     assert explained(LOST, YARN, 0.0) is LOST
 
 
@@ -68,11 +70,15 @@ def waiting(monkeypatch, counts):
     def sleep(seconds):
         clock[0] += 0.5
 
-    monkeypatch.setattr(requirements, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
-    monkeypatch.setattr(requirements, "executors_of", lambda sc: counts.pop(0) if len(counts) > 1 else counts[0])
-    monkeypatch.setattr(requirements, "lost_executors", lambda sc: ["executor 2 on h was lost"])
+    for module in (requirements, executors, progress):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep, strftime=str))
+    monkeypatch.setattr(executors, "executors_of", lambda sc: counts.pop(0) if len(counts) > 1 else counts[0])
+    monkeypatch.setattr(executors, "lost_executors", lambda sc: ["executor 2 on h was lost"])
     settings = {"spark.master": "spark://h:7077", "spark.executor.cores": "1"}
-    return SimpleNamespace(getConf=lambda: SimpleNamespace(getAll=settings.items)), clock
+    context = SimpleNamespace(isStopped=lambda: False)
+    sc = SimpleNamespace(master="spark://h:7077", _jsc=SimpleNamespace(sc=lambda: context))
+    sc.getConf = lambda: SimpleNamespace(getAll=settings.items)
+    return sc, clock
 
 
 @pytest.mark.parametrize(
@@ -81,15 +87,17 @@ def waiting(monkeypatch, counts):
 )
 def test_all_nodes_at_once_or_fewer_after_a_while(monkeypatch, counts, spare, nodes, seconds):
     sc, clock = waiting(monkeypatch, counts)
-    assert await_some(sc, 3, 1, 10.0, spare) == nodes
+    assert await_some(sc, 3, 1, Patience(20, 10), spare) == nodes
     assert clock[0] == seconds
 
 
-def test_never_fewer_than_asked_for(monkeypatch):
-    sc, _ = waiting(monkeypatch, [1])
-    expected = "min_nodes: 2 nodes need 2 executors, and Spark has 1"
-    with pytest.raises(RunError, match=f"executor 2 on h was lost, and no other came within 10 s; {expected}"):
-        await_some(sc, 3, 2, 10.0)
+def test_never_fewer_than_asked_for(monkeypatch, capsys):
+    sc, clock = waiting(monkeypatch, [1])
+    lost = r"^min_nodes: executor 2 on h was lost, and no other came within 20 s \(queue_timeout\); 2 nodes need 2 exec"
+    with pytest.raises(RunError, match=lost):
+        await_some(sc, 3, 2, Patience(20, 10))
+    assert clock[0] == 10 + 20.5
+    assert "waiting for the cluster to grant executors: 1 of 2, 10 of 20 s" in capsys.readouterr().err
     sc.getConf = lambda: SimpleNamespace(getAll=lambda: [("spark.master", "local-cluster[2,1,1024]")])
     with pytest.raises(ConfigError, match="3 nodes need 3 executors and there are 2"):
-        await_some(sc, 3, 2, 10.0)
+        await_some(sc, 3, 2, Patience(20, 10))

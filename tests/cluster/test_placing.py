@@ -8,6 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from sparksplit.base.executors import host_in
+from sparksplit.base.waiting import Patience
 from sparksplit.cluster import placing
 from sparksplit.cluster.placing import Executor, elsewhere, failing, host_by_host
 from sparksplit.cluster.requirements import await_executors
@@ -46,7 +48,7 @@ def test_nodes_of_one_host_have_ranks_that_follow_one_another():
 
 @pytest.mark.parametrize("place", ["h5:40001", "h5", "10.0.0.5:7", "10.0.0.5", "[::1]:7", "[::1]"])
 def test_an_executors_host_is_known_before_its_port(place):
-    assert placing.host_in(place) in ("h5", "10.0.0.5", "[::1]")
+    assert host_in(place) in ("h5", "10.0.0.5", "[::1]")
 
 
 def spark_that_lists(*sizes):
@@ -76,7 +78,7 @@ def test_executors_are_placed_once_spark_lists_all_that_it_has(monkeypatch):
 
 def test_spark_computes_each_partition_on_its_executor_and_tells_its_host(spark):
     sc = spark.sparkContext
-    await_executors(sc, 4, timeout=90)
+    await_executors(sc, 4, Patience(90))
     last, *_, first = placing.executors_there(sc)
     for executors in ([first, last], [last], [last, first]):
         group = f"placed-{'-'.join(one.id for one in executors)}"

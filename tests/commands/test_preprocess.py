@@ -99,7 +99,7 @@ def test_spark_writes_what_arrays_give_and_only_once(
     # The same again does nothing, and another configuration is refused.
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
     with monkeypatch.context() as patch:
-        patch.setattr(preprocess, "spark_session", lambda *_: pytest.fail("Spark was started"))
+        patch.setattr(preprocess, "session_with_executors", lambda *_: pytest.fail("Spark was started"))
         assert run(tmp_path, f"input.path={folder}", *settings, "executors=3") == 0
         assert "is complete, made with the same configuration; nothing was done" in capsys.readouterr().err
         assert run(tmp_path, f"input.path={folder}", *settings, "seed=2") == 2

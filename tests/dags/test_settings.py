@@ -87,7 +87,7 @@ def test_the_shipped_settings_make_the_pipeline(dags: dict[str, Any]) -> None:
         "train": ([prepared], [runs]),
         "predict": ([prepared, runs], [predictions]),
     }
-    for task in tasks.values():
+    for name, task in tasks.items():
         assert (task["retries"], task["retry_delay"]) == (3, 300) and 0 < task["timeout"] <= 12 * 3600
         assert task["conf"]["spark.yarn.queue"] == "default" and task["conf"]["spark.yarn.maxAppAttempts"] == "1"
         assert task["conf"]["spark.yarn.tags"] == f"sparksplit,{name}" and task["name"] == f"sparksplit {name} {DATE}"

@@ -103,7 +103,7 @@ def test_a_lost_worker_is_replaced_by_a_spare_and_without_one_the_run_ends_and_g
     standalone: StandaloneCluster, undisturbed: dict[str, Any], digits: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "run"
-    running = start(standalone, digits, output, "--set=start_timeout=30", held=True)
+    running = start(standalone, digits, output, "--set=queue_timeout=30", held=True)
     await_checkpoint(running, output)
     nodes = nodes_of(standalone)
     standalone.kill_worker(min(nodes))
@@ -114,9 +114,8 @@ def test_a_lost_worker_is_replaced_by_a_spare_and_without_one_the_run_ends_and_g
     assert status == 1
     last = errors.splitlines()[-1]
     where = standalone.address(lost)
-    assert re.search(
-        rf"executor \d on {where} was lost \(.*\) \[http://{where}:\S+], and no other came within 30 s; ", last
-    )
+    lost = rf"executor \d on {where} was lost \(.*\) \[http://{where}:\S+], and no other came within 30 s \(queue_time"
+    assert re.search(lost, last)
     logs = standalone.work(lost).glob("app-*/*/stderr")
     assert any(f"[executor {log.parent.name}, {log}]" in last for log in logs)
     assert "the same command goes on from it" in errors

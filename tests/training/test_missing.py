@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from hdfs_io import filesystem
+from sparksplit.base import executors
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, NodeFailed, NotStarted, Passing, RunError
 from sparksplit.cluster import requirements
@@ -44,8 +45,8 @@ def checkpoint(folder, update, nodes=2, loss_rows=0, within_round=False):
 def there(monkeypatch):
     """How many executors there are, in a list."""
     found = [3]
-    monkeypatch.setattr(requirements, "executors_of", lambda sc: found[0])
-    monkeypatch.setattr(requirements, "await_some", lambda sc, nodes, least, timeout, spare: found[0] - spare)
+    monkeypatch.setattr(executors, "executors_of", lambda sc: found[0])
+    monkeypatch.setattr(requirements, "await_some", lambda sc, nodes, least, patience, spare: found[0] - spare)
     monkeypatch.setattr(missing, "LOOK_SECONDS", 0.0)
     return found
 
@@ -215,5 +216,5 @@ def test_an_attempt_with_fewer_and_one_with_all_again(tmp_path, there, monkeypat
     ]
     assert [each.cause and each.cause.host for each in story] == ["h2", None, None] and one.restarts == 1
     said = capsys.readouterr().err
-    assert "2 of 3 nodes have executors after 120 s; the run goes on with them (min_nodes)" in said
+    assert "2 of 3 nodes have executors after 300 s; the run goes on with them (min_nodes)" in said
     assert "there are executors for all 3 nodes again; the run goes on with them from its last checkpoint" in said

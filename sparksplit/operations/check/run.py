@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hdfs_io import filesystem
+from sparksplit.base import executors
 from sparksplit.base.errors import ConfigError, RunError
-from sparksplit.base.progress import Progress
 from sparksplit.base.reasons import spark_reason
 from sparksplit.base.requirements import Problem, most_executors, start_problems, value_problems
 from sparksplit.base.session import known_settings, spark_session
+from sparksplit.base.waiting import Patience
 from sparksplit.cluster import requirements
 from sparksplit.operations.check import judge, probe
 from sparksplit.operations.check.facts import Facts
@@ -84,18 +85,15 @@ def _look(spark: SparkSession, config: CheckConfig, planned: Planned, report: Re
     if any(problem.key == "nodes" for problem in report.problems):
         # There will never be more than Spark was asked for.
         wanted, spare = most_executors(report.settings) or 1, 0
-    with Progress("waiting for executors", wanted + spare, "executors") as progress:
-        try:
-            requirements.await_executors(sc, wanted, config.timeout, spare)
-        except (ConfigError, RunError) as error:
-            key, _, text = str(error).partition(": ")
-            if all(problem.key != key for problem in report.problems):
-                report.problems.append(Problem(key, text))
-        if planned.nodes is None and most_executors(report.settings) is None:
-            _settle(sc)
-        found = requirements.executors_of(sc)
-        progress.update(found, total=max(found, wanted + spare))
-    slots = requirements.slots_of(sc)
+    try:
+        requirements.await_executors(sc, wanted, Patience(config.timeout), spare)
+    except (ConfigError, RunError) as error:
+        key, _, text = str(error).partition(": ")
+        if all(problem.key != key for problem in report.problems):
+            report.problems.append(Problem(key, text))
+    if planned.nodes is None and most_executors(report.settings) is None:
+        _settle(sc)
+    slots = executors.slots_of(sc)
     address = _address(report.settings)
     folder = None if config.path is None else filesystem.absolute(config.path)
     tried = probe.Tried(None) if folder is None else probe.try_folder(folder)
@@ -113,7 +111,7 @@ def _settle(sc: SparkContext) -> None:
     """Return when no other executor has come for a while: nothing says how many there will be."""
     seen, since = 0, time.monotonic()
     while time.monotonic() - since < SETTLE_SECONDS:
-        if (now := requirements.executors_of(sc)) != seen:
+        if (now := executors.executors_of(sc)) != seen:
             seen, since = now, time.monotonic()
         time.sleep(0.1)
 

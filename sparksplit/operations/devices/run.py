@@ -16,11 +16,13 @@ from hdfs_io import filesystem
 from sparksplit import __version__
 from sparksplit.base.config import load
 from sparksplit.base.errors import InputError, RunError, UsageError
-from sparksplit.base.progress import Progress, say
+from sparksplit.base.executors import slots_of
+from sparksplit.base.progress import say
 from sparksplit.base.reasons import spark_reason
 from sparksplit.base.records import Json, JsonObject
 from sparksplit.base.requirements import TENSORFLOW_MEBIBYTES, granted_cores, mebibytes, most_executors
 from sparksplit.base.session import spark_session
+from sparksplit.base.waiting import Patience
 from sparksplit.cluster import requirements
 from sparksplit.operations.config import DevicesConfig
 from sparksplit.operations.devices.ask import look
@@ -128,10 +130,8 @@ def _await_executors(spark: SparkSession, config: DevicesConfig, settings: dict[
     sc = spark.sparkContext
     wanted = config.nodes or most_executors(settings) or 1
     requirements.check_settings(settings, wanted)
-    with Progress("waiting for executors", wanted, "executors") as progress:
-        requirements.await_executors(sc, wanted, config.timeout)
-        progress.update(requirements.executors_of(sc))
-    return config.nodes or requirements.slots_of(sc)
+    requirements.await_executors(sc, wanted, Patience(config.timeout))
+    return config.nodes or slots_of(sc)
 
 
 def _executors(spark: SparkSession, count: int, ask: _Ask) -> list[JsonObject]:

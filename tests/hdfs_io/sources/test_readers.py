@@ -164,7 +164,7 @@ def test_the_same_again_needs_no_spark(
     settings += ["input.format=parquet", "input.label=y"]
     assert run(tmp_path, *settings) == 0
     assert "validation            1 rows" in capsys.readouterr().out
-    monkeypatch.setattr(preprocess, "spark_session", lambda *_, **__: pytest.fail("Spark was started"))
+    monkeypatch.setattr(preprocess, "session_with_executors", lambda *_, **__: pytest.fail("Spark was started"))
     assert run(tmp_path, *settings) == 0
     assert "nothing was done" in capsys.readouterr().err
     write(tmp_path / "raw" / "b.parquet", x=[1], y=[0])

@@ -1,0 +1,30 @@
+"""Characters in a configuration: what separates, quotes or introduces something in a text file."""
+
+from __future__ import annotations
+
+import re
+
+_MARKS = {"tab": "\t", "space": " ", "comma": ",", "semicolon": ";", "pipe": "|", r"\t": "\t"}
+_ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})|\\([0-7]{3})|\^([A-_])")
+
+
+def delimiter(text: str) -> str:
+    """The character that `text` stands for: itself, a name or an escape."""
+    found = _MARKS.get(text, text)
+    if escape := _ESCAPE.fullmatch(text):
+        hexadecimal, octal, control = escape.groups()
+        found = chr(int(hexadecimal, 16) if hexadecimal else int(octal, 8) if octal else ord(control) - ord("@"))
+    if len(found) != 1 or not found.isascii() or found in '"\r\n\0':
+        names = ", ".join(name for name in _MARKS if name.isalpha())
+        raise ValueError(
+            "must be one ASCII character that is neither a quote nor a line end, "
+            f"or one of {names}, or like \\t, \\x01, \\001 or ^A (is {text!r})"
+        )
+    return found
+
+
+def mark(text: str) -> str:
+    """`text`, which must be one character that Spark's reader can look for."""
+    if len(text) != 1 or not text.isascii() or text in "\r\n\0":
+        raise ValueError(f"must be one ASCII character that is no line end (is {text!r})")
+    return text
