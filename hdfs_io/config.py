@@ -6,9 +6,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from hdfs_io import filesystem
+from hdfs_io import characters, filesystem
 from hdfs_io.awaited import seconds
-from hdfs_io.characters import delimiter, mark
 from hdfs_io.cut_config import CutConfig, check_cut
 from hdfs_io.features.config import Features
 from hdfs_io.formats import FORMATS, PATHS, format_of, known_format
@@ -69,12 +68,12 @@ class InputConfig(Config):
     """csv: whether the first line of each file names the columns."""
     columns: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
     """csv without a header, hive-text: the columns' names, all of them; otherwise they go by position."""
-    delimiter: Annotated[str, AfterValidator(delimiter)] = ","
+    delimiter: Annotated[str, AfterValidator(characters.delimiter)] = ","
     """csv, hive-text (^A there): what separates the columns: one ASCII character, or tab, space, comma, semicolon or
     pipe by name, or an escape such as \\t, \\x01, \\001 or ^A."""
-    quote: Annotated[str, AfterValidator(mark)] | None = '"'
+    quote: Annotated[str, AfterValidator(characters.mark)] | None = '"'
     """csv: the character around a cell that holds delimiters or line ends; null: none."""
-    escape: Annotated[str, AfterValidator(mark)] | None = None
+    escape: Annotated[str, AfterValidator(characters.mark)] | None = None
     """csv: the character that stands before a quote within quotes; null: the quote itself."""
     multiline: bool = False
     """csv: whether a quoted cell may hold line ends. A file is then read by one task, however large."""
@@ -82,7 +81,7 @@ class InputConfig(Config):
     """csv, hive-text (\\N and the empty cell there): texts that stand for a missing value."""
     encoding: str = "UTF-8"
     """csv, hive-text: the files' encoding, by Java's names, such as ISO-8859-1 or windows-1252."""
-    comment: Annotated[str, AfterValidator(mark)] | None = None
+    comment: Annotated[str, AfterValidator(characters.mark)] | None = None
     """csv, hive-text: lines that begin with this character are left out."""
     dtype: Dtype | None = None
     """All but text: the exact type that values are stored in; null: the IDX file's own, otherwise float32."""

@@ -16,4 +16,4 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.fail("Spark was started")
 
     for module in (preprocess, inference_run):
-        monkeypatch.setattr(module, "spark_session", refuse)
+        monkeypatch.setattr(module, "session_with_executors", refuse)
