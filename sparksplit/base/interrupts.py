@@ -1,4 +1,5 @@
-"""SIGINT and SIGTERM: neither is lost, they end a call into the JVM, and whatever cleans up can still use the JVM."""
+"""SIGINT and SIGTERM: neither is lost, they end a call into the JVM, and whatever cleans up can still use the JVM, if
+that answers."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from types import FrameType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from sparksplit.base.errors import Interrupted
+from sparksplit.base.jvm import limited, limits_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,21 +85,30 @@ def starting() -> Iterator[None]:
 def interruptible(handlers: dict[signal.Signals, Any], spark: SparkSession) -> Iterator[None]:
     """Let SIGINT and SIGTERM end a call into the JVM, and keep the JVM usable for what cleans up after them.
 
+    From then on a connection to the JVM, which may be what stands still, is not waited for as long as one likes; and
+    the block ends with what the signal has raised, even where the cleaning up fails.
+
     handlers: what the signals otherwise do.
     """
     client = spark.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
+    limits, raised = limits_of(client), list[BaseException]()
 
     def forwarding(handler: _Handler) -> _Handler:
         def handle(signum: int, frame: FrameType | None) -> Any:
             connection = client.get_thread_connection()
+            in_a_call = connection is not None and connection not in client.deque
             if connection is not None:
-                in_a_call = connection not in client.deque
                 # The interrupted call's answer would still arrive on this thread's connection. Left to itself, py4j
                 # would then close the connections of all other threads as well.
                 connection.close()
-                if in_a_call:
-                    _cancel_jobs(spark)
-            return handler(signum, frame)
+            limits.stopping = True
+            if in_a_call:
+                _cancel_jobs(spark)
+            try:
+                return handler(signum, frame)
+            except BaseException as error:
+                raised.append(error)
+                raise
 
         return handle
 
@@ -105,9 +116,14 @@ def interruptible(handlers: dict[signal.Signals, Any], spark: SparkSession) -> I
         signal.signal(signum, forwarding(handler) if callable(handler) else handler)
     try:
         yield
+    except Exception as error:
+        if raised:
+            raise raised[0] from error
+        raise
     finally:
         for signum, handler in handlers.items():
             signal.signal(signum, handler)
+        limits.stopping = False
 
 
 @contextmanager
@@ -128,7 +144,8 @@ def interruptible_program(spark: SparkSession) -> Iterator[None]:
 def _cancel_jobs(spark: SparkSession) -> None:
     """Otherwise what the interrupted call was waiting for would go on, and keep the executors from the cleaning up."""
     try:
-        spark.sparkContext.cancelAllJobs()
+        with limited(spark.sparkContext._gateway):
+            spark.sparkContext.cancelAllJobs()
     except Exception as error:  # the JVM may be what was interrupted; its end ends the jobs too
         logging.getLogger(__name__).debug("the jobs were not cancelled: %s", error)
 

@@ -28,6 +28,7 @@ from sparksplit.base.interrupts import (
     undisturbed,
 )
 from sparksplit.base.java import java_home
+from sparksplit.base.jvm import limited
 from sparksplit.base.masters import await_master, check_known
 from sparksplit.base.progress import say
 from sparksplit.base.reasons import NOT_TAKEN, STOPPED, setting_at_fault, spark_reason
@@ -330,12 +331,14 @@ def _end(mark: str) -> None:
 
 
 def _end_gateway(own: Any) -> None:
-    try:
-        own.shutdown()
-    except Exception as error:  # as in _stop_quietly
-        logging.getLogger(__name__).debug("the JVM did not answer at its end: %s", error)
     java: subprocess.Popen[bytes] = own.proc
     assert java.stdin is not None
+    try:
+        with limited(own):
+            own.shutdown()
+    except Exception as error:  # as in _stop_quietly
+        logging.getLogger(__name__).debug("the JVM did not answer at its end: %s", error)
+        java.kill()  # it heeds no other sign
     java.stdin.close()  # the sign for it to exit
     try:
         java.wait(STOP_SECONDS)

@@ -6,6 +6,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
+from sparksplit.base.jvm import limited
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.status import SparkStageInfo
@@ -24,14 +26,15 @@ def replace_stuck(sc: SparkContext, group: str) -> list[str]:
     to take the tasks of the next attempt.
     """
     try:
-        end = time.monotonic() + PATIENCE
-        while any(_tasks(sc, info).size() for info in _stages(sc, group)):
-            if time.monotonic() > end:
-                break
-            time.sleep(POLL)
-        else:
-            return []
-        found = sorted({holder for info in _stages(sc, group) for _, holder in _running(sc, info)})
+        with limited(sc._gateway):
+            end = time.monotonic() + PATIENCE
+            while any(_tasks(sc, info).size() for info in _stages(sc, group)):
+                if time.monotonic() > end:
+                    break
+                time.sleep(POLL)
+            else:
+                return []
+            found = sorted({holder for info in _stages(sc, group) for _, holder in _running(sc, info)})
         return [executor for executor in found if replace(sc, executor)]
     except Exception as error:
         log.debug("Spark does not answer, so it cannot replace executors: %s", error)
@@ -46,12 +49,14 @@ def replace(sc: SparkContext, executor: str) -> bool:
     killed only ten seconds after it was asked to end.
     """
     try:
-        spark, jvm = sc._jsc.sc(), sc._jvm
-        assert jvm is not None
-        log.warning("executor %s does not answer; Spark is asked for another", executor)
-        spark.killAndReplaceExecutor(executor)
-        reason = jvm.org.apache.spark.scheduler.ExecutorProcessLost("it did not answer", jvm.scala.Option.empty(), True)
-        spark.schedulerBackend().removeExecutor(executor, reason)
+        with limited(sc._gateway):
+            spark, jvm = sc._jsc.sc(), sc._jvm
+            assert jvm is not None
+            log.warning("executor %s does not answer; Spark is asked for another", executor)
+            spark.killAndReplaceExecutor(executor)
+            lost = jvm.org.apache.spark.scheduler.ExecutorProcessLost
+            reason = lost("it did not answer", jvm.scala.Option.empty(), True)
+            spark.schedulerBackend().removeExecutor(executor, reason)
         return True
     except Exception as error:
         log.debug("Spark does not answer, so it cannot replace an executor: %s", error)
@@ -61,7 +66,8 @@ def replace(sc: SparkContext, executor: str) -> bool:
 def holders(sc: SparkContext, group: str) -> dict[int, str]:
     """The executor of each partition of the jobs `group` that Spark computes just now; {} where it does not tell."""
     try:
-        return {partition: executor for info in _stages(sc, group) for partition, executor in _running(sc, info)}
+        with limited(sc._gateway):
+            return {partition: executor for info in _stages(sc, group) for partition, executor in _running(sc, info)}
     except Exception as error:
         log.debug("Spark does not say where its tasks are: %s", error)
         return {}

@@ -24,6 +24,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sparksplit.base.executors import lost_executors
+from sparksplit.base.jvm import limited
 from sparksplit.base.reasons import spark_reason
 from sparksplit.cluster import placing
 from sparksplit.cluster.channel.line import Line, Post
@@ -89,7 +90,8 @@ class Job:
     def host_of(self, rank: int) -> str | None:
         """The host of a node's executor, as Spark names it; None where it does not tell."""
         try:
-            return placing.host_of(self._sc, self._group, rank)
+            with limited(self._sc._gateway):
+                return placing.host_of(self._sc, self._group, rank)
         except Exception as error:
             log.debug("Spark does not say where node %d is: %s", rank, error)
             return None
@@ -122,7 +124,8 @@ class Job:
     def _lost_executor(self) -> str | None:
         """The executor that Spark lost last: the reason for trying the tasks again, where no task gave one."""
         try:
-            lost = lost_executors(self._sc)
+            with limited(self._sc._gateway):
+                lost = lost_executors(self._sc)
         except Exception as error:
             log.debug("Spark does not answer: %s", error)
             return None
@@ -131,9 +134,10 @@ class Job:
     def active(self) -> bool:
         """Whether Spark is still running it."""
         try:
-            tracker = self._sc.statusTracker()
-            active = set(tracker.getActiveJobsIds())
-            return any(job in active for job in tracker.getJobIdsForGroup(self._group))
+            with limited(self._sc._gateway):
+                tracker = self._sc.statusTracker()
+                active = set(tracker.getActiveJobsIds())
+                return any(job in active for job in tracker.getJobIdsForGroup(self._group))
         except Exception as error:
             log.debug("Spark does not answer, so it runs nothing: %s", error)
             return False
@@ -143,7 +147,8 @@ class Job:
         if not self._cancelled:
             self._cancelled = True
             try:
-                self._sc.cancelJobGroup(self._group)
+                with limited(self._sc._gateway):
+                    self._sc.cancelJobGroup(self._group)
             except Exception as error:
                 log.debug("Spark does not answer, so it has nothing to cancel: %s", error)
 

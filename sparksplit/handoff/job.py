@@ -18,6 +18,7 @@ import pyarrow as pa
 from hdfs_io.preprocessing import TensorSpec
 from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 from sparksplit.base.errors import InputError, NodeFailed, Passing, RunError, SparksplitError
+from sparksplit.base.jvm import limited
 from sparksplit.base.reasons import spark_reason
 from sparksplit.base.task_facts import facts_of
 from sparksplit.cluster.stuck import holders, replace_stuck
@@ -165,7 +166,8 @@ class FeedJob:
         self._closing = True
         if cancelled:
             try:
-                sc.cancelJobGroup(self._group)
+                with limited(sc._gateway):
+                    sc.cancelJobGroup(self._group)
             except Exception as error:
                 log.debug("Spark does not answer, so it has nothing to cancel: %s", error)
         self._thread.join(20)

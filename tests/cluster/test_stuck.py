@@ -9,6 +9,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from sparksplit.cluster import stuck
+from tests.jvm import gateway
 
 
 def java(values: list[Any]) -> SimpleNamespace:
@@ -38,7 +39,8 @@ def spark(running: list[str], active: list[int], replaced: list[str]) -> Any:
         killAndReplaceExecutor=replaced.append,
         schedulerBackend=lambda: SimpleNamespace(removeExecutor=lambda executor, reason: replaced.append(executor)),
     )
-    return SimpleNamespace(statusTracker=lambda: tracker, _jsc=SimpleNamespace(sc=lambda: context), _jvm=MagicMock())
+    behind = SimpleNamespace(sc=lambda: context)
+    return SimpleNamespace(statusTracker=lambda: tracker, _jsc=behind, _jvm=MagicMock(), _gateway=gateway())
 
 
 def test_one_whose_task_does_not_end_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +61,7 @@ def test_a_spark_that_has_gone_is_asked_for_nothing() -> None:
     def gone() -> None:
         raise ConnectionError
 
-    away: Any = SimpleNamespace(statusTracker=gone)
+    away: Any = SimpleNamespace(statusTracker=gone, _gateway=gateway())
     assert stuck.replace_stuck(away, "ours") == []
     assert stuck.holders(away, "ours") == {}
     assert not stuck.replace(away, "1")

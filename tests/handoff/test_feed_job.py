@@ -17,12 +17,15 @@ from sparksplit.handoff import feeding as feeding_module
 from sparksplit.handoff import job as job_module
 from sparksplit.handoff.feeding import Feeding
 from sparksplit.handoff.job import FeedJob
+from tests.jvm import gateway
 
 
 def test_what_a_feed_reads_is_not_searched_for_damage_once_it_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """All rows would be read for that, while a restart waits."""
     cancelled = threading.Event()
-    context = SimpleNamespace(setJobGroup=lambda *_, **keys: None, cancelJobGroup=lambda group: cancelled.set())
+    context = SimpleNamespace(
+        setJobGroup=lambda *_, **keys: None, cancelJobGroup=lambda group: cancelled.set(), _gateway=gateway()
+    )
     frame: Any = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context), select=lambda *_: None)
     schema: Any = SimpleNamespace(names=["row_id"])
     searched: list[str] = []

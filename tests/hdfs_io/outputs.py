@@ -39,7 +39,7 @@ def fenced(folder: object) -> Iterator[Fence]:
 def stage(one: Output, content: str = "x", overwrite: bool = True) -> None:
     """What preprocess and predict do."""
     with one.claimed(overwrite), one.staging() as folder:
-        Path(folder, "run.json").write_text(content)
+        Path(folder, "metrics.json" if one.command == "predict" else "run.json").write_text(content)
 
 
 def fill(one: Output, content: str = "x", complete: bool = True, **options: Any) -> None:

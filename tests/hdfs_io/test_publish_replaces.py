@@ -247,7 +247,7 @@ def test_what_cannot_move_along_stays_where_it_is_and_is_named(tmp_path, monkeyp
         stage(output(tmp_path / "out"), "new")
     (aside,) = (name for name in names(tmp_path) if name != "out")
     assert f"/{aside}/mine: could not be moved to {tmp_path}/out/mine" in caplog.text
-    assert (tmp_path / aside / "mine" / "run.json").read_text() == "predicted"
+    assert (tmp_path / aside / "mine" / "metrics.json").read_text() == "predicted"
     stage(output(tmp_path / "out"), "newer")
     assert others(tmp_path / "out") == before and names(tmp_path) == ["out"]
 

@@ -75,7 +75,7 @@ def test_a_partition_is_replaced_alone_and_nothing_is_left_beside_it(tmp_path: P
     with pytest.raises(UsageError, match="ds=1: exists, made with another configuration; --overwrite replaces it"):
         Output(folders[0], "b", "predict").decide()
     stage(Output(folders[0], "b", "predict"), "second")
-    assert [Path(folder, "data").read_text() for folder in folders] == ["second", "first"]
+    assert [Path(folder, "metrics.json").read_text() for folder in folders] == ["second", "first"]
     assert names(tmp_path / "t") == ["ds=1", "ds=2"]
     (tmp_path / "t" / "ds=3").mkdir()
     (tmp_path / "t" / "ds=3" / "part-0.parquet").touch()  # Hive's own

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from hdfs_io import filesystem
 from sparksplit.base import executors
 from sparksplit.base.errors import ConfigError, RunError
+from sparksplit.base.jvm import limited
 from sparksplit.base.reasons import spark_reason
 from sparksplit.base.requirements import Problem, most_executors, start_problems, value_problems
 from sparksplit.base.session import known_settings, spark_session
@@ -135,7 +136,8 @@ def _executors(spark: SparkSession, slots: int, ask: probe.Probe) -> tuple[list[
     collecting.start()
     collecting.join(JOB_SECONDS)
     if collecting.is_alive():
-        sc.cancelJobGroup(group)
+        with limited(sc._gateway):
+            sc.cancelJobGroup(group)
         return [], Problem("executors", f"they have not answered within {JOB_SECONDS:g} s; their logs may say why")
     if reasons:
         if "cannot run" in reasons[0] and "PYSPARK_PYTHON" in reasons[0]:

@@ -17,6 +17,7 @@ from sparksplit import __version__
 from sparksplit.base.config import load
 from sparksplit.base.errors import InputError, RunError, UsageError
 from sparksplit.base.executors import slots_of
+from sparksplit.base.jvm import limited
 from sparksplit.base.progress import say
 from sparksplit.base.reasons import spark_reason
 from sparksplit.base.records import Json, JsonObject
@@ -156,7 +157,8 @@ def _executors(spark: SparkSession, count: int, ask: _Ask) -> list[JsonObject]:
         collecting.join(seconds)
     finally:
         if late := collecting.is_alive():
-            sc.cancelJobGroup(group)
+            with limited(sc._gateway):
+                sc.cancelJobGroup(group)
     if late:
         raise RunError(f"the executors have not answered within {seconds:g} s; their logs may say why")
     if reasons:
