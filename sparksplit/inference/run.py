@@ -91,7 +91,7 @@ def _predict(
         # Without files to look at, the rows themselves are.
         input_hash = digest(rows.content) if spark is None or rows.content is not None else partial(raw.hash_now, spark)
     if config.labels == "required" and rows.label is None:
-        raise config.error("labels", f"{rows.place}: has no labels, and is to have some (labels: required)")
+        raise config.error("labels", f"{rows.place}: has no labels; name their column in input.label")
     columns = _columns(config, rows, trained)
     values = {"command": "predict", "model": trained.digest, "input": rows.identity, "splits": rows.splits}
     if function is not None:

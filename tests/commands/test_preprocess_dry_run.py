@@ -48,7 +48,9 @@ def test_of_a_csv_all_is_told_and_preprocess_makes_it(
     assert found["sample"] == ["all 60 rows"]
     assert found["row"][0] == "x = [1.5 2.0], label = 'cat', id = r1"
     assert found["rejected"][0].startswith("2 of 60: ")
-    assert [f"{raw}: row {line}: " in text for line, text in zip((3, 61), found[""], strict=False)] == [True, True]
+    assert found["feature"] == ["a: number", "b: number"] and found[""][1].startswith("3 different in 58 rows, none")
+    rejected = found[""][2:]
+    assert [f"{raw}: row {line}: " in text for line, text in zip((3, 61), rejected, strict=False)] == [True, True]
     assert found[""][-1].startswith("preprocess will refuse this input")
     assert found["classes"] == ["3 in the sample: c: 28, cat: 2, d: 28"]
 

@@ -1,0 +1,52 @@
+"""The label and the kept columns of rows to predict, where their configuration names none."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql.types import StructType
+
+from hdfs_io.config import InputConfig
+from hdfs_io.preprocessing import Description, FittedPreprocessing
+from hdfs_io.sources import named_like
+from hdfs_io.sources.readers import RawFrame
+
+NO_LABEL = "predictions have no metrics"
+
+
+def named(columns: str, label_name: str | None, kept: list[str], own: str | None, **keys: Any) -> tuple[Any, ...]:
+    """(label, kept columns, what is told) of rows with these columns. label_name, kept: of the model's rows. own: the
+    label that the rows tell"""
+    schema = StructType()
+    for name in columns.split():
+        schema = schema.add(name, "string")
+    raw = RawFrame(SimpleNamespace(schema=schema), label=own)  # type: ignore[arg-type]
+    like = Description(tensors=[], label=None, preprocessing=FittedPreprocessing(), label_name=label_name, keep=kept)
+    config, said = named_like(InputConfig(format="parquet", path="rows", **keys), like, raw)
+    return config.label, config.keep, said
+
+
+@pytest.mark.parametrize(
+    ("columns", "label_name", "own", "label", "said"),
+    [
+        ("a y z", "y", "z", "y", []),
+        ("a z", "y", "z", None, [f"has no column 'y', the label: {NO_LABEL}"]),
+        ("a z", None, "z", "z", []),
+        ("a z", None, None, None, [f"input.label names no column: {NO_LABEL}"]),
+    ],
+)
+def test_the_label_is_that_of_the_models_rows(
+    columns: str, label_name: str | None, own: str | None, label: str | None, said: list[str]
+) -> None:
+    assert named(columns, label_name, [], own) == (label, [], said)
+    assert named(columns, label_name, [], own, label="a") == ("a", [], [])
+    assert named(columns, label_name, [], own, label=None) == (None, [], [])
+
+
+def test_what_was_kept_is_kept_as_far_as_it_is_there() -> None:
+    told = ["has no column 'day', which the model's data kept"]
+    assert named("a y id", "y", ["day", "id"], None) == ("y", ["id"], told)
+    assert named("a y id", "y", ["day", "id"], None, keep=["a"]) == ("y", ["a"], [])
+    assert named("a y id", "y", ["id"], None, keep=[]) == ("y", [], [])
