@@ -65,7 +65,9 @@ def test_an_exit_is_named_with_its_status(nodes: Any, sufferers: Sufferers) -> N
     assert re.fullmatch(r"node 1 on \S+: ended with exit status 7 and without a result", str(error))
 
 
-@pytest.mark.parametrize(("work", "text"), [("no_result", "must return a dict"), ("no_json", "not JSON serializable")])
+@pytest.mark.parametrize(
+    ("work", "text"), [("no_result", "must return a dict"), ("no_json", "object cannot be sent as JSON")]
+)
 def test_a_wrong_result_is_the_nodes_error(nodes: Any, sufferers: Sufferers, work: str, text: str) -> None:
     with pytest.raises(NodeFailed, match=rf"node \d on \S+: TypeError: .*{text}"):
         NodeCluster(nodes, NODES, f"{WORKS}:{work}", {}).run()

@@ -103,7 +103,10 @@ def test_spark_writes_what_arrays_give_and_only_once(
         assert run(tmp_path, f"input.path={folder}", *settings, "executors=3") == 0
         assert "is complete, made with the same configuration; nothing was done" in capsys.readouterr().err
         assert run(tmp_path, f"input.path={folder}", *settings, "seed=2") == 2
-        assert f"{tmp_path}/out: exists, made with another configuration; --overwrite" in capsys.readouterr().err
+        assert (
+            f"{tmp_path}/out: exists, made with another configuration (seed was 5, is 2); --overwrite"
+            in capsys.readouterr().err
+        )
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")} == before
 
 

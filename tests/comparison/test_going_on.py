@@ -76,7 +76,7 @@ def looked(monkeypatch, seeds, most, undecided, virtual=(), recorded=()):
     config = CompareConfig(data="d", output="o", seeds=seeds, max_seeds=most, nodes=[1, 2], virtual=list(virtual),
                            strategies=["batch", "epoch"] if virtual else ["batch"])  # fmt: skip
     output = SimpleNamespace(
-        folder="o", lease=SimpleNamespace(tell=lambda _: None), complete=lambda: None,
+        path="o", folder="o", lease=SimpleNamespace(tell=lambda _: None), complete=lambda: None,
         fence=SimpleNamespace(write_json=lambda *_: None, write_bytes=lambda *_: None),
     )  # fmt: skip
     monkeypatch.setattr(run.Measured, "read", lambda _: Measured())

@@ -23,7 +23,7 @@ def test_what_is_done_once_for_a_cluster_is_not_of_its_first_runs_seconds(monkey
     def train_once(own, run, config, collective, start, rows):
         began.append(now[0] - start)
         now[0] += 0.5
-        return SimpleNamespace(to_json=dict)
+        return SimpleNamespace(in_brief=lambda: SimpleNamespace(to_json=dict))
 
     config = SimpleNamespace(input_mode="spark")
     runs = [SimpleNamespace(key=key, sources={}, train_config=lambda: config) for key in ("a", "b", "c")]

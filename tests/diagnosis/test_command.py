@@ -54,8 +54,13 @@ def test_what_was_found_is_beside_the_output_and_replaced_as_a_whole(measured, f
         assert cli.main(["diagnose", "--config", str(file)]) == 0
         assert f"{tmp_path}/run-diagnosis/diagnosis.html" in capsys.readouterr().out
         names = {path.name for path in (tmp_path / "run-diagnosis").iterdir()}
-        assert {"_CONFIG", "_SUCCESS", "diagnosis.json", "diagnosis.html"} <= names and "old" not in names
-        (tmp_path / "run-diagnosis" / "old").touch()
+        assert {
+            "_CONFIG",
+            "_SUCCESS",
+            "diagnosis.json",
+            "diagnosis.html",
+        } <= names and ".diagnosis.json.0123abcd" not in names
+        (tmp_path / "run-diagnosis" / ".diagnosis.json.0123abcd").touch()  # which a killed one has left
     record = Diagnosis.read(str(tmp_path / "run-diagnosis"))
     assert record.measured == MEASURED and record.hosts == ["host-0", "host-1"]
     assert record.verdict.sentence[1:] in (tmp_path / "run-diagnosis" / "diagnosis.html").read_text()

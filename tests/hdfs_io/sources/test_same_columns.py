@@ -101,7 +101,11 @@ def test_what_pandas_writes(spark: SparkSession, tmp_path: Path) -> None:
     for folder, keep in (("a.parquet", ["t", "u", "old", "first"]), ("b.parquet", ["first"])):
         opened = source(spark, path=f"{tmp_path}/{folder}", keep=keep, missing="mean")
         assert opened.tensors[0].columns == ["time"] and opened.label_kind == "integer"
-        assert opened.notes == ["column '__index_level_0__' is the index of a pandas DataFrame, and is no feature"]
+        assert [note.partition(" is the index")[0] for note in opened.notes] == [
+            "column '__index_level_0__'",
+            "the labels (column 'y') are exactly 0.0 and 1.0. They become classes. If they are numbers to predict,"
+            " set input.label_type: number",
+        ]
         found = sorted(rows_of(spark, opened), key=lambda row: str(row[1]))
         assert [row[2:] for row in found] == [
             (1, *expected[-len(keep) :]) if place == 0 else (0, *expected[-len(keep) :])
