@@ -292,7 +292,7 @@ class _Run:
             run_id=f"{output.config_hash}-{int(time.time())}",
             config_hash=output.config_hash,
             restarts=cost.restarts,
-            application_id=str(self.spark.sparkContext.applicationId),
+            application_id=str(output.lease.holder.application_id),
             total=cost.seconds,
             launched=trained.launched,
             attempts=cost.story,
