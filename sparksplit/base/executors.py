@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparksplit.base.containers import Containers
 from sparksplit.base.errors import RunError
+from sparksplit.base.manager import Manager
 from sparksplit.base.progress import Lines
-from sparksplit.base.reasons import NOT_TAKEN, executor_error, spark_reason
+from sparksplit.base.reasons import NOT_TAKEN, spark_reason
 from sparksplit.base.requirements import is_on, is_standalone, why_few
 from sparksplit.base.session import spark_session
 from sparksplit.base.waiting import Patience, Seen, Wait
+from sparksplit.base.workers import said_by_an_executor
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -55,27 +54,28 @@ def await_executors(sc: SparkContext, needed: int, what: str, patience: Patience
     """
     wait, lines = Wait(needed, patience, time.monotonic()), Lines()
     settings = dict(sc.getConf().getAll())
-    with Containers(sc) as containers:
+    with Manager(sc) as manager:
         while True:
-            seen = Seen(executors_of(sc), containers.granted)
+            seen = Seen(executors_of(sc), manager.granted)
             wait.look(seen, time.monotonic())
             if seen.executors >= needed:
                 return wait.seconds["start"]
             if sc._jsc.sc().isStopped():
-                raise RunError(ended(sc, settings))
+                raise RunError(ended(sc, settings, manager.pages))
             if wait.over:
-                why, logs = why_few(settings, seen.executors), where_logs_are(settings)
-                raise RunError(wait.failure(what, seen, lost_executors(sc), why, logs))
+                said = None if seen.executors else said_by_an_executor(sc, manager.pages)
+                why = why_few(settings, seen.executors) if said is None else f"an executor ended at its start: {said}"
+                raise RunError(wait.failure(what, seen, lost_executors(sc), why, where_logs_are(settings)))
             lines.say(wait.line(seen))
             time.sleep(_POLL_SECONDS)
 
 
-def ended(sc: SparkContext, settings: Mapping[str, str]) -> str:
-    """What to say where Spark has ended by itself before it had executors."""
+def ended(sc: SparkContext, settings: Mapping[str, str], pages: Sequence[str]) -> str:
+    """What to say where Spark has ended by itself before it had executors. pages: the workers'."""
     application = str(sc.applicationId)
     if application.startswith("spark-application-"):  # Spark's own name, for want of one from the master
         return f"spark.master: {sc.master} {NOT_TAKEN}"
-    said, logs = _said_by_an_executor(sc, application), where_logs_are({**settings, "spark.app.id": application})
+    said, logs = said_by_an_executor(sc, pages), where_logs_are({**settings, "spark.app.id": application})
     return (
         f"executors: {sc.master} has ended the application {application}: its executors ended before Spark had them"
         f"{f' ({said})' if said else ''}, or somebody ended it; {logs}"
@@ -90,19 +90,6 @@ def where_logs_are(settings: Mapping[str, str]) -> str:
     if is_standalone(settings):
         return f"look at {application}/*/stderr in the workers' work folders"
     return "look at the executors' logs"
-
-
-def _said_by_an_executor(sc: SparkContext, application: str) -> str | None:
-    """The error of the application's last executor whose log is on this machine."""
-    try:
-        jvm = sc._jvm
-        assert jvm is not None
-        home = str(jvm.java.lang.System.getenv("SPARK_HOME") or "")
-        logs = sorted(Path(home, "work", application).glob("*/stderr"), key=lambda log: log.stat().st_mtime)
-        return executor_error(logs[-1].read_text(errors="replace")) if home and logs else None
-    except Exception as error:  # Spark's JVM has ended, say, or another user's worker has the log
-        logging.getLogger(__name__).debug("no executor's log could be read: %s", error)
-        return None
 
 
 def lost_executors(sc: SparkContext, since: float = 0.0) -> list[str]:

@@ -176,6 +176,24 @@ class Lines:
             say(text)
 
 
+@contextmanager
+def saying(what: str) -> Iterator[None]:
+    """Say what is waited for every LINE_SECONDS, while the block lasts; for a wait that cannot be looked into."""
+    began, over = time.monotonic(), threading.Event()
+
+    def run() -> None:
+        while not over.wait(LINE_SECONDS):
+            say(f"waiting for {what}, {time.monotonic() - began:.0f} s")
+
+    thread = threading.Thread(target=run, name=f"waiting for {what}", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 class _Tasks:
     """Counts the tasks of the Spark jobs that start after it was made."""
 

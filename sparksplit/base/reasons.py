@@ -83,11 +83,12 @@ def spark_reason(text: str) -> str:
 def executor_error(log: str) -> str | None:
     """What ended an executor, in one line, from the end of its standard error; None where it does not say.
 
-    The first cause of the last exception; without one the first line that the executor, or its Java, has written.
+    The first cause of the last exception; without one the first lines that the executor, or its Java, has written.
     """
     # A worker of Spark's begins the file with the command, and a line of equals signs.
     lines = re.split(r"^=+$", log, maxsplit=1, flags=re.MULTILINE)[-1].splitlines()
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     thrown = [line for line in lines if line.startswith("Exception in thread ")]
-    found = [*causes[-1:], *thrown[-1:], *(line for line in lines if line.strip() and not line[0].isspace())]
+    written = [line.strip() for line in lines if line.strip()][:2]
+    found = [*causes[-1:], *thrown[-1:], *(["; ".join(written)] if written else [])]
     return " ".join(_JAVA_CLASS.sub("", found[0]).split())[:LONGEST] if found else None

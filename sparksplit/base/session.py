@@ -30,7 +30,7 @@ from sparksplit.base.interrupts import (
 from sparksplit.base.java import java_home
 from sparksplit.base.jvm import limited
 from sparksplit.base.masters import await_master, check_known
-from sparksplit.base.progress import say
+from sparksplit.base.progress import say, saying
 from sparksplit.base.reasons import NOT_TAKEN, STOPPED, setting_at_fault, spark_reason
 from sparksplit.base.requirements import mebibytes, raise_first, standalone_problems, start_problems
 from sparksplit.base.shipped import shipped
@@ -257,7 +257,8 @@ def _start(settings: dict[str, str], folder: Path | None) -> SparkSession:
             # In YARN's cluster mode pyspark looks for --py-files where the submitting host had them; YARN ships them
             # anyway.
             warnings.filterwarnings("ignore", message="Failed to add file")
-            return SparkSession.builder.config(conf=conf).getOrCreate()
+            with saying(f"Spark to start on {settings.get('spark.master')}"):
+                return SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
         text = str(error)
         if at_fault := setting_at_fault(text, settings):

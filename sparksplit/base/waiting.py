@@ -85,9 +85,9 @@ class Wait:
         """
         if self.stage == "start":
             return (
-                f"{what}, which are granted, and {seen.executors} of them have started within {self.limit:g} s"
-                f" (start_timeout). A host that has none of what the application sends along (--archives) fetches it"
-                f" first: {logs}, or set a larger start_timeout"
+                f"{what}: the cluster has granted them, and {seen.executors} of {self.needed} have started within"
+                f" {self.limit:g} s (start_timeout). A host first fetches what the application sends along"
+                f" (--archives): {logs}, or set a larger start_timeout"
             )
         return too_few(what, seen.executors, f"{self.limit:g} s (queue_timeout)", lost, why)
 

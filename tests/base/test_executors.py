@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from contextlib import nullcontext
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,10 +13,11 @@ from typing import Any
 import pytest
 
 from sparksplit.base import executors
-from sparksplit.base.containers import Containers
 from sparksplit.base.errors import RunError
+from sparksplit.base.manager import Manager
 from sparksplit.base.progress import LINE_SECONDS
 from sparksplit.base.waiting import Patience
+from sparksplit.base.workers import said_by_an_executor
 
 APPLICATION = "app-20261125190000-0001"
 
@@ -44,6 +48,8 @@ class Spark:
         monkeypatch.setattr(executors, "time", clock)
         monkeypatch.setattr("sparksplit.base.progress.time", SimpleNamespace(**vars(clock), strftime=lambda _: "now"))
         monkeypatch.setattr(executors, "lost_executors", lambda sc: [])
+        self.manager = SimpleNamespace(granted=None, pages=[])
+        monkeypatch.setattr(executors, "Manager", lambda sc: nullcontext(self.manager))
 
     def _sleep(self, seconds: float) -> None:
         self.clock += 0.5
@@ -68,6 +74,16 @@ def test_executors_that_never_come_end_the_wait(monkeypatch):
     with pytest.raises(RunError, match=expected):
         executors.await_executors(spark, 1, "executors: one is needed", Patience(queue=20))
     assert spark.clock == 20.5
+
+
+def test_executors_that_are_granted_and_do_not_start_end_the_wait_by_the_other_limit(monkeypatch, capsys):
+    spark = Spark(monkeypatch, 1)
+    spark.manager.granted = 2
+    what = "nodes: 2 nodes need 2 executors"
+    expected = rf"^{what}: the cluster has granted them, and 1 of 2 have started within 15 s \(start_timeout\)"
+    with pytest.raises(RunError, match=expected):
+        executors.await_executors(spark, 2, what, Patience(queue=5, start=15))
+    assert "waiting for granted executors to start: 1 of 2, 10 of 15 s (start_timeout)" in capsys.readouterr().err
 
 
 def test_a_command_without_nodes_waits_for_one_executor_and_asks_for_it_where_they_come_with_jobs(monkeypatch):
@@ -110,6 +126,46 @@ def test_an_application_that_was_never_taken_is_told_from_executors_that_ended(m
     assert why(spark) == f"{ended} (Could not find agent library nosuch), {look}"
 
 
-def test_other_masters_are_not_asked_for_containers(monkeypatch):
-    with Containers(Spark(monkeypatch, 0)) as containers:
-        assert containers.granted is None
+def test_a_local_cluster_has_no_manager_to_ask(monkeypatch):
+    spark = Spark(monkeypatch, 0)
+    spark.master = "local-cluster[2,1,1024]"
+    before = threading.active_count()
+    with Manager(spark) as manager:
+        assert (manager.granted, manager.pages, threading.active_count()) == (None, [], before)
+
+
+class Page(BaseHTTPRequestHandler):
+    """A worker's, with two executors that have ended; the first has said nothing but on its standard output."""
+
+    def do_GET(self) -> None:
+        ended = [
+            {"id": number, "appid": name} for number, name in ((9, "app-other"), (0, APPLICATION), (3, APPLICATION))
+        ]
+        answers = {
+            "/json/": json.dumps({"executors": [], "finishedexecutors": ended}),
+            f"/log?appId={APPLICATION}&executorId=3&logType=stderr": "==== Bytes 0-9 of 9 ====\nCommand\n=====\n\n",
+            f"/log?appId={APPLICATION}&executorId=3&logType=stdout": "==== Bytes 0-9 of 9 ====\nNo agent nosuch\n",
+        }
+        found = answers.get(self.path)
+        self.send_response(404 if found is None else 200)
+        self.end_headers()
+        self.wfile.write((found or "").encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_workers_page_has_what_an_executor_said_that_spark_never_had(monkeypatch):
+    spark = Spark(monkeypatch, 0)
+    assert said_by_an_executor(spark, []) is None
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            pages = ["http://127.0.0.1:1", f"http://127.0.0.1:{server.server_port}"]
+            assert said_by_an_executor(spark, pages) == "No agent nosuch"
+            spark.manager.pages = pages
+            why = r"^executors: one is needed, and Spark has 0 after 20 s .*; an executor ended at its start: No agent"
+            with pytest.raises(RunError, match=why):
+                executors.await_executors(spark, 1, "executors: one is needed", Patience(queue=20))
+        finally:
+            server.shutdown()

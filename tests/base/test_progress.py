@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sparksplit.base import progress
-from sparksplit.base.progress import Progress, say, spark_progress
+from sparksplit.base.progress import Progress, say, saying, spark_progress
 from tests.logs import without_times
 
 
@@ -152,3 +152,22 @@ def test_skipped_stages_and_failing_jobs_do_not_confuse_the_count(
     with pytest.raises(Exception, match="ZeroDivisionError"), spark_progress(spark, "broken"):
         spark.sparkContext.parallelize([0], 1).map(lambda row: 1 // row).count()
     assert capsys.readouterr().err.endswith("stopped\n")
+
+
+def test_a_wait_that_cannot_be_looked_into_is_said_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    twice = threading.Event()
+
+    def heard(line: str) -> None:
+        lines.append(line)
+        if len(lines) == 2:
+            twice.set()
+
+    monkeypatch.setattr(progress, "say", heard)
+    with saying("Spark to start on yarn"):
+        pass
+    assert lines == []
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.001)
+    with saying("Spark to start on yarn"):
+        assert twice.wait(30)
+    assert lines[1].startswith("waiting for Spark to start on yarn, ")

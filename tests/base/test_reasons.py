@@ -117,8 +117,8 @@ HEADER = 'Spark Executor Command: "java" "-cp" "x"\n============================
     ("log", "line"),
     [
         (
-            f"{HEADER}Unrecognized option: -nosuch\nError: Could not create the Java Virtual Machine.\n",
-            "Unrecognized option: -nosuch",
+            "Error occurred during initialization of VM\nCould not find agent library nosuch\nModule java.base\n",
+            "Error occurred during initialization of VM; Could not find agent library nosuch",
         ),
         (
             f'{HEADER}26/11/25 WARN x: y\nException in thread "main" java.lang.reflect.UndeclaredThrowableException\n'

@@ -52,8 +52,8 @@ def test_a_queue_that_grants_too_few_ends_the_wait_by_its_own_limit():
 def test_the_time_to_start_counts_from_when_all_are_granted():
     assert not wait((59, 0, 3), (89, 2, 4))[0].over
     assert said((59, 0, 3), (90, 2, 4)) == (
-        f"{WHAT}, which are granted, and 2 of them have started within 30 s (start_timeout). A host that has none of"
-        " what the application sends along (--archives) fetches it first: look at LOG, or set a larger start_timeout"
+        f"{WHAT}: the cluster has granted them, and 2 of 4 have started within 30 s (start_timeout). A host first"
+        " fetches what the application sends along (--archives): look at LOG, or set a larger start_timeout"
     )
 
 

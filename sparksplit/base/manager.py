@@ -1,7 +1,8 @@
-"""How many executors YARN has granted, asked of its ResourceManager by the client in the driver's JVM.
+"""What the cluster's manager says while executors are waited for, and Spark's driver does not know.
 
-A container that still fetches files counts for YARN and not yet for Spark. Other masters have nothing of the kind:
-there an executor that is granted is with Spark within seconds.
+YARN's ResourceManager says how many containers it has granted: one whose host still fetches files counts for YARN and
+not yet for Spark. A standalone master says where its workers' pages are. There, an executor that is granted is with
+Spark within seconds.
 """
 
 from __future__ import annotations
@@ -11,25 +12,29 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from sparksplit.base.workers import pages_of
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 _LOOK_SECONDS = 2.0
 
 
-class Containers:
-    """Asks while its block lasts, in a thread: a ResourceManager that is away is asked again by its client for many
+class Manager:
+    """Asks while its block lasts, in a thread: where nobody answers, Spark's and YARN's own clients ask again for many
     minutes."""
 
     def __init__(self, sc: SparkContext) -> None:
         self._sc = sc
         self.granted: int | None = None
         """Executors that have a container; None as long as that is not known."""
+        self.pages: list[str] = []
+        """The addresses of a standalone cluster's workers, as far as they are known."""
         self._ended = threading.Event()
 
     def __enter__(self) -> Self:
-        if self._sc.master == "yarn":
-            threading.Thread(target=self._look, name="YARN's containers", daemon=True).start()
+        if str(self._sc.master).startswith(("yarn", "spark://")):
+            threading.Thread(target=self._look, name="the cluster's manager", daemon=True).start()
         return self
 
     def __exit__(
@@ -41,12 +46,14 @@ class Containers:
         client: Any = None
         try:
             while not self._ended.wait(_LOOK_SECONDS):
-                if client is None:
-                    client = _client(self._sc)
+                if self._sc.master != "yarn":
+                    self.pages = pages_of(self._sc)
+                    return
+                client = client or _client(self._sc)
                 self.granted = _granted(client, self._sc)
         except Exception as error:  # no ticket for the ResourceManager, say: only Spark's count is known then
             self.granted = None
-            logging.getLogger(__name__).debug("YARN does not say how many containers there are: %s", error)
+            logging.getLogger(__name__).debug("the cluster's manager does not tell more: %s", error)
         finally:
             if client is not None:
                 client.stop()
