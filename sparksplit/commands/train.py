@@ -13,7 +13,7 @@ from sparksplit.training.run import train
 def run(config: TrainConfig, options: Options) -> None:
     """Train, and print the summary on standard output."""
     result = train(config, options)
-    for line in summary(result, config.output, config.origin.file):
+    for line in summary(result, config.output):
         print(line)
 
 

@@ -26,7 +26,7 @@ from sparksplit.training.record import (
     RunSync,
     Values,
 )
-from sparksplit.training.spent import advice, of_run
+from sparksplit.training.spent import of_run
 
 if TYPE_CHECKING:
     from hdfs_io.prepared import PreparedDataSet
@@ -121,8 +121,8 @@ def versions() -> dict[str, str]:
     return {"sparksplit": __version__, **{name: version(name) for name in names}}
 
 
-def summary(run: RunRecord, output: str, config: str | None = None) -> Iterator[str]:
-    """Lines for the terminal at the end of a run. config: its configuration's file, if it has one."""
+def summary(run: RunRecord, output: str) -> Iterator[str]:
+    """Lines for the terminal at the end of a run."""
     exact = "exact" if run.ledger.exact else "NOT exact"
     epochs = f"{run.stopped_early.epoch} of {run.epochs}" if run.stopped_early is not None else str(run.epochs)
     steps = f" ({run.steps} steps)" if run.steps != run.updates else ""
@@ -143,8 +143,6 @@ def summary(run: RunRecord, output: str, config: str | None = None) -> Iterator[
     if run.metrics.test:
         yield f"{'test':<11}" + written(run.metrics.test)
     yield f"model: {filesystem.join(output, 'model.keras')} and {filesystem.join(output, 'saved_model')}"
-    if (line := advice(run.seconds, config)) is not None:
-        yield line
 
 
 def _round_of_the_model(run: RunRecord) -> int:

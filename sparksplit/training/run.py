@@ -30,6 +30,7 @@ from sparksplit.training.messages import NodeResult, Payload
 from sparksplit.training.missing import AllBack, Missing
 from sparksplit.training.record import RUN, RunRecord, read_history
 from sparksplit.training.restarts import Restarts, in_seconds, may_pass, waited_out
+from sparksplit.training.spent import advice
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,7 +84,11 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
                 output.begin()
             one = _Run(spark, inputs, output, frame, began, earlier)
             with told_how(output, one.reached, "updates" if inputs.way.sync.every_step else "steps"):
-                return one.to_end(checkpoint)
+                record = one.to_end(checkpoint)
+            on_cluster = not spark.sparkContext.master.startswith("local")
+        if (line := advice(record.seconds, on_cluster, config.origin.file)) is not None:
+            say(line)
+        return record
 
 
 def checkpoint_of(run: str, nodes: int, whole_rounds: bool = False) -> str | None:

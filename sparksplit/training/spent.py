@@ -66,9 +66,11 @@ def of_run(nodes: Sequence[Mapping[str, float]], launched: float, wall: float) -
     return RunSeconds(train=train, total=round(total(rounded), 3), **rounded)
 
 
-def advice(seconds: RunSeconds, config: str | None = None) -> str | None:
-    """One line on what took more than a third of the time and need not have; None if nothing did. config: the
-    configuration's file."""
+def advice(seconds: RunSeconds, on_cluster: bool, config: str | None = None) -> str | None:
+    """One line on what took more than a third of the time and need not have; None if nothing did.
+
+    on_cluster: whether executors were waited for. config: the configuration's file.
+    """
     # Those of records that earlier versions have written, too.
     spent = {name: value or 0.0 for name, value in vars(seconds).items()}
     diagnose = f"`sparksplit diagnose --config {config or 'FILE'}` finds what would help"
@@ -93,7 +95,7 @@ def advice(seconds: RunSeconds, config: str | None = None) -> str | None:
             "their causes are in run.json, and a smaller `checkpoint.seconds` loses less",
         ),
     }
-    if seconds.total >= _SHORT:
+    if on_cluster and seconds.total >= _SHORT:
         whole["start"] = (
             "starting took {share} of the time",
             "`sparksplit check` looks at the cluster that it waited for",
