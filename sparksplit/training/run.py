@@ -85,7 +85,7 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
             one = _Run(spark, inputs, output, frame, began, earlier)
             with told_how(output, one.reached, "updates" if inputs.way.sync.every_step else "steps"):
                 record = one.to_end(checkpoint)
-            on_cluster = not spark.sparkContext.master.startswith("local")
+            on_cluster = not str(spark.sparkContext.master).startswith("local")
         if (line := advice(record.seconds, on_cluster, config.origin.file)) is not None:
             say(line)
         return record
