@@ -96,7 +96,7 @@ def is_executor(process: psutil.Process) -> bool:
 def test_an_executor_that_stands_still_before_its_node_has_called_is_replaced(
     spark: SparkSession, sufferers: Sufferers
 ) -> None:
-    """What ends the start may pass, so that a run is tried again; start_timeout is two minutes."""
+    """What ends the start may pass, so that a run is tried again; start_timeout is five minutes."""
     java = next(p for p in psutil.Process().children(recursive=True) if is_executor(p))
     java.suspend()
     silent = r"^node \d was not started: executor \d+ has been silent for \d\d s"

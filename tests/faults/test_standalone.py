@@ -114,8 +114,8 @@ def test_a_lost_worker_is_replaced_by_a_spare_and_without_one_the_run_ends_and_g
     assert status == 1
     last = errors.splitlines()[-1]
     where = standalone.address(lost)
-    lost = rf"executor \d on {where} was lost \(.*\) \[http://{where}:\S+], and no other came within 30 s \(queue_time"
-    assert re.search(lost, last)
+    said = rf"executor \d on {where} was lost \(.*\) \[http://{where}:\S+], and no other came within 30 s \(queue_time"
+    assert re.search(said, last)
     logs = standalone.work(lost).glob("app-*/*/stderr")
     assert any(f"[executor {log.parent.name}, {log}]" in last for log in logs)
     assert "the same command goes on from it" in errors
