@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -21,6 +22,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from sparksplit.cluster import launcher
@@ -35,6 +37,7 @@ class Zygote:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._fate: dict[str, Any] | None = None
         self._socket = str(folder / "zygote")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.zygote", self._socket],
@@ -55,6 +58,22 @@ class Zygote:
                 connection.close()
                 assert time.monotonic() < give_up and self._process.poll() is None
                 time.sleep(0.05)
+
+    @contextmanager
+    def befalls(self, rank: int, signum: int, before: str = "") -> Iterator[None]:
+        """Within the block, the first node of this rank gets a signal before it calls `module:name`; nothing: before it
+        calls the driver. It must come to pass."""
+        once = self.folder / f"fate-{secrets.token_hex(4)}"
+        self._fate = {"rank": rank, "signum": signum, "before": before, "once": str(once)}
+        try:
+            yield
+        finally:
+            self._fate = None
+        assert once.exists()
+
+    def become(self, start: Start, output: Path) -> str:
+        """What asks for a node."""
+        return json.dumps({"start": asdict(start), "output": str(output), "fate": self._fate})
 
     def end(self) -> None:
         """End it."""
@@ -77,12 +96,17 @@ class _Node:
             with self._lock:
                 if self._killed:
                     return -signal.SIGKILL, []
-                print(json.dumps({"start": asdict(start), "output": str(output)}), file=lines, flush=True)
+                print(self._zygote.become(start, output), file=lines, flush=True)
                 self._pid = int(lines.readline())
             status = int(lines.readline())
             with self._lock:
                 self._ended = True
         return status, output.read_text(errors="replace").splitlines()[-launcher.OUTPUT_LINES :]
+
+    def is_stopped(self) -> bool:
+        with suppress(psutil.NoSuchProcess):
+            return self._pid is not None and psutil.Process(self._pid).status() == psutil.STATUS_STOPPED
+        return False
 
     def kill(self) -> None:
         with self._lock:

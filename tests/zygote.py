@@ -1,13 +1,14 @@
 """A process that has imported TensorFlow and becomes nodes: `python -m tests.zygote SOCKET`, while its parent lives.
 
 A node that is forked from it begins at once, where a new interpreter computes for five seconds to import everything.
-Each connection is a node's: a line with its Start and the file for its output, then two lines back, its pid and its
-exit status (minus the signal's number).
+Each connection is a node's: a line with its Start, the file for its output and what is to befall a node of some rank,
+then two lines back, its pid and its exit status (minus the signal's number).
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import importlib
 import io
@@ -16,6 +17,7 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
 from typing import Any
 
 from sparksplit.cluster import node_main
@@ -87,11 +89,38 @@ def _become(asked: dict[str, Any]) -> None:
     sys.stdin = io.StringIO(json.dumps(asked["start"] | {"launcher": os.getppid()}) + "\n")
     status = 1
     try:
+        if (fate := asked["fate"]) is not None and fate["rank"] == rank:
+            _await(**fate)
         status = node_main.main()
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
         os._exit(status)
+
+
+def _await(rank: int, signum: int, before: str, once: str) -> None:
+    """Send this process a signal before its first call of `before` (`module:name`; nothing: at once), unless a process
+    has had it, which `once` then says."""
+
+    def befall() -> None:
+        with suppress(FileExistsError):
+            os.close(os.open(once, os.O_CREAT | os.O_EXCL))
+            os.kill(os.getpid(), signum)
+
+    if not before:
+        befall()
+        return
+    module, _, path = before.partition(":")
+    *outer, name = path.split(".")
+    holder = functools.reduce(getattr, outer, importlib.import_module(module))
+    function = getattr(holder, name)
+
+    @functools.wraps(function)
+    def befallen(*arguments: Any, **named: Any) -> Any:
+        befall()
+        return function(*arguments, **named)
+
+    setattr(holder, name, befallen)
 
 
 if __name__ == "__main__":

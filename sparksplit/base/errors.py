@@ -76,10 +76,14 @@ class NodeFailed(RunError):
 
 
 class NotStarted(NodeFailed):
-    """A node did not start within start_timeout."""
+    """A node did not start within start_timeout.
+
+    rank: of one that an executor holds, where it hangs: it may start in another attempt. None where executors do not
+    take all nodes: they would not do so then, either.
+    """
 
     def __init__(self, message: str, rank: int | None = None) -> None:
-        super().__init__(message, rank, may_pass=False)
+        super().__init__(message, rank, may_pass=rank is not None)
 
 
 class Cancelled(NodeFailed):

@@ -23,8 +23,7 @@ from sparksplit.cluster.deadlines import Limits
 from sparksplit.cluster.faults import Cause, Fault, bracketed, culprit, driver_at_fault
 from sparksplit.cluster.last_words import level_of
 from sparksplit.cluster.leaving import GRACE
-from sparksplit.cluster.pulse import MOST, Pulse
-from sparksplit.cluster.stuck import replace
+from sparksplit.cluster.starting import Starting
 from sparksplit.network.listening import ANY, Network
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ class NodeCluster:
         self._job: Job | None = None
         self._seen = [0] * nodes
         self._fault: Fault | None = None
-        self._looked = self._asked = time.monotonic()
+        self._looked = time.monotonic()
         self._stood_still = self._looked, 0.0
         """When this process last went on after it had stood still, and for how many seconds it had."""
         self.seconds: dict[str, float] = {}
@@ -172,26 +171,25 @@ class NodeCluster:
         arguments = {"post": asdict(post), "size": self._nodes, "work": self._work, "payload": self._payload}
         self._job = job = Job(self._sc, f"sparksplit-{secrets.token_hex(4)}", self._nodes, arguments, self._elsewhere())
 
-        pulse = Pulse(self._sc)
+        starting = Starting(self._sc, job, channel)
 
         def watch(registered: int) -> None:
             self._look()
-            self._check_executors(job, pulse)
-            have = f"{registered} of {self._nodes} nodes have registered"
+            starting.look()
             if (now := time.monotonic()) > deadline:
-                what = f"{have} within {limit:g} s (start_timeout); are the executors busy with other tasks?"
-                raise NotStarted(what)
+                raise starting.late(limit)
+            have = f"{registered} of {self._nodes} nodes have registered"
             lines.say(f"waiting for nodes: {have}, {now - deadline + limit:.0f} of {limit:g} s (start_timeout)")
 
         try:
             self._looked = time.monotonic()
             job.start(channel, watch)
-            pulse.close()
+            starting.close()
             reserved = time.monotonic()
             for kind in ("launcher", "node"):
                 self._await_all(kind, deadline, lines)
         except BaseException:
-            pulse.close()
+            starting.close()
             self.close()
             raise
         ready = time.monotonic()
@@ -208,26 +206,6 @@ class NodeCluster:
         elif len({one.host for one in there}) > 1:
             log.warning("%s: nodes have failed there repeatedly, and elsewhere are too few executors", hosts)
         return found
-
-    def _check_executors(self, job: Job, pulse: Pulse) -> None:
-        """Raise NodeFailed where an executor that is to start a node stands still; Spark is asked for another."""
-        now = time.monotonic()
-        if now - self._asked < BEAT:
-            return
-        self._asked = now
-        missing = {rank for rank, each in enumerate(self._open_channel().reservations()) if each is None}
-        if len(missing) > MOST:  # they have not had the time
-            return
-        ranks = {executor: rank for rank, executor in job.holders().items() if rank in missing}
-        silent = pulse.silent(ranks.keys())
-        for executor in silent:
-            replace(self._sc, executor)
-        if silent:
-            rank = ranks[silent[0]]
-            what = f"executor {silent[0]} has been silent for {pulse.limit:.0f} s (stopped, or its host is unreachable)"
-            error = NodeFailed(f"node {rank} was not started: {what}", rank)
-            error.executor_host = job.host_of(rank)
-            raise error
 
     def close(self) -> None:
         """End the nodes, their launchers, the job and the ports; idempotent, and quick if all have ended already."""

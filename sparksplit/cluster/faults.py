@@ -109,8 +109,12 @@ class NodeRecord:
     host: str = "unknown host"
     place: str = ""
     """Its executor, and where the log is (place.py)."""
+    task: Link | None = None
+    """The process that becomes its launcher, Spark's Python worker, as long as it is none."""
     launcher: Link | None = None
     node: Link | None = None
+    stopped: float | None = None
+    """Since when its launcher's beats say that its process is stopped (monotonic seconds)."""
     state: dict[str, Any] = field(default_factory=dict)
     states: int = 0
     progressed: float | None = None
@@ -135,11 +139,23 @@ class NodeRecord:
     """Whether the kernel counted a kill for lack of memory while the node ran; None: it does not tell."""
 
     @property
+    def holder(self) -> Link | None:
+        """The Python worker that holds it, or is to."""
+        return self.launcher or self.task
+
+    @property
     def in_phase(self) -> bool:
         return self.state.get("phase") is not None
 
+    def beaten(self, kind: str, state: dict[str, Any], now: float) -> None:
+        """Take in what came with a beat. kind: whose it is."""
+        if kind == "node":
+            self.observe(state, now)
+        elif kind == "launcher":
+            self.stopped = (self.stopped or now) if state.get("stopped") else None
+
     def observe(self, state: dict[str, Any], now: float) -> None:
-        """Take in the state that came with a beat."""
+        """Take in the state that came with a beat of the node."""
         old, self.state = self.state, state
         self.states += 1
         before, after = old.get("update"), state.get("update")
@@ -189,7 +205,8 @@ def kind_and_text(error: BaseException) -> tuple[str, str]:
 
 def culprit(nodes: Sequence[NodeRecord], now: float, limits: Limits = Limits()) -> Fault | None:  # noqa: B008
     """The fault to name; None while there is no failure, or the evidence is too fresh to judge."""
-    called = max((link.again for node in nodes for link in (node.node, node.launcher) if link), default=float("-inf"))
+    links = [link for node in nodes for link in (node.node, node.launcher, node.task) if link]
+    called = max((link.again for link in links), default=float("-inf"))
     evidence = [fault for node in nodes if node.result is None for fault in _evidence(node, now, called)]
     quiet = [fault for node in nodes if node.result is None for fault in _silence(node, now)]
     if not evidence:
@@ -258,8 +275,8 @@ def _evidence(node: NodeRecord, now: float, called: float) -> Iterator[Fault]:
 
 
 def _lost_since(node: NodeRecord) -> float | None:
-    """When the connection of a launcher ended that has not called again."""
-    return node.launcher.gone if node.launcher and not node.ended else None
+    """When the connection of the process that holds it ended that has not called again."""
+    return node.holder.gone if node.holder and not node.ended else None
 
 
 def _counted(since: float, called: float) -> float:
@@ -268,7 +285,7 @@ def _counted(since: float, called: float) -> float:
 
 
 def _may_be_lost(node: NodeRecord, now: float, called: float) -> bool:
-    """Whether its launcher's connection has ended so lately that it may call again, or not."""
+    """Whether its holder's connection has ended so lately that it may call again, or not."""
     since = _lost_since(node) if node.result is None else None
     return since is not None and now - _counted(since, called) <= _grace(node)
 
@@ -280,10 +297,13 @@ def _grace(node: NodeRecord) -> float:
 def _silence(node: NodeRecord, now: float) -> Iterator[Fault]:
     if node.ended or node.error:
         return
-    for what, link in (("", node.node), ("the Python worker that holds it ", node.launcher)):
+    for what, link in (("", node.node), ("the Python worker that holds it ", node.holder)):
         if link and link.gone is None:
             text = f"{what}has been silent for {now - link.heard:.0f} s (stopped, hanging, or its host is unreachable)"
             yield Fault(Cause.SILENT, link.heard, node.rank, node.host, text, place=node.place)
+    if node.node is None and node.stopped is not None:  # afterwards, its own silence tells
+        text = f"its process has been stopped for {now - node.stopped:.0f} s, before it had called the driver"
+        yield Fault(Cause.SILENT, node.stopped, node.rank, node.host, text, place=node.place)
 
 
 def _stalled(nodes: Sequence[NodeRecord], now: float, limits: Limits) -> Fault | None:

@@ -37,6 +37,11 @@ TEMPORARY = "tmp"
 """A folder beside the node's own: for temporary files."""
 
 
+def called() -> None:
+    """What is done once the launcher's line to the driver stands. A task puts the end of its own line here, which has
+    told until then that it is alive."""
+
+
 class NodeEnded(Exception):
     """The node ended without a result; the driver already knows why."""
 
@@ -67,9 +72,13 @@ def map_fun(arguments: dict[str, Any], context: Any) -> None:
         over.set()
         node.kill()
 
-    line = Line(post, on_message=message, on_silence=silence)
+    def state() -> dict[str, Any]:
+        return {"stopped": True} if node.is_stopped() else {}
+
+    line = Line(post, state=state, on_message=message, on_silence=silence)
     try:
         line.send(place=own_place())
+        called()
         with ExitStack() as stack:
             folder = stack.enter_context(_scratch_folder(post.rank))
             ending = stack.enter_context(_signals(node))
@@ -137,6 +146,17 @@ class _Node:
         # A process that the node started may hold the pipe open: the lines so far have to do.
         reader.join(1)
         return status, list(output)
+
+    def is_stopped(self) -> bool:
+        """Whether the process is stopped, as by SIGSTOP. Before it has called the driver, only this tells it from one
+        that is slow to start."""
+        if self._process is None:
+            return False
+        try:
+            found = os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:  # it has ended
+            return False
+        return found is not None
 
     def kill(self) -> None:
         """SIGKILL, which also ends a stopped process."""

@@ -73,6 +73,15 @@ def holders(sc: SparkContext, group: str) -> dict[int, str]:
         return {}
 
 
+def tasks_failed(sc: SparkContext, group: str) -> bool:
+    """Whether any task of the jobs `group` has failed; False where Spark does not tell."""
+    try:
+        return any(info.numFailedTasks for info in _stages(sc, group))
+    except Exception as error:
+        log.debug("Spark does not say whether tasks have failed: %s", error)
+        return False
+
+
 def ended_without_failures(sc: SparkContext, group: str) -> bool:
     """Whether the jobs `group` have ended without success, though none of their tasks failed: that is how a job ends
     which is cancelled. Spark fails one by itself only after its tasks have failed, or where it ends as a whole.

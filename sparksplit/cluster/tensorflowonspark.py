@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING, Any
 from sparksplit.base.executors import lost_executors
 from sparksplit.base.jvm import limited
 from sparksplit.base.reasons import spark_reason
-from sparksplit.cluster import placing
+from sparksplit.cluster import launcher, placing
 from sparksplit.cluster.channel.line import Line, Post
 from sparksplit.cluster.channel.server import Channel
 from sparksplit.cluster.channel.wire import own_address_towards
 from sparksplit.cluster.faults import kind_and_text
 from sparksplit.cluster.launcher import NodeEnded, map_fun
 from sparksplit.cluster.place import own_place
-from sparksplit.cluster.stuck import ended_without_failures, holders, replace_stuck
+from sparksplit.cluster.stuck import ended_without_failures, holders, replace_stuck, tasks_failed
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -99,6 +99,11 @@ class Job:
     def holders(self) -> dict[int, str]:
         """The executors of the nodes' running tasks, by rank."""
         return holders(self._sc, self._group)
+
+    @property
+    def tasks_failed(self) -> bool:
+        """Whether one of its tasks has failed, or was lost with its executor; a second attempt will not hold a node."""
+        return tasks_failed(self._sc, self._group)
 
     @property
     def failure(self) -> str | None:
@@ -218,6 +223,7 @@ class NodeTask:
         environment, modules = dict(os.environ), None
         reservations = _Client(replace(self.post, rank=task.partitionId()))
         try:
+            reservations.call()
             modules = import_tensorflowonspark()
             modules.reservation.Client = lambda address: reservations
             modules.util.get_ip_address = lambda: self.post.network.address(own_address_towards(self.post.driver))
@@ -225,6 +231,7 @@ class NodeTask:
                 reservations.held = self.post.network.hold()
                 os.environ["TENSORFLOW_PORT"] = str(reservations.held.getsockname()[1])
             modules.node.TFSparkNode.mgr = None
+            launcher.called = reservations.end
             cloudpickle.loads(self.pickled)(rows)
         except NodeEnded:
             raise
@@ -233,13 +240,13 @@ class NodeTask:
             kind, text = kind_and_text(error)
             with suppress(OSError, ValueError):  # the driver is gone
                 if kind == "usage":
-                    reservations.say(place=own_place(), error=text, kind=kind)
+                    reservations.say(error=text, kind=kind)
                 else:
                     kind = kind if kind in ("passing", "memory") else "own"
-                    reservations.say(place=own_place(), error=f"before its start: {text}", kind=kind)
+                    reservations.say(error=f"before its start: {text}", kind=kind)
             raise
         finally:
-            reservations.close()
+            reservations.end()
             if modules is not None:
                 modules.node.TFSparkNode.mgr = None
             os.environ.clear()
@@ -322,6 +329,10 @@ class _Client:
         self._answered = threading.Event()
         self._reservations: list[dict[str, Any]] | None = None
 
+    def call(self) -> None:
+        """Call the driver, which knows from then on whether this process is alive."""
+        self._open().send(place=own_place())
+
     def say(self, **message: Any) -> None:
         """Tell the driver, and wait until it has heard."""
         self._open().deliver(**message)
@@ -340,7 +351,12 @@ class _Client:
             raise ConnectionError("the driver is gone")
         return self._reservations
 
+    # TensorFlowOnSpark's end of it, before there is a launcher.
     def close(self) -> None:
+        return
+
+    def end(self) -> None:
+        """End the line, and free the port."""
         if self._line is not None:
             self._line.close()
         self._line = None

@@ -133,6 +133,33 @@ def test_silence_alone_is_a_failure_after_ten_seconds() -> None:
         assert (named(records, NOW + 1) or (None,))[0] == 1
 
 
+def test_a_process_that_is_stopped_before_it_has_called_is_silent_too() -> None:
+    """Its launcher says so; once it has called, its own beats tell more."""
+    records = healthy()
+    records[1].node = None
+    for second in range(0, 12, 2):
+        records[1].beaten("launcher", {"stopped": True}, NOW + second - 10)
+    assert culprit(records, NOW - 0.1) is None
+    rank, text = named(records, NOW + 0.1) or (None, "")
+    assert (rank, text) == (1, "its process has been stopped for 10 s, before it had called the driver")
+    records[1].beaten("launcher", {}, NOW + 0.1)
+    assert culprit(records, NOW + 0.2) is None
+    records[1].stopped, records[1].node = NOW - 20, Link("", 2, NOW)
+    assert culprit(records, NOW + 0.1) is None
+
+
+def test_a_task_is_watched_until_it_is_a_launcher() -> None:
+    records = [NodeRecord(0, task=Link("", 1, NOW))]
+    assert culprit(records, NOW + 9) is None
+    rank, text = named(records, NOW + 10.1) or (None, "")
+    assert rank == 0 and text.startswith("the Python worker that holds it has been silent for 10 s")
+    gone(records[0].task, NOW)
+    assert culprit(records, NOW + 2.9) is None
+    assert "lost with the Python worker" in (named(records, NOW + 3.1) or (None, ""))[1]
+    records[0].launcher = Link("", 1, NOW + 10)
+    assert culprit(records, NOW + 11) is None
+
+
 def test_an_echo_waits_for_its_source() -> None:
     records = healthy()
     records[0].error = (NOW, "echo", "lost node 1")

@@ -19,7 +19,7 @@ import pytest
 from pyspark import TaskContext, cloudpickle
 
 from sparksplit.base.errors import ConfigError
-from sparksplit.cluster import tensorflowonspark
+from sparksplit.cluster import launcher, tensorflowonspark
 from sparksplit.cluster.channel.line import Line, Post
 from sparksplit.cluster.channel.server import Channel
 from sparksplit.cluster.tensorflowonspark import NodeTask
@@ -51,6 +51,8 @@ def test_reservations_travel_over_the_nodes_channel(channel: Channel) -> None:
         client.register(reservation(rank))
         found[rank] = client.await_reservations()
         client.close()
+        assert f"task {rank}" in channel.alive(), "until there is a launcher"
+        client.end()
 
     threads = [threading.Thread(target=reserve, args=(rank,)) for rank in range(2)]
     threads[0].start()
@@ -94,7 +96,7 @@ def test_a_task_whose_driver_has_gone_does_not_wait_for_reservations(channel: Ch
     threading.Timer(0.1, channel.close).start()
     with pytest.raises(ConnectionError, match="the driver is gone"):
         client.await_reservations()
-    client.close()
+    client.end()
 
 
 def test_the_import_brings_no_tensorflow_and_leaves_logging_alone() -> None:
@@ -170,6 +172,7 @@ def test_tensorflows_port_is_one_of_the_configured_and_free_once_the_node_starts
 
         def map_fun(arguments: dict[str, Any], context: Any) -> None:
             (server,) = context.cluster_spec["chief"]
+            launcher.called()
             host, port = server.split(":")
             socket.create_server((host, int(port))).close()
             Path(arguments["found"]).write_text(server)

@@ -178,6 +178,12 @@ def test_nodes_that_do_not_start_may_do_so_later_once_others_have_been_lost(tmp_
     assert len(started) == 1 and ended is late
 
 
+def test_a_node_that_hangs_before_it_has_called_is_started_again_in_the_first_attempt_too(tmp_path, monkeypatch):
+    late = NotStarted("node 1 on host7 did not start within 120 s", 1)
+    started, _, ended = attempts_of(tmp_path, monkeypatch, [(120, late)])
+    assert len(started) == 2 and ended == "results"
+
+
 def test_what_would_fail_again_is_not_tried_again(tmp_path, monkeypatch):
     own = NodeFailed("node 0 on host7: ValueError: x", 0, may_pass=False)
     started, _, ended = attempts_of(tmp_path, monkeypatch, [(1, own)])

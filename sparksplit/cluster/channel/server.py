@@ -125,7 +125,7 @@ class Channel:
         now = time.monotonic()
         with self.lock:
             for record in self.records:
-                for link in (record.node, record.launcher):
+                for link in (record.node, record.launcher, record.task):
                     if link and link.gone is None:
                         link.heard = min(now, link.heard + seconds)
                     elif link and link.gone is not None:  # it may have called again, unheard
@@ -133,6 +133,8 @@ class Channel:
                 if record.progressed is not None:
                     record.progressed = min(now, record.progressed + seconds)
                 record.excused = min(now, record.excused + seconds)
+                if record.stopped is not None:
+                    record.stopped = min(now, record.stopped + seconds)
 
     def close(self) -> None:
         """End every connection and free the port; idempotent."""
@@ -224,7 +226,7 @@ class Channel:
         finally:
             peer.lost(wire)
             with self.lock:
-                if not peer.connected:
+                if not self._peers[hello.kind, hello.rank].connected:  # a task may have called anew meanwhile
                     link.gone = time.monotonic()
             self.changed.set()
 
@@ -244,14 +246,13 @@ class Channel:
 
     def _link(self, record: NodeRecord, hello: Hello) -> Link:
         now = time.monotonic()
-        link: Link | None = getattr(record, hello.kind) if hello.kind != "task" else None
+        link: Link | None = getattr(record, hello.kind)
         if link is not None:
             link.heard, link.gone, link.again = now, None, now
             return link
         link = Link(host=hello.host, pid=hello.pid, heard=now)
         record.host = link.host
-        if hello.kind != "task":
-            setattr(record, hello.kind, link)
+        setattr(record, hello.kind, link)
         if hello.kind == "node":
             record.progressed = now
         return link
@@ -269,8 +270,8 @@ class Channel:
             if (number := int(message["id"])) <= peer.taken:
                 return None
             peer.taken = number
-            if kind == "node" and ("beat" in message or "state" in message):
-                record.observe(dict(message.get("beat") or message.get("state") or {}), now)
+            if "beat" in message or "state" in message:
+                record.beaten(kind, dict(message.get("beat") or message.get("state") or {}), now)
             record.place = str(message.get("place", record.place))
             if "error" in message and record.error is None:
                 record.error = (now, str(message.get("kind")), str(message["error"]))

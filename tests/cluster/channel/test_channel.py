@@ -293,6 +293,30 @@ def test_who_may_have_called_again_while_the_driver_stood_still_is_not_lost(chan
     assert culprit(channel.records, time.monotonic() + 1) is not None
 
 
+def test_a_launchers_beats_tell_that_its_node_is_stopped(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line, "BEAT", 0.02)
+    told: dict[str, Any] = {"stopped": True}
+    Line(post(channel, 1, "launcher"), state=lambda: told)
+    until(lambda: channel.records[1].stopped)
+    since = channel.records[1].stopped
+    assert since is not None and since == channel.records[1].stopped <= time.monotonic()
+    channel.forgive(3600)
+    assert channel.records[1].stopped == pytest.approx(time.monotonic(), abs=5), "never later than now"
+    told.clear()
+    until(lambda: channel.records[1].stopped is None)
+
+
+def test_a_task_that_calls_anew_while_its_first_line_ends_is_there(channel: Channel) -> None:
+    first, again = Line(post(channel, 0, "task")), Line(post(channel, 0, "task"))
+    until(lambda: channel.records[0].task)
+    again.deliver(place="executor 3")
+    first.close()
+    time.sleep(0.05)
+    assert channel.records[0].task is not None and channel.records[0].task.gone is None
+    again.close()
+    until(lambda: channel.records[0].task and channel.records[0].task.gone)
+
+
 def test_a_task_that_fails_beside_its_launcher_is_not_lost(channel: Channel) -> None:
     """As where the node's folder cannot be made."""
     launcher = Line(post(channel, 0, "launcher"))
