@@ -76,7 +76,8 @@ def holders(sc: SparkContext, group: str) -> dict[int, str]:
 def tasks_failed(sc: SparkContext, group: str) -> bool:
     """Whether any task of the jobs `group` has failed; False where Spark does not tell."""
     try:
-        return any(info.numFailedTasks for info in _stages(sc, group))
+        with limited(sc._gateway):
+            return any(info.numFailedTasks for info in _stages(sc, group))
     except Exception as error:
         log.debug("Spark does not say whether tasks have failed: %s", error)
         return False
