@@ -34,11 +34,13 @@ def seconds(value: Any) -> Any:
     return float(found[1]) * _UNITS[found[2]]
 
 
-def await_input(config: InputConfig, output: str) -> None:
+def await_input(config: InputConfig, output: str, overwrite: bool) -> None:
     """Return when there is something at every path; at once where `config` does not wait, and where `output` is
-    complete: what it was made from may be gone. Raises InputError when the
-    time is over; ConfigError where the paths cannot be looked at without Spark."""
-    if config.wait is None or filesystem.exists(filesystem.join(output, SUCCESS)):
+    complete and not to be made anew: what it was made from may be gone.
+
+    Raises InputError when the time is over; ConfigError where the paths cannot be looked at without Spark.
+    """
+    if config.wait is None or (not overwrite and filesystem.exists(filesystem.join(output, SUCCESS))):
         return
     if not config.listed:
         raise config.error("wait", "is for local paths and those on HDFS")
@@ -55,6 +57,9 @@ def await_input(config: InputConfig, output: str) -> None:
 
 def _is_there(path: str, config: InputConfig) -> bool:
     found = expand(path) if format_of(config.format).patterns else [path]
-    return bool(found) and all(
-        filesystem.exists(one) and not filesystem.exists(filesystem.join(one, _UNFINISHED)) for one in found
-    )
+    return bool(found) and all(filesystem.exists(one) and not _is_filled(one) for one in found)
+
+
+def _is_filled(path: str) -> bool:
+    """Whether Spark or Hadoop is writing into the folder `path`. HDFS does not answer what is below a file."""
+    return filesystem.is_folder(path) and filesystem.exists(filesystem.join(path, _UNFINISHED))

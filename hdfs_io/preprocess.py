@@ -40,7 +40,7 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
     """
     config.check()
     config = config.effective()
-    await_input(config.input, config.output)
+    await_input(config.input, config.output, options.overwrite)
     function = own_source(config.input)
     fitted = None if config.fitted is None else read_fitted(config.fitted)
     inputs = {**config.input.paths(), **config.own_file, **({} if fitted is None else {"fitted": fitted.path})}

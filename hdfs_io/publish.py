@@ -348,7 +348,7 @@ class Output:
                 self._publish(path, self.path, self._check_owner)
         for name in old:
             path = filesystem.join(folder, name)
-            if self._look(self.path) is None:
+            if self._look(self.path) is None and filesystem.exists(filesystem.join(path, CONFIG)):
                 self._check_owner()
                 filesystem.rename(path, self.path)
             else:

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable
 
 from hdfs_io import filesystem
+from hdfs_io.marks import CONFIG
 from sparksplit.base.errors import SparksplitError
 
 log = logging.getLogger(__name__)
@@ -45,21 +46,37 @@ def publish_folder(temporary: str, final: str, look: Callable[[], None], is_own:
 def remove_old(old: str, final: str, is_own: Callable[[str], bool]) -> None:
     """Remove the folder `old`, in whose place `final` is by now; what in it is not the output's own moves to `final`.
 
-    `old` stays where something can neither be moved nor be removed.
+    What can neither be moved nor be removed stays in `old`, which is no output any more: nobody puts it back.
     """
-    for name in filter(lambda name: not is_own(name), filesystem.listing(old)):
-        kept, place = filesystem.join(old, name), filesystem.join(final, name)
+    names = filesystem.listing(old)
+    left = [name for name in names if not is_own(name) and not _moved(filesystem.join(old, name), final)]
+    if not left:
+        discard(old, final)
+        return
+    # The mark first: without it, what is left cannot be taken for an output.
+    for name in sorted(filter(is_own, names), key=lambda name: name != CONFIG):
+        path = filesystem.join(old, name)
         try:
-            if filesystem.exists(place):
-                log.warning("%s: is kept there: the output that has replaced its folder has that name too", kept)
-                return
-            filesystem.rename(kept, place)
+            filesystem.remove(path)
         except (SparksplitError, OSError) as error:
-            log.warning(
-                "%s: could not be moved to %s, the next command for this output tries again: %s", kept, place, error
-            )
+            log.warning("%s: is left over, the next command for this output tries again: %s", path, error)
             return
-    discard(old, final)
+
+
+def _moved(path: str, folder: str) -> bool:
+    """Move `path` into `folder`; whether that was possible."""
+    place = filesystem.join(folder, filesystem.name(path))
+    try:
+        if filesystem.exists(place):
+            log.warning("%s: is kept there: the output that has replaced its folder has that name too", path)
+            return False
+        filesystem.rename(path, place)
+    except (SparksplitError, OSError) as error:
+        log.warning(
+            "%s: could not be moved to %s, the next command for this output tries again: %s", path, place, error
+        )
+        return False
+    return True
 
 
 def discard(path: str, output: str, look: Callable[[], None] = lambda: None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
 
 from hdfs_io.features import times
 from hdfs_io.features.spec import Encoding, Parts
@@ -72,6 +72,12 @@ class FeatureConfig(Config):
     """text: whether A to Z are read as a to z."""
     length: Annotated[int, Field(ge=1, le=100_000)] = 64
     """text: how many tokens the model gets; longer texts are cut, shorter ones padded."""
+
+    @model_serializer(mode="wrap")
+    def _without_format(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without `format` where there is none: hashes of configurations stay what they were before there were any."""
+        values: dict[str, Any] = dump(self)
+        return {key: value for key, value in values.items() if key != "format" or value is not None}
 
     @property
     def asked(self) -> Kind | None:

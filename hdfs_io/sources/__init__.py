@@ -146,8 +146,9 @@ def _opened(
     features: Features | None,
 ) -> Source:
     said: list[str] = []
-    if description is not None and cut is None:  # rows to predict, which nobody cuts
-        config, said = named_like(config, description, raw.parts["train"])
+    if description is not None:
+        named_by = labelled_by if cut is not None else named_like  # rows to predict are cut by nobody
+        config, said = named_by(config, description, raw.parts["train"])
     # Timestamps become text, for keys and what is kept, and their clock time numbers: the same ones everywhere.
     with settings(raw.parts["train"].frame.sparkSession, {"spark.sql.session.timeZone": "UTC"}):
         source: Source
@@ -189,6 +190,15 @@ def named_like(config: InputConfig, description: Description, raw: RawFrame) -> 
         left = [name for name in description.keep if name not in names]
         said += [f"has no column {name!r}, which the model's data kept" for name in left]
     return config.model_copy(update=own), said
+
+
+def labelled_by(config: InputConfig, description: Description, raw: RawFrame) -> tuple[InputConfig, list[str]]:
+    """(`config` of rows to prepare by what is fitted already, with its label where it names none; nothing to tell): the
+    last column of a CSV may be another one by now."""
+    named = format_of(config.format).columns and raw.named and description.windows is None
+    if not named or description.label_name is None or "label" in config.model_fields_set:
+        return config, []
+    return config.model_copy(update={"label": description.label_name}), []
 
 
 def check_like(source: Source, description: Description, place: str) -> None:

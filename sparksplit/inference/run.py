@@ -61,7 +61,7 @@ def predict(config: PredictConfig, options: Options, frame: DataFrame | None = N
     trained = TrainedModel.open(config.model)
     if config.raw is not None:
         check_input(config.raw)
-        await_input(config.raw, partition.folder_of(config))
+        await_input(config.raw, partition.folder_of(config), options.overwrite)
     function = None if config.raw is None else own_source(config.raw)
     with ExitStack() as stack:
         spark = None

@@ -150,3 +150,22 @@ def test_what_a_users_own_function_is_given_may_be_anywhere(path: str, place: bo
     config = parse(InputConfig, {"format": "mine.py:rows", "path": path})
     assert config.paths() == ({"input.path": path} if place else {})
     assert config.located()["path"] == path
+
+
+FEATURES = {"a": "number", "b": {"min_count": 3}, "c": {"kind": "date", "parts": ["month"]}}
+
+
+@pytest.mark.parametrize(
+    ("keys", "wanted"),
+    [
+        ({"input": {"format": "csv", "path": "/a.csv"}}, "a0977884b8b342fd"),
+        ({"input": {"format": "idx", "path": "/a"}}, "ed57722cc9ee1554"),
+        ({"input": {"format": "text", "path": "/a"}}, "43f524ec22bba3a8"),
+        ({"input": {"format": "parquet", "path": "/a", "label": "y", "keep": ["k"]}}, "3a0a6c18860b5414"),
+        ({"input": {"format": "csv", "path": "/a.csv", "label": "y"}, "features": FEATURES}, "11632bfbeac28272"),
+    ],
+)
+def test_a_new_key_that_is_not_used_changes_no_hash(keys: dict[str, Any], wanted: str) -> None:
+    # A scheduler's retry would find the complete output of the day before made with another configuration. What changes
+    # the rows raises RULES, and with that all of these.
+    assert parse(PreprocessConfig, {**keys, "output": "/o"}).config_hash() == wanted

@@ -191,6 +191,16 @@ def test_windows_of_another_step_are_others(days: Path) -> None:
         JoinedDataSet.of([one, others[1]])
 
 
+@pytest.mark.parametrize("named", [1, 3])
+def test_the_label_has_the_name_that_any_of_them_knows(days: Path, named: int) -> None:
+    parts = []
+    for number in (1, 3):
+        part = PreparedDataSet.open(f"{days}/ds={number}")
+        name = "y" if number == named else None
+        parts.append(PreparedDataSet(part.path, part.manifest.model_copy(update={"label_name": name})))
+    assert JoinedDataSet.of(parts).manifest.label_name == "y"
+
+
 def test_nothing_twice_and_nothing_missing(days: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(days / "ds=1")
     with pytest.raises(InputError, match=r"link: is named twice; its rows would count twice"):

@@ -252,6 +252,30 @@ def test_what_cannot_move_along_stays_where_it_is_and_is_named(tmp_path, monkeyp
     assert others(tmp_path / "out") == before and names(tmp_path) == ["out"]
 
 
+def test_what_cannot_move_along_takes_no_replaced_output_back(tmp_path, monkeypatch):
+    """Its user has made notes of the same name meanwhile. Later a command is killed between its two renames."""
+    out, rename = tmp_path / "out", filesystem.rename
+    stage(output(out, "a"), "one")
+    for name in ("mine.md", "notes.md"):
+        (out / name).write_text("of one")
+
+    def with_notes(old: str, new: str) -> None:
+        rename(old, new)
+        if new == str(out):
+            (out / "mine.md").write_text("of two")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(filesystem, "rename", with_notes)
+        stage(output(out, "b"), "two")
+    (aside,) = (tmp_path / name for name in names(tmp_path) if name != "out")
+    assert names(aside) == ["mine.md"] and (out / "notes.md").read_text() == "of one"
+    out.rename(tmp_path / ".out.old-ffffffff")
+    with output(out, "b").claimed() as decision:
+        assert decision == "done"
+    assert (out / "run.json").read_text() == "two" and (out / "mine.md").read_text() == "of two"
+    assert names(aside) == ["mine.md"] and names(tmp_path) == sorted([aside.name, "out"])
+
+
 def test_publishing_replaces_folders_by_rename(tmp_path: Path) -> None:
     for content in ("one", "two"):
         temporary = tmp_path / "temporary"

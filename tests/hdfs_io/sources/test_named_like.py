@@ -10,21 +10,23 @@ from pyspark.sql.types import StructType
 
 from hdfs_io.config import InputConfig
 from hdfs_io.preprocessing import Description, FittedPreprocessing
-from hdfs_io.sources import named_like
+from hdfs_io.sources import labelled_by, named_like
 from hdfs_io.sources.readers import RawFrame
 
 NO_LABEL = "predictions have no metrics"
 
 
-def named(columns: str, label_name: str | None, kept: list[str], own: str | None, **keys: Any) -> tuple[Any, ...]:
+def named(
+    columns: str, label_name: str | None, kept: list[str], own: str | None, by: Any = named_like, **keys: Any
+) -> tuple[Any, ...]:
     """(label, kept columns, what is told) of rows with these columns. label_name, kept: of the model's rows. own: the
-    label that the rows tell"""
+    label that the rows tell. by: what is asked"""
     schema = StructType()
     for name in columns.split():
         schema = schema.add(name, "string")
     raw = RawFrame(SimpleNamespace(schema=schema), label=own)  # type: ignore[arg-type]
     like = Description(tensors=[], label=None, preprocessing=FittedPreprocessing(), label_name=label_name, keep=kept)
-    config, said = named_like(InputConfig(format="parquet", path="rows", **keys), like, raw)
+    config, said = by(InputConfig(format="parquet", path="rows", **keys), like, raw)
     return config.label, config.keep, said
 
 
@@ -50,3 +52,12 @@ def test_what_was_kept_is_kept_as_far_as_it_is_there() -> None:
     assert named("a y id", "y", ["day", "id"], None) == ("y", ["id"], told)
     assert named("a y id", "y", ["day", "id"], None, keep=["a"]) == ("y", ["a"], [])
     assert named("a y id", "y", ["id"], None, keep=[]) == ("y", [], [])
+
+
+def test_rows_that_are_prepared_by_an_earlier_fit_have_its_label() -> None:
+    """A column that was added at the end of a CSV is no label."""
+    told = named("a y more", "y", ["id"], "more", labelled_by)
+    assert told == ("y", [], [])
+    assert named("a more", "y", [], "more", labelled_by)[0] == "y"  # which is then said to be missing
+    assert named("a y more", None, [], "more", labelled_by)[0] == -1
+    assert named("a y more", "y", [], "more", labelled_by, label="more")[0] == "more"
