@@ -133,6 +133,13 @@ class Lease:
             self._pause(_LOOK_SECONDS)
         self._start()
 
+    def await_free(self) -> None:
+        """Return once nobody else holds the lease, which is not taken. Raises OutputInUse where another holds it; waits
+        to find out where that is not clear."""
+        found = read(self.file)
+        if found is not None and not found.gone:
+            self._watch(found)
+
     def _take(self) -> bool:
         """Take the lease; False where another is just taking it over, or has just given it back. Raises OutputInUse."""
         found = read(self.file)

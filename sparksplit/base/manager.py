@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -56,7 +57,8 @@ class Manager:
             logging.getLogger(__name__).debug("the cluster's manager does not tell more: %s", error)
         finally:
             if client is not None:
-                client.stop()
+                with suppress(Exception):  # the JVM may have ended meanwhile
+                    client.stop()
 
 
 def _client(sc: SparkContext) -> Any:

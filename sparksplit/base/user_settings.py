@@ -9,19 +9,30 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sparksplit.base import properties
+from sparksplit.base.errors import ConfigError
 
 _KEYS = {
     "--master": "spark.master",
     "--deploy-mode": "spark.submit.deployMode",
     "--name": "spark.app.name",
     "--driver-memory": "spark.driver.memory",
+    "--driver-cores": "spark.driver.cores",
+    "--driver-java-options": "spark.driver.extraJavaOptions",
+    "--driver-class-path": "spark.driver.extraClassPath",
+    "--driver-library-path": "spark.driver.extraLibraryPath",
     "--executor-memory": "spark.executor.memory",
     "--executor-cores": "spark.executor.cores",
     "--num-executors": "spark.executor.instances",
     "--total-executor-cores": "spark.cores.max",
     "--packages": "spark.jars.packages",
+    "--exclude-packages": "spark.jars.excludes",
+    "--repositories": "spark.jars.repositories",
+    "--queue": "spark.yarn.queue",
+    "--principal": "spark.kerberos.principal",
+    "--keytab": "spark.kerberos.keytab",
 }
-"""Options of spark-submit that say the same as a key."""
+"""Options of spark-submit that say the same as a key. Its value in the file would otherwise be set after Spark has read
+the option, and so replace it."""
 _CONF, _FILE = ("--conf", "-c"), "--properties-file"
 
 
@@ -31,7 +42,10 @@ def submitted() -> bool:
 
 
 def configured() -> dict[str, str]:
-    """Keys and values. Read here rather than asked of Spark, so that a wrong setting is known before a JVM runs."""
+    """Keys and values. Read here rather than asked of Spark, so that a wrong setting is known before a JVM runs.
+
+    Raises ConfigError for a properties file that is named and is not there.
+    """
     if submitted():
         from pyspark import SparkConf, SparkContext
 
@@ -42,6 +56,8 @@ def configured() -> dict[str, str]:
         return found
     options, _ = _submit_arguments()
     files = [Path(value) for option, value in options if option == _FILE]
+    if files and not files[-1].is_file():
+        raise ConfigError(f"PYSPARK_SUBMIT_ARGS: {_FILE} {files[-1]}: file not found; name one that is there")
     found = read_defaults(files[-1] if files else conf_folder() / "spark-defaults.conf")
     if "MASTER" in os.environ:
         found.setdefault("spark.master", os.environ["MASTER"])

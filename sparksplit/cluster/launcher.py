@@ -193,8 +193,9 @@ def _copy(source: IO[bytes], output: collections.deque[str]) -> None:
 
 
 def _show(piece: bytes) -> None:
-    # `yarn logs` shows the executor's own stderr.
-    print(piece.decode(errors="replace"), end="", file=sys.stderr, flush=True)
+    # `yarn logs` shows the executor's own stderr. Where its disk is full, the node's output must still be read.
+    with suppress(OSError):
+        print(piece.decode(errors="replace"), end="", file=sys.stderr, flush=True)
 
 
 def _python_path() -> str:

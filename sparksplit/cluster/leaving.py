@@ -6,6 +6,9 @@ import os
 import signal
 import threading
 
+ASKING = (signal.SIGTERM, signal.SIGHUP)
+"""What asks a node to end. Other signals belong to its work, such as the alarms of a user's code."""
+
 GRACE = 8.0
 """Seconds until it ends in any case, at most. Spark's standalone workers kill after 10 s, Kubernetes after 30 s."""
 
@@ -32,12 +35,41 @@ def reason_of(signum: int) -> str:
     return lost if signum == signal.SIGHUP else f"was asked to end ({signal.Signals(signum).name})"
 
 
-def signals(*numbers: int) -> int:
-    """From now on these signals can be read, one byte each, from the descriptor that is returned: at once, even while
-    the main thread is in a call that no handler interrupts. For the main thread."""
+def signals() -> int:
+    """From now on the number of each signal that has a handler of Python's, those of `ASKING` among them, can be read,
+    one byte each, from the descriptor that is returned: at once, even while the main thread is in a call that no
+    handler interrupts. For the main thread, once."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    for number in numbers:
-        signal.signal(number, lambda *_: None)
+    for number in ASKING:
+        signal.signal(number, _heard)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    os.register_at_fork(before=_hold, after_in_parent=_let_go, after_in_child=_as_before)
     return reading
+
+
+def _heard(signum: int, frame: object) -> None:
+    """It is the descriptor that tells of it."""
+
+
+_own = threading.local()  # mask: the signals that this thread has blocked when nobody forks
+
+
+def _hold() -> None:
+    """Let these signals wait while this thread forks: one that came to the new process before `_as_before` would be
+    heard as one of the node's."""
+    _own.mask = signal.pthread_sigmask(signal.SIG_BLOCK, ASKING)
+
+
+def _let_go() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _own.mask)
+
+
+def _as_before() -> None:
+    """Have these signals end a process that the work has forked, such as one of a pool's, which would otherwise ignore
+    them, and tell the node, whose pipe it shares, of its own."""
+    signal.set_wakeup_fd(-1)
+    for number in ASKING:
+        if signal.getsignal(number) is _heard:
+            signal.signal(number, signal.SIG_DFL)
+    _let_go()

@@ -22,7 +22,7 @@ from sparksplit.base.errors import UsageError
 from sparksplit.cluster.channel.line import Post
 from sparksplit.cluster.channel.wire import ORPHANED, die_with_parent
 from sparksplit.cluster.faults import kind_and_text
-from sparksplit.cluster.leaving import reason_of, signals
+from sparksplit.cluster.leaving import ASKING, reason_of, signals
 from sparksplit.cluster.member import Member, NodeMember, Start
 
 
@@ -41,7 +41,7 @@ def main() -> int:
         return ORPHANED
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     member = NodeMember(start)
-    asked = signals(signal.SIGTERM, signal.SIGHUP)
+    asked = signals()
     threading.Thread(target=_leave, args=(member, asked), name="signals", daemon=True).start()
     try:
         with member.phase("start"):
@@ -61,7 +61,8 @@ def main() -> int:
 
 def _leave(member: NodeMember, descriptor: int) -> None:
     """End this process once a signal has asked it to, at the latest when its grace is over."""
-    (number,) = os.read(descriptor, 1)
+    while (number := os.read(descriptor, 1)[0]) not in ASKING:
+        pass
     reason = reason_of(number)
     if member.leaving.ask(reason):
         member.announce(leaving=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sparksplit.base import executors
 from sparksplit.base.errors import NodeFailed, SparksplitError
+from sparksplit.base.jvm import limited
 from sparksplit.base.progress import Lines
 from sparksplit.base.requirements import need, raise_first, run_problems, slot_problems
 from sparksplit.base.waiting import Patience
@@ -95,10 +96,11 @@ def explained(error: SparksplitError, spark: SparkSession, since: float) -> Spar
 
 def why_lost(sc: SparkContext, since: float, patience: float) -> str | None:
     """The executor that Spark has lost last, and its reason, as `lost_executors` has it; None where it does not know
-    one within `patience` seconds. since: seconds since 1970."""
+    one within `patience` seconds. Raises RunError where the JVM stands still. since: seconds since 1970."""
     end = time.monotonic() + patience
-    while True:
-        found = executors.lost_executors(sc, since)
-        if (found and " was lost (" in found[-1]) or time.monotonic() > end:
-            return found[-1] if found else None
-        time.sleep(0.1)
+    with limited(sc._gateway):
+        while True:
+            found = executors.lost_executors(sc, since)
+            if (found and " was lost (" in found[-1]) or time.monotonic() > end:
+                return found[-1] if found else None
+            time.sleep(0.1)

@@ -89,14 +89,15 @@ def ended_without_failures(sc: SparkContext, group: str) -> bool:
 
     Waits until Spark's pages know of the end of the jobs, for they are told after the caller: of the tasks first.
     """
-    tracker, end = sc.statusTracker(), time.monotonic() + PATIENCE
-    while True:
-        jobs = list(filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(group))))
-        if jobs and all(job.status == "FAILED" for job in jobs):
-            return not (sc._jsc.sc().isStopped() or any(info.numFailedTasks for info in _stages(sc, group)))
-        if time.monotonic() > end:
-            return False
-        time.sleep(POLL)
+    with limited(sc._gateway):
+        tracker, end = sc.statusTracker(), time.monotonic() + PATIENCE
+        while True:
+            jobs = list(filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(group))))
+            if jobs and all(job.status == "FAILED" for job in jobs):
+                return not (sc._jsc.sc().isStopped() or any(info.numFailedTasks for info in _stages(sc, group)))
+            if time.monotonic() > end:
+                return False
+            time.sleep(POLL)
 
 
 def _stages(sc: SparkContext, group: str) -> list[SparkStageInfo]:

@@ -7,7 +7,7 @@ function. What is not written down so plainly is left to the nodes, where the bu
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -62,7 +62,7 @@ class _Builder:
         body = ast.parse(text).body
         need = next((NEEDS[value] for node in body if (value := _declared(node)) in NEEDS), None)
         found = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == function]
-        if not found or found[-1].decorator_list or found[-1].args.kwarg is not None:
+        if not found or found[-1].decorator_list or found[-1].args.kwarg is not None or _assigned(function, body):
             return cls(None, (), need)
         given = found[-1].args
         # The first one is the data; those before a / have no names.
@@ -74,6 +74,12 @@ class _Builder:
                 required.append(argument.arg)
         names = (argument.arg for argument in (*arguments, *given.kwonlyargs))
         return cls(tuple(names), tuple(required), need)
+
+
+def _assigned(name: str, body: Sequence[ast.stmt]) -> bool:
+    """Whether a statement of a module gives `name` a value beside its function, such as a `functools.partial`."""
+    stored = (each for node in body for each in ast.walk(node) if isinstance(each, ast.Name))
+    return any(each.id == name and isinstance(each.ctx, ast.Store) for each in stored)
 
 
 def _declared(node: ast.stmt) -> str | None:

@@ -23,12 +23,19 @@ def going_on(output: Output, inputs: RunInputs, options: Options) -> set[str] | 
     Those are its own and, with `options.resume`, the same on other numbers of nodes. Of a DataFrame the hash knows no
     rows, so that only `options.resume` can say that they are the same.
 
-    Raises UsageError where another run would lose its checkpoints.
+    Raises OutputInUse where another command is still filling the output with another run; UsageError where another run
+    would lose its checkpoints.
     """
     if options.restart:
         return None
     own: set[str] = set() if inputs.has_frame else {inputs.hash()}
     hashes = inputs.hashes() if options.resume else own
+    try:
+        output.decide(options.overwrite, hashes)
+        return hashes
+    except OtherUnfinished:
+        # Its command may still be running, and be about to write its first checkpoint.
+        output.lease.await_free()
     try:
         output.decide(options.overwrite, hashes)
     except OtherUnfinished as error:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sparksplit.base.errors import InputError, Passing, RunError, SparksplitError
+from sparksplit.base.jvm import limited
 from sparksplit.training import checkpoints
 from sparksplit.training.config import TrainConfig
 
@@ -70,7 +71,12 @@ class Missing:
         self._looked = time.monotonic()
         from sparksplit.base.executors import executors_of
 
-        if executors_of(self.sc) < self.config.processes + self.spare:
+        try:
+            with limited(self.sc._gateway):
+                there = executors_of(self.sc)
+        except RunError:  # the JVM stands still: the nodes do not need it
+            return
+        if there < self.config.processes + self.spare:
             return
         try:
             latest = checkpoints.latest(self.folder)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sparksplit.base import executors
+from sparksplit.base import executors, manager
 from sparksplit.base.errors import RunError
 from sparksplit.base.manager import Manager
 from sparksplit.base.progress import LINE_SECONDS
@@ -132,6 +132,24 @@ def test_a_local_cluster_has_no_manager_to_ask(monkeypatch):
     before = threading.active_count()
     with Manager(spark) as manager:
         assert (manager.granted, manager.pages, threading.active_count()) == (None, [], before)
+
+
+def test_a_jvm_that_ends_meanwhile_leaves_no_traceback(monkeypatch):
+    """The first cause is what ended it: nobody needs to hear of its clients."""
+
+    def gone(*_: object) -> None:
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(manager, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(manager, "_client", lambda sc: SimpleNamespace(stop=gone))
+    monkeypatch.setattr(manager, "_granted", gone)
+    raised: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    before = set(threading.enumerate())
+    with Manager(SimpleNamespace(master="yarn")):
+        for thread in set(threading.enumerate()) - before:
+            thread.join()
+    assert raised == []
 
 
 class Page(BaseHTTPRequestHandler):

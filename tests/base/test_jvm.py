@@ -6,15 +6,16 @@ import os
 import signal
 import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from sparksplit.base import jvm as limits
-from sparksplit.base.errors import Interrupted, RunError
+from sparksplit.base.errors import Interrupted, NodeFailed, RunError
 from sparksplit.base.interrupts import interruptible, py4j_quiet
 from sparksplit.base.jvm import limited
 from sparksplit.cluster import stuck
+from sparksplit.cluster.requirements import explained
 from sparksplit.cluster.tensorflowonspark import Job
 from sparksplit.handoff.job import FeedJob
 from tests.jvm import Context, jvm
@@ -142,6 +143,10 @@ def test_the_ends_of_jobs_do_not_wait_for_a_jvm_that_stands_still() -> None:
         job.cancel()
         assert job.host_of(0) is None and job.holders() == {} and job.free() == [] and job._lost_executor() is None
         assert not stuck.replace(sc, "1")
+        job._status["error"] = "its executor was lost"
+        assert not job.cancelled
+        lost, spark = NodeFailed("node 1: lost", 1, executor_lost=True), SimpleNamespace(sparkContext=sc)
+        assert explained(lost, cast("Any", spark), 0.0) is lost
         frame: Any = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context))
         feed = FeedJob(frame, None, 1, "", 1, [[0]], lambda: None)
         feed._thread = threading.Thread(target=threading.Event().wait, args=[0.1])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sparksplit.base.errors import ConfigError
 from sparksplit.base.user_settings import configured, other_arguments
 
 
@@ -48,3 +49,20 @@ def test_a_properties_file_replaces_the_defaults(defaults: Path, monkeypatch: py
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--properties-file {own} pyspark-shell")
     assert configured() == {"spark.b": "own"}
     assert other_arguments() == ["pyspark-shell"]
+
+
+def test_an_option_that_says_the_same_as_a_key_goes_before_the_file(
+    defaults: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defaults.write_text("spark.yarn.queue default\nspark.driver.extraJavaOptions -Dfile\n", encoding="utf-8")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--queue night --driver-java-options '-Da -Db' pyspark-shell")
+    assert configured() == {"spark.yarn.queue": "night", "spark.driver.extraJavaOptions": "-Da -Db"}
+    assert other_arguments() == ["pyspark-shell"]
+
+
+def test_a_properties_file_that_is_not_there_is_named(defaults: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Spark does, rather than start with other settings, on another cluster."""
+    defaults.write_text("spark.master yarn\n", encoding="utf-8")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--properties-file /nowhere/own.conf pyspark-shell")
+    with pytest.raises(ConfigError, match=r"^PYSPARK_SUBMIT_ARGS: --properties-file /nowhere/own\.conf: file not"):
+        configured()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import subprocess
 import sys
+from collections import deque
 
-from sparksplit.cluster.launcher import _Node
+import pytest
+
+from sparksplit.cluster.launcher import _copy, _Node
 from tests.nodes import until
 
 
@@ -27,3 +31,16 @@ def test_a_stopped_process_is_told_from_a_slow_one() -> None:
         node.end()
         process.communicate()
     assert not node.is_stopped() and process.returncode == -signal.SIGKILL
+
+
+def test_a_nodes_output_is_read_on_where_it_cannot_be_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the disk of the executor's log is full: the node would wait for its reader in its next line."""
+
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sys, "stderr", Full())
+    output: deque[str] = deque()
+    _copy(io.BytesIO(b"one\ntwo\n"), output)
+    assert list(output) == ["one", "two"]

@@ -15,7 +15,7 @@ from sparksplit.cluster.leaving import Leaving, reason_of
 ASKED = """
 import hashlib, os, threading
 from sparksplit.cluster.leaving import signals
-descriptor = signals(15, 1)
+descriptor = signals()
 threading.Thread(target=lambda: os._exit(os.read(descriptor, 1)[0])).start()
 print(flush=True)
 hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)  # no handler runs meanwhile
@@ -34,6 +34,25 @@ def test_a_signal_is_heard_at_once_whatever_the_main_thread_does(number: signal.
     finally:
         process.kill()
         process.wait()
+
+
+FORKED = """
+import multiprocessing, os, select, time
+from sparksplit.cluster.leaving import signals
+descriptor = signals()
+child = multiprocessing.get_context('fork').Process(target=time.sleep, args=(600,))
+child.start()
+child.terminate()
+child.join(60)
+print(child.exitcode, select.select([descriptor], [], [], 0)[0])
+child.kill()
+"""
+
+
+def test_a_process_that_the_work_has_forked_can_be_ended_and_is_not_the_node() -> None:
+    """As a pool's are, when it is closed."""
+    ended = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=120, check=True)
+    assert ended.stdout == "-15 []\n"
 
 
 class Ended(BaseException):
@@ -55,7 +74,8 @@ def test_a_node_ends_at_once_or_after_its_grace(monkeypatch: pytest.MonkeyPatch,
 
     member = Member()
     member.leaving.heeded, member.leaving.grace = heeded, 0.2
-    monkeypatch.setattr(node_main.os, "read", lambda *_: bytes([signal.SIGTERM]))
+    heard = [bytes([number]) for number in (signal.SIGALRM, signal.SIGTERM)]  # the first one is its work's own
+    monkeypatch.setattr(node_main.os, "read", lambda *_: heard.pop(0))
     monkeypatch.setattr(node_main.os, "_exit", end)
     began = time.monotonic()
     with pytest.raises(Ended, match="1"):

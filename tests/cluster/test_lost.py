@@ -12,9 +12,10 @@ from sparksplit.base.errors import ConfigError, NodeFailed, RunError
 from sparksplit.base.waiting import Patience
 from sparksplit.cluster import requirements
 from sparksplit.cluster.requirements import await_some, explained
+from tests.jvm import gateway
 
 LOST = NodeFailed("node 1 on h: its executor was lost", 1, host="h", executor_lost=True)
-YARN = SimpleNamespace(sparkContext=SimpleNamespace(master="yarn"))
+YARN = SimpleNamespace(sparkContext=SimpleNamespace(master="yarn", _gateway=gateway()))
 
 
 @pytest.mark.parametrize(

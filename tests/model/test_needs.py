@@ -85,6 +85,7 @@ def test_a_wrong_argument_is_named_with_the_right_ones(name):
         ("m.py:g", SOURCE, {"anything": 1}),  # only Python can know
         ("m.py:build", "@wrapped\n" + SOURCE, {"anything": 1}),
         ("m.py:build", "def build(data, /, a=1):\n    pass\n", {"a": 1}),
+        ("m.py:build", "def build(data, a):\n    pass\n\nbuild = partial(build, a=1)\n", {}),
         ("m.py:build", "from other import build\n", {"anything": 1}),
         ("math:sqrt", None, {"anything": 1}),  # has no source
     ],

@@ -9,6 +9,7 @@ import pytest
 
 from hdfs_io import filesystem
 from sparksplit.base import executors
+from sparksplit.base import jvm as limits
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, NodeFailed, NotStarted, Passing, RunError
 from sparksplit.cluster import requirements
@@ -16,7 +17,9 @@ from sparksplit.training import missing
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.missing import AllBack, Missing
 from sparksplit.training.record import Progress
+from tests.jvm import gateway, jvm
 
+SPARK = SimpleNamespace(_gateway=gateway())
 KEYS = {"data": "d", "output": "o", "nodes": 3, "strategy": "batch"}
 
 
@@ -53,7 +56,7 @@ def there(monkeypatch):
 
 @pytest.mark.parametrize("spare", [0, 1])
 def test_it_goes_on_with_all_once_they_are_back_and_there_is_a_new_checkpoint(tmp_path, there, spare):
-    one = Missing(config(min_nodes=1), None, str(tmp_path), spare, whole_rounds=False)
+    one = Missing(config(min_nodes=1), SPARK, str(tmp_path), spare, whole_rounds=False)
     there[0] = 2 + spare
     assert one.await_nodes() == one.present == 2
     one.goes_from(checkpoint(tmp_path, 7))
@@ -71,7 +74,7 @@ def test_it_goes_on_with_all_once_they_are_back_and_there_is_a_new_checkpoint(tm
 
 
 def test_a_file_system_that_is_away_ends_no_nodes_that_are_well(tmp_path, there, monkeypatch):
-    one = Missing(config(min_nodes=1), None, str(tmp_path), 0, whole_rounds=False)
+    one = Missing(config(min_nodes=1), SPARK, str(tmp_path), 0, whole_rounds=False)
     there[0] = 2
     one.await_nodes()
     one.goes_from(None)
@@ -85,8 +88,18 @@ def test_a_file_system_that_is_away_ends_no_nodes_that_are_well(tmp_path, there,
     monkeypatch.undo()
 
 
+def test_a_jvm_that_stands_still_ends_no_nodes_that_are_well_and_keeps_nobody(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "PATIENCE", 0.05)
+    monkeypatch.setattr(limits, "AGAIN", 0.01)
+    monkeypatch.setattr(missing, "LOOK_SECONDS", 0.0)
+    with jvm(0) as context:
+        one = Missing(config(min_nodes=1), context, str(tmp_path), 0, whole_rounds=False)
+        one.present = 2
+        one.look()
+
+
 def test_nodes_that_split_epochs_change_between_rounds_only(tmp_path, there):
-    one = Missing(config(min_nodes=1, strategy="epoch"), None, str(tmp_path), 0, whole_rounds=True)
+    one = Missing(config(min_nodes=1, strategy="epoch"), SPARK, str(tmp_path), 0, whole_rounds=True)
     there[0] = 2
     one.await_nodes()
     one.goes_from(checkpoint(tmp_path, 7))

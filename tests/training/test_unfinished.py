@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from hdfs_io.arrays import from_arrays
+from hdfs_io.lease import Lease
 from hdfs_io.publish import Output
 from sparksplit.base.command import Options
 from sparksplit.base.config import parse
-from sparksplit.base.errors import InputError, RunError, UsageError
+from sparksplit.base.errors import InputError, OutputInUse, RunError, UsageError
 from sparksplit.training import checkpoints
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.going_on import going_on, told_how
@@ -117,6 +118,26 @@ def test_checkpoints_of_another_configuration_are_not_lost_silently(name):
 def test_without_a_checkpoint_nothing_is_lost():
     leave(checkpoint=None)
     assert decided(epochs=5) == "fresh" and decided() == "resume"
+
+
+@pytest.mark.parametrize("options", [{}, {"resume": True}])
+def test_what_another_command_still_fills_is_in_use_whatever_its_configuration(options):
+    """A scheduler tries that again; and nobody is told to remove its checkpoints."""
+    _, running = given()
+    with running.claimed():
+        running.begin()
+        write(running, 7, 7)
+        with pytest.raises(OutputInUse, match="is being filled by train on"):
+            decided(options=options, epochs=5)
+    with pytest.raises(UsageError, match="is unfinished, with another configuration"):
+        decided(options=options, epochs=5)
+
+
+def test_a_checkpoint_that_comes_before_the_other_command_ends_is_not_lost(monkeypatch):
+    leave(checkpoint=None)
+    monkeypatch.setattr(Lease, "await_free", lambda self: leave())
+    with pytest.raises(UsageError, match=LOST):
+        decided(epochs=5)
 
 
 def test_whether_a_data_frame_has_the_same_rows_is_for_the_user_to_say():
