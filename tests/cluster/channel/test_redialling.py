@@ -82,7 +82,7 @@ def test_a_connection_that_is_dropped_without_a_word_is_dialled_anew(channel: Ch
         until(channel.alive)
         relay.forget()
         assert client.deliver(ended=0, output=[])
-        assert relay.calls == 2
+        assert relay.calls >= 2  # more where the machine is so busy that the new one falls silent for so long
     assert channel.records[0].ended is not None
 
 
