@@ -100,7 +100,7 @@ def _played(place: Place, plans: Sequence[Plan]) -> Iterator[Outcome]:
 
 
 def _write_data(folder: str) -> None:
-    from hdfs_io.arrays import from_arrays
+    from sparksplit.dataset.arrays import from_arrays
 
     x, y = _generated(ROWS + VALIDATION)
     random = np.random.default_rng(1)
@@ -122,7 +122,7 @@ def _on_hdfs(work: Path) -> Iterator[Place]:
     """An HDFS of its own, by the tests' means."""
     import os
 
-    from sparksplit.base.java import java_home
+    from sparksplit.spark.java import java_home
     from tests.hadoop.cluster import HadoopCluster
     from tests.hadoop.jars import fetch
 

@@ -48,11 +48,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def measure(work: Path, strategy: str, pairs: int, every: float, block: float) -> list[dict[str, Any]]:
     """The blocks: steps, seconds and checkpoints of each. The first is left out."""
-    from hdfs_io.arrays import from_arrays
     from hdfs_io.publish import Output
     from sparksplit.base.config import parse
-    from sparksplit.base.session import spark_session
     from sparksplit.cluster import NodeCluster
+    from sparksplit.dataset.arrays import from_arrays
+    from sparksplit.spark.session import spark_session
     from sparksplit.training.config import TrainConfig
     from sparksplit.training.inputs import open_data
     from sparksplit.training.messages import Payload

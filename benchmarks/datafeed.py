@@ -36,7 +36,7 @@ def feed(arguments: argparse.Namespace) -> dict[str, Any]:
     """The figures of feeding `arguments.rows` rows."""
     import numpy as np
 
-    from sparksplit.base.session import spark_session
+    from sparksplit.spark.session import spark_session
 
     x = np.load(arguments.folder / "x.npy", mmap_mode="r")[: arguments.rows]
     y = np.load(arguments.folder / "y.npy")[: arguments.rows]

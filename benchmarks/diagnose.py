@@ -67,7 +67,7 @@ from benchmarks.diagnose_plan import (  # noqa: E402
 )
 from benchmarks.helpers import end_orderly, mnist, own_output  # noqa: E402
 from benchmarks.slow_link_hosts import FAR, NEAR, Hosts, clean_environment, isolated, missing, spark  # noqa: E402
-from sparksplit.base.session import spark_session  # noqa: E402
+from sparksplit.spark.session import spark_session  # noqa: E402
 
 ROWS, BATCH, UNITS = 60_000, 128, 128
 LINK_BATCH = 1024
@@ -241,7 +241,7 @@ class Bench:
 
 def make_data(path: str) -> None:
     """Write the prepared data set."""
-    from hdfs_io.arrays import from_arrays
+    from sparksplit.dataset.arrays import from_arrays
 
     chance = np.random.default_rng(0)
     x, y = mnist("train") or (chance.integers(0, 256, (ROWS, 28, 28), np.uint8), chance.integers(0, 10, ROWS))
@@ -277,10 +277,10 @@ def diagnosed(config: dict[str, Any], output: Path) -> dict[str, Any]:
 
 def diagnosed_preparation(config: dict[str, Any], pairs: int | None = None) -> dict[str, Any]:
     """diagnosis.json of a preparation of data. pairs: how often what would help is tried; None: as the command does"""
-    from hdfs_io.config import PreprocessConfig
     from sparksplit.base.config import parse
     from sparksplit.diagnosis.preprocess.run import diagnose_preprocess
     from sparksplit.diagnosis.preprocess.trying import PAIRS
+    from sparksplit.prepare.config import PreprocessConfig
 
     return diagnose_preprocess(parse(PreprocessConfig, config), PAIRS if pairs is None else pairs).to_json()
 

@@ -88,8 +88,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def measure(work: Path, train: Any, test: Any, python: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """The JSON line's object."""
-    from hdfs_io.arrays import from_arrays
-    from sparksplit.base.session import spark_session
+    from sparksplit.dataset.arrays import from_arrays
+    from sparksplit.spark.session import spark_session
 
     # The test rows as validation rows: those are looked at after each pass.
     data = from_arrays(str(work / "prepared"), {"train": train, "validation": test}, classes=10, scaling="unit")

@@ -79,7 +79,7 @@ class Ours:
     """sparksplit's contenders: a Spark session of nodes + 1 executors, a fresh cluster for each measurement."""
 
     def __init__(self, data: Any, nodes: int, peaks: dict[str, int]) -> None:
-        from sparksplit.base.session import spark_session
+        from sparksplit.spark.session import spark_session
 
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         self._data, self._nodes, self._peaks = data, nodes, peaks
@@ -221,7 +221,7 @@ def memcpy_rate(work: Path) -> float:
 
 def write_data(work: Path, rows: int) -> Any:
     """Random rows as arrays, for datafeed, and as a prepared data set."""
-    from hdfs_io.arrays import from_arrays
+    from sparksplit.dataset.arrays import from_arrays
 
     random = np.random.default_rng(0)
     x, y = random.integers(0, 256, (rows, VALUES), np.uint8), random.integers(0, 10, rows)

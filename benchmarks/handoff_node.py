@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from hdfs_io.lane_files import Layout
-from hdfs_io.prepared import PreparedDataSet
 from sparksplit.collectives import Alone, Collective
 from sparksplit.collectives.ring import Ring
+from sparksplit.dataset.lane_files import Layout
+from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.handoff.arrival import ArrivingFeed
 from sparksplit.handoff.receiver import Receiver, token_of
 from sparksplit.handoff.sender import Sent

@@ -58,7 +58,7 @@ def write_records(folder: Path) -> None:
 
 def fit(arguments: argparse.Namespace) -> dict[str, Any]:
     """Train on NODES executors of a local cluster; {"rows_per_second", "rows", "seconds"} as the chief saw it."""
-    from sparksplit.base.session import spark_session
+    from sparksplit.spark.session import spark_session
 
     # TensorFlowOnSpark imports TensorFlow before the user's function runs.
     settings = {"spark.executorEnv.TF_USE_LEGACY_KERAS": "1", "spark.executorEnv.TF_CPP_MIN_LOG_LEVEL": "3"}

@@ -308,7 +308,7 @@ def _rate(output: str) -> float:
 
 def write_data(bench: Bench, workload: Workload, mwms_environment: str | None) -> None:
     """The workload's rows as arrays, as a prepared data set, and (for mwms) as TFRecord files."""
-    from hdfs_io.arrays import from_arrays
+    from sparksplit.dataset.arrays import from_arrays
 
     folder = bench.folder(workload)
     folder.mkdir()

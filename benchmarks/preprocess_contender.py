@@ -47,7 +47,7 @@ def main() -> None:
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """The figures of one contender."""
-    from sparksplit.base.session import spark_session
+    from sparksplit.spark.session import spark_session
 
     settings = TFRECORD if arguments.contender == "tfos" else {}
     with spark_session("benchmark", arguments.executors, settings, nodes=False) as spark:
@@ -75,9 +75,9 @@ def _is_data(file: Path) -> bool:
 
 def ours(spark: Any, arguments: argparse.Namespace) -> int:
     """sparksplit preprocess; the rows that it prepared."""
-    from hdfs_io.config import PreprocessConfig
-    from hdfs_io.preprocess import preprocess
-    from sparksplit.base.command import Options
+    from sparksplit.base.options import Options
+    from sparksplit.prepare.config import PreprocessConfig
+    from sparksplit.prepare.preprocess import preprocess
 
     label = {} if arguments.format == "idx" else {"label": "label"}
     config = PreprocessConfig.model_validate(

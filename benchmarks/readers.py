@@ -78,8 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def measure(work: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """The JSON line's object."""
     from benchmarks.overhead import Bench, Workload, loop
-    from hdfs_io.arrays import from_arrays
-    from sparksplit.base.session import spark_session
+    from sparksplit.dataset.arrays import from_arrays
+    from sparksplit.spark.session import spark_session
 
     x, y = mnist("train") or generated(arguments.rows)
     pixels, y = x[: arguments.rows], y[: arguments.rows]

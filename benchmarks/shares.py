@@ -129,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def write_data(work: str) -> None:
     """The training rows, as a prepared data set in `work`."""
-    from hdfs_io.arrays import from_arrays
+    from sparksplit.dataset.arrays import from_arrays
 
     rows = mnist("train")
     if rows is None:

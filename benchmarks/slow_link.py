@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _measure(arguments)
     from benchmarks.slow_link_hosts import isolated, missing
     from sparksplit.base.errors import ConfigError
-    from sparksplit.base.java import java_home
+    from sparksplit.spark.java import java_home
 
     problem = missing(arguments.mbit)
     if problem is None and arguments.data is not None and not (arguments.data / "_SUCCESS").is_file():
@@ -98,7 +98,7 @@ def _at_least(least: int) -> Any:
 def _measure(arguments: argparse.Namespace) -> int:
     """All of it, inside the namespaces."""
     from benchmarks.slow_link_hosts import FAR, NEAR, Hosts, clean_environment, spark
-    from sparksplit.base.session import spark_session
+    from sparksplit.spark.session import spark_session
 
     clean_environment()
     work, rows = arguments.inside, []

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from hdfs_io import plan
-from sparksplit.base.task_facts import decode, encode
+from sparksplit.dataset import plan
 from sparksplit.handoff.job import Fed
 from sparksplit.handoff.sender import PackedPartition, Partition, Sent
 from sparksplit.rows import order
+from sparksplit.spark.task_facts import decode, encode
 from sparksplit.training.display import RunDisplay
 
 ROW_BYTES = 100

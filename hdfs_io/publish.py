@@ -14,8 +14,8 @@ from hdfs_io.differences import differences, said
 from hdfs_io.fence import PREFIX, Fence, check_owner
 from hdfs_io.marks import COMMANDS, CONFIG, SUCCESS, command_of, is_own, mark_of
 from hdfs_io.replacing import discard, hidden, publish_folder, remove, remove_old
-from sparksplit import __version__
 from sparksplit.base.errors import InputError, RunError, SparksplitError, UsageError
+from sparksplit.base.version import __version__
 
 log = logging.getLogger(__name__)
 

@@ -23,8 +23,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from sparksplit.base.version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from hdfs_io.prepared import PreparedDataSet
     from sparksplit.api.functions import compare, predict, preprocess, train
     from sparksplit.api.results import Comparison, Predictions, TrainedRun
     from sparksplit.base.errors import (
@@ -36,12 +37,11 @@ if TYPE_CHECKING:
         SparksplitError,
         UsageError,
     )
+    from sparksplit.dataset.prepared import PreparedDataSet
     from sparksplit.model.description import DataDescription
     from sparksplit.strategies import Strategy
     from sparksplit.strategies.splits import BatchSplit, EpochSplit, LaneSplit, Split
     from sparksplit.strategies.syncs import LocalSync, RoundSync, StepSync, Sync
-
-__version__ = "0.1.0"
 
 __all__ = [
     "BatchSplit",
@@ -72,7 +72,7 @@ __all__ = [
 ]
 
 _PLACES = {
-    "hdfs_io.prepared": ("PreparedDataSet",),
+    "sparksplit.dataset.prepared": ("PreparedDataSet",),
     "sparksplit.api.functions": ("compare", "predict", "preprocess", "train"),
     "sparksplit.api.results": ("Comparison", "Predictions", "TrainedRun"),
     "sparksplit.base.errors": (

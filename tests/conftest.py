@@ -15,7 +15,7 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from sparksplit.base.session import spark_session
+from sparksplit.spark.session import spark_session
 from tests.forked import Zygote, nodes_of
 from tests.standalone import StandaloneCluster
 
@@ -215,7 +215,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """scikit-learn's digits, prepared: 1300 training rows in 96 lanes of uneven length, validation, test."""
     from sklearn.datasets import load_digits
 
-    from hdfs_io.arrays import from_arrays
+    from sparksplit.dataset.arrays import from_arrays
 
     images, labels = load_digits(return_X_y=True)
     images, labels = images.reshape(-1, 8, 8).astype("u1"), labels.astype("i8")

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hdfs_io.formats import AVRO
+from sparksplit.prepare.formats import AVRO
 from tests.caches import caches, locked
 
 _SECONDS = 300.0
@@ -35,7 +35,7 @@ def in_session(code: str, packages: str) -> subprocess.CompletedProcess[str]:
     """Run `code` in a new process, with `spark`, a session that brings `packages`."""
     settings = {"spark.jars.packages": packages, "spark.jars.ivy": str(ivy())}
     program = f"""
-from sparksplit.base.session import spark_session
+from sparksplit.spark.session import spark_session
 with spark_session("packages", 1, {settings!r}, nodes=False) as spark:
     {code}
 """

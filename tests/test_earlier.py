@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-from hdfs_io.prepared import PreparedDataSet
 from sparksplit.base.errors import InputError
 from sparksplit.commands import preprocess, train
+from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.inference.trained import TrainedModel
 
 TRAIN = {

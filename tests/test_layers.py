@@ -17,41 +17,99 @@ PACKAGES = ("sparksplit", "hdfs_io")
 MAY_IMPORT = {
     "base": set(),
     "pages": set(),
-    "network": {"base"},
     "hdfs_io": {"base"},
-    "rows": {"base", "hdfs_io"},
-    "model": {"base", "hdfs_io"},
+    "spark": {"base"},
+    "network": {"base"},
+    "dataset": {"base", "hdfs_io"},
+    "features": {"base", "dataset"},
+    "prepare": {"base", "hdfs_io", "spark", "dataset", "features"},
+    "rows": {"base", "dataset"},
+    "model": {"base", "hdfs_io", "dataset", "features"},
+    "cluster": {"base", "network", "spark"},
     "collectives": {"base", "hdfs_io", "network"},
-    "cluster": {"base", "network"},
-    "strategies": {"collectives", "hdfs_io", "rows"},
-    "handoff": {"base", "network", "hdfs_io", "rows", "collectives", "cluster"},
-    "training": {"base", "network", "hdfs_io", "rows", "collectives", "cluster", "model", "strategies", "handoff"},
-    "comparison": {"base", "pages", "hdfs_io", "rows", "collectives", "cluster", "strategies", "handoff", "training"},
+    "strategies": {"hdfs_io", "rows", "collectives"},
+    "handoff": {"base", "hdfs_io", "network", "spark", "dataset", "prepare", "rows", "cluster", "collectives"},
+    "training": {
+        "base",
+        "hdfs_io",
+        "network",
+        "spark",
+        "dataset",
+        "prepare",
+        "rows",
+        "cluster",
+        "collectives",
+        "model",
+        "strategies",
+        "handoff",
+    },
+    "comparison": {
+        "base",
+        "pages",
+        "hdfs_io",
+        "spark",
+        "dataset",
+        "rows",
+        "cluster",
+        "collectives",
+        "strategies",
+        "handoff",
+        "training",
+    },
     "diagnosis": {
         "base",
         "pages",
         "hdfs_io",
+        "spark",
+        "dataset",
+        "prepare",
         "rows",
-        "collectives",
         "cluster",
+        "collectives",
         "strategies",
         "handoff",
         "training",
         "comparison",
     },
-    "inference": {"base", "hdfs_io", "training"},
-    "operations": {"base", "hdfs_io", "rows", "collectives", "cluster", "model", "strategies", "training"},
-    "api": {"base", "hdfs_io", "model", "training", "comparison", "inference"},
-    "commands": {"base", "hdfs_io", "training", "comparison", "diagnosis", "inference", "operations"},
+    "inference": {"base", "hdfs_io", "spark", "dataset", "features", "prepare", "training"},
+    "operations": {
+        "base",
+        "hdfs_io",
+        "spark",
+        "dataset",
+        "rows",
+        "model",
+        "cluster",
+        "collectives",
+        "strategies",
+        "training",
+    },
+    "api": {"base", "hdfs_io", "dataset", "prepare", "model", "training", "comparison", "inference"},
+    "commands": {
+        "base",
+        "hdfs_io",
+        "spark",
+        "dataset",
+        "prepare",
+        "training",
+        "comparison",
+        "diagnosis",
+        "inference",
+        "operations",
+    },
 }
 """A room (a folder of sparksplit, or hdfs_io) to the rooms that its modules import, also inside functions; what is
 imported for the type checker alone does not count."""
 
 WITHOUT = {
-    "base": {"tensorflow", "keras", "tensorflowonspark"},
+    "base": {"tensorflow", "keras", "pyspark", "tensorflowonspark"},
     "pages": {"tensorflow", "keras", "pyspark", "tensorflowonspark"},
-    "network": {"tensorflow", "keras", "pyspark", "tensorflowonspark"},
     "hdfs_io": {"tensorflow", "keras", "tensorflowonspark"},
+    "spark": {"tensorflow", "keras", "tensorflowonspark"},
+    "network": {"tensorflow", "keras", "pyspark", "tensorflowonspark"},
+    "dataset": {"tensorflow", "keras", "pyspark", "tensorflowonspark"},
+    "features": {"tensorflow", "keras", "pyspark", "tensorflowonspark"},
+    "prepare": {"tensorflow", "keras", "tensorflowonspark"},
     "rows": {"tensorflow", "keras", "pyspark", "tensorflowonspark"},
     "collectives": {"pyspark", "tensorflowonspark"},
     "model": {"pyspark", "tensorflowonspark"},
@@ -156,7 +214,7 @@ def test_jobs_are_their_command_and_nothing_else() -> None:
 
 
 PURE = {
-    "rows/order.py": {"numpy", "numpy.typing", "hdfs_io.row_ids"},
+    "rows/order.py": {"numpy", "numpy.typing", "sparksplit.dataset.row_ids"},
     "training/node/schedule.py": {"sparksplit.rows", "sparksplit.strategies.splits"},
 }
 """Neither Spark nor TensorFlow nor a file: integers in, integers out. To what each imports beside Python's own."""
@@ -188,15 +246,15 @@ def test_what_fills_an_output_in_place_writes_through_its_fence() -> None:
 _IMPORT_EACH = """
 import importlib, sys
 for name in sys.argv[1:]:
-    for known in [each for each in sys.modules if each.partition(".")[0] == "hdfs_io"]:
+    for known in [each for each in sys.modules if each.partition(".")[0] in ("hdfs_io", "sparksplit")]:
         del sys.modules[known]
     importlib.import_module(name)
 """
 
 
 @pytest.mark.slow
-def test_any_module_of_hdfs_io_may_be_the_first_that_a_task_imports() -> None:
+def test_any_module_may_be_the_first_that_a_task_imports() -> None:
     """A task of Spark's begins with the module of whatever it unpickles first: a circle would only show there."""
-    names = sorted(name for name in modules() if name.startswith("hdfs_io"))
+    names = sorted(name for name in modules() if room(name) in ("hdfs_io", "dataset", "features", "prepare"))
     found = subprocess.run([sys.executable, "-c", _IMPORT_EACH, *names], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr[-2000:]

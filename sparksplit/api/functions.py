@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import hdfs_io.preprocess
-from hdfs_io.config import DataFramePreprocess, PreprocessConfig
-from hdfs_io.prepared import PreparedDataSet
+import sparksplit.prepare.preprocess
 from sparksplit.api.results import Comparison, Predictions, TrainedRun
-from sparksplit.base.command import Options
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
+from sparksplit.base.options import Options
 from sparksplit.comparison import run as comparison
 from sparksplit.comparison.config import CompareConfig
+from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.inference import run as inference
 from sparksplit.inference.config import DataFramePredict, PredictConfig
 from sparksplit.inference.partition import folder_of
+from sparksplit.prepare.config import DataFramePreprocess, PreprocessConfig
 from sparksplit.training import run as training
 from sparksplit.training.config import TrainConfig
 
@@ -57,7 +57,7 @@ def preprocess(
         section["path"] = rows
     values = {**keys, "input": section, "output": output}
     config = parse(PreprocessConfig if frame is None else DataFramePreprocess, values)
-    return hdfs_io.preprocess.preprocess(config, Options(overwrite), frame)
+    return sparksplit.prepare.preprocess.preprocess(config, Options(overwrite), frame)
 
 
 def train(

@@ -1,1 +1,1 @@
-"""What every room shares: errors, configuration, the command line, progress and the Spark session."""
+"""What every room shares: errors, configuration, records and progress."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from sparksplit.base.waiting import QUEUE_SECONDS, START_SECONDS, Patience
 from sparksplit.cluster.channel.wire import BEAT
+from sparksplit.spark.waiting import QUEUE_SECONDS, START_SECONDS, Patience
 
 if TYPE_CHECKING:
     from sparksplit.cluster.faults import NodeRecord

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sparksplit.base.executors import host_in
+from sparksplit.spark.executors import host_in
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -8,8 +8,8 @@ import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from sparksplit.base.requirements import mebibytes
 from sparksplit.cluster.channel.wire import BEAT, DEAD
+from sparksplit.spark.requirements import mebibytes
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -6,13 +6,13 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from sparksplit.base import executors
 from sparksplit.base.errors import NodeFailed, SparksplitError
-from sparksplit.base.jvm import limited
 from sparksplit.base.progress import Lines
-from sparksplit.base.requirements import need, raise_first, run_problems, slot_problems
-from sparksplit.base.waiting import Patience
 from sparksplit.cluster import memory
+from sparksplit.spark import executors
+from sparksplit.spark.jvm import limited
+from sparksplit.spark.requirements import need, raise_first, run_problems, slot_problems
+from sparksplit.spark.waiting import Patience
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

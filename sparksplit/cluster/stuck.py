@@ -6,7 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from sparksplit.base.jvm import limited
+from sparksplit.spark.jvm import limited
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -23,9 +23,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sparksplit.base.executors import lost_executors
-from sparksplit.base.jvm import limited
-from sparksplit.base.reasons import spark_reason
 from sparksplit.cluster import launcher, placing
 from sparksplit.cluster.channel.line import Line, Post
 from sparksplit.cluster.channel.server import Channel
@@ -34,6 +31,9 @@ from sparksplit.cluster.faults import kind_and_text
 from sparksplit.cluster.launcher import NodeEnded, map_fun
 from sparksplit.cluster.place import own_place
 from sparksplit.cluster.stuck import ended_without_failures, holders, replace_stuck, tasks_failed
+from sparksplit.spark.executors import lost_executors
+from sparksplit.spark.jvm import limited
+from sparksplit.spark.reasons import spark_reason
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from sparksplit.base.command import Command, Options
 from sparksplit.base.config import load
 from sparksplit.base.errors import UsageError
+from sparksplit.base.options import Options
+from sparksplit.commands.command import Command
 from sparksplit.operations.check.run import Planned, check
 from sparksplit.operations.check.table import show
 from sparksplit.operations.config import CheckConfig

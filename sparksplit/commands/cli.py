@@ -8,12 +8,12 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sparksplit import __version__
 from sparksplit.base.errors import Interrupted, did_you_mean
-from sparksplit.base.interrupts import insistent
+from sparksplit.base.version import __version__
+from sparksplit.spark.interrupts import insistent
 
 if TYPE_CHECKING:
-    from sparksplit.base.command import Command
+    from sparksplit.commands.command import Command
 
 COMMANDS = {
     "quickstart": "everything below on a small real data set, on this machine, without any service",

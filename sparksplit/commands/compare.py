@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from hdfs_io import filesystem
-from sparksplit.base.command import Command, Options
+from sparksplit.base.options import Options
+from sparksplit.commands.command import Command
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.content import RESULTS, Results, ToTarget
 from sparksplit.comparison.numbers import Quantity, compact, count, duration, megabytes, part, percent

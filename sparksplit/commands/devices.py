@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparksplit.base.command import Command, Options
 from sparksplit.base.errors import RunError
+from sparksplit.base.options import Options
+from sparksplit.commands.command import Command
 from sparksplit.operations.config import DevicesConfig
 from sparksplit.operations.devices.run import devices, leave
 from sparksplit.operations.devices.table import show

@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from rich.console import Console
 
 from hdfs_io import filesystem
-from hdfs_io.config import PreprocessConfig
-from sparksplit.base.command import Command, Options
 from sparksplit.base.config import Config
 from sparksplit.base.errors import ConfigError
+from sparksplit.base.options import Options
 from sparksplit.base.records import Json
+from sparksplit.commands.command import Command
 from sparksplit.diagnosis.apply import SAFE_TO_PREPARE, ConfigFile
 from sparksplit.diagnosis.page import PAGE, render
 from sparksplit.diagnosis.preprocess.page import render as render_preparation
@@ -24,6 +24,7 @@ from sparksplit.diagnosis.preprocess.text import show as show_preparation
 from sparksplit.diagnosis.record import DIAGNOSIS, Diagnosis, of
 from sparksplit.diagnosis.run import claimed, diagnose, leave
 from sparksplit.diagnosis.text import show
+from sparksplit.prepare.config import PreprocessConfig
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.report import versions
 

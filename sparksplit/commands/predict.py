@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hdfs_io import filesystem
-from hdfs_io.bad_rows import said
-from sparksplit.base.command import Command, Options
+from sparksplit.base.options import Options
+from sparksplit.commands.command import Command
 from sparksplit.inference.config import PredictConfig
 from sparksplit.inference.run import Result, predict
+from sparksplit.prepare.bad_rows import said
 from sparksplit.training.report import written
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hdfs_io.bad_rows import FOLDER, said
-from hdfs_io.config import PreprocessConfig
-from hdfs_io.dry_run import dry_run
-from hdfs_io.prepared import PreparedDataSet
-from hdfs_io.preprocess import preprocess
-from hdfs_io.preprocessing import TOKENS, UNKNOWN
-from hdfs_io.windows import said as said_windows
-from hdfs_io.windows import written
-from sparksplit.base.command import Command, Options
+from sparksplit.base.options import Options
+from sparksplit.commands.command import Command
+from sparksplit.dataset.description import TOKENS, UNKNOWN
+from sparksplit.dataset.prepared import PreparedDataSet
+from sparksplit.prepare.bad_rows import FOLDER, said
+from sparksplit.prepare.config import PreprocessConfig
+from sparksplit.prepare.dry_run import dry_run
+from sparksplit.prepare.preprocess import preprocess
+from sparksplit.prepare.windows_config import said as said_windows
+from sparksplit.prepare.windows_config import written
 
 
 def run(config: PreprocessConfig, options: Options) -> None:

@@ -12,15 +12,14 @@ from typing import Any
 import pydantic
 
 from hdfs_io import filesystem
-from hdfs_io.config import PreprocessConfig
 from hdfs_io.marks import SUCCESS
-from sparksplit.base.command import Command, Options
 from sparksplit.base.config import Config, merged
 from sparksplit.base.errors import InputError
+from sparksplit.base.options import Options
 from sparksplit.base.progress import say
-from sparksplit.base.session import spark_session
 from sparksplit.base.shipped import shipped
 from sparksplit.commands import compare, predict, preprocess, train
+from sparksplit.commands.command import Command
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.needed import FIRST
 from sparksplit.comparison.plan import plan
@@ -28,6 +27,8 @@ from sparksplit.comparison.run import REPORT
 from sparksplit.inference.config import PredictConfig
 from sparksplit.inference.partition import folder_of
 from sparksplit.inference.writer import places_of
+from sparksplit.prepare.config import PreprocessConfig
+from sparksplit.spark.session import spark_session
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.record import RUN, RunRecord
 

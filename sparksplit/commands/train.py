@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparksplit.base.command import Command, Options
+from sparksplit.base.options import Options
+from sparksplit.commands.command import Command
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.report import summary
 from sparksplit.training.run import train

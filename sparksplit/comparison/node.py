@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from hdfs_io.plan import window_for
 from sparksplit.base.records import JsonObject
 from sparksplit.cluster import Member
 from sparksplit.collectives import Alone, Collective
@@ -25,6 +24,7 @@ from sparksplit.comparison.record import (
     RunPayload,
     SweepPoint,
 )
+from sparksplit.dataset.plan import window_for
 from sparksplit.rows.feed import Feed, RowSource
 from sparksplit.rows.ledger import Entry
 from sparksplit.training import report
@@ -137,7 +137,7 @@ def _record(
     handoff: HandOff | None,
     began: float,
 ) -> None:
-    from hdfs_io.joined import open_joined
+    from sparksplit.dataset.joined import open_joined
     from sparksplit.strategies import find
 
     data = open_joined(config.data, verify=False)

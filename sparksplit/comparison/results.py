@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hdfs_io.manifest import Manifest
-from hdfs_io.prepared import PreparedDataSet
-from sparksplit import __version__
+from sparksplit.base.version import __version__
 from sparksplit.comparison import answer, calibration, scale
 from sparksplit.comparison.analysis.analyse import analyse
 from sparksplit.comparison.analysis.runs import AnyRun, finished, timed
@@ -17,6 +15,8 @@ from sparksplit.comparison.content import FORMAT_VERSION, Answer, DataFacts, Dec
 from sparksplit.comparison.machine import machine
 from sparksplit.comparison.record import Measured
 from sparksplit.comparison.tuning.record import Tuning
+from sparksplit.dataset.manifest import Manifest
+from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.training import metrics, report
 from sparksplit.training.config import TrainConfig
 

@@ -12,15 +12,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
-from hdfs_io.manifest import Manifest
-from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.publish import Output
-from sparksplit.base.application import called
-from sparksplit.base.command import Options
 from sparksplit.base.config import digest
 from sparksplit.base.errors import NodeFailed, NotStarted, Passing, RunError
+from sparksplit.base.options import Options
 from sparksplit.base.progress import say
-from sparksplit.base.session import spark_session
 from sparksplit.comparison import results as analysis
 from sparksplit.comparison.certainty import undecided
 from sparksplit.comparison.config import CompareConfig
@@ -41,6 +37,10 @@ from sparksplit.comparison.report import render
 from sparksplit.comparison.tuning import choice, said
 from sparksplit.comparison.tuning.record import Tuning
 from sparksplit.comparison.tuning.tries import Try, tries, tuned
+from sparksplit.dataset.manifest import Manifest
+from sparksplit.dataset.prepared import PreparedDataSet
+from sparksplit.spark.application import called
+from sparksplit.spark.session import spark_session
 from sparksplit.strategies.splits import BatchSplit, owned_together
 from sparksplit.training import metrics
 from sparksplit.training.inputs import RunInputs, open_data

@@ -15,8 +15,8 @@ from pathlib import Path
 from sparksplit.base.config import Key, Origin
 from sparksplit.base.errors import ConfigError, InputError, using
 from sparksplit.base.records import Json
-from sparksplit.base.session import known_settings
 from sparksplit.base.yaml_edits import CannotEdit, as_yaml, with_value
+from sparksplit.spark.session import known_settings
 from sparksplit.training.config import NOT_IN_HASH
 
 SAFE = NOT_IN_HASH - {"data", "init", "output"}

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from hdfs_io import filesystem
-from sparksplit import __version__
 from sparksplit.base.records import Json, JsonObject, Record
+from sparksplit.base.version import __version__
 from sparksplit.diagnosis import advice
 from sparksplit.diagnosis.measured import Measured
 from sparksplit.diagnosis.settings import compare_command, with_settings, written

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
 from hdfs_io.publish import Output
-from sparksplit.base.application import called
 from sparksplit.base.config import Config, digest
 from sparksplit.base.errors import Cancelled, SparksplitError
 from sparksplit.base.progress import Progress, say
 from sparksplit.base.records import Json
-from sparksplit.base.session import spark_session
 from sparksplit.cluster.requirements import explained
 from sparksplit.diagnosis.measured import Failed, Measured
 from sparksplit.diagnosis.messages import DiagnosisPayload, Effort
 from sparksplit.diagnosis.settings import written
+from sparksplit.spark.application import called
+from sparksplit.spark.session import spark_session
 from sparksplit.strategies.splits import owned_by_rank
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.inputs import RunInputs, open_data

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hdfs_io import row_ids
-from hdfs_io.lane_files import LABEL, ROW_ID, label_of, tensor_of, values_of
 from sparksplit.base.errors import using
 from sparksplit.collectives import Collective
+from sparksplit.dataset import row_ids
+from sparksplit.dataset.lane_files import LABEL, ROW_ID, label_of, tensor_of, values_of
 from sparksplit.handoff.receiver import Receiver
 from sparksplit.rows import order
 from sparksplit.rows.chunks import Assembler, Chunk, Piece, Rows

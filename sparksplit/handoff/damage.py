@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from hdfs_io.prepared import PreparedDataSet
 from sparksplit.base.errors import InputError
-from sparksplit.base.task_facts import facts_of
+from sparksplit.dataset.prepared import PreparedDataSet
+from sparksplit.spark.task_facts import facts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

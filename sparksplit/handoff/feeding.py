@@ -8,18 +8,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
-from hdfs_io.lane_files import ROW_ID, Layout
-from hdfs_io.prepared import PreparedDataSet
-from hdfs_io.preprocessing import WEIGHT
-from hdfs_io.sources.identify import identified
 from sparksplit.base.errors import ConfigError, NodeFailed, RunError
 from sparksplit.cluster import NodeCluster
 from sparksplit.cluster.pulse import Pulse
 from sparksplit.cluster.stuck import replace
+from sparksplit.dataset.description import WEIGHT
+from sparksplit.dataset.lane_files import ROW_ID, Layout
+from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.handoff import damage
 from sparksplit.handoff.job import Fed, FeedJob
 from sparksplit.handoff.receiver import token_of
 from sparksplit.handoff.sender import Address
+from sparksplit.prepare.sources.identify import identified
 from sparksplit.rows.ledger import Entry
 
 if TYPE_CHECKING:

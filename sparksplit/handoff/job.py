@@ -15,15 +15,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hdfs_io.preprocessing import TensorSpec
-from hdfs_io.spark_batches import bounded_batches, rows_per_batch
 from sparksplit.base.errors import InputError, NodeFailed, Passing, RunError, SparksplitError
-from sparksplit.base.jvm import limited
-from sparksplit.base.reasons import spark_reason
-from sparksplit.base.task_facts import facts_of
 from sparksplit.cluster.stuck import holders, replace_stuck
+from sparksplit.dataset.description import TensorSpec
 from sparksplit.handoff.sender import Address, PackedPartition, Sender
 from sparksplit.rows.ledger import Entry
+from sparksplit.spark.batches import bounded_batches, rows_per_batch
+from sparksplit.spark.jvm import limited
+from sparksplit.spark.reasons import spark_reason
+from sparksplit.spark.task_facts import facts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from hdfs_io import row_ids
-from hdfs_io.lane_files import ROW_ID
 from sparksplit.base import activity, descriptors
 from sparksplit.base.errors import RunError, SparksplitError, using
+from sparksplit.dataset import row_ids
+from sparksplit.dataset.lane_files import ROW_ID
 from sparksplit.handoff.sender import Address, Sent
 from sparksplit.network.certificate import for_host
 from sparksplit.network.keys import derived

@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import flight
 
-from hdfs_io import row_ids
-from hdfs_io.lane_files import ROW_ID, tensor_of
-from hdfs_io.preprocessing import TensorSpec
 from sparksplit.base.errors import RunError
+from sparksplit.dataset import row_ids
+from sparksplit.dataset.description import TensorSpec
+from sparksplit.dataset.lane_files import ROW_ID, tensor_of
 
 log = logging.getLogger(__name__)
 

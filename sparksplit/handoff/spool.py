@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hdfs_io import filesystem, row_ids
-from hdfs_io.block_table import Segment
-from hdfs_io.lane_files import LABEL, ROW_ID, crc32, label_of, tensor_of, values_of
-from hdfs_io.prepared import Block
-from hdfs_io.preprocessing import Description
+from hdfs_io import filesystem
 from sparksplit.base import activity
 from sparksplit.base.errors import InputError, RunError, using
+from sparksplit.dataset import row_ids
+from sparksplit.dataset.block_table import Segment
+from sparksplit.dataset.description import Description
+from sparksplit.dataset.lane_files import LABEL, ROW_ID, crc32, label_of, tensor_of, values_of
+from sparksplit.dataset.prepared import Block
 from sparksplit.rows.chunks import Rows
 from sparksplit.rows.feed import AtHand
 from sparksplit.rows.unfit import Place, by_id

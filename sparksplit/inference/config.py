@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from hdfs_io.config import DataFrameInput, InputConfig
 from sparksplit.base.config import Config
-from sparksplit.base.waiting import QUEUE_SECONDS, START_SECONDS, Patience
 from sparksplit.inference import partition
+from sparksplit.prepare.config import DataFrameInput, InputConfig
+from sparksplit.spark.waiting import QUEUE_SECONDS, START_SECONDS, Patience
 
 SplitName = Literal["train", "validation", "test"]
 

@@ -6,17 +6,17 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from hdfs_io.features.encoder import encoder_of
-from hdfs_io.features.spec import Date, Feature
-from hdfs_io.features.table import WHOLE, table_like
-from hdfs_io.lane_files import ROW_ID
-from hdfs_io.preprocessing import Description, TensorSpec
-from hdfs_io.sources.numbers import numbers
-from hdfs_io.sources.table_rows import TableReader
 from sparksplit.base.errors import InputError, did_you_mean
+from sparksplit.dataset.description import Description, TensorSpec
+from sparksplit.dataset.feature_spec import Date, Feature
+from sparksplit.dataset.lane_files import ROW_ID
+from sparksplit.features.encoder import encoder_of
+from sparksplit.features.table import WHOLE, table_like
 from sparksplit.inference.tasks import SplitRows, predict
 from sparksplit.inference.trained import Array, TrainedModel, load
 from sparksplit.inference.writer import Columns
+from sparksplit.prepare.sources.numbers import numbers
+from sparksplit.prepare.sources.table_rows import TableReader
 
 _PLACE = "the frame"
 _ROWS = 4096

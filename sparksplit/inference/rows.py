@@ -8,25 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hdfs_io import bad_rows, filesystem, sources, windows
-from hdfs_io.bad_rows import Limit
-from hdfs_io.config import RULES, InputConfig
-from hdfs_io.features.spec import Feature
-from hdfs_io.formats import format_of
+from hdfs_io import filesystem
 from hdfs_io.marks import made_from
-from hdfs_io.prepared import PreparedDataSet
-from hdfs_io.preprocessing import WEIGHT, LabelSpec, TensorSpec, Windows
-from hdfs_io.sources import Source
-from hdfs_io.sources.failures import input_failures
-from hdfs_io.sources.passes import digest_now
-from hdfs_io.windows import written
 from sparksplit.base.errors import InputError
 from sparksplit.base.progress import say
-from sparksplit.base.task_facts import facts_of
+from sparksplit.dataset.description import WEIGHT, LabelSpec, TensorSpec, Windows
+from sparksplit.dataset.feature_spec import Feature
+from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.inference import tasks
 from sparksplit.inference.config import PredictConfig
 from sparksplit.inference.tasks import Facts, Job
 from sparksplit.inference.trained import TrainedModel
+from sparksplit.prepare import bad_rows, sources, windows_config
+from sparksplit.prepare.bad_rows import Limit
+from sparksplit.prepare.config import RULES, InputConfig
+from sparksplit.prepare.formats import format_of
+from sparksplit.prepare.sources import Source
+from sparksplit.prepare.sources.failures import input_failures
+from sparksplit.prepare.sources.passes import digest_now
+from sparksplit.prepare.windows_config import written
+from sparksplit.spark.task_facts import facts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -170,7 +171,7 @@ class RawRows(InputRows):
 
     def run(self, spark: SparkSession, job: Job, folder: str) -> list[Facts]:
         """One Spark job for each split."""
-        from hdfs_io.sources.raw import raw_rows
+        from sparksplit.prepare.sources.raw import raw_rows
 
         facts: list[Facts] = []
         for line in self._source.notes:
@@ -186,7 +187,7 @@ class RawRows(InputRows):
                 self.expected[split] = (raw.rows[split], None)
                 facts += facts_of(frame, _raw_task(job, split), Facts)
             bad_rows.write(raw.bad, raw.tally, folder)
-        if left := windows.said(self._source.left_out):
+        if left := windows_config.said(self._source.left_out):
             say(f"windows left out: {left}")
         return facts
 

@@ -8,20 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hdfs_io import bad_rows, filesystem
-from hdfs_io.awaited import await_input
+from hdfs_io import filesystem
 from hdfs_io.differences import content
-from hdfs_io.formats import format_of
-from hdfs_io.input_checks import check_input
-from hdfs_io.lane_files import LABEL
-from hdfs_io.preprocess import own_frame, own_source
 from hdfs_io.publish import Output
-from sparksplit.base.application import called
-from sparksplit.base.command import Options
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError, RunError
-from sparksplit.base.executors import session_with_executors
+from sparksplit.base.options import Options
 from sparksplit.base.progress import spark_progress
+from sparksplit.dataset.lane_files import LABEL
 from sparksplit.inference import partition, scores, writer
 from sparksplit.inference.config import PredictConfig
 from sparksplit.inference.rows import InputRows, PreparedRows, RawRows
@@ -29,6 +23,13 @@ from sparksplit.inference.scores import MOST_CONFUSED, ClassScores, NumberScores
 from sparksplit.inference.tasks import Facts, Job
 from sparksplit.inference.trained import TrainedModel
 from sparksplit.inference.writer import PARTITION, WHOLE, Columns, Places
+from sparksplit.prepare import bad_rows
+from sparksplit.prepare.awaited import await_input
+from sparksplit.prepare.formats import format_of
+from sparksplit.prepare.input_checks import check_input
+from sparksplit.prepare.preprocess import own_frame, own_source
+from sparksplit.spark.application import called
+from sparksplit.spark.executors import session_with_executors
 from sparksplit.training.report import finite
 
 if TYPE_CHECKING:

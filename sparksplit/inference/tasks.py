@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hdfs_io import row_ids
-from hdfs_io.lane_files import LABEL, ROW_ID, label_of, tensor_of, values_of
-from hdfs_io.manifest import Manifest
-from hdfs_io.prepared import BlockReader, PreparedDataSet
-from hdfs_io.preprocessing import WEIGHT, LabelSpec, TensorSpec
 from sparksplit.base.errors import RunError, SparksplitError, UsageError
+from sparksplit.dataset import row_ids
+from sparksplit.dataset.description import WEIGHT, LabelSpec, TensorSpec
+from sparksplit.dataset.lane_files import LABEL, ROW_ID, label_of, tensor_of, values_of
+from sparksplit.dataset.manifest import Manifest
+from sparksplit.dataset.prepared import BlockReader, PreparedDataSet
 from sparksplit.inference import scores
 from sparksplit.inference.scores import ClassScores, NumberScores
 from sparksplit.inference.trained import Array, Model, TrainedModel, load, log_probabilities, probabilities
@@ -202,7 +202,7 @@ def predict_prepared(job: Job, path: str, splits: Sequence[str], task: int, task
 
 
 def read_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str, keep: Sequence[str]) -> Iterator[SplitRows]:
-    """Rows of record batches as hdfs_io.sources.raw.raw_rows gives them."""
+    """Rows of record batches as sparksplit.prepare.sources.raw.raw_rows gives them."""
     spec, tensors = job.trained.description.label, job.trained.description.model_tensors
     if job.weight is not None:
         tensors = [*tensors, job.weight]

@@ -17,10 +17,10 @@ from pyarrow import fs
 
 from hdfs_io import filesystem
 from hdfs_io.marks import SUCCESS
-from hdfs_io.preprocessing import Description
 from sparksplit.base import measures
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError, RunError, using
+from sparksplit.dataset.description import Description
 from sparksplit.training.record import RUN, RunRecord
 
 Array = npt.NDArray[Any]

@@ -11,11 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hdfs_io import bad_rows, filesystem
-from hdfs_io.lane_files import LABEL, ROW_ID
-from hdfs_io.preprocessing import LabelSpec
+from hdfs_io import filesystem
 from sparksplit.base.errors import SparksplitError, using
+from sparksplit.dataset.description import LabelSpec
+from sparksplit.dataset.lane_files import LABEL, ROW_ID
 from sparksplit.inference.trained import Array
+from sparksplit.prepare import bad_rows
 
 SPLIT, PREDICTION, NAME, PROBABILITIES = "split", "prediction", "prediction_name", "probabilities"
 TOP, TOP_NAMES, TOP_PROBABILITIES = "top_predictions", "top_names", "top_probabilities"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from hdfs_io.functions import FunctionError
-from hdfs_io.preprocessing import WEIGHT
+from sparksplit.dataset.description import WEIGHT
 from sparksplit.model import saving
 from sparksplit.model.builders import load_builder
 from sparksplit.model.description import DataDescription

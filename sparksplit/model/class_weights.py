@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hdfs_io.manifest import Manifest
 from sparksplit.base.errors import did_you_mean
+from sparksplit.dataset.manifest import Manifest
 
 if TYPE_CHECKING:
     from sparksplit.training.config import Training

@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from hdfs_io.features import spec
-from hdfs_io.preprocessing import Description
+from sparksplit.dataset import feature_spec
+from sparksplit.dataset.description import Description
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ def data_description(description: Description, rows: int) -> DataDescription:
     label, features = description.label, description.features
     stored = {tensor.name: tuple(tensor.shape) for tensor in description.model_tensors}
     return DataDescription(
-        inputs=spec.inputs(features) if features else stored,
+        inputs=feature_spec.inputs(features) if features else stored,
         classes=tuple(label.classes) if label is not None and label.classes is not None else None,
         label_shape=tuple(label.shape) if label is not None else (),
         rows=rows,
-        categories=spec.categories(features),
+        categories=feature_spec.categories(features),
     )

@@ -1,4 +1,4 @@
-"""Stored values as the model's inputs, in TensorFlow graphs: what `hdfs_io.features.decode` says, in its order."""
+"""Stored values as the model's inputs, in TensorFlow graphs: what `sparksplit.features.decode` says, in its order."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from hdfs_io.features.decode import Group, circle, distance, part, plan, since
-from hdfs_io.features.encode import missing_value
-from hdfs_io.features.spec import NUMBERS, Date, Feature, Number, inputs
+from sparksplit.dataset.feature_spec import NUMBERS, Date, Feature, Number, inputs
+from sparksplit.features.decode import Group, circle, distance, part, plan, since
+from sparksplit.features.encode import missing_value
 
 
 class FeatureInputs:

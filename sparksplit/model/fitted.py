@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from hdfs_io.preprocessing import LabelSpec
+from sparksplit.dataset.description import LabelSpec
 from sparksplit.model.labels import unscaled
 
 _FROM_LOGITS = "from_logits"

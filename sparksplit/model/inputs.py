@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from hdfs_io.preprocessing import Description, TensorSpec, arithmetic, high_and_low, is_wide
+from sparksplit.dataset.description import Description, TensorSpec, arithmetic, high_and_low, is_wide
 from sparksplit.model.features import FeatureInputs
 
 
@@ -16,8 +16,8 @@ class Inputs:
     """The tensors and the label of a data set, in the form that a model wants.
 
     A model with one input gets a tensor [rows, *shape], one with several a mapping by the tensors' names; always in
-    Keras's float type, with the fitted preprocessing applied as hdfs_io.preprocessing computes it. Of a data set with
-    features, the inputs are those that hdfs_io.features.spec names, indices among them.
+    Keras's float type, with the fitted preprocessing applied as sparksplit.dataset.description computes it. Of a data
+    set with features, the inputs are those that sparksplit.dataset.feature_spec names, indices among them.
     """
 
     def __init__(self, description: Description) -> None:

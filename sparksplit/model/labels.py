@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from hdfs_io.preprocessing import LabelSpec
+from sparksplit.dataset.description import LabelSpec
 
 
 def scaled(labels: Any, label: LabelSpec | None) -> Any:

@@ -1,4 +1,4 @@
-"""Raw columns as stored values, in a TensorFlow graph: as `hdfs_io.features.encode` makes them, bit for bit.
+"""Raw columns as stored values, in a TensorFlow graph: as `sparksplit.features.encode` makes them, bit for bit.
 
 Each column is a tensor: a number float64 [rows], or [rows, values] for an array, with NaN where it is missing; all else
 string [rows], with "" where it is missing; a date in ISO 8601. What does not fit fails with the column's name.
@@ -12,12 +12,23 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hdfs_io.features import times
-from hdfs_io.features.encode import missing_value, spellings
-from hdfs_io.features.names import serving_names
-from hdfs_io.features.spec import FIRST, HASH_KEY, MISSING, PADDING, UNKNOWN, Category, Date, Feature, Number, Text
-from hdfs_io.features.tokens import ALONE, APART
-from hdfs_io.preprocessing import Description, TensorSpec
+from sparksplit.dataset.description import Description, TensorSpec
+from sparksplit.dataset.feature_spec import (
+    FIRST,
+    HASH_KEY,
+    MISSING,
+    PADDING,
+    UNKNOWN,
+    Category,
+    Date,
+    Feature,
+    Number,
+    Text,
+)
+from sparksplit.features import times
+from sparksplit.features.encode import missing_value, spellings
+from sparksplit.features.names import serving_names
+from sparksplit.features.tokens import ALONE, APART
 
 
 class RawInputs:

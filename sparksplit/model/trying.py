@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from hdfs_io.preprocessing import LabelSpec
+from sparksplit.dataset.description import LabelSpec
 
 
 def some_rows(label: LabelSpec, shape: Sequence[int], dtype: Any) -> tuple[Any, Any]:

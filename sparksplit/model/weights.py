@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from hdfs_io.preprocessing import WEIGHT, Description
+from sparksplit.dataset.description import WEIGHT, Description
 
 
 class Weights:

@@ -20,9 +20,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from sparksplit import __version__
 from sparksplit.base.errors import UsageError, using
 from sparksplit.base.shipped import FOLDER, shipped, shipped_names
+from sparksplit.base.version import __version__
 
 PACKAGES = ("sparksplit", "hdfs_io")
 ZIP = "sparksplit.zip"

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from hdfs_io.preprocessing import LabelSpec, TensorSpec
-from hdfs_io.row_ids import mix64, row_checksum
 from sparksplit.base.memory import aligned
+from sparksplit.dataset.description import LabelSpec, TensorSpec
+from sparksplit.dataset.row_ids import mix64, row_checksum
 from sparksplit.rows import order
 from sparksplit.rows.ledger import Entry
 from sparksplit.rows.transforms import Transform, transformed

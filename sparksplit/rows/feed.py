@@ -19,9 +19,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from hdfs_io.prepared import Block
-from hdfs_io.preprocessing import LabelSpec, TensorSpec
 from sparksplit.base import activity
+from sparksplit.dataset.description import LabelSpec, TensorSpec
+from sparksplit.dataset.prepared import Block
 from sparksplit.rows import order
 from sparksplit.rows.chunks import Assembler, Chunk, Piece, RandomRows, Rows
 from sparksplit.rows.transforms import Transform

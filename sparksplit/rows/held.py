@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from hdfs_io.preprocessing import LabelSpec, TensorSpec
 from sparksplit.base import activity
 from sparksplit.base.errors import using
+from sparksplit.dataset.description import LabelSpec, TensorSpec
 from sparksplit.rows.chunks import Assembler, Rows
 from sparksplit.rows.feed import AtHand, RowReader, RowSource
 

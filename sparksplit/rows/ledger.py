@@ -12,7 +12,7 @@ LedgerJson = dict[str, tuple[int, str]]
 
 @dataclass(frozen=True)
 class Entry:
-    """rows: a count. checksum: sum modulo 2^64 of a hash of the rows' row_id (hdfs_io.row_ids.row_checksum)."""
+    """rows: a count. checksum: sum modulo 2^64 of a hash of the rows' row_id (dataset.row_ids.row_checksum)."""
 
     rows: int = 0
     checksum: int = 0

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hdfs_io.row_ids import mix64, mix64_int
+from sparksplit.dataset.row_ids import mix64, mix64_int
 
 Ints = npt.NDArray[np.int64]
 

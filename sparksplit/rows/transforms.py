@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hdfs_io.preprocessing import LabelSpec, TensorSpec
 from sparksplit.base.errors import InputError
+from sparksplit.dataset.description import LabelSpec, TensorSpec
 
 Array = npt.NDArray[Any]
 Transform = Callable[[dict[str, Array], Array | None, npt.NDArray[np.uint64]], tuple[dict[str, Array], Array | None]]

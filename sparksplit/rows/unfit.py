@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hdfs_io.preprocessing import Description, LabelSpec
-from hdfs_io.row_ids import signed
 from sparksplit.base.errors import InputError
+from sparksplit.dataset.description import Description, LabelSpec
+from sparksplit.dataset.row_ids import signed
 
 Array = npt.NDArray[Any]
 Ids = npt.NDArray[np.uint64]

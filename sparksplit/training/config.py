@@ -7,15 +7,15 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from hdfs_io.config import Paths
 from hdfs_io.functions import FunctionError, is_own
 from sparksplit.base.config import Config
 from sparksplit.base.errors import did_you_mean
-from sparksplit.base.waiting import QUEUE_SECONDS, START_SECONDS
 from sparksplit.cluster.deadlines import Limits
 from sparksplit.collectives import COLLECTIVES
 from sparksplit.model.builders import check_short_name
 from sparksplit.network.listening import Network, check_bind, parse_ports
+from sparksplit.prepare.config import Paths
+from sparksplit.spark.waiting import QUEUE_SECONDS, START_SECONDS
 from sparksplit.strategies import STRATEGIES, Strategy
 
 

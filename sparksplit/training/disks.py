@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hdfs_io.preprocessing import Description
+from sparksplit.dataset.description import Description
 from sparksplit.strategies.splits import BatchSplit, Split, owned_by_rank
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.inputs import RunInputs, open_data

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from hdfs_io.publish import OtherUnfinished, Output
-from sparksplit.base.command import Options
 from sparksplit.base.errors import InputError, UsageError
+from sparksplit.base.options import Options
 from sparksplit.base.progress import say
 from sparksplit.training import checkpoints
 from sparksplit.training.inputs import RunInputs

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from hdfs_io import filesystem
 from hdfs_io.marks import SUCCESS
-from hdfs_io.preprocessing import Description
 from sparksplit.base.errors import InputError
+from sparksplit.dataset.description import Description
 from sparksplit.model import initial_weights
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.record import RUN

@@ -8,10 +8,10 @@ from typing import Any
 
 from hdfs_io.differences import content
 from hdfs_io.functions import FunctionError, is_own, source_of, split_name
-from hdfs_io.joined import open_joined
-from hdfs_io.prepared import PreparedDataSet
 from sparksplit.base.config import digest
 from sparksplit.collectives import bits_of
+from sparksplit.dataset.joined import open_joined
+from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.model import class_weights, keras_names, needs
 from sparksplit.model.builders import builder_source
 from sparksplit.model.description import data_description

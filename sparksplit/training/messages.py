@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from hdfs_io.fence import Fence
-from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.publish import Output
 from sparksplit.base.config import Origin, parse
 from sparksplit.base.records import Json, JsonObject, Record
+from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.rows.ledger import Seen
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.initial import Initial

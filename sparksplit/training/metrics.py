@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sparksplit.model.metric_kinds import plain
 
 if TYPE_CHECKING:
-    from hdfs_io.manifest import Manifest
+    from sparksplit.dataset.manifest import Manifest
 
 LOSS = "loss"
 """The metric that every run has: the loss of its configuration."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sparksplit.base.errors import InputError, Passing, RunError, SparksplitError
-from sparksplit.base.jvm import limited
+from sparksplit.spark.jvm import limited
 from sparksplit.training import checkpoints
 from sparksplit.training.config import TrainConfig
 
@@ -69,7 +69,7 @@ class Missing:
         if self.present == self.config.processes or time.monotonic() - self._looked < LOOK_SECONDS:
             return
         self._looked = time.monotonic()
-        from sparksplit.base.executors import executors_of
+        from sparksplit.spark.executors import executors_of
 
         try:
             with limited(self.sc._gateway):

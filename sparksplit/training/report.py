@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from hdfs_io import filesystem
-from sparksplit import __version__
+from sparksplit.base.version import __version__
 from sparksplit.rows.ledger import Entry
 from sparksplit.training import stopping
 from sparksplit.training.record import (
@@ -29,7 +29,7 @@ from sparksplit.training.record import (
 from sparksplit.training.spent import of_run
 
 if TYPE_CHECKING:
-    from hdfs_io.prepared import PreparedDataSet
+    from sparksplit.dataset.prepared import PreparedDataSet
     from sparksplit.strategies import Strategy
     from sparksplit.training.config import TrainConfig
     from sparksplit.training.messages import NodeResult

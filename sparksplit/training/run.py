@@ -10,15 +10,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hdfs_io.publish import Output
-from sparksplit.base.application import called
-from sparksplit.base.command import Options
 from sparksplit.base.errors import NodeFailed, NotStarted, Passing, RunError, SparksplitError
+from sparksplit.base.options import Options
 from sparksplit.base.progress import say
-from sparksplit.base.requirements import granted_cores
-from sparksplit.base.session import spark_session
 from sparksplit.cluster.placing import failing
 from sparksplit.cluster.requirements import explained
 from sparksplit.rows.ledger import Entry
+from sparksplit.spark.application import called
+from sparksplit.spark.requirements import granted_cores
+from sparksplit.spark.session import spark_session
 from sparksplit.strategies.splits import BatchSplit, owned_by_rank
 from sparksplit.training import attempts, checkpoints, report
 from sparksplit.training.config import TrainConfig

@@ -13,7 +13,7 @@ from sparksplit.training.metrics import LOSS, higher_is_better, measured
 from sparksplit.training.record import Best, StoppedEarly, Watched
 
 if TYPE_CHECKING:
-    from hdfs_io.manifest import Manifest
+    from sparksplit.dataset.manifest import Manifest
     from sparksplit.training.config import EarlyStopConfig, TrainConfig
     from sparksplit.training.record import Progress
 

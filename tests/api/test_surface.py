@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 import sparksplit
-from hdfs_io.prepared import PreparedDataSet
 from sparksplit import ConfigError, InputError
 from sparksplit.api import results
+from sparksplit.dataset.prepared import PreparedDataSet
 
 PARTS = {"BatchSplit", "EpochSplit", "LaneSplit", "LocalSync", "RoundSync", "Split", "StepSync", "Strategy", "Sync"}
 RESULTS = {"Comparison", "Predictions", "PreparedDataSet", "TrainedRun"}

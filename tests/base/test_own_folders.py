@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sparksplit.base.left import MARK, remove_left, session_folder
 from sparksplit.base.own_folders import own_folder, sweep
+from sparksplit.spark.left import MARK, remove_left, session_folder
 
 OTHER = 65534
 """A user who is not this one."""

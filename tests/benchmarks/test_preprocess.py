@@ -12,9 +12,9 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
 
-from hdfs_io.config import InputConfig
-from hdfs_io.sources import open_source
-from hdfs_io.sources.base import ParsedRows
+from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.sources import open_source
+from sparksplit.prepare.sources.base import ParsedRows
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "preprocess.py"
 

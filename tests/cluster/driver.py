@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from sparksplit.base.session import spark_session
 from sparksplit.cluster import NodeCluster
+from sparksplit.spark.session import spark_session
 
 
 def main() -> None:

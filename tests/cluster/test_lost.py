@@ -7,11 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from sparksplit.base import executors, progress
+from sparksplit.base import progress
 from sparksplit.base.errors import ConfigError, NodeFailed, RunError
-from sparksplit.base.waiting import Patience
 from sparksplit.cluster import requirements
 from sparksplit.cluster.requirements import await_some, explained
+from sparksplit.spark import executors
+from sparksplit.spark.waiting import Patience
 from tests.jvm import gateway
 
 LOST = NodeFailed("node 1 on h: its executor was lost", 1, host="h", executor_lost=True)

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from sparksplit.base.executors import host_in
-from sparksplit.base.waiting import Patience
 from sparksplit.cluster import placing
 from sparksplit.cluster.placing import Executor, elsewhere, failing, host_by_host
 from sparksplit.cluster.requirements import await_executors
+from sparksplit.spark.executors import host_in
+from sparksplit.spark.waiting import Patience
 
 ONE, TWO, THREE = (Executor(str(number), "a") for number in (1, 2, 3))
 FOUR, FIVE = Executor("4", "b"), Executor("5", "c")

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hdfs_io.arrays import from_arrays
 from sparksplit.collectives import join, segment, together
 from sparksplit.collectives.auto import chosen
 from sparksplit.collectives.together import Meeting
+from sparksplit.dataset.arrays import from_arrays
 from sparksplit.network.listening import ANY, Network
 from tests.collectives.test_mixed import on
 from tests.nodes import in_threads

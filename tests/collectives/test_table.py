@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from hdfs_io.arrays import from_arrays
 from hdfs_io.functions import FunctionError, source_of
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError, RunError, UsageError
 from sparksplit.cluster.faults import kind_and_text
 from sparksplit.collectives import COLLECTIVES, Alone, join
+from sparksplit.dataset.arrays import from_arrays
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.node.main import connect
 from tests.comparison.comparisons import compared
@@ -90,7 +90,7 @@ def test_one_that_cannot_be_had_is_told_before_spark_starts(data, tmp_path, monk
     monkeypatch.setattr("sparksplit.training.run.spark_session", lambda *_: pytest.fail("Spark was started"))
     file = tmp_path / "train.yaml"
     file.write_text(f"data: {data}\noutput: {tmp_path}/run\nstrategy: batch\nnodes: 2\ncollective: {name}\n")
-    from sparksplit.base.command import Options
+    from sparksplit.base.options import Options
     from sparksplit.training.run import train
 
     with pytest.raises(UsageError, match=re.escape(problem)) as caught:

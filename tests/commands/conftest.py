@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hdfs_io import preprocess
 from sparksplit.inference import run as inference_run
+from sparksplit.prepare import preprocess
 
 
 @pytest.fixture

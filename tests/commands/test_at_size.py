@@ -13,15 +13,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 import sparksplit
-from hdfs_io import numbering, plan, prepare, row_ids
-from hdfs_io.arrays import from_arrays
-from hdfs_io.config import InputConfig
-from hdfs_io.prepared import BlockReader, PreparedDataSet
-from hdfs_io.sources import open_source, passes
-from hdfs_io.sources.raw import raw_rows
 from sparksplit.base.config import parse
+from sparksplit.dataset import plan, row_ids
+from sparksplit.dataset.arrays import from_arrays
+from sparksplit.dataset.prepared import BlockReader, PreparedDataSet
+from sparksplit.prepare import numbering, prepare
+from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.sources import open_source, passes
+from sparksplit.prepare.sources.raw import raw_rows
 from tests.commands.preprocessing import run
-from tests.hdfs_io.idx_files import digits, write_folder
+from tests.prepare.idx_files import digits, write_folder
 
 pytestmark = pytest.mark.cluster
 

@@ -12,9 +12,9 @@ from typing import NoReturn
 
 import pytest
 
-from sparksplit import __version__
-from sparksplit.base.command import Command
+from sparksplit.base.version import __version__
 from sparksplit.commands import cli
+from sparksplit.commands.command import Command
 
 
 @pytest.mark.parametrize(

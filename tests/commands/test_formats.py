@@ -18,12 +18,12 @@ import pytest
 from PIL import Image
 from pyspark.sql import DataFrame, SparkSession
 
-from hdfs_io.formats import DATAFRAME, FORMATS
-from hdfs_io.prepared import PreparedDataSet
 from sparksplit.commands import predict, preprocess
+from sparksplit.dataset.prepared import PreparedDataSet
+from sparksplit.prepare.formats import DATAFRAME, FORMATS
 from tests.forked import Zygote, nodes_of
-from tests.hdfs_io.tfrecords import example, write
 from tests.packages import avro_jar
+from tests.prepare.tfrecords import example, write
 from tests.training.runs import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

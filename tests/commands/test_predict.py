@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from hdfs_io.arrays import from_arrays
-from hdfs_io.prepared import BlockReader, PreparedDataSet
 from models import cnn, mlp
 from sparksplit.commands import predict
+from sparksplit.dataset.arrays import from_arrays
+from sparksplit.dataset.prepared import BlockReader, PreparedDataSet
 from sparksplit.inference.trained import TrainedModel, load
-from tests.hdfs_io.idx_files import digits, write_folder
 from tests.hdfs_io.outputs import names
 from tests.inference.runs import make_run
+from tests.prepare.idx_files import digits, write_folder
 
 NAMES = ["cat", "dog", "eel"]
 

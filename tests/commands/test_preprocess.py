@@ -17,21 +17,22 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from hdfs_io import labels, preprocess, row_ids
-from hdfs_io.arrays import from_arrays
-from hdfs_io.config import InputConfig, PreprocessConfig
-from hdfs_io.cut import Cut
-from hdfs_io.manifest import SPLITS, Manifest, SourceFacts
-from hdfs_io.prepared import BlockReader, PreparedDataSet
-from hdfs_io.preprocessing import FittedPreprocessing
 from hdfs_io.publish import Output
-from hdfs_io.sources import open_source, open_with_spark, raw_digest
-from hdfs_io.sources.raw import raw_rows
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import InputError
 from sparksplit.base.shipped import shipped
+from sparksplit.dataset import labels, row_ids
+from sparksplit.dataset.arrays import from_arrays
+from sparksplit.dataset.description import FittedPreprocessing
+from sparksplit.dataset.manifest import SPLITS, Manifest, SourceFacts
+from sparksplit.dataset.prepared import BlockReader, PreparedDataSet
+from sparksplit.prepare import preprocess
+from sparksplit.prepare.config import InputConfig, PreprocessConfig
+from sparksplit.prepare.cut import Cut
+from sparksplit.prepare.sources import open_source, open_with_spark, raw_digest
+from sparksplit.prepare.sources.raw import raw_rows
 from tests.commands.preprocessing import CSV, run
-from tests.hdfs_io.idx_files import digits, write_folder
+from tests.prepare.idx_files import digits, write_folder
 
 
 def read(data: PreparedDataSet, split: str, columns: list[str] | None = None) -> list[Any]:
@@ -402,7 +403,7 @@ def test_the_hash_leaves_out_what_changes_no_result(tmp_path: Path, monkeypatch:
 
 
 def test_input_errors_name_what_a_model_was_trained_on(tmp_path: Path) -> None:
-    from hdfs_io.sources import open_source
+    from sparksplit.prepare.sources import open_source
 
     x, y = digits(9)
     description = from_arrays(f"{tmp_path}/data", {"train": (x.reshape(9, 12), y)}).description

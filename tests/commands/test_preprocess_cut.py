@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparksplit
-from hdfs_io.preprocessing import UNKNOWN
 from sparksplit import PreparedDataSet
 from sparksplit.base.errors import ConfigError, InputError
+from sparksplit.dataset.description import UNKNOWN
 
 ROWS, DAYS, CUSTOMERS = 1200, 40, 60
 COLUMNS = ["x", "kind"]

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from hdfs_io import sample
-from hdfs_io.prepared import PreparedDataSet
+from sparksplit.dataset.prepared import PreparedDataSet
+from sparksplit.prepare import sample
 from tests.commands.preprocessing import CSV, run
-from tests.hdfs_io.idx_files import digits, write_folder
-from tests.hdfs_io.tfrecords import example, write
+from tests.prepare.idx_files import digits, write_folder
+from tests.prepare.tfrecords import example, write
 
 OWN = """
 def rows(spark, path):

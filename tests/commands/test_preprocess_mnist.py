@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-from hdfs_io.prepared import BlockReader, PreparedDataSet
 from sparksplit.base.shipped import shipped
 from sparksplit.commands import preprocess
+from sparksplit.dataset.prepared import BlockReader, PreparedDataSet
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import pytest
 
 from sparksplit.commands import preprocess
 from tests.commands.preprocessing import run
-from tests.hdfs_io.idx_files import digits, write_folder
+from tests.prepare.idx_files import digits, write_folder
 
 
 @pytest.mark.usefixtures("no_spark")

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-from hdfs_io.config import InputConfig
-from hdfs_io.prepared import BlockReader, PreparedDataSet
-from hdfs_io.preprocessing import UNKNOWN
-from hdfs_io.sources import open_source, text, text_tokens
-from hdfs_io.sources.identify import identified
-from hdfs_io.sources.raw import raw_rows
 from sparksplit.base.config import parse
 from sparksplit.base.shipped import shipped
 from sparksplit.commands import preprocess
+from sparksplit.dataset.description import UNKNOWN
+from sparksplit.dataset.prepared import BlockReader, PreparedDataSet
+from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.sources import open_source, text, text_tokens
+from sparksplit.prepare.sources.identify import identified
+from sparksplit.prepare.sources.raw import raw_rows
 from tests.commands.texts import sentences
 
 KEYS = ("input.format=text", "input.length=12", "input.stride=5", "validation=0.2", "test=0.1", "lanes=7")

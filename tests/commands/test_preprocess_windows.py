@@ -14,12 +14,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparksplit
-from hdfs_io.config import PreprocessConfig
-from hdfs_io.dry_run import dry_run
-from hdfs_io.preprocessing import Windows
 from sparksplit import PreparedDataSet
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, InputError
+from sparksplit.dataset.description import Windows
+from sparksplit.prepare.config import PreprocessConfig
+from sparksplit.prepare.dry_run import dry_run
 
 WINDOW, HORIZON, HOUR = 6, 3, timedelta(hours=1)
 SECTION = {"window": WINDOW, "horizon": HORIZON, "by": ["station"], "order": "hour"}

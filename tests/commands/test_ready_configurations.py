@@ -15,9 +15,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks import generated_tables as generated
-from hdfs_io.prepared import PreparedDataSet
 from sparksplit.base.shipped import shipped
 from sparksplit.commands import preprocess, train
+from sparksplit.dataset.prepared import PreparedDataSet
 from tests.forked import Zygote, nodes_of
 from tests.training.runs import largest_difference, weights
 

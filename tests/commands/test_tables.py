@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from hdfs_io.prepared import PreparedDataSet
 from sparksplit.commands import predict, preprocess
+from sparksplit.dataset.prepared import PreparedDataSet
 from tests.commands.mixed_tables import FEATURES, clients, raw_columns
 from tests.forked import Zygote, nodes_of
 from tests.training.runs import largest_difference, run, weights

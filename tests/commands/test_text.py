@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from hdfs_io.prepared import BlockReader, PreparedDataSet
 from models import lstm
 from sparksplit.base.shipped import shipped
 from sparksplit.commands import predict, preprocess, train
+from sparksplit.dataset.prepared import BlockReader, PreparedDataSet
 from tests.commands.texts import sentences
 from tests.inference.runs import make_run
 

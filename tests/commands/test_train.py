@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hdfs_io.arrays import from_arrays
 from hdfs_io.publish import Output
 from sparksplit.commands.train import COMMAND
+from sparksplit.dataset.arrays import from_arrays
 
 MODELS = str(Path(__file__).parent.parent / "training" / "models.py")
 

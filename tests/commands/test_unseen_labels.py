@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparksplit
-from hdfs_io.preprocessing import UNKNOWN
+from sparksplit.dataset.description import UNKNOWN
 
 
 @pytest.mark.slow

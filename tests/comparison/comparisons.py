@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sparksplit.base.command import Options
 from sparksplit.base.config import parse
+from sparksplit.base.options import Options
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.run import compare
 

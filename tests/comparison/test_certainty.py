@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import get_args
 
-from hdfs_io.manifest import Dependent
 from sparksplit.comparison.certainty import certainty, undecided
 from sparksplit.comparison.content import DataFacts
 from sparksplit.comparison.numbers import Quantity
+from sparksplit.dataset.manifest import Dependent
 from tests.comparison.records import metric_of, some_results
 from tests.comparison.test_answer import pair
 

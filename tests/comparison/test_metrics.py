@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from hdfs_io.preprocessing import LabelSpec
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.content import Deciding
 from sparksplit.comparison.results import deciding
+from sparksplit.dataset.description import LabelSpec
 
 
 def decided(shape=(), classes=("a", "b"), test=119, **keys):

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from hdfs_io.publish import Output
-from sparksplit.base.command import Options
 from sparksplit.base.errors import ConfigError, NodeFailed, UsageError
+from sparksplit.base.options import Options
 from tests.comparison.comparisons import SETTINGS, compared
 from tests.comparison.report.pages import visible
 from tests.forked import nodes_of

@@ -17,8 +17,8 @@ import psutil
 import pyspark
 import yaml
 
-from sparksplit.base.java import java_home
 from sparksplit.commands.quickstart import digits
+from sparksplit.spark.java import java_home
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 _FOLDER = Path(__file__).parent

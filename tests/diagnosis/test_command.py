@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from hdfs_io.config import PreprocessConfig
 from sparksplit.commands import cli
 from sparksplit.commands import diagnose as command
 from sparksplit.diagnosis.measured import Facts, Measured, Readers, Tried
 from sparksplit.diagnosis.preprocess.record import PreprocessDiagnosis, Rewritten, Trouble
 from sparksplit.diagnosis.preprocess.record import Tried as TriedSetting
 from sparksplit.diagnosis.record import Diagnosis
+from sparksplit.prepare.config import PreprocessConfig
 from sparksplit.training.config import TrainConfig
 from tests.diagnosis.preprocess.made_up import preparation
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from sparksplit.base.command import Options
 from sparksplit.base.config import parse
 from sparksplit.base.errors import SparksplitError
+from sparksplit.base.options import Options
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.run import train
 from tests.forked import Zygote, nodes_of

@@ -6,7 +6,7 @@ import time
 import keras
 import tensorflow as tf
 
-from hdfs_io.prepared import BlockReader
+from sparksplit.dataset.prepared import BlockReader
 
 
 def straggler(tensors, label, seeds):

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hdfs_io.arrays import from_arrays
-from hdfs_io.row_ids import mix64
 from sparksplit.base.errors import UsageError
+from sparksplit.dataset.arrays import from_arrays
+from sparksplit.dataset.row_ids import mix64
 from sparksplit.rows import order
 from sparksplit.training import checkpoints
 from tests.training.runs import MODELS, run, weights

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hdfs_io import filesystem, lease
-from sparksplit.base.command import Options
+from sparksplit.base.options import Options
 from sparksplit.training import checkpoints
 from tests.faults.driver import KEYS
 from tests.training.runs import run

@@ -14,11 +14,11 @@ from PIL import Image
 from pyspark.sql import SparkSession
 
 from hdfs_io import filesystem
-from hdfs_io.prepared import PreparedDataSet
 from sparksplit.commands import predict, preprocess
+from sparksplit.dataset.prepared import PreparedDataSet
 from tests.forked import Zygote, nodes_of
 from tests.hadoop.cluster import HadoopCluster
-from tests.hdfs_io.tfrecords import example, write
+from tests.prepare.tfrecords import example, write
 from tests.training.runs import run
 
 pytestmark = pytest.mark.slow

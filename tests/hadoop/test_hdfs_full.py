@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from hdfs_io import filesystem, hdfs_client
-from hdfs_io.arrays import from_arrays
-from hdfs_io.prepared import PreparedDataSet
 from sparksplit.base.errors import Passing
+from sparksplit.dataset.arrays import from_arrays
+from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.inference.writer import PartFile
 from tests.hadoop.cluster import HadoopCluster
 

@@ -17,14 +17,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import AnalysisException
 
 from hdfs_io import filesystem
-from hdfs_io.config import PreprocessConfig
-from hdfs_io.prepared import PreparedDataSet
 from sparksplit.commands.predict import COMMAND as PREDICT
 from sparksplit.commands.preprocess import COMMAND as PREPROCESS
 from sparksplit.commands.quickstart import digits as digits_file
 from sparksplit.commands.train import COMMAND as TRAIN
+from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.diagnosis.preprocess.scratch import rewritten
 from sparksplit.diagnosis.preprocess.trying import Trials
+from sparksplit.prepare.config import PreprocessConfig
 from tests.commands.texts import sentences
 from tests.forked import Zygote, nodes_of
 from tests.hadoop.cluster import HadoopCluster

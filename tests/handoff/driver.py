@@ -9,9 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-from sparksplit.base.command import Options
 from sparksplit.base.config import parse
-from sparksplit.base.session import spark_session
+from sparksplit.base.options import Options
+from sparksplit.spark.session import spark_session
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.run import train
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from hdfs_io.prepared import PreparedDataSet
 from sparksplit.base.errors import NodeFailed
 from sparksplit.cluster.deadlines import Limits
+from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.handoff import feeding as feeding_module
 from sparksplit.handoff import job as job_module
 from sparksplit.handoff.feeding import Feeding

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark import TaskContext
 
-from hdfs_io.lane_files import Layout
-from hdfs_io.prepared import PreparedDataSet
 from sparksplit.base.errors import InputError, NodeFailed
 from sparksplit.cluster import NodeCluster
+from sparksplit.dataset.lane_files import Layout
+from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.handoff import job as job_module
 from sparksplit.handoff.damage import find
 from sparksplit.handoff.feeding import Feeding

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hdfs_io.arrays import from_arrays
-from hdfs_io.lane_files import Layout, binary_column, tensor_of
 from sparksplit.base.errors import InputError, NodeFailed, Passing, RunError
+from sparksplit.dataset.arrays import from_arrays
+from sparksplit.dataset.lane_files import Layout, binary_column, tensor_of
 from sparksplit.handoff.job import EXPLAIN, Fed, FeedJob
 from sparksplit.handoff.receiver import Receiver
 from sparksplit.handoff.sender import Partition, Sender, Sent

@@ -8,9 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from hdfs_io.lane_files import Layout
-from hdfs_io.prepared import PreparedDataSet
 from sparksplit.cluster import Member
+from sparksplit.dataset.lane_files import Layout
+from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.handoff.receiver import Receiver, token_of
 
 

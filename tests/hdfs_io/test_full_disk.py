@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from hdfs_io import filesystem
-from hdfs_io.arrays import from_arrays
-from hdfs_io.prepared import PreparedDataSet
 from hdfs_io.publish import Output
 from sparksplit.base.errors import InputError, Passing
+from sparksplit.dataset.arrays import from_arrays
+from sparksplit.dataset.prepared import PreparedDataSet
 from tests.disks import small_disk
 
 _ROWS = np.random.default_rng(1).integers(0, 255, (4000, 64), dtype=np.uint8), np.arange(4000) % 3

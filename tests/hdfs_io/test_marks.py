@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from hdfs_io import bad_rows, block_table, manifest, preprocessing
-from hdfs_io.manifest import SPLITS
 from hdfs_io.marks import COMMANDS, CONFIG, SUCCESS, is_own
 from sparksplit.comparison.content import RESULTS
 from sparksplit.comparison.record import Measured
 from sparksplit.comparison.run import REPORT, RUNS
+from sparksplit.dataset import block_table, description, manifest
+from sparksplit.dataset.manifest import SPLITS
 from sparksplit.diagnosis.page import PAGE
 from sparksplit.diagnosis.record import DIAGNOSIS
 from sparksplit.inference.writer import PARTITION, WHOLE, final_name
+from sparksplit.prepare import bad_rows
 from sparksplit.training import attempts, checkpoints, finished, initial, record
 
 WRITTEN = {
-    "preprocess": [manifest.FILE, preprocessing.FILE, *SPLITS, block_table.FOLDER, bad_rows.FOLDER],
+    "preprocess": [manifest.FILE, description.FILE, *SPLITS, block_table.FOLDER, bad_rows.FOLDER],
     "train": [
-        *(record.RUN, record.METRICS, checkpoints.FOLDER, initial.KERAS, finished._SAVED_MODEL, preprocessing.FILE),
+        *(record.RUN, record.METRICS, checkpoints.FOLDER, initial.KERAS, finished._SAVED_MODEL, description.FILE),
         *("tensorboard", attempts._FILE),
     ],
     "compare": [RESULTS, REPORT, RUNS, Measured.FILE],

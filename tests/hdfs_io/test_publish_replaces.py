@@ -14,8 +14,8 @@ from hdfs_io.marks import COMMANDS, CONFIG, SUCCESS
 from hdfs_io.publish import overlap
 from hdfs_io.replacing import publish_folder
 from sparksplit.base.errors import InputError, UsageError
-from tests.hdfs_io.interleaved import before_call
 from tests.hdfs_io.outputs import fill, names, output, stage
+from tests.prepare.interleaved import before_call
 
 
 @pytest.mark.parametrize("command", COMMANDS)

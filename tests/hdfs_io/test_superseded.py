@@ -16,9 +16,9 @@ from hdfs_io.lease import EXPIRE_SECONDS
 from hdfs_io.marks import CONFIG, SUCCESS
 from hdfs_io.publish import Output
 from sparksplit.base.errors import RunError, SparksplitError
-from tests.hdfs_io.interleaved import before_call
 from tests.hdfs_io.leases import mine, seize
 from tests.hdfs_io.outputs import names, output, stage
+from tests.prepare.interleaved import before_call
 
 PARTS = "model.keras", "run.json"
 

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hdfs_io.features.spec import Category, Date, Number, Text
-from hdfs_io.preprocessing import Description, FittedPreprocessing, TensorPreprocessing, TensorSpec
 from sparksplit.base.errors import InputError
+from sparksplit.dataset.description import Description, FittedPreprocessing, TensorPreprocessing, TensorSpec
+from sparksplit.dataset.feature_spec import Category, Date, Number, Text
 from sparksplit.inference.few_rows import stored
 
 LOWEST = np.iinfo(np.int32).min

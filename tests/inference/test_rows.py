@@ -7,15 +7,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hdfs_io.arrays import from_arrays
 from hdfs_io.marks import CONFIG
-from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec, Windows
-from hdfs_io.sources.parse import parse as parsed
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, InputError
+from sparksplit.dataset.arrays import from_arrays
+from sparksplit.dataset.description import (
+    Description,
+    FittedPreprocessing,
+    LabelSpec,
+    TensorPreprocessing,
+    TensorSpec,
+    Windows,
+)
 from sparksplit.inference.config import PredictConfig
 from sparksplit.inference.rows import PreparedRows, RawRows
 from sparksplit.inference.trained import TrainedModel
+from sparksplit.prepare.sources.parse import parse as parsed
 from tests.inference.runs import make_complete
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdfs_io import row_ids
-from hdfs_io.arrays import from_arrays
-from hdfs_io.lane_files import LABEL, binary_column
-from hdfs_io.preprocessing import WEIGHT, TensorSpec
 from sparksplit.base.errors import InputError
+from sparksplit.dataset import row_ids
+from sparksplit.dataset.arrays import from_arrays
+from sparksplit.dataset.description import WEIGHT, TensorSpec
+from sparksplit.dataset.lane_files import LABEL, binary_column
 from sparksplit.inference import scores, tasks
 from sparksplit.inference.rows import tasks_for
 from sparksplit.inference.tasks import Facts, Job, read_prepared, read_raw, run_task, share

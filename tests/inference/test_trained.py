@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorSpec
 from sparksplit.base.errors import InputError
+from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorSpec
 from sparksplit.inference.trained import TrainedModel, probabilities
 from tests.inference.runs import make_complete
 

@@ -3,8 +3,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hdfs_io.preprocessing import LabelSpec
 from sparksplit.base.errors import Passing
+from sparksplit.dataset.description import LabelSpec
 from sparksplit.inference import writer
 from sparksplit.inference.writer import Columns, PartFile, Predictions
 from tests.disks import small_disk

@@ -6,9 +6,9 @@ import random
 import numpy as np
 import pyarrow as pa
 
-from hdfs_io.features.encode import index_dtype
-from hdfs_io.features.spec import Category, Date, Number, Scaled, Text
-from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorSpec
+from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorSpec
+from sparksplit.dataset.feature_spec import Category, Date, Number, Scaled, Text
+from sparksplit.features.encode import index_dtype
 
 WORDS = ["the", "naïve", "Straße", "café", ",", "!", "😀", "日本語", "x_1", "don't", "THE", "\t", "\u00a0", "１", "é"]
 CATEGORIES = ["red", "Red", "grün", "", "a b", "😀", "\u202e", "0", "true", "\x01"]

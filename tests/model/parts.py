@@ -3,8 +3,8 @@
 import keras
 import tensorflow as tf
 
-from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorSpec
 from sparksplit.base.config import parse
+from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorSpec
 from sparksplit.model import build
 from sparksplit.model.description import data_description
 from sparksplit.model.inputs import Inputs

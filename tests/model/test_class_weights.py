@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdfs_io.preprocessing import LabelSpec
 from sparksplit.base.config import load
 from sparksplit.base.errors import ConfigError
+from sparksplit.dataset.description import LabelSpec
 from sparksplit.model import class_weights
 from sparksplit.training.config import TrainConfig
 

@@ -4,7 +4,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from hdfs_io.preprocessing import TensorSpec
+from sparksplit.dataset.description import TensorSpec
 from sparksplit.model import export
 from sparksplit.model.inputs import Inputs
 from sparksplit.model.labels import scaled, unscaled

@@ -13,15 +13,15 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from hdfs_io.features import spec
-from hdfs_io.features.names import serving_names
-from hdfs_io.features.quantiles import Quantiles
-from hdfs_io.features.siphash import siphash
-from hdfs_io.preprocessing import Description, FittedPreprocessing, TensorSpec
+from sparksplit.dataset import feature_spec
+from sparksplit.dataset.description import Description, FittedPreprocessing, TensorSpec
+from sparksplit.features.names import serving_names
+from sparksplit.features.quantiles import Quantiles
+from sparksplit.features.siphash import siphash
 from sparksplit.model.export import export
 from sparksplit.model.inputs import Inputs
 from sparksplit.model.raw_inputs import RawInputs
-from tests.hdfs_io.features import by_numpy
+from tests.features import by_numpy
 from tests.hdfs_io.outputs import fenced
 from tests.model import features as tables
 
@@ -56,7 +56,7 @@ def test_in_float64_nothing_passes_through_float32(table, float64):
     theirs, _ = Inputs(description).decode([tf.constant(tensor) for tensor in stored])
     for name, value in found.items():
         same(value, theirs[name].numpy())
-    number = spec.Number(column="whole", type="int", tensor="i4", place=0)
+    number = feature_spec.Number(column="whole", type="int", tensor="i4", place=0)
     whole = description.model_copy(
         update={"features": [number], "tensors": [TensorSpec(name="i4", dtype="int32", shape=[1])]}
     )
@@ -66,8 +66,8 @@ def test_in_float64_nothing_passes_through_float32(table, float64):
 def test_hashes_are_tensorflows():
     chance = random.Random(1)
     texts = ["".join(chr(chance.randrange(0xD800)) for _ in range(chance.randrange(40))) for _ in range(500)]
-    theirs = tf.strings.to_hash_bucket_strong(tf.constant(texts), 2**31 - 1, list(spec.HASH_KEY)).numpy()
-    np.testing.assert_array_equal(siphash(pa.array(texts), spec.HASH_KEY) % np.uint64(2**31 - 1), theirs)
+    theirs = tf.strings.to_hash_bucket_strong(tf.constant(texts), 2**31 - 1, list(feature_spec.HASH_KEY)).numpy()
+    np.testing.assert_array_equal(siphash(pa.array(texts), feature_spec.HASH_KEY) % np.uint64(2**31 - 1), theirs)
 
 
 def test_a_graph_makes_the_same_stored_values_of_raw_columns(table):
@@ -82,7 +82,7 @@ def test_a_graph_makes_the_same_stored_values_of_raw_columns(table):
 
 def test_a_graph_makes_the_same_inputs_of_stored_values(table):
     description, _, stored, found = table
-    assert {name: value.shape[1:] for name, value in found.items()} == spec.inputs(description.features)
+    assert {name: value.shape[1:] for name, value in found.items()} == feature_spec.inputs(description.features)
     inputs = Inputs(description)
     decode = tf.function(inputs.decode, input_signature=[inputs.signature()])
     # The whole, and a row alone, which takes no vector instructions.
@@ -101,11 +101,11 @@ def test_a_graph_puts_rows_into_the_buckets_that_were_fitted():
         counted = Quantiles()
         counted.update(values)
         place = {"type": "double", "tensor": "f8", "place": 0, "encoding": "embedding"}
-        feature = spec.Number(column="c", buckets=counted.boundaries(4), **place)
+        feature = feature_spec.Number(column="c", buckets=counted.boundaries(4), **place)
         found, _ = Inputs(_of(feature)).decode([tf.constant(values)])
         theirs = found.numpy().tolist()
         assert theirs == by_numpy.decoded([feature], {"f8": values})["c"].tolist()
-        assert theirs[-1] == spec.MISSING
+        assert theirs[-1] == feature_spec.MISSING
         assert set(theirs[:-1]) == set(range(1, feature.size))  # none is empty
         frequent = {value + 0.0 for value in column if column.count(value) * 4 >= len(column)}
         assert len({theirs[column.index(value)] for value in frequent}) == len(frequent)
@@ -155,7 +155,7 @@ def exported(table, tmp_path_factory):
     description = table[0]
     folder, scratch = tmp_path_factory.mktemp("run"), tmp_path_factory.mktemp("scratch")
     keras.utils.set_random_seed(3)
-    model = small(spec.inputs(description.features))
+    model = small(feature_spec.inputs(description.features))
     with fenced(folder) as run:
         export(model, Inputs(description), run, str(scratch))
     return model, folder / "saved_model" / "1"
@@ -247,7 +247,7 @@ def test_names_of_columns_that_a_signature_cannot_have(table, served):
 
 def test_texts_that_regular_expressions_of_both_see_alike():
     features = [
-        spec.Text(
+        feature_spec.Text(
             column="t", type="string", tensor="t", place=0, values=40, vocabulary=[chr(x) for x in range(32, 250)]
         )
     ]

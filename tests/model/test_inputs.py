@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from hdfs_io.features.spec import Category, Number, Text
-from hdfs_io.preprocessing import FittedPreprocessing, TensorPreprocessing, TensorSpec
+from sparksplit.dataset.description import FittedPreprocessing, TensorPreprocessing, TensorSpec
+from sparksplit.dataset.feature_spec import Category, Number, Text
 from sparksplit.model.description import data_description
 from sparksplit.model.inputs import Inputs
 from tests.model.parts import CLASSES, description

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from hdfs_io.preprocessing import WEIGHT, TensorSpec
 from sparksplit.base.errors import ConfigError
+from sparksplit.dataset.description import WEIGHT, TensorSpec
 from sparksplit.inference.scores import ClassScores
 from sparksplit.inference.trained import log_probabilities, probabilities
 from sparksplit.model import build, metric_kinds

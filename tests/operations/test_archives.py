@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from sparksplit import __version__
 from sparksplit.base.errors import UsageError
+from sparksplit.base.version import __version__
 from sparksplit.operations import archives
 from sparksplit.operations.config import PackageConfig
 from sparksplit.operations.package import command, package
@@ -43,7 +43,7 @@ def test_everything_can_be_imported_from_the_zip_alone(tmp_path):
         "import importlib, sparksplit.commands.cli as cli\n"
         f"assert cli.__file__.startswith({str(file)!r}), cli.__file__\n"
         "for name in cli.COMMANDS: importlib.import_module('sparksplit.commands.' + name)\n"
-        "import sparksplit.training.node.main, sparksplit.inference.tasks, hdfs_io.prepare\n"
+        "import sparksplit.training.node.main, sparksplit.inference.tasks, sparksplit.prepare.prepare\n"
         "from sparksplit.model import builders\n"
         "assert builders.models() == ['cnn', 'lstm', 'mlp', 'tabular', 'text']\n"
         "assert callable(builders.load_builder('mlp', None))\n"

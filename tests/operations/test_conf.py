@@ -9,8 +9,8 @@ import subprocess
 import pytest
 
 from sparksplit.base.shipped import shipped
-from sparksplit.base.user_settings import read_defaults
 from sparksplit.operations.check.judge import setting_findings
+from sparksplit.spark.user_settings import read_defaults
 
 GPU_KEYS = ("executor.resource.gpu.amount", "task.resource.gpu.amount", "executor.resource.gpu.discoveryScript")
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hdfs_io.arrays import from_arrays
-from hdfs_io.plan import lanes_for
-from hdfs_io.row_ids import row_checksum
 from sparksplit.base.errors import InputError
+from sparksplit.dataset.arrays import from_arrays
+from sparksplit.dataset.plan import lanes_for
+from sparksplit.dataset.row_ids import row_checksum
 from sparksplit.rows import order
 from sparksplit.rows.feed import Feed
 from sparksplit.rows.ledger import Entry

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from hdfs_io.arrays import from_arrays
 from sparksplit.base.errors import RunError
+from sparksplit.dataset.arrays import from_arrays
 from sparksplit.rows.feed import Feed
 from sparksplit.rows.held import Held
 from tests.disks import small_disk

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdfs_io.row_ids import row_checksum
+from sparksplit.dataset.row_ids import row_checksum
 from sparksplit.rows.ledger import Entry, Ledger
 
 ids = st.lists(st.integers(0, 2**64 - 1), max_size=30)

@@ -5,8 +5,8 @@ import functools
 import numpy as np
 import pytest
 
-from hdfs_io.preprocessing import LabelSpec, TensorSpec
 from sparksplit.base.errors import InputError
+from sparksplit.dataset.description import LabelSpec, TensorSpec
 from sparksplit.rows.chunks import Assembler, Rows
 from sparksplit.rows.transforms import name_of
 

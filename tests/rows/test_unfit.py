@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from hdfs_io.arrays import from_arrays
-from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
 from sparksplit.base.errors import InputError
+from sparksplit.dataset.arrays import from_arrays
+from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
 from sparksplit.rows.chunks import Assembler, Rows
 from sparksplit.rows.feed import Feed
 from sparksplit.rows.held import Held

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from hdfs_io.arrays import from_arrays
+from sparksplit.dataset.arrays import from_arrays
 from sparksplit.rows.feed import Feed, LanesOf
 from tests.training.runs import MODELS, weights
 

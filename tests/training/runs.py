@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sparksplit.base.command import Options
 from sparksplit.base.config import parse
+from sparksplit.base.options import Options
 from sparksplit.training import checkpoints
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.run import train

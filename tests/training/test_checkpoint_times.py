@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sparksplit.base.command import Options
 from sparksplit.base.errors import NodeFailed
+from sparksplit.base.options import Options
 from sparksplit.training import checkpoints
 from tests.nodes import pid_of
 from tests.training.runs import AVERAGED, MODELS, MOMENTUM, run, without_end

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hdfs_io.arrays import from_arrays
-from sparksplit.base.command import Options
 from sparksplit.base.errors import UsageError
+from sparksplit.base.options import Options
+from sparksplit.dataset.arrays import from_arrays
 from tests.training.runs import MODELS, MOMENTUM, largest_difference, run, weights, without_end
 
 SETTINGS = {"batch_size": 64, "epochs": 3, "optimizer": MOMENTUM, "model": {"params": {"hidden": [16]}}}

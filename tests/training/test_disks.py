@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow.dataset as arrow
 
-from hdfs_io.lane_files import Layout
-from hdfs_io.prepared import PreparedDataSet
 from sparksplit.base.config import parse
+from sparksplit.dataset.lane_files import Layout
+from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.handoff.receiver import _SpoolFile
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.disks import spooled

@@ -9,9 +9,9 @@ import shutil
 import numpy as np
 import pytest
 
-from hdfs_io.arrays import from_arrays
-from sparksplit.base.command import Options
 from sparksplit.base.errors import UsageError
+from sparksplit.base.options import Options
+from sparksplit.dataset.arrays import from_arrays
 from tests.training.runs import MODELS, run, without_end
 
 ROWS = 1280

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from sparksplit.base.command import Options
 from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError
+from sparksplit.base.options import Options
 from sparksplit.training import run as run_module
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.finished import is_whole

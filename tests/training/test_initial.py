@@ -6,9 +6,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from hdfs_io.arrays import from_arrays
 from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError
+from sparksplit.dataset.arrays import from_arrays
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.initial import Initial
 from sparksplit.training.inputs import RunInputs, open_data

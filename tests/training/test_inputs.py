@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from hdfs_io.arrays import from_arrays
 from hdfs_io.publish import Output
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, InputError, UsageError
+from sparksplit.dataset.arrays import from_arrays
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import Payload

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hdfs_io.arrays import from_arrays
+from sparksplit.dataset.arrays import from_arrays
 from sparksplit.inference.run import _metrics
 from sparksplit.inference.tasks import Job, predict_prepared
 from sparksplit.inference.trained import TrainedModel

@@ -9,9 +9,9 @@ import numpy as np
 import psutil
 import pytest
 
-from hdfs_io.arrays import from_arrays
-from sparksplit.base.command import Options
 from sparksplit.base.config import parse
+from sparksplit.base.options import Options
+from sparksplit.dataset.arrays import from_arrays
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.run import train
 

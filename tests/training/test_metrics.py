@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from hdfs_io.manifest import Statistics
-from hdfs_io.preprocessing import LabelSpec
+from sparksplit.dataset.description import LabelSpec
+from sparksplit.dataset.manifest import Statistics
 from sparksplit.training.metrics import Labels, higher_is_better, resolution
 
 LOWER = (

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from hdfs_io import filesystem
-from sparksplit.base import executors
-from sparksplit.base import jvm as limits
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, NodeFailed, NotStarted, Passing, RunError
 from sparksplit.cluster import requirements
+from sparksplit.spark import executors
+from sparksplit.spark import jvm as limits
 from sparksplit.training import missing
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.missing import AllBack, Missing

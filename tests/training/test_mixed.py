@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from hdfs_io.arrays import from_arrays
 from sparksplit.api.results import TrainedRun
-from sparksplit.base.command import Options
 from sparksplit.base.errors import UsageError
+from sparksplit.base.options import Options
+from sparksplit.dataset.arrays import from_arrays
 from sparksplit.training.report import summary
 from tests.training.records import run_record
 from tests.training.runs import MODELS, largest_difference, run, weights, without_end

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparksplit.base.command import Options
+from sparksplit.base.options import Options
 from tests.comparison.comparisons import compared
 from tests.forked import nodes_of
 from tests.training.references import EPOCHS, LINEAR, ROWS, check, longest_round, neighbouring, prepared, rows_split

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from sparksplit import __version__
+from sparksplit.base.version import __version__
 from sparksplit.training import report
 from sparksplit.training.record import RunInit
 from tests.training.records import epoch, run_record

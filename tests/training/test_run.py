@@ -14,9 +14,9 @@ import numpy as np
 import psutil
 import pytest
 
-from hdfs_io.arrays import from_arrays
-from sparksplit.base.command import Options
 from sparksplit.base.errors import NodeFailed, RunError, UsageError
+from sparksplit.base.options import Options
+from sparksplit.dataset.arrays import from_arrays
 from sparksplit.training import attempts, checkpoints
 from sparksplit.training.attempts import Attempts
 from sparksplit.training.record import read_history

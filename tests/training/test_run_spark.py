@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hdfs_io.arrays import from_arrays
-from hdfs_io.prepared import PreparedDataSet
-from hdfs_io.sources.identify import identified
-from sparksplit.base.command import Options
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, RunError, UsageError
+from sparksplit.base.options import Options
+from sparksplit.dataset.arrays import from_arrays
+from sparksplit.dataset.prepared import PreparedDataSet
+from sparksplit.prepare.sources.identify import identified
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.record import read_history
 from sparksplit.training.run import train

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from hdfs_io.arrays import from_arrays
-from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorSpec
-from sparksplit.base.command import Options
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
+from sparksplit.base.options import Options
+from sparksplit.dataset.arrays import from_arrays
+from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorSpec
 from sparksplit.model import build
 from sparksplit.model.description import data_description
 from sparksplit.model.inputs import Inputs

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdfs_io.preprocessing import LabelSpec
 from sparksplit.base.config import digest, parse
 from sparksplit.base.errors import ConfigError
+from sparksplit.dataset.description import LabelSpec
 from sparksplit.strategies import STRATEGIES
 from sparksplit.strategies.splits import BatchSplit, EpochSplit, LaneSplit, check_rounds
 from sparksplit.training.config import NOT_IN_HASH, TrainConfig

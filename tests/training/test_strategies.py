@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sparksplit.base.command import Options
 from sparksplit.base.errors import RunError, UsageError
+from sparksplit.base.options import Options
 from sparksplit.training import checkpoints
 from sparksplit.training.record import read_history
 from tests.forked import nodes_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hdfs_io.arrays import from_arrays
+from sparksplit.dataset.arrays import from_arrays
 from tests.forked import nodes_of
 from tests.training.runs import MODELS, MOMENTUM, largest_difference, run, weights
 

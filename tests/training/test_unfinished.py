@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hdfs_io.arrays import from_arrays
 from hdfs_io.lease import Lease
 from hdfs_io.publish import Output
-from sparksplit.base.command import Options
 from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError, OutputInUse, RunError, UsageError
+from sparksplit.base.options import Options
+from sparksplit.dataset.arrays import from_arrays
 from sparksplit.training import checkpoints
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.going_on import going_on, told_how

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hdfs_io.plan import window_for
 from sparksplit.base.errors import InputError, RunError
 from sparksplit.collectives import Alone, Collective
+from sparksplit.dataset.plan import window_for
 from sparksplit.diagnosis.node.blocks import sync_interval
 from sparksplit.diagnosis.node.runner import Runner, Variant
 from sparksplit.diagnosis.node.samples import Again, Rows, Sample, part

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from hdfs_io.config import InputConfig
-from hdfs_io.formats import format_of
 from hdfs_io.listing import find
-from hdfs_io.recut import training_files, why_not
 from sparksplit.diagnosis.preprocess.record import Files
+from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.formats import format_of
+from sparksplit.prepare.recut import training_files, why_not
 
 _WHOLE = (".gz", ".snappy", ".zst", ".deflate", ".lz4")
 """How files of text end that are compressed as one stream."""

@@ -11,7 +11,6 @@ from datetime import datetime
 import yaml
 from matplotlib.patches import Patch
 
-from hdfs_io.described import PARTS
 from sparksplit.comparison.numbers import MISSING, count, duration, percent, size, usable
 from sparksplit.diagnosis.preprocess.record import KINDS, PreprocessDiagnosis, Tried
 from sparksplit.diagnosis.preprocess.stages import OTHER
@@ -19,6 +18,7 @@ from sparksplit.diagnosis.preprocess.text import changed, said, untried
 from sparksplit.pages import drawing, rendered, sentence
 from sparksplit.pages.drawing import COLOURS, GREY, Picture, canvas, legend
 from sparksplit.pages.tables import Cell, Table, number, text
+from sparksplit.spark.job_names import PARTS
 
 PART_NAMES = {
     **PARTS,

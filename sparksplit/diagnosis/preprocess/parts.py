@@ -8,9 +8,9 @@ from heapq import heapreplace
 from itertools import pairwise
 from statistics import fmean, median
 
-from hdfs_io.described import PARTS
 from sparksplit.diagnosis.preprocess.record import Part
 from sparksplit.diagnosis.preprocess.stages import OTHER, Stage, Task
+from sparksplit.spark.job_names import PARTS
 
 ORDER = [*PARTS, OTHER, "driver", "publish"]
 DRIVERS = ("open", "driver", "publish")

@@ -11,17 +11,17 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from hdfs_io import filesystem
-from hdfs_io.config import PreprocessConfig
-from hdfs_io.manifest import Manifest
-from hdfs_io.preprocess import session_for
-from sparksplit import __version__
 from sparksplit.base.progress import say
+from sparksplit.base.version import __version__
+from sparksplit.dataset.manifest import Manifest
 from sparksplit.diagnosis.preprocess.files import files_of, fixed
 from sparksplit.diagnosis.preprocess.parts import DRIVERS, parts_of
 from sparksplit.diagnosis.preprocess.record import Files, PreprocessDiagnosis, Tried, Trouble
 from sparksplit.diagnosis.preprocess.scratch import NotTried, beside, free_bytes
 from sparksplit.diagnosis.preprocess.trying import MORE, PAIRS, TRYING_SECONDS, Prepared, Trials
 from sparksplit.diagnosis.preprocess.verdict import DRIVER_NAMED, Setup, limit_of, sentence, troubles_of
+from sparksplit.prepare.config import PreprocessConfig
+from sparksplit.prepare.preprocess import session_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

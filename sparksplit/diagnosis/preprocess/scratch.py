@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
-from hdfs_io.config import PreprocessConfig
-from hdfs_io.recut import recut, training_files
 from sparksplit.base.errors import InputError, RunError, SparksplitError
 from sparksplit.base.progress import say
 from sparksplit.diagnosis.preprocess.record import Rewritten
+from sparksplit.prepare.config import PreprocessConfig
+from sparksplit.prepare.recut import recut, training_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

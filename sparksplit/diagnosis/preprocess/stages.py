@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from hdfs_io.described import PREFIX
+from sparksplit.spark.job_names import PREFIX
 
 OTHER = "other jobs"
 """The part of jobs that nobody has described."""

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
-from hdfs_io.config import PreprocessConfig
-from hdfs_io.manifest import Manifest
-from hdfs_io.preprocess import preprocess
-from hdfs_io.spark_batches import settings
-from sparksplit.base.command import Options
 from sparksplit.base.errors import RunError, SparksplitError
+from sparksplit.base.options import Options
 from sparksplit.base.progress import say
 from sparksplit.base.records import Json
-from sparksplit.base.session import spark_errors
 from sparksplit.comparison.intervals import interval
+from sparksplit.dataset.manifest import Manifest
 from sparksplit.diagnosis.preprocess.metrics import Metrics
 from sparksplit.diagnosis.preprocess.record import Rewritten, Tried, Trouble
 from sparksplit.diagnosis.preprocess.scratch import NotTried, beside, rewritten
 from sparksplit.diagnosis.preprocess.stages import Stage
+from sparksplit.prepare.config import PreprocessConfig
+from sparksplit.prepare.preprocess import preprocess
+from sparksplit.spark.batches import settings
+from sparksplit.spark.session import spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

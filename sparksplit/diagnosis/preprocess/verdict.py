@@ -12,12 +12,12 @@ from math import ceil
 from statistics import median
 from typing import Required, TypedDict
 
-from hdfs_io.formats import format_of
 from sparksplit.base.records import Json
 from sparksplit.comparison.numbers import percent
 from sparksplit.diagnosis.preprocess.parts import DRIVERS, kept_bytes, loss
 from sparksplit.diagnosis.preprocess.record import KINDS, Files, Kind, Part, Trouble
 from sparksplit.diagnosis.preprocess.stages import Stage
+from sparksplit.prepare.formats import format_of
 
 NAMED = 0.1
 """Of the time: what costs less is not worth a change."""
@@ -210,7 +210,7 @@ def pieces(size: int, slots: int) -> int:
 def command(setup: Setup, count: int) -> str:
     """What a user does to have the rows in so many files."""
     config = setup.config_file or "FILE"
-    called = f"python -m hdfs_io.recut --config {config} --files {count} --into FOLDER"
+    called = f"python -m sparksplit.prepare.recut --config {config} --files {count} --into FOLDER"
     return f"`{called}` writes them; then input.path: FOLDER"
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from sparksplit.base.requirements import (
+from sparksplit.operations.check.facts import Facts
+from sparksplit.spark.requirements import (
     TENSORFLOW_MEBIBYTES,
     Problem,
     comfort_problems,
     is_standalone,
     run_problems,
 )
-from sparksplit.operations.check.facts import Facts
 
 CLOCK_SECONDS = 5.0
 """Hosts whose clocks differ by more than this are named: their logs cannot be read together, and tickets and tokens

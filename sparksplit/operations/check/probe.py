@@ -24,8 +24,8 @@ from typing import Any
 from pyarrow import fs
 
 from hdfs_io import filesystem
-from sparksplit import __version__
 from sparksplit.base.shipped import FOLDER
+from sparksplit.base.version import __version__
 from sparksplit.cluster.channel.wire import own_address_towards
 from sparksplit.operations.check.facts import Facts
 

@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hdfs_io import filesystem
-from sparksplit.base import executors
 from sparksplit.base.errors import ConfigError, RunError
-from sparksplit.base.jvm import limited
-from sparksplit.base.reasons import spark_reason
-from sparksplit.base.requirements import Problem, most_executors, start_problems, value_problems
-from sparksplit.base.session import known_settings, spark_session
-from sparksplit.base.waiting import Patience
 from sparksplit.cluster import requirements
 from sparksplit.operations.check import judge, probe
 from sparksplit.operations.check.facts import Facts
 from sparksplit.operations.config import CheckConfig
+from sparksplit.spark import executors
+from sparksplit.spark.jvm import limited
+from sparksplit.spark.reasons import spark_reason
+from sparksplit.spark.requirements import Problem, most_executors, start_problems, value_problems
+from sparksplit.spark.session import known_settings, spark_session
+from sparksplit.spark.waiting import Patience
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -13,22 +13,22 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
-from sparksplit import __version__
 from sparksplit.base.config import load
 from sparksplit.base.errors import InputError, RunError, UsageError
-from sparksplit.base.executors import slots_of
-from sparksplit.base.jvm import limited
 from sparksplit.base.progress import say
-from sparksplit.base.reasons import spark_reason
 from sparksplit.base.records import Json, JsonObject
-from sparksplit.base.requirements import TENSORFLOW_MEBIBYTES, granted_cores, mebibytes, most_executors
-from sparksplit.base.session import spark_session
-from sparksplit.base.waiting import Patience
+from sparksplit.base.version import __version__
 from sparksplit.cluster import requirements
 from sparksplit.operations.config import DevicesConfig
 from sparksplit.operations.devices.ask import look
 from sparksplit.operations.devices.host import cpu
 from sparksplit.operations.devices.record import COMMAND, DEVICES, DevicesRecord
+from sparksplit.spark.executors import slots_of
+from sparksplit.spark.jvm import limited
+from sparksplit.spark.reasons import spark_reason
+from sparksplit.spark.requirements import TENSORFLOW_MEBIBYTES, granted_cores, mebibytes, most_executors
+from sparksplit.spark.session import spark_session
+from sparksplit.spark.waiting import Patience
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.inputs import RunInputs, open_data
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hdfs_io.plan import window_for
 from sparksplit.collectives import Collective
+from sparksplit.dataset.plan import window_for
 from sparksplit.rows import order
 from sparksplit.rows.chunks import Assembler, Chunk
 from sparksplit.rows.feed import Feed, LanesOf, RowSource

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hdfs_io.functions import FunctionError, load
-from hdfs_io.joined import open_joined
-from hdfs_io.lane_files import Layout
 from sparksplit.base.errors import RunError
+from sparksplit.dataset.joined import open_joined
+from sparksplit.dataset.lane_files import Layout
 from sparksplit.model import class_weights
 from sparksplit.model.description import data_description
 from sparksplit.rows.feed import RowSource

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from hdfs_io import filesystem, preprocessing
+from hdfs_io import filesystem
 from hdfs_io.fence import Fence
+from sparksplit.dataset import description
 from sparksplit.model.export import export
 from sparksplit.model.writing import writing
 from sparksplit.training.node.process import Process
@@ -53,5 +54,5 @@ def publish_events(run: Fence, history: Sequence[EpochRecord], scratch: str) -> 
 def publish_model(process: Process, scratch: str) -> None:
     """Write the trained model, and what it needs to know about its data, into the run's folder."""
     run = process.payload.fence
-    run.write_json(filesystem.join(run.folder, preprocessing.FILE), process.data.description.model_dump())
+    run.write_json(filesystem.join(run.folder, description.FILE), process.data.description.model_dump())
     export(process.model, process.inputs, run, scratch)

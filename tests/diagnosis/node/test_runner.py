@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hdfs_io.arrays import from_arrays
 from sparksplit.base.errors import RunError
 from sparksplit.collectives import Alone
+from sparksplit.dataset.arrays import from_arrays
 from sparksplit.diagnosis.messages import Effort
 from sparksplit.diagnosis.node.blocks import Extent
 from sparksplit.diagnosis.node.runner import Runner, Variant

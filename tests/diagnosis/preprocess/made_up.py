@@ -69,7 +69,7 @@ _RECORD = PreprocessDiagnosis(
             parts=["parse", "count"],
             seconds=6.1,
             why="in parse, the slowest of 2 tasks took 11.5 s",
-            help=["rows in 2 files of equal size; `python -m hdfs_io.recut` writes them"],
+            help=["rows in 2 files of equal size; `python -m sparksplit.prepare.recut` writes them"],
             rewrite=2,
         ),
         Trouble(kind="spill", parts=["write"], seconds=None, why="3.3 MB on disks", help=["more memory", "disks"]),

@@ -22,7 +22,7 @@ def test_it_begins_with_the_limit_and_what_was_tried(page: str) -> None:
     assert "The answer One task has more rows than the others, which wait for it: it costs 6.1 of 21.5 s" in words
     assert "The preparation 300,123 rows in 21.5 s, with 2 tasks at the same time" in words
     assert "Tried the input in 2 files of 26.5 MB on average: 27 % less time (22.0 s to 16.0 s; 95 % interval" in words
-    assert "What helps rows in 2 files of equal size; python -m hdfs_io.recut writes them" in words
+    assert "What helps rows in 2 files of equal size; python -m sparksplit.prepare.recut writes them" in words
 
 
 def test_its_tables_hold_the_records_values(page: str) -> None:

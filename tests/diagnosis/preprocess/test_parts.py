@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdfs_io.described import PARTS
 from sparksplit.diagnosis.preprocess.parts import kept_bytes, loss, parts_of
 from sparksplit.diagnosis.preprocess.stages import Stage, Task
+from sparksplit.spark.job_names import PARTS
 from tests.diagnosis.preprocess.tables import after, stage
 
 EVEN = [1.0] * 8

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-from hdfs_io.config import PreprocessConfig
 from sparksplit.base.records import Record
 from sparksplit.diagnosis.preprocess import run, text, verdict
 from sparksplit.diagnosis.preprocess.record import PreprocessDiagnosis, Trouble
 from sparksplit.diagnosis.preprocess.run import diagnose_preprocess
 from sparksplit.diagnosis.preprocess.trying import judged
+from sparksplit.prepare.config import PreprocessConfig
 
 SMALLER = Trouble(kind="few", parts=["write"], seconds=4.0, why="", help=[], settings={"file_size": 4096})
 

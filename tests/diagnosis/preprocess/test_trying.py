@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from hdfs_io.config import PreprocessConfig
 from sparksplit.base.errors import RunError
 from sparksplit.diagnosis.preprocess import run, scratch, trying
 from sparksplit.diagnosis.preprocess.record import Trouble
 from sparksplit.diagnosis.preprocess.scratch import NotTried, rewritten
 from sparksplit.diagnosis.preprocess.trying import Trials
+from sparksplit.prepare.config import PreprocessConfig
 from tests.diagnosis.preprocess.tables import stage
 
 SPARK: Any = None

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdfs_io.config import InputConfig
 from sparksplit.diagnosis.preprocess.files import files_of
 from sparksplit.diagnosis.preprocess.parts import parts_of
 from sparksplit.diagnosis.preprocess.record import Files, Trouble
 from sparksplit.diagnosis.preprocess.stages import Stage, Task
 from sparksplit.diagnosis.preprocess.verdict import Setup, limit_of, pieces, sentence, troubles_of
+from sparksplit.prepare.config import InputConfig
 from tests.diagnosis.preprocess.tables import after, stage
 
 FILES = Files(files=8, bytes=8 << 20, largest="/raw/large.csv.gz", largest_bytes=1 << 20, whole=8)
@@ -85,8 +85,8 @@ def test_what_helps_against_skew() -> None:
     assert (trouble.kind, trouble.settings, trouble.rewrite, trouble.not_tried) == ("skew", {}, 4, "")
     assert trouble.help[0] == (
         "rows in 4 files of equal size, about 2.1 MB each: /raw/large.csv.gz (1.0 MB of 8.4 MB) is one task's work, "
-        "however many slots there are; `python -m hdfs_io.recut --config FILE --files 4 --into FOLDER` writes them; "
-        "then input.path: FOLDER"
+        "however many slots there are; `python -m sparksplit.prepare.recut --config FILE --files 4 --into FOLDER` "
+        "writes them; then input.path: FOLDER"
     )
     (trouble,) = found(skewed(20.0), replace(SETUP, fixed="it is not ours"))
     assert (trouble.rewrite, trouble.not_tried) == (None, "it is not ours")

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from sparksplit.base.requirements import slot_problems, why_few
 from sparksplit.operations.check.facts import Facts
 from sparksplit.operations.check.judge import fact_findings, setting_findings
+from sparksplit.spark.requirements import slot_problems, why_few
 
 GOOD = {
     "spark.master": "yarn",

@@ -13,7 +13,7 @@ import zipfile
 
 import pytest
 
-from sparksplit import __version__
+from sparksplit.base.version import __version__
 from sparksplit.operations import archives
 from sparksplit.operations.check import probe
 

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from hdfs_io.prepared import Block
-from hdfs_io.preprocessing import LabelSpec, TensorSpec
 from sparksplit.cluster.leaving import Leaving
 from sparksplit.collectives import Collective
+from sparksplit.dataset.description import LabelSpec, TensorSpec
+from sparksplit.dataset.prepared import Block
 from sparksplit.training.messages import Payload
 
 

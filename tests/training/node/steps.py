@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorSpec
+from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorSpec
 from sparksplit.model.inputs import Inputs
 from sparksplit.rows.chunks import Chunk
 from sparksplit.rows.ledger import Entry

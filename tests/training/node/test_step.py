@@ -4,9 +4,9 @@ import keras
 import numpy as np
 import pytest
 
-from hdfs_io.preprocessing import Description, FittedPreprocessing, TensorPreprocessing, TensorSpec
 from sparksplit.collectives import Alone
 from sparksplit.collectives.ring import Ring
+from sparksplit.dataset.description import Description, FittedPreprocessing, TensorPreprocessing, TensorSpec
 from sparksplit.model.inputs import Inputs
 from sparksplit.strategies.syncs import StepSync
 from sparksplit.training.config import SyncConfig

@@ -6,12 +6,12 @@ import keras
 import numpy as np
 import pytest
 
-from hdfs_io.preprocessing import Description, FittedPreprocessing, LabelSpec, TensorSpec
 from sparksplit.base.memory import aligned
 from sparksplit.collectives import Alone
 from sparksplit.collectives.base import NumPyCollective
 from sparksplit.collectives.ring import Ring
 from sparksplit.collectives.virtual import Stage, VirtualCollective
+from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorSpec
 from sparksplit.model.inputs import Inputs
 from sparksplit.model.metrics import Auc, ByClass
 from sparksplit.model.weights import Weights

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hdfs_io.preprocessing import Description, FittedPreprocessing
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, RunError
 from sparksplit.collectives import Alone
+from sparksplit.dataset.description import Description, FittedPreprocessing
 from sparksplit.rows.ledger import Entry, Ledger
 from sparksplit.strategies import STRATEGIES, Strategy
 from sparksplit.strategies.splits import BatchSplit
@@ -251,7 +251,7 @@ def test_a_run_that_never_comes_to_local_agreed_at_every_step():
 
 
 def entry_of_all():
-    from hdfs_io.row_ids import row_checksum
+    from sparksplit.dataset.row_ids import row_checksum
 
     ids = np.concatenate([np.arange(rows) + 1000 * lane for lane, rows in enumerate(LANES)]).astype(np.uint64)
     return Entry(ROWS, row_checksum(ids))

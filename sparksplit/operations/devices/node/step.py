@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from hdfs_io.joined import open_joined
 from sparksplit.base.config import Origin, parse
 from sparksplit.base.records import JsonObject
 from sparksplit.collectives import Alone
+from sparksplit.dataset.joined import open_joined
 from sparksplit.model.description import data_description
 from sparksplit.operations.devices import summary
 from sparksplit.operations.devices.record import TrainingStep

@@ -1,0 +1,212 @@
+"""One command: its arguments, its configuration, its exit status. Each file in `jobs/` declares one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NoReturn, get_args
+
+from sparksplit.base.complaints import all_required, missing_keys
+from sparksplit.base.config import Config, documented_keys, load, top_keys
+from sparksplit.base.errors import ConfigError, Interrupted, SparksplitError, printable
+from sparksplit.base.options import Options
+from sparksplit.base.progress import LogHandler
+from sparksplit.spark.interrupts import insistent
+from sparksplit.spark.left import remove_left
+from sparksplit.spark.session import satisfy_yarn
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of `sparksplit`, and of `spark-submit jobs/NAME.py`.
+
+    run: takes the checked configuration and the options; raises SparksplitError where it fails.
+    default_config: the configuration file to use when the user names none; without one, --set may give everything
+        required.
+    resumable: whether the command takes --resume and --restart.
+    rehearses: whether it takes --dry-run.
+    flags: keys that have their own command-line option; the command then has no --overwrite.
+    overwrites: whether it takes --overwrite.
+    applies: whether it takes --apply.
+    config_of: where a file may be of several kinds, the kind of one with these keys at its top; `config` is the first.
+    """
+
+    name: str
+    summary: str
+    config: type[Config]
+    run: Callable[[Any, Options], None]
+    default_config: Callable[[], str] | None = None
+    resumable: bool = False
+    rehearses: bool = False
+    flags: tuple[str, ...] = ()
+    overwrites: bool = True
+    applies: bool = False
+    config_of: Callable[[Collection[str]], type[Config]] | None = None
+
+    def main(self, argv: Sequence[str] | None = None) -> int:
+        """Run the command with `argv` (sys.argv's by default) and return its exit status: 0 to 3, or 128 + signal."""
+        try:
+            arguments = self._parser().parse_args(argv)
+        except SystemExit:  # --help, which has printed what was asked for
+            return 0
+        except ConfigError as error:
+            print(f"sparksplit {self.name}: {error}", file=sys.stderr)
+            return error.exit_status
+        logging.basicConfig(
+            level=logging.DEBUG if arguments.debug else logging.INFO,
+            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+            handlers=[LogHandler()],
+        )
+        for noisy in ("py4j", "tensorflowonspark", "absl"):
+            logging.getLogger(noisy).setLevel(logging.INFO if arguments.debug else logging.ERROR)
+        given = ("overwrite", "resume", "restart", "debug", "dry_run", "apply")
+        options = Options(**{name: getattr(arguments, name, False) for name in given})
+        try:
+            with _stopping_signals(), insistent():
+                file = arguments.config or (self.default_config() if self.default_config else None)
+                overrides = [*arguments.set, *self._flags_set(arguments)]
+                required = missing_keys(self.config, {})
+                if file is None and not overrides and required and not self.flags:
+                    raise ConfigError(f"{all_required(required)}: give --config FILE, or --set KEY=VALUE for each")
+                remove_left()
+                kind = self.config if self.config_of is None else self.config_of(top_keys(file, overrides))
+                self.run(load(kind, file, overrides), options)
+                satisfy_yarn()
+        except SparksplitError as error:
+            if arguments.debug:
+                traceback.print_exc()
+            print(f"sparksplit {self.name}: {printable(' '.join(str(error).split()))}", file=sys.stderr)
+            return error.exit_status
+        except KeyboardInterrupt as error:
+            if arguments.debug:
+                traceback.print_exc()
+            stopped = error if isinstance(error, Interrupted) else Interrupted(signal.SIGINT)
+            print(f"sparksplit {self.name}: {stopped}", file=sys.stderr)
+            return stopped.exit_status
+        except Exception as error:
+            if arguments.debug:
+                traceback.print_exc()
+            text = printable(" ".join(str(error).split())) or "no message"
+            print(
+                f"sparksplit {self.name}: {type(error).__name__}: {text[:500]} (--debug shows where)", file=sys.stderr
+            )
+            return 1
+        return 0
+
+    def _parser(self) -> argparse.ArgumentParser:
+        parser = _Parser(
+            allow_abbrev=False,
+            prog=f"sparksplit {self.name}",
+            description=self.summary,
+            epilog=self._keys(),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        parser.add_argument(
+            "--config",
+            metavar="FILE",
+            help="the configuration (YAML)"
+            + ("" if self.default_config else "; not needed where --set gives all required keys"),
+        )
+        parser.add_argument(
+            "--set",
+            metavar="KEY=VALUE",
+            action="append",
+            default=[],
+            help="override one key, for example --set optimizer.learning_rate=0.05 (may be repeated)",
+        )
+        for key in self.flags:
+            field = self.config.model_fields[key]
+            text = " ".join((field.description or "").split()).replace("%", "%%")
+            if field.annotation is bool:
+                parser.add_argument(f"--{key}", action="store_const", const="true", help=text)
+            else:
+                parser.add_argument(f"--{key}", metavar=key.upper(), help=text)
+        if self.overwrites and not self.flags:
+            parser.add_argument(
+                "--overwrite",
+                action="store_true",
+                help="replace this command's own output; a finished one stays until the new one is complete",
+            )
+        if self.resumable:
+            unfinished = parser.add_mutually_exclusive_group()
+            unfinished.add_argument(
+                "--resume",
+                action="store_true",
+                help="go on with an unfinished run on another number of nodes, too; with the same configuration and "
+                "data a run goes on from its last whole checkpoint without this",
+            )
+            unfinished.add_argument(
+                "--restart",
+                action="store_true",
+                help="begin an unfinished run anew, without its checkpoints",
+            )
+        if self.rehearses:
+            parser.add_argument(
+                "--dry-run",
+                action="store_true",
+                help="read a sample and print what would be made of it; nothing is written",
+            )
+        if self.applies:
+            parser.add_argument(
+                "--apply",
+                action="store_true",
+                help="write into the configuration's file what was measured to help and leaves the result the same",
+            )
+        parser.add_argument("--debug", action="store_true", help="log more, and show tracebacks")
+        return parser
+
+    def _flags_set(self, arguments: argparse.Namespace) -> Iterator[str]:
+        """The command's own options as overrides; a text value stays text, whatever YAML would make of it."""
+        for key in self.flags:
+            value = getattr(arguments, key)
+            if value is not None:
+                is_text = str in (
+                    self.config.model_fields[key].annotation,
+                    *get_args(self.config.model_fields[key].annotation),
+                )
+                yield f"{key}={json.dumps(value) if is_text else value}"
+
+    def _keys(self) -> str:
+        lines = ["configuration keys (key: type, default):"]
+        for key, kind, default, text in documented_keys(self.config):
+            lines.append(f"  {key}: {kind}{', ' + default if default else ''}")
+            if text:
+                lines.append(f"      {text}")
+        return "\n".join(lines)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports a mistake on the command line as any other mistake: in one line, by an exception."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message} (--help lists the arguments)")
+
+
+@contextmanager
+def _stopping_signals() -> Iterator[None]:
+    """Turn SIGTERM into Interrupted, so that `finally` blocks run; SIGINT is Python's KeyboardInterrupt already.
+
+    It stays the reason where something fails in the course of it: a signal may go to Spark's processes, too.
+    """
+    came: list[int] = []
+
+    def stop(signum: int, _frame: object) -> None:
+        came.append(signum)
+        raise Interrupted(signum)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except Exception as error:
+        if came:
+            raise Interrupted(came[0]) from error
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,123 @@
+"""blocks/SPLIT.parquet of a prepared data set: its files, which rows are where in them, and the blocks' checksums.
+
+Apart from the manifest, since there may be millions of blocks: whoever reads blocks reads the part that it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from hdfs_io import filesystem
+from sparksplit.base.errors import InputError, errno_of, file_error, using
+from sparksplit.dataset.lane_files import FileFacts
+
+FOLDER = "blocks"
+_SCHEMA = pa.schema(
+    [
+        ("path", pa.string()),
+        ("bytes", pa.int64()),
+        ("lane", pa.int32()),
+        ("first_row_group", pa.int32()),
+        ("offset", pa.int64()),
+        ("rows", pa.int64()),
+        ("crc32", pa.list_(pa.uint32())),
+    ]
+)
+_GROUP = 256
+"""Segments that are read together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """The rows of one lane that are in one file: consecutive row groups, each a block, or a block's part where the lane
+    goes on in another file.
+
+    path: relative to the data set, such as train/lanes-000-047.parquet. offset: rows of the lane in earlier files.
+    crc32: by row group, uint32: CRC-32 of the value buffers of row_id, the tensors in order, and the label.
+    """
+
+    path: str
+    first_row_group: int
+    offset: int
+    rows: int
+    crc32: npt.NDArray[np.uint32]
+
+
+def path_of(folder: str, split: str) -> str:
+    """Where the table of a split is."""
+    return filesystem.join(folder, FOLDER, f"{split}.parquet")
+
+
+def write(folder: str, split: str, files: Iterable[FileFacts]) -> None:
+    """Write the table of a split into `folder`; nothing where it has no files."""
+    rows = sorted(
+        ((lane, file.offset, count, group, file) for file in files for lane, count, group in file.lanes),
+        key=lambda row: row[:2],
+    )
+    if not rows:
+        return
+    ends = [[*(group for _, _, group in file.lanes[1:]), len(file.crc32)] for *_, file in rows]
+    crc32 = [
+        file.crc32[group : next(end for end in after if end > group)]
+        for (_, _, _, group, file), after in zip(rows, ends, strict=True)
+    ]
+    columns = [
+        [file.path for *_, file in rows],
+        [file.bytes for *_, file in rows],
+        [lane for lane, *_ in rows],
+        [group for *_, group, _ in rows],
+        [offset for _, offset, *_ in rows],
+        [count for _, _, count, *_ in rows],
+        crc32,
+    ]
+    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+    filesystem.make_folder(filesystem.join(folder, FOLDER))
+    path = path_of(folder, split)
+    target, inner = filesystem.resolve(path)
+    with using(path, "cannot be written"):
+        pq.write_table(pa.Table.from_arrays(arrays, schema=_SCHEMA), inner, filesystem=target, row_group_size=_GROUP)
+
+
+def sizes(folder: str, split: str) -> dict[str, int]:
+    """The bytes of each file of a split, by its path within the data set. Raises InputError as `segments` does."""
+    table = _read(folder, split, ["path", "bytes"])
+    return dict(zip(table.column("path").to_pylist(), table.column("bytes").to_pylist(), strict=True))
+
+
+def segments(folder: str, split: str, lanes: range | None = None) -> dict[int, list[Segment]]:
+    """The segments of each lane of a split, in the order of its rows. lanes: only these; None: all.
+
+    Raises InputError where the table is missing or damaged.
+    """
+    columns = [name for name in _SCHEMA.names if name != "bytes"]
+    table = _read(folder, split, columns, lanes).combine_chunks()
+    crc32 = table.column("crc32").combine_chunks()
+    values = pc.list_flatten(crc32).to_numpy()
+    ends = np.cumsum(pc.list_value_length(crc32).to_numpy())
+    found: dict[int, list[Segment]] = {}
+    rows = zip(*(table.column(name).to_pylist() for name in columns[:-1]), ends.tolist(), strict=True)
+    start = 0
+    for path, lane, group, offset, count, end in rows:
+        found.setdefault(lane, []).append(Segment(path, group, offset, count, values[start:end]))
+        start = end
+    return found
+
+
+def _read(folder: str, split: str, columns: list[str], lanes: range | None = None) -> pa.Table:
+    path = path_of(folder, split)
+    target, inner = filesystem.resolve(path)
+    filters = None if lanes is None else [("lane", ">=", lanes.start), ("lane", "<", lanes.stop)]
+    try:
+        with target.open_input_file(inner) as file:
+            return pq.read_table(file, columns=columns, filters=filters, use_threads=False, pre_buffer=False)
+    except (OSError, pa.ArrowException, KeyError) as error:
+        if errno_of(error) is not None or isinstance(error, FileNotFoundError):
+            raise file_error(path, "cannot be read", error) from None
+        raise InputError(f"{path}: is damaged: {' '.join(str(error).split())[:200]}") from None

@@ -1,0 +1,39 @@
+"""What an earlier data set or run has fitted, to be applied to other rows as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hdfs_io import filesystem
+from hdfs_io.marks import SUCCESS
+from sparksplit.base.config import digest
+from sparksplit.base.errors import InputError
+from sparksplit.dataset.description import NAMES, Description
+from sparksplit.dataset.manifest import FILE, Manifest
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """path: of the data set or the run. lanes, block_rows: the data set's; None for a run."""
+
+    path: str
+    description: Description
+    lanes: int | None = None
+    block_rows: int | None = None
+
+    @property
+    def digest(self) -> str:
+        """A hash of what is applied, wherever it lies."""
+        return digest([self.description.model_dump(exclude=NAMES), self.lanes, self.block_rows])
+
+
+def read_fitted(path: str) -> Fitted:
+    """What the data set or the run in the folder `path` has fitted. Raises InputError where it is not complete."""
+    path = filesystem.absolute(path)
+    if not filesystem.exists(filesystem.join(path, SUCCESS)):
+        raise InputError(f"{path}: is no complete data set or run: it has no {SUCCESS}")
+    description = Description.read(path)
+    if not filesystem.exists(filesystem.join(path, FILE)):
+        return Fitted(path, description)
+    manifest = Manifest.read(path)
+    return Fitted(path, description, manifest.lanes, manifest.block_rows)

@@ -1,0 +1,299 @@
+"""Several prepared data sets read as one, such as the days of a week: lane l is made of the lanes l of all of them.
+
+Nothing is written anew. The order of the data sets is that of their digests, and so does not depend on where they lie
+or how they were named. A lane begins with the full blocks of all of them, which are read as they are; the last, shorter
+blocks are laid end to end behind these and cut anew, so that every block of the lane but its last is full.
+
+Each data set numbers its own rows: a row that is in two of them has the same row_id twice, and counts twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hdfs_io import filesystem
+from hdfs_io.listing import expand
+from sparksplit.base.config import digest
+from sparksplit.base.errors import InputError
+from sparksplit.dataset import prepared
+from sparksplit.dataset.description import WEIGHT, TensorSpec
+from sparksplit.dataset.manifest import Manifest, SourceFacts, SplitFacts, Statistics
+from sparksplit.dataset.prepared import Block, BlockReader, PreparedDataSet, PreparedSplit
+from sparksplit.dataset.statistics import Moments
+
+I64 = npt.NDArray[np.int64]
+
+_ALIKE = {
+    "tensors": "tensors",
+    "label": "labels",
+    "features": "features",
+    "windows": "windows over time",
+    "preprocessing": "fitted numbers",
+    "lanes": "lanes",
+    "block_rows": "rows in a block",
+}
+"""What data sets that are read as one must have in common, and what errors call it."""
+
+
+def open_joined(paths: str | Sequence[str], verify: bool = True) -> PreparedDataSet:
+    """The data sets in the folders that `paths` name, as one; patterns (`day=*`) stand for what matches them.
+
+    verify: as for PreparedDataSet.open.
+
+    Raises InputError as that does, where a pattern matches nothing, where a folder is named twice, and where two data
+    sets cannot be read as one.
+    """
+    folders: dict[str, str] = {}
+    for path in [paths] if isinstance(paths, str) else paths:
+        found = expand(path)
+        if not found:
+            raise InputError(f"{path}: nothing matches")
+        for folder in found:
+            real = filesystem.real(folder)
+            if real in folders:
+                raise InputError(f"{folder}: is named twice; its rows would count twice")
+            folders[real] = folder
+    parts = [PreparedDataSet.open(folder, verify) for folder in folders.values()]
+    return parts[0] if len(parts) == 1 else JoinedDataSet.of(parts)
+
+
+class JoinedDataSet(PreparedDataSet):
+    """Several complete prepared data sets as one; small, picklable, without open files.
+
+    parts: in the order of their digests. manifest: what all of them hold together; it is written nowhere.
+    """
+
+    def __init__(self, parts: Sequence[PreparedDataSet]) -> None:
+        others = len(parts) - 1
+        path = f"{parts[0].path} and {others} other{'' if others == 1 else 's'}"
+        super().__init__(path, _together([part.manifest for part in parts]))
+        self.parts = list(parts)
+
+    @classmethod
+    def of(cls, parts: Sequence[PreparedDataSet]) -> JoinedDataSet:
+        """`parts` as one, in whatever order they are given. Raises InputError where they do not go together."""
+        for part in parts[1:]:
+            check_alike(parts[0], part)
+        return cls(sorted(parts, key=lambda part: part.digest))
+
+    @property
+    def paths(self) -> list[str]:
+        """The folders, in the order in which their rows are read."""
+        return [part.path for part in self.parts]
+
+    @cached_property
+    def digest(self) -> str:
+        """A short hash of the content of all, wherever they lie and however they were named."""
+        return digest({"joined": [part.digest for part in self.parts]})
+
+    def files(self, split: str) -> dict[str, int]:
+        """The files of a split, by their whole paths, and their bytes."""
+        return {
+            filesystem.join(part.path, path): size for part in self.parts for path, size in part.files(split).items()
+        }
+
+    def split(self, name: str) -> JoinedSplit:
+        """The split `name` of all of them."""
+        return JoinedSplit(self, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return JoinedDataSet, (self.parts,)
+
+
+class JoinedSplit(PreparedSplit):
+    """One split's rows of several data sets, by lanes and blocks."""
+
+    def __init__(self, data: JoinedDataSet, name: str) -> None:
+        super().__init__(data, name)
+        self._parts = data.parts
+
+    def reader(self) -> JoinedReader:
+        """A reader of its blocks; for one thread."""
+        return JoinedReader(self._parts, self._name)
+
+    def _find(self, row_id: int) -> str | None:
+        for part in self._parts:
+            with BlockReader(part, self._name, columns=[]) as reader:
+                if (found := reader.find(row_id)) is not None:
+                    return found
+        return None
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows start..stop-1 of the block `block` of a lane of the data set `part`."""
+
+    part: int
+    block: int
+    start: int
+    stop: int
+
+
+def pieces(rows: I64, block_rows: int, block: int) -> list[Piece]:
+    """What block `block` of a joined lane is made of, in order; nothing behind the lane's end.
+
+    rows: of that lane in each of the data sets, int64 [parts].
+    """
+    full = np.cumsum(rows // block_rows)
+    if block < full[-1]:
+        part = int(np.searchsorted(full, block, side="right"))
+        own = block - int(full[part] - rows[part] // block_rows)
+        return [Piece(part, own, 0, block_rows)]
+    rest = rows % block_rows
+    ends = np.cumsum(rest)
+    first = (block - int(full[-1])) * block_rows
+    last = min(first + block_rows, int(ends[-1]))
+    found = np.flatnonzero((rest > 0) & (ends > first) & (ends - rest < last))
+    return [
+        Piece(
+            part,
+            int(rows[part]) // block_rows,
+            max(0, first - int(ends[part] - rest[part])),
+            min(int(rest[part]), last - int(ends[part] - rest[part])),
+        )
+        for part in found.tolist()
+    ]
+
+
+class JoinedReader:
+    """Reads the blocks of one split of several data sets. Not thread-safe: use one per thread."""
+
+    def __init__(self, parts: Sequence[PreparedDataSet], split: str) -> None:
+        self._parts, self._split = parts, split
+        self._rows = np.array([part.manifest.splits[split].lane_rows for part in parts], np.int64)
+        self._block_rows = parts[0].manifest.block_rows
+        self._open_files = max(1, prepared.OPEN_FILES // len(parts))
+        self._readers: dict[int, BlockReader] = {}
+
+    def read(self, lane: int, block: int) -> Block:
+        """Block `block` of `lane`. Raises as BlockReader.read."""
+        found = pieces(self._rows[:, lane], self._block_rows, block) if block >= 0 else []
+        if not found:
+            raise IndexError(f"lane {lane} has no block {block}")
+        blocks = [_cut(self._reader(piece.part).read(lane, piece.block), piece) for piece in found]
+        if len(blocks) == 1:
+            return blocks[0]
+        names = blocks[0].tensors
+        return Block(
+            np.concatenate([each.row_ids for each in blocks]),
+            {name: np.concatenate([each.tensors[name] for each in blocks]) for name in names},
+            None if blocks[0].label is None else np.concatenate([each.label for each in blocks]),
+        )
+
+    def _reader(self, part: int) -> BlockReader:
+        if part not in self._readers:
+            self._readers[part] = BlockReader(self._parts[part], self._split, open_files=self._open_files)
+        return self._readers[part]
+
+    def close(self) -> None:
+        """Close the files."""
+        for reader in self._readers.values():
+            reader.close()
+        self._readers.clear()
+
+    def __enter__(self) -> JoinedReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _cut(block: Block, piece: Piece) -> Block:
+    rows = slice(piece.start, piece.stop)
+    label = None if block.label is None else block.label[rows]
+    return Block(block.row_ids[rows], {name: tensor[rows] for name, tensor in block.tensors.items()}, label)
+
+
+def check_alike(one: PreparedDataSet, other: PreparedDataSet) -> None:
+    """Raise InputError, naming `other` and what differs, where the two cannot be read as one."""
+    for name, what in _ALIKE.items():
+        ours, theirs = getattr(one.manifest, name), getattr(other.manifest, name)
+        if ours == theirs:
+            continue
+        if isinstance(ours, int):
+            key = "lanes" if name == "lanes" else "block_size"
+            problem = f"has {theirs} {what}, {one.path} has {ours}; prepare both with the same `{key}`"
+        elif name == "tensors" and _unweighted(ours) == _unweighted(theirs):
+            has = "weights, {} has none" if len(theirs) > len(ours) else "no weights, {} has some"
+            problem = f"has {has.format(one.path)}; prepare both with `input.weight`"
+        elif name == "label" and ours is not None and theirs is not None and ours.parsed == theirs.parsed:
+            wide, short = (one, other) if ours.dtype == "float64" else (other, one)
+            problem = f"has labels in {theirs.dtype}, {one.path} in {ours.dtype}; prepare {short.path} again with "
+            problem += f"`fitted: {wide.path}`"
+        else:
+            problem = f"has other {what} than {one.path}; prepare it with `fitted: {one.path}`"
+        raise InputError(f"{other.path}: {problem}")
+
+
+def _unweighted(tensors: Sequence[TensorSpec]) -> list[TensorSpec]:
+    return [tensor for tensor in tensors if tensor.name != WEIGHT]
+
+
+def _together(manifests: Sequence[Manifest]) -> Manifest:
+    first = manifests[0]
+    names = [name for name in first.splits if all(name in manifest.splits for manifest in manifests)]
+    splits = {name: _sum([manifest.splits[name] for manifest in manifests], first.tensors) for name in names}
+    return first.model_copy(
+        update={
+            "config_hash": digest([manifest.config_hash for manifest in manifests]),
+            "source": SourceFacts(
+                format=first.source.format, files=[file for manifest in manifests for file in manifest.source.files]
+            ),
+            "keep": [name for name in first.keep if all(name in manifest.keep for manifest in manifests)],
+            "splits": splits,
+            "label_name": next((each.label_name for each in manifests if each.label_name is not None), None),
+            "dependent": next((each.dependent for each in manifests if each.dependent), None),
+            "unseen_labels": _added([manifest.unseen_labels for manifest in manifests]),
+            "bad_rows": _added([manifest.bad_rows for manifest in manifests]),
+            "windows_left_out": _added([manifest.windows_left_out for manifest in manifests]),
+        }
+    )
+
+
+def _sum(splits: Sequence[SplitFacts], tensors: Sequence[TensorSpec]) -> SplitFacts:
+    means = [split.label_means for split in splits]
+    shares = np.array([split.rows for split in splits]) / max(1, sum(split.rows for split in splits))
+    return splits[0].model_copy(
+        update={
+            "rows": sum(split.rows for split in splits),
+            "checksum": sum(split.checksum for split in splits) % 2**64,
+            "lane_rows": np.sum([split.lane_rows for split in splits], axis=0, dtype=np.int64).tolist(),
+            "statistics": {spec.name: _pooled(spec, splits) for spec in tensors if spec.name in splits[0].statistics},
+            "label_counts": _summed([split.label_counts for split in splits]),
+            "label_weights": _summed([split.label_weights for split in splits]),
+            "label_means": None if None in means else np.dot(shares, np.array(means)).tolist(),
+            "files": sum(split.files for split in splits),
+            "bytes": sum(split.bytes for split in splits),
+        }
+    )
+
+
+def _summed(lists: Sequence[list[Any] | None]) -> list[Any] | None:
+    """The lists' sum, place by place; None where one is missing."""
+    there = [values for values in lists if values is not None]
+    return np.sum(there, axis=0).tolist() if len(there) == len(lists) else None
+
+
+def _pooled(spec: TensorSpec, splits: Sequence[SplitFacts]) -> Statistics:
+    total = Moments()
+    for split in splits:
+        found = split.statistics[spec.name]
+        count = split.rows * spec.values - found.missing
+        if count:
+            part = Moments()
+            part.count[:], part.min[:], part.max[:] = count, found.min, found.max
+            part.mean[:], part.squares[:] = found.mean, found.std**2 * count
+            total.merge(part)
+        total.missing += found.missing
+    return total.whole()
+
+
+def _added(counts: Sequence[dict[str, int]]) -> dict[str, int]:
+    names = dict.fromkeys(name for each in counts for name in each)
+    return {name: sum(each.get(name, 0) for each in counts) for name in names}

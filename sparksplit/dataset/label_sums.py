@@ -1,0 +1,80 @@
+"""What the rows of a split say about its label: how many have each class, what they weigh, and the mean of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sparksplit.dataset.description import WEIGHT, LabelSpec, TensorSpec
+from sparksplit.dataset.statistics import Moments
+
+F64 = npt.NDArray[np.float64]
+
+
+class LabelSums:
+    """Sums over rows, which can be added up.
+
+    label, tensors: what the data set has. Rows of a label with one place are counted before they are written, so they
+    are not counted here.
+    """
+
+    def __init__(self, label: LabelSpec | None, tensors: Sequence[TensorSpec] = ()) -> None:
+        classes = None if label is None or label.classes is None else len(label.classes)
+        has_weights = any(tensor.name == WEIGHT for tensor in tensors)
+        self._values = 1 if label is None else label.values
+        counted = label is not None and label.shape
+        self.counts = np.zeros(classes, np.int64) if classes is not None and counted else None
+        """Places of each class; None where a label has one place."""
+        self.weights = np.zeros(classes) if classes is not None and has_weights else None
+        """The summed weights of the places of each class; None where rows have none."""
+        self._numbers = Moments(self._values) if label is not None and classes is None else None
+
+    def update(self, label: npt.NDArray[Any], weight: npt.NDArray[Any] | None) -> None:
+        """Take in rows. label: [rows, *shape]; weight: [rows]."""
+        flat = label.reshape(-1)
+        if self.counts is not None:
+            self.counts += np.bincount(flat, minlength=len(self.counts))
+        if self.weights is not None and weight is not None:
+            each = np.repeat(weight.astype(np.float64), self._values)
+            self.weights += np.bincount(flat, each, minlength=len(self.weights))
+        if self._numbers is not None:
+            self._numbers.update(label)
+
+    def add(self, state: dict[str, Any]) -> None:
+        """Take in the rows of which `to_json` returned `state`."""
+        if self.counts is not None:
+            self.counts += np.asarray(state["counts"], np.int64)
+        if self.weights is not None:
+            self.weights += np.asarray(state["weights"], np.float64)
+        if self._numbers is not None:
+            self._numbers.merge(Moments.from_json(state["numbers"]))
+
+    def to_json(self) -> dict[str, Any]:
+        """The sums, to be sent from an executor to the driver."""
+        arrays = {"counts": self.counts, "weights": self.weights}
+        found: dict[str, Any] = {name: array.tolist() for name, array in arrays.items() if array is not None}
+        return found if self._numbers is None else {**found, "numbers": self._numbers.to_json()}
+
+    def facts(self) -> dict[str, Any]:
+        """The manifest's `label_weights` and `label_means`."""
+        found: dict[str, Any] = {"label_weights": None, "label_means": None}
+        if self.weights is not None:
+            found["label_weights"] = _rounded(self.weights, self.weights.max(initial=0.0))
+        if self._numbers is not None:
+            numbers = self._numbers
+            widest = np.maximum(np.abs(numbers.min), np.abs(numbers.max)) if numbers.count.any() else numbers.mean
+            found["label_means"] = _rounded(numbers.mean, widest)
+        return found
+
+
+def _rounded(values: F64, sizes: Any) -> list[float]:
+    """To 40 binary digits of `sizes`, so that they do not depend on which rows are in which file; 0 where they are no
+    finite numbers."""
+    with np.errstate(all="ignore"):
+        units = np.ldexp(1.0, np.maximum(np.frexp(sizes)[1] - 40, -1000))
+        found = np.round(values / units) * units
+    rounded: list[float] = np.where(np.isfinite(found), found, 0.0).tolist()
+    return rounded

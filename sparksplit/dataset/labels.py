@@ -1,0 +1,210 @@
+"""The classes of a data set, and what becomes of rows of validation and test whose label no training row has."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparksplit.base.errors import InputError
+from sparksplit.dataset.description import TOKENS, UNKNOWN, LabelSpec
+from sparksplit.dataset.lane_files import label_column, label_of
+from sparksplit.dataset.manifest import SPLITS
+
+F64 = npt.NDArray[np.float64]
+Unseen = Literal["error", "unknown", "drop"]
+MAX_CLASSES = 100_000
+_MANY_CLASSES, _ROWS_PER_CLASS = 100, 2
+"""Whole numbers with at least this many distinct values, and fewer rows than this for each, are a quantity."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the rows' labels come to.
+
+    classes: their names, by index; None where labels are no classes. unseen: rows of validation and test whose label no
+    training row has, by split; only splits that have some.
+    """
+
+    classes: list[str] | None
+    unseen: dict[str, int] = field(default_factory=dict)
+
+
+def classified(kind: str | None) -> bool:
+    """Whether labels of this kind are classes that are found among the rows."""
+    return kind in ("integer", "text")
+
+
+def check_number_of_labels(different: int, place: str) -> None:
+    """Raise InputError where there are more labels than a model may have classes."""
+    if different > MAX_CLASSES:
+        raise InputError(
+            f"{place}: more than {MAX_CLASSES} different labels; is the label a number to predict"
+            " (input.label_type: number)?"
+        )
+
+
+def check_classes(rows: Mapping[Any, int], kind: str | None, place: str, *, declared: bool) -> None:
+    """Raise InputError for labels that cannot be meant as classes: too many of them, or whole numbers with about a row
+    each. rows: of each raw label; the other arguments are those of `labels_of`"""
+    check_number_of_labels(len(rows), place)
+    count, hint = sum(rows.values()), _hint(kind, declared)
+    if hint and len(rows) >= _MANY_CLASSES and count < _ROWS_PER_CLASS * len(rows):
+        raise InputError(
+            f"{place}: {len(rows)} different labels in {count} rows{hint} (input.label_type: integer takes them for"
+            " classes)"
+        )
+
+
+def check_two(rows: Mapping[Any, int], place: str) -> None:
+    """Raise InputError where there is one class alone. rows: of training, by raw label"""
+    if len(rows) == 1:
+        label, count = next(iter(rows.items()))
+        raise InputError(
+            f"{place}: all {count} training rows have the label {label!r}: a classifier needs two classes or more. Add "
+            "rows of other labels, or name another column in input.label"
+        )
+
+
+def _hint(kind: str | None, declared: bool) -> str:
+    return "" if declared or kind == "text" else "; are the labels numbers to predict (input.label_type: number)?"
+
+
+def labels_of(
+    counts: Mapping[str, Mapping[Any, int]], kind: str | None, place: str, *, declared: bool, unseen: Unseen = "error"
+) -> Labels:
+    """The classes, which are the sorted distinct labels of the training rows, and `<unknown>` after them where `unseen`
+    asks for it.
+
+    counts: rows by split and raw label, bad rows left out. kind: how labels are read. place: what errors call the rows.
+    declared: whether the user has said that they are classes.
+
+    Raises InputError for labels that cannot be classes, for one class alone, and, with unseen: error, for labels that
+    no training row has.
+    """
+    if not classified(kind):
+        return Labels(None)
+    known = counts["train"]
+    check_classes(sum((Counter(of_split) for of_split in counts.values()), Counter()), kind, place, declared=declared)
+    left = {
+        name: {label: rows for label, rows in counts[name].items() if known and label not in known}
+        for name in SPLITS[1:]
+    }
+    found = {name: sum(of_split.values()) for name, of_split in left.items() if of_split}
+    if found and unseen == "error":
+        raise InputError(f"{place}: {_unseen(left)}{_hint(kind, declared)}")
+    check_two(known, place)
+    classes = [str(label) for label in sorted(known)]
+    if unseen == "unknown":
+        if UNKNOWN in classes:
+            raise InputError(f"{place}: has a label {UNKNOWN!r}, which unseen_labels: unknown uses itself")
+        classes.append(UNKNOWN)
+    return Labels(classes, found)
+
+
+def fitted_labels(
+    counts: Mapping[str, Mapping[Any, int]], label: LabelSpec | None, place: str, unseen: Unseen
+) -> Labels:
+    """As `labels_of`, where an earlier data set settles the classes: labels that it has not are unseen, in every split.
+
+    Raises InputError for unseen ones where there is no class for them, unless they are dropped.
+    """
+    values = known_values(label)
+    if label is None or values is None:
+        return Labels(None if label is None else label.classes)
+    known = set(values.to_pylist())
+    left = {name: {each: rows for each, rows in of.items() if each not in known} for name, of in counts.items()}
+    found = {name: sum(of.values()) for name, of in left.items() if of}
+    if found and not label.unknown and unseen != "drop":
+        name = next(iter(found))
+        raise InputError(
+            f"{place}: label {min(left[name])!r} ({name} split) is none of the classes that were fitted; "
+            "unseen_labels: drop leaves such rows out"
+        )
+    return Labels(label.classes, found)
+
+
+def _unseen(left: Mapping[str, Mapping[Any, int]]) -> str:
+    name = next(name for name in SPLITS[1:] if left.get(name))
+    first = min(left[name])
+    more = len(set().union(*left.values())) - 1
+    also = f", nor do {more} others" if more > 1 else ", nor does 1 other" if more else ""
+    return (
+        f"label {first!r} ({left[name][first]} rows of the {name} split) does not occur in the training split{also}: "
+        "cut.stratify: true keeps a row of each label to train on, unseen_labels: unknown makes such labels one class, "
+        "drop leaves their rows out"
+    )
+
+
+def counted(rows: Mapping[Any, int], label: LabelSpec | None) -> list[int] | None:
+    """Rows of each class; None where labels are not classes that are found among the rows. rows: by raw label"""
+    values = known_values(label)
+    if label is None or values is None:
+        return None
+    known = [rows.get(value, 0) for value in values.to_pylist()]
+    return [*known, sum(rows.values()) - sum(known)] if label.unknown else known
+
+
+def known_values(label: LabelSpec | None) -> pa.Array | None:
+    """The raw values of the classes that training rows have, by index; None where labels are stored as they are."""
+    if label is None or label.classes is None or label.kind in TOKENS:
+        return None
+    names = label.classes[:-1] if label.unknown else label.classes
+    if label.kind == "integer":
+        return pa.array([int(name) for name in names], type=pa.int64())
+    return pa.array(names, type=pa.string())
+
+
+def rounded(numbers: npt.NDArray[Any]) -> F64:
+    """Labels that are numbers, as they are stored: digits after the point may be rounded, to those of float32; where
+    float32 would change the whole part, a number stays as float64 has it.
+
+    So what becomes of a label does not depend on other rows, and neither does the hash of its row.
+    """
+    whole = np.asarray(numbers, np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        short = whole.astype(np.float32).astype(np.float64)
+        return np.where(np.abs(short - whole) < 0.5, short, whole)
+
+
+def wide(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """Which `rounded` labels float32 does not hold."""
+    with np.errstate(over="ignore"):
+        found: npt.NDArray[np.bool_] = np.isfinite(numbers) & (numbers.astype(np.float32) != numbers)
+    return found
+
+
+def parsed_numbers(column: pa.Array) -> F64:
+    """The labels of a column of parsed ones, flat; a row may have several."""
+    kind = LabelSpec(dtype="float64", kind="number", shape=[])
+    if not pa.types.is_binary(column.type):
+        return label_of(pa.chunked_array([column]), kind)
+    _, offsets, values = column.buffers()
+    ends = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4)
+    return np.frombuffer(values, np.float64, (int(ends[-1]) - int(ends[0])) // 8, int(ends[0]))
+
+
+def stored_numbers(column: pa.Array, label: LabelSpec) -> pa.Array:
+    """The column of stored labels, from that of parsed ones."""
+    return label_column(label_of(pa.chunked_array([column]), label.parsed).astype(label.numpy_dtype), label)
+
+
+def indices(labels: pa.Array | pa.ChunkedArray, values: pa.Array, unknown: bool) -> pa.Array | pa.ChunkedArray:
+    """The class index of each raw label, int64, by `known_values`. Of any other label it is that of `<unknown>`, where
+    there is such a class, or null."""
+    found = pc.index_in(labels, value_set=values).cast(pa.int64())
+    return found.fill_null(len(values)) if unknown else found
+
+
+def places(label: Any, labels: pa.Array) -> npt.NDArray[np.int64]:
+    """The place of each raw label in `labels`, -1 where it has none: int64 [rows]."""
+    column = label if isinstance(label, pa.Array | pa.ChunkedArray) else pa.array(label, type=labels.type)
+    found = pc.index_in(column, value_set=labels)
+    array: npt.NDArray[np.int64] = found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return array

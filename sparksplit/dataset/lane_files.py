@@ -1,0 +1,400 @@
+"""Writing the Parquet files of a prepared data set: whole lanes, with one row group per block.
+
+The same code runs in Spark's executors and, for arrays in memory, without Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from isal import isal_zlib
+
+from hdfs_io import filesystem
+from sparksplit.base.errors import InputError, RunError, SparksplitError, using
+from sparksplit.dataset import feature_scaling, plan, row_ids
+from sparksplit.dataset.description import WEIGHT, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
+from sparksplit.dataset.feature_spec import Feature
+from sparksplit.dataset.label_sums import LabelSums
+from sparksplit.dataset.manifest import Manifest, SplitFacts
+from sparksplit.dataset.statistics import Moments, numbers, offset_and_scale
+
+ROW_ID = "row_id"
+LABEL = "label"
+OF_LABEL = ""
+"""The label's key among statistics, where a column of any name may be another."""
+CHANGED = "the input changed while it was read, or a DataFrame gives other rows when Spark computes it again"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of a data set's files, and how rows are grouped in them."""
+
+    tensors: Sequence[TensorSpec]
+    label: LabelSpec | None
+    keep: Sequence[str]
+    block_rows: int
+    by_feature: bool = False
+    """Whether statistics are kept for each value of a tensor."""
+    by_block: bool = True
+    """Whether statistics are kept for each block, so that they do not depend on the files, in their last bits."""
+    features: Sequence[Feature] = ()
+    """Where the tensors have features: statistics are kept for each value of those that are numbers or dates."""
+    by_label: bool = False
+    """Whether statistics are kept of the label, for each of its values."""
+    fits: bool = True
+    """Whether features are fitted on the training rows: what has no logarithm is an error there, and elsewhere a
+    missing value."""
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Layout:
+        """The layout of a prepared data set, without the columns to keep."""
+        return cls(manifest.tensors, manifest.label, (), manifest.block_rows, features=manifest.features)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """row_id as int64, a binary column for each tensor, the label, text columns to keep."""
+        fields = [pa.field(ROW_ID, pa.int64(), nullable=False)]
+        fields += [pa.field(tensor.name, pa.binary(), nullable=False) for tensor in self.tensors]
+        if self.label is not None:
+            kind = pa.binary() if self.label.shape else pa.from_numpy_dtype(self.label.numpy_dtype)
+            fields.append(pa.field(LABEL, kind, nullable=False))
+        return pa.schema(fields + [pa.field(name, pa.string()) for name in self.keep])
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row, without the columns to keep."""
+        label = 0 if self.label is None else self.label.row_bytes
+        return 8 + label + sum(tensor.row_bytes for tensor in self.tensors)
+
+    def for_rows(self, rows: int) -> Layout:
+        """The layout for a data set of so many rows."""
+        features = sum(len(moments.count) for moments in self.moments().values())
+        return replace(self, by_block=plan.by_block(rows, self.block_rows, features))
+
+    def label_sums(self) -> LabelSums:
+        """Zeros to count the label's classes or numbers in."""
+        return LabelSums(self.label, self.tensors)
+
+    def moments(self) -> dict[str, Moments]:
+        """Empty statistics of every tensor, and of the label where it is to be scaled."""
+        found = {tensor.name: Moments(self._measured(tensor)) for tensor in self.tensors}
+        if self.by_label and self.label is not None:
+            found[OF_LABEL] = Moments(self.label.values)
+        return found
+
+    def _measured(self, tensor: TensorSpec) -> int:
+        """How many of a tensor's values statistics are kept for; 1: for all of them together."""
+        if self.features:
+            return feature_scaling.width(feature_scaling.measured(self.features, tensor.name)) or 1
+        return tensor.features if self.by_feature else 1
+
+    def in_units(self, tensor: TensorSpec, rows: npt.NDArray[Any], split: str) -> npt.NDArray[Any]:
+        """What statistics are taken of: the rows of a tensor [n, *shape], or its features that are numbers or dates, in
+        their units [n, values]."""
+        features = feature_scaling.measured(self.features, tensor.name)
+        if not features:
+            return rows
+        values = feature_scaling.in_units(features, rows)
+        return values if self.fits and split == "train" else np.where(values == -np.inf, np.nan, values)
+
+    def statistics(self, moments: dict[str, Moments]) -> dict[str, Moments]:
+        """`moments` by column, of features that are numbers or dates, and otherwise by tensor. Raises InputError for
+        those of a feature that are not finite."""
+        features = {name: feature_scaling.measured(self.features, name) for name in moments}
+        found = {name: of_tensor for name, of_tensor in moments.items() if not features[name]}
+        for name, own in features.items():
+            found |= feature_scaling.by_feature(own, moments[name])
+        return found
+
+
+@dataclass
+class FileFacts:
+    """What the writer of a file tells the driver."""
+
+    split: str
+    first_lane: int
+    path: str
+    bytes: int = 0
+    offset: int = 0
+    """Rows of its first lane that are in earlier files"""
+    lanes: list[tuple[int, int, int]] = field(default_factory=list)
+    """(lane, rows, first row group) of the lanes that have rows"""
+    crc32: list[int] = field(default_factory=list)
+    checksum: int = 0
+    label: dict[str, Any] = field(default_factory=dict)
+    """What `LabelSums` says of its rows' labels"""
+    moments: list[dict[str, Any]] = field(default_factory=list)
+    """By tensor: of each block, or of all together"""
+    same: list[int] = field(default_factory=list)
+    """The ids (as int64) that several rows have"""
+
+
+class LaneFile:
+    """Writes one Parquet file. Lanes come in ascending order, each lane's rows in the (unsigned) order of row_id.
+
+    Holds at most one block in memory, beside the batch it was given. The file's folder must exist: a task that is still
+    running after its job was ended, and the folder removed, must not bring it back.
+    """
+
+    def __init__(self, folder: str, facts: FileFacts, layout: Layout) -> None:
+        self._layout, self._facts = layout, facts
+        self._schema = layout.schema
+        path = filesystem.join(folder, facts.path)
+        self._path = path
+        target, inner = filesystem.resolve(path)
+        # LZ4 reads as fast as no compression at all and halves most data; pages of binary rows gain nothing from
+        # dictionaries or minima and maxima.
+        try:
+            with using(path, "cannot be written"):
+                self._writer = pq.ParquetWriter(
+                    inner,
+                    self._schema,
+                    filesystem=target,
+                    compression="lz4",
+                    use_dictionary=list(layout.keep),
+                    write_statistics=False,
+                    store_schema=True,
+                )
+        except BaseException:
+            filesystem.remove(path)
+            raise
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
+        self._moments = layout.moments()
+        self._last: tuple[int, int] | None = None
+        self._position = facts.offset
+        self._sums = layout.label_sums()
+
+    def write(self, lane: int, rows: pa.Table) -> None:
+        """Append `rows` (columns as in the layout's schema) to `lane`."""
+        lanes = self._facts.lanes
+        if not lanes or lanes[-1][0] != lane:
+            self._flush()
+            self._position = 0 if lanes else self._facts.offset
+            lanes.append((lane, 0, len(self._facts.crc32)))
+        known, count, first = lanes[-1]
+        lanes[-1] = (known, count + rows.num_rows, first)
+        self._pending.append(rows)
+        self._pending_rows += rows.num_rows
+        if self._pending_rows >= self._room():
+            self._flush(whole_blocks=True)
+
+    def _room(self) -> int:
+        """Rows of the current lane up to the end of a block."""
+        return self._layout.block_rows - self._position % self._layout.block_rows
+
+    def close(self) -> FileFacts:
+        """End the file and return its facts."""
+        self._flush()
+        with using(self._path, "cannot be written"):
+            self._writer.close()
+        facts = self._facts
+        facts.bytes = filesystem.size(self._path)
+        facts.label = self._sums.to_json()
+        if not self._layout.by_block:
+            self._add_moments()
+        return facts
+
+    def _add_moments(self) -> None:
+        self._facts.moments.append({name: moments.to_json() for name, moments in self._moments.items()})
+        self._moments = self._layout.moments()
+
+    def abort(self) -> None:
+        """Drop the file."""
+        self._pending = []
+        # The first error is the one to report; a full disk may not have room for the file's end either.
+        with suppress(OSError, SparksplitError):
+            self._writer.close()
+        with suppress(OSError, SparksplitError):
+            filesystem.remove(self._path)
+
+    def _flush(self, whole_blocks: bool = False) -> None:
+        if not self._pending:
+            return
+        rows = pa.concat_tables(self._pending)
+        start = 0
+        while rows.num_rows - start >= (self._room() if whole_blocks else 1):
+            block = rows.slice(start, self._room())
+            self._block(block)
+            self._position += block.num_rows
+            start += block.num_rows
+        rest = rows.slice(start) if start < rows.num_rows else None
+        self._pending = [] if rest is None else [rest]
+        self._pending_rows = 0 if rest is None else rest.num_rows
+
+    def _block(self, rows: pa.Table) -> None:
+        block = rows.combine_chunks()
+        ids = values_of(block.column(ROW_ID), np.dtype(np.int64))
+        arrays, weight = [ids], None
+        self._note_same(ids)
+        self._facts.checksum = (self._facts.checksum + row_ids.row_checksum(row_ids.unsigned(ids))) % 2**64
+        for tensor in self._layout.tensors:
+            values = tensor_of(block.column(tensor.name), tensor)
+            arrays.append(values)
+            weight = values if tensor.name == WEIGHT else weight
+            self._moments[tensor.name].update(self._layout.in_units(tensor, values, self._facts.split))
+        if self._layout.label is not None:
+            label = label_of(block.column(LABEL), self._layout.label)
+            arrays.append(label)
+            if self._layout.by_label:
+                self._moments[OF_LABEL].update(label)
+            self._sums.update(label, weight)
+        self._facts.crc32.append(crc32(arrays))
+        if self._layout.by_block:
+            self._add_moments()
+        with using(self._path, "cannot be written"):
+            self._writer.write_table(block, row_group_size=block.num_rows)
+
+    def _note_same(self, ids: npt.NDArray[np.int64]) -> None:
+        """Note the ids that follow themselves in the current lane, of which `ids` come next."""
+        lane = self._facts.lanes[-1][0]
+        again = ids[1:][ids[1:] == ids[:-1]].tolist()
+        if self._last == (lane, int(ids[0])):
+            again.append(int(ids[0]))
+        self._facts.same += again
+        self._last = lane, int(ids[-1])
+
+
+def crc32(arrays: Iterable[npt.NDArray[Any]]) -> int:
+    """The CRC-32 of the arrays' bytes, one after the other."""
+    crc = 0
+    for array in arrays:
+        crc = isal_zlib.crc32(array.data, crc)
+    return crc
+
+
+def single_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """The column as one array, without a copy where it already is one."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def values_of(column: pa.ChunkedArray, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """A view of a column of numbers without nulls: `dtype` [rows]."""
+    array = single_chunk(column)
+    return np.frombuffer(array.buffers()[1], dtype=dtype, count=len(array), offset=array.offset * dtype.itemsize)
+
+
+def tensor_of(column: pa.ChunkedArray, tensor: TensorSpec) -> npt.NDArray[Any]:
+    """A view of a binary column as the tensor's dtype [rows, *shape].
+
+    Raises ValueError where a row does not have the tensor's number of bytes.
+    """
+    array = single_chunk(column)
+    rows = len(array)
+    _, offsets, values = array.buffers()
+    if rows == 0:
+        return np.zeros((0, *tensor.shape), dtype=tensor.numpy_dtype)
+    ends = np.frombuffer(offsets, dtype=np.int32, count=rows + 1, offset=array.offset * 4)
+    # Each row is checked: if one were too long and another too short, the rows between would take their neighbours'
+    # bytes.
+    if (ends[1:] - ends[:-1] != tensor.row_bytes).any():
+        raise ValueError(f"rows of {tensor.name} do not have {tensor.row_bytes} bytes each")
+    if values is None:
+        return np.zeros((rows, *tensor.shape), dtype=tensor.numpy_dtype)
+    flat = np.frombuffer(values, dtype=tensor.numpy_dtype, count=rows * tensor.values, offset=int(ends[0]))
+    return flat.reshape(rows, *tensor.shape)
+
+
+def binary_column(rows: npt.NDArray[Any], tensor: TensorSpec) -> pa.Array:
+    """The binary column for `rows` [n, *shape]: the values' little-endian bytes, copied only if they are not so yet."""
+    values = np.ascontiguousarray(rows, dtype=tensor.numpy_dtype)
+    if len(rows) * tensor.row_bytes >= 2**31:
+        raise ValueError(f"more than 2 GiB of {tensor.name} in one batch")
+    offsets = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(tensor.row_bytes)
+    return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(values)])
+
+
+def label_of(column: pa.ChunkedArray, label: LabelSpec) -> npt.NDArray[Any]:
+    """A view of the label's column: its dtype [rows, *shape]. Raises ValueError for rows of another size."""
+    return tensor_of(column, label) if label.shape else values_of(column, label.numpy_dtype)
+
+
+def label_column(labels: npt.NDArray[Any], label: LabelSpec) -> pa.Array:
+    """The label's column for `labels` [n, *shape]."""
+    return binary_column(labels, label) if label.shape else pa.array(labels)
+
+
+def merge_split(
+    facts: Iterable[FileFacts], layout: Layout, lanes: int, label_counts: list[int] | None = None
+) -> tuple[SplitFacts, dict[str, Moments]]:
+    """The manifest's entry for a split, from its files' facts, and the statistics to fit on, merged in lane order: of
+    each tensor, or of each feature (see `Layout.statistics`).
+
+    label_counts: rows of each class, where a row has one
+
+    Raises InputError for a tensor whose statistics are not finite, RunError where files do not follow each other.
+    """
+    lane_rows, size, count, checksum, moments = [0] * lanes, 0, 0, 0, layout.moments()
+    sums = layout.label_sums()
+    for file in sorted(facts, key=lambda file: (file.first_lane, file.offset)):
+        for place, (lane, rows, _) in enumerate(file.lanes):
+            if lane_rows[lane] != (0 if place else file.offset):
+                raise RunError(
+                    f"{file.path}: begins at row {file.offset} of its lane, not {lane_rows[lane]}: {CHANGED}"
+                )
+            lane_rows[lane] += rows
+        count, size = count + 1, size + file.bytes
+        checksum = (checksum + file.checksum) % 2**64
+        for part in file.moments:
+            for name, state in part.items():
+                moments[name].merge(Moments.from_json(state))
+        sums.add(file.label)
+    by_name = layout.statistics(moments)
+    statistics = {name: found.whole() for name, found in by_name.items()}
+    for name, whole in statistics.items():
+        if not np.isfinite([whole.mean, whole.std]).all():
+            what = f"tensor {name}" if name != OF_LABEL else LABEL
+            raise InputError(
+                f"{what}: values from {whole.min:g} to {whole.max:g} have no standard deviation in float64"
+            )
+    statistics.pop(OF_LABEL, None)
+    split = SplitFacts(
+        rows=sum(lane_rows),
+        checksum=checksum,
+        lane_rows=lane_rows,
+        statistics=statistics,
+        label_counts=label_counts if sums.counts is None else sums.counts.tolist(),
+        **sums.facts(),
+        files=count,
+        bytes=size,
+    )
+    return split, by_name
+
+
+def fit(moments: dict[str, Moments], scale: str, by: str, impute: bool = False) -> FittedPreprocessing:
+    """The preprocessing fitted on the training split's `moments`, of tensors that have no features.
+
+    scale: see `offset_and_scale`
+    by: one pair of numbers for the whole tensor, or one for each feature
+    impute: whether missing values get their feature's mean even where the training split has none missing; where it has
+        some, they always do
+    """
+    tensors = {}
+    for name, found in moments.items():
+        if name in (OF_LABEL, WEIGHT):
+            continue
+        whole = found.whole()
+        low, high, mean, std = found.min, found.max, found.mean, found.std
+        if by == "tensor":
+            low, high, mean, std = (np.array([value]) for value in (whole.min, whole.max, whole.mean, whole.std))
+        offset, factor = offset_and_scale(low, high, mean, std, scale)
+        filling = numbers(found.mean) if impute or found.missing else None
+        tensors[name] = TensorPreprocessing(offset=numbers(offset), scale=numbers(factor), impute=filling)
+    return FittedPreprocessing(tensors=tensors)
+
+
+def fit_label(moments: dict[str, Moments], label: LabelSpec | None) -> LabelSpec | None:
+    """The label with what it is scaled by: to mean 0 and standard deviation 1, each of its values, over the rows of
+    `moments`; as it is where these have no statistics of it. What is constant is only shifted."""
+    found = moments.get(OF_LABEL)
+    if found is None or label is None:
+        return label
+    offset, scale = offset_and_scale(found.min, found.max, found.mean, found.std, "standard")
+    return label.model_copy(update={"offset": numbers(offset), "scale": numbers(scale)})

@@ -1,0 +1,149 @@
+"""Stored values as the model's inputs: what is to be computed, as data; `sparksplit.model.features` computes it."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sparksplit.dataset.description import arithmetic
+from sparksplit.dataset.feature_spec import NUMBERS, Date, Feature, Number, categories, inputs
+from sparksplit.features.times import DAY_MICROSECONDS, civil
+
+Array = npt.NDArray[Any]
+F64 = npt.NDArray[np.float64]
+
+PERIODS = {"month": 12, "day": 31, "weekday": 7, "hour": 24}
+
+
+@dataclass(frozen=True)
+class Group:
+    """All plain numbers of one stored tensor: values in `places`, [values], and as many of each of the others.
+
+    Their part of `numbers`: every value, then 1.0 or 0.0 for those in `indicators` (places in the group).
+    """
+
+    tensor: str
+    places: npt.NDArray[np.int32]
+    low: F64
+    high: F64
+    log1p: npt.NDArray[np.bool_]
+    impute: F64
+    offset: F64
+    scale: F64
+    indicators: npt.NDArray[np.int32]
+
+    def kind(self, dtype: Any, floats: str) -> np.dtype[Any]:
+        """The float type to compute in, from the stored one and the model's. 64 bit whole numbers always go by
+        float64, by which they also come in a raw row."""
+        if self.log1p.any() or np.dtype(dtype).itemsize > 4:
+            return np.dtype(np.float64)
+        return arithmetic(np.dtype(dtype), self.offset, self.scale, floats)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the inputs come of the stored tensors.
+
+    groups, single: the parts of `numbers` in the order in which they are computed. order: where in these each of
+    `numbers` is found, in the order of the features; None where they are in it.
+    """
+
+    features: Sequence[Feature]
+    groups: list[Group]
+    single: list[Feature]
+    order: npt.NDArray[np.int32] | None
+
+    @cached_property
+    def own(self) -> list[Feature]:
+        """The features that are an input of indices each."""
+        names = categories(list(self.features))
+        return [feature for feature in self.features if feature.column in names]
+
+
+def plan(features: Sequence[Feature]) -> Plan:
+    """What is to be computed for these features."""
+    own = categories(list(features))
+    places: dict[str, list[int]] = {}
+    start = 0
+    for feature in features:
+        if feature.column not in own:
+            width = inputs([feature])[NUMBERS][0]
+            places[feature.column] = list(range(start, start + width))
+            start += width
+    plain: dict[str, list[Number]] = {}
+    single: list[Feature] = []
+    for feature in features:
+        if isinstance(feature, Number) and feature.buckets is None:
+            plain.setdefault(feature.tensor, []).append(feature)
+        elif feature.column in places:
+            single.append(feature)
+    targets: list[int] = []
+    for members in plain.values():
+        targets += [place for feature in members for place in places[feature.column][: feature.values]]
+        targets += [place for feature in members for place in places[feature.column][feature.values :]]
+    targets += [place for feature in single for place in places[feature.column]]
+    order = np.argsort(targets).astype(np.int32)
+    in_order = bool((order == np.arange(len(order))).all())
+    groups = [_group(tensor, members) for tensor, members in plain.items()]
+    return Plan(features, groups, single, None if in_order else order)
+
+
+def _group(tensor: str, members: list[Number]) -> Group:
+    def each(values: list[Any]) -> Array:
+        filled = [np.broadcast_to(value, (feature.values,)) for value, feature in zip(values, members, strict=True)]
+        return np.concatenate(filled)
+
+    clips = [feature.clip or (-np.inf, np.inf) for feature in members]
+    return Group(
+        tensor=tensor,
+        places=np.concatenate([feature.place + np.arange(feature.values) for feature in members]).astype(np.int32),
+        low=each([clip[0] for clip in clips]).astype(np.float64),
+        high=each([clip[1] for clip in clips]).astype(np.float64),
+        log1p=each([feature.log1p for feature in members]),
+        impute=each([feature.scaled.impute for feature in members]).astype(np.float64),
+        offset=each([feature.scaled.offset for feature in members]).astype(np.float64),
+        scale=each([feature.scaled.scale for feature in members]).astype(np.float64),
+        indicators=np.flatnonzero(each([feature.indicator for feature in members])).astype(np.int32),
+    )
+
+
+def since(feature: Date) -> int:
+    """The feature's reference in its stored unit: days, or microseconds, since 1970."""
+    day = datetime.date.fromisoformat(feature.since or "1970-01-01")
+    return (day - datetime.date(1970, 1, 1)).days * (DAY_MICROSECONDS if feature.moment else 1)
+
+
+def distance(feature: Date) -> tuple[np.float64, np.float64]:
+    """(offset, scale) of the distance from `since`, in its stored unit: a division of its own would not keep its bits
+    in a graph, which TensorFlow rearranges."""
+    unit = DAY_MICROSECONDS if feature.moment else 1
+    offset, scale = feature.scaled.offset, feature.scaled.scale
+    assert not isinstance(offset, list) and not isinstance(scale, list)  # a date is one value
+    return np.float64(offset) * unit, np.float64(scale) / unit
+
+
+def circle(part: str) -> F64:
+    """Sine and cosine of each value of a part of a date, [values, 2]."""
+    period = PERIODS[part]
+    angles = [2 * math.pi * value / period for value in range(period)]
+    return np.array([(math.sin(angle), math.cos(angle)) for angle in angles])
+
+
+def part(name: str, moment: bool, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """A part of stored dates, from 0; a tensor may be given as well. values: int64, days or microseconds since 1970"""
+    days = values // DAY_MICROSECONDS if moment else values
+    if name == "hour":
+        # A day without a time begins at midnight.
+        return values // 3_600_000_000 % 24 if moment else days * 0
+    if name == "weekday":
+        # 1970 began on a Thursday.
+        return (days + 3) % 7
+    _, month, day = civil(days)
+    return month - 1 if name == "month" else day - 1

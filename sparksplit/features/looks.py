@@ -1,0 +1,84 @@
+"""What the values of a column look like, for people: how many differ, how many are missing, and what to doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparksplit.features import times
+
+LEAST = 20
+"""From so many values on it is said what they look like."""
+_EXAMPLES, _LOOKED_AT, _LENGTH = 3, 200, 40
+_TEXT_WORDS = 4
+"""Names and addresses have mostly fewer words, sentences mostly more."""
+_DAYS = ("M/d/yyyy", "d/M/yyyy", "M-d-yyyy", "d-M-yyyy", "d.M.yyyy", "M.d.yyyy", "yyyy/M/d", "yyyy.M.d", "yyyyMMdd")
+_TIMES = ("", " H:mm", " H:mm:ss", "'T'H:mm:ss")
+
+
+def shown(values: pa.Array) -> str:
+    """How many values differ and how many are missing, and some of them. values: null where one is missing"""
+    there = values.drop_null()
+    different = there.unique()
+    missing = f"{values.null_count / max(1, len(values)):.1%} missing" if values.null_count else "none missing"
+    examples = ", ".join(_short(value) for value in different[:_EXAMPLES].to_pylist())
+    return f"{len(different):,} different in {len(values):,} rows, {missing}" + (f": {examples}" if examples else "")
+
+
+def _short(value: str | float) -> str:
+    text = f"{value:.7g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= _LENGTH else text[: _LENGTH - 3] + "..."
+
+
+def doubt(name: str, values: pa.Array) -> str | None:
+    """What a category or a number looks like instead, and what to do then; None where nothing speaks for that. values:
+    texts or numbers in the order of the rows, null where one is missing"""
+    there = values.drop_null()
+    if len(there) < LEAST:
+        return None
+    if not pa.types.is_string(values.type):
+        whole = pc.all(pc.equal(there, pc.floor(there))).as_py()
+        return _of_whole_numbers(name, there.cast(pa.int64(), safe=False)) if whole else None
+    some = there[:_LOOKED_AT]
+    if _are_dates(some, None, moment=True):
+        return f"looks like dates: features.{name}: date reads them"
+    if formats := _formats(some):
+        return _dates(name, formats)
+    different = len(there.unique()) / len(there)
+    if different >= 0.5 and median(len(text.split()) for text in some.to_pylist()) >= _TEXT_WORDS:
+        return f"looks like free text: features.{name}: text reads its words"
+    return _id(name) if different >= 0.9 else None
+
+
+def _of_whole_numbers(name: str, numbers: pa.Array) -> str | None:
+    found = numbers.to_numpy()
+    if found.min() >= 1900_01_01 and found.max() <= 2100_12_31 and _formats(numbers[:_LOOKED_AT].cast(pa.string())):
+        return _dates(name, ["yyyyMMdd"])
+    return _id(name) if (np.diff(found) > 0).all() else None
+
+
+def _formats(texts: pa.Array) -> list[str]:
+    """The formats by which the texts are dates."""
+    every = [day + time for time in _TIMES for day in _DAYS]
+    return [each for each in every if _are_dates(texts, each, times.has_time(each))]
+
+
+def _are_dates(texts: pa.Array, format: str | None, moment: bool) -> bool:
+    """Whether at least nine in ten of the texts are dates."""
+    return bool(times.parsed(texts, moment, format)[1].mean() <= 0.1)
+
+
+def _dates(name: str, formats: Sequence[str]) -> str:
+    other = f", or {formats[1]} if that is meant" if len(formats) > 1 else ""
+    return f"looks like dates: features.{name}: {{format: {formats[0]}}} reads them{other}"
+
+
+def _id(name: str) -> str:
+    return (
+        f"looks like an id, whose values tell a model nothing: input.keep=[{name}] keeps it, features.{name}: ignore "
+        "leaves it out"
+    )

@@ -1,0 +1,303 @@
+"""A table of mixed columns: which of them are features, of what kind, and where their values lie in a row.
+
+Number-like columns (numbers, arrays of numbers, dates) are parsed into one tensor for each dtype, side by side, in the
+order of the columns. Categories and texts stay texts until their vocabularies are known; then their indices are stored
+in the same way (encoder.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sparksplit.base.errors import ConfigError, InputError
+from sparksplit.dataset.description import Description, TensorSpec
+from sparksplit.dataset.feature_spec import Category, Date, Feature, Number, Parts, Text
+from sparksplit.features import times
+from sparksplit.features.config import FeatureConfig, Kind
+from sparksplit.features.encode import BOOLEANS
+from sparksplit.features.missing_columns import there_are
+from sparksplit.features.names import serving_names
+
+_DTYPES = {
+    "tinyint": "int16",
+    "smallint": "int32",
+    "int": "int32",
+    "bigint": "int64",
+    "float": "float32",
+    "double": "float64",
+    "boolean": "int16",
+}
+"""What numbers are parsed as: the smallest dtype with all of a type's values, and one more that stands for none (of
+int and bigint the lowest number does)."""
+WHOLE = ("tinyint", "smallint", "int", "bigint")
+_TIMES = ("date", "timestamp", "timestamp_ntz")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A raw column that is a feature. type: Spark's. kind: settled. dtype: of its parsed values; None where it stays a
+    text. values: how many it has in a row. fitted: what is known of it from earlier rows; None where it is to be fitted
+    as `config` says. format: of a date's texts; None where they are ISO 8601."""
+
+    name: str
+    type: str
+    kind: Kind
+    config: FeatureConfig
+    dtype: str | None
+    values: int = 1
+    fitted: Feature | None = None
+    format: str | None = None
+
+    @property
+    def moment(self) -> bool:
+        """Whether a date has a time of day."""
+        return self.kind == "date" and self.dtype == "int64"
+
+
+@dataclass(frozen=True)
+class Table:
+    """The features of a table in the model's order; picklable. ignored: columns that are none."""
+
+    columns: tuple[Column, ...]
+    ignored: tuple[str, ...] = ()
+
+    @cached_property
+    def tensors(self) -> list[TensorSpec]:
+        """The parsed tensors, by dtype."""
+        widths: dict[str, int] = {}
+        for column in self.columns:
+            if column.dtype is not None:
+                widths[column.dtype] = widths.get(column.dtype, 0) + column.values
+        return [TensorSpec(name=number_tensor(dtype), dtype=dtype, shape=[widths[dtype]]) for dtype in sorted(widths)]
+
+    @cached_property
+    def texts(self) -> list[Column]:
+        """The columns that stay texts when they are parsed."""
+        return [column for column in self.columns if column.dtype is None]
+
+    @cached_property
+    def places(self) -> dict[str, tuple[int, int]]:
+        """By column: which of the `tensors` has its values, and where in a row of it they begin."""
+        order = {tensor.dtype: place for place, tensor in enumerate(self.tensors)}
+        ends: dict[str, int] = {}
+        found = {}
+        for column in self.columns:
+            if column.dtype is not None:
+                found[column.name] = order[column.dtype], ends.get(column.dtype, 0)
+                ends[column.dtype] = found[column.name][1] + column.values
+        return found
+
+    def feature(self, column: Column) -> Feature:
+        """`column` as a feature of which nothing is fitted yet; a text's place is settled with its vocabulary."""
+        config = column.config
+        tensor, place = self.places.get(column.name, (0, 0))
+        name = self.tensors[tensor].name if column.dtype is not None else ""
+        own: dict[str, Any] = {
+            "column": column.name, "type": column.type, "tensor": name, "place": place, "values": column.values
+        }  # fmt: skip
+        if column.kind == "number":
+            clip = None if config.clip is None else (config.clip[0], config.clip[1])
+            encoding = config.encoding or "one-hot"
+            return Number(**own, clip=clip, log1p=config.log1p, indicator=config.indicator, encoding=encoding)
+        if column.kind == "date":
+            return Date(**own, moment=column.moment, format=column.format, parts=date_parts(column), since=config.since)
+        if column.kind == "category":
+            return Category(**own, hash=config.hash, encoding=config.encoding or "embedding")
+        return Text(**own, unit=config.unit, lowercase=config.lowercase)
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """The kind of each feature, by its column."""
+        return {column.name: column.kind for column in self.columns}
+
+    def said(self) -> dict[str, str]:
+        """What becomes of each column, for people."""
+        features = {column.name: f"{column.name} ({column.type}): {_said(column)}" for column in self.columns}
+        return features | {name: f"{name}: ignored" for name in self.ignored}
+
+
+def number_tensor(dtype: str) -> str:
+    """What the tensor of parsed values of a dtype is called."""
+    return f"numbers_{dtype}"
+
+
+TENSOR = re.compile(r"(numbers|indices)_[a-z]+[0-9]+")
+"""What tensors of a table may be called."""
+
+
+def index_tensor(dtype: str) -> str:
+    """What the tensor of indices of a dtype is called."""
+    return f"indices_{dtype}"
+
+
+def is_mixed(types: Mapping[str, str]) -> bool:
+    """Whether columns of these types cannot be one tensor of numbers, and can be the features of a table."""
+    return any(kind == "string" or kind in _TIMES for kind in types.values())
+
+
+def check_named(wanted: Mapping[str, FeatureConfig], names: Sequence[str], place: str) -> None:
+    """Raise ConfigError where `wanted` says something of what is none of the columns that may be features."""
+    for name, config in wanted.items():
+        if name not in names:
+            error: ConfigError = config.origin.error((), f"{place} has no such feature{there_are(name, names)}")
+            raise error
+
+
+def table_of(
+    types: Mapping[str, str],
+    wanted: Mapping[str, FeatureConfig],
+    place: str,
+    length: Callable[[str], int],
+    dtype: str | None = None,
+) -> Table:
+    """The features of columns that are to be fitted.
+
+    types: Spark's, of the columns that may be features, in their order. wanted: what the configuration says of some.
+    place: what errors call the rows. length: how many values a column of arrays has. dtype: that of numbers which are
+    no whole ones, in place of their own
+
+    Raises InputError for a column that cannot be a feature, ConfigError where the configuration asks for what a column
+    cannot be.
+    """
+    columns, ignored = [], []
+    for name, kind in types.items():
+        config = wanted.get(name, FeatureConfig())
+        settled = config.asked or _natural(name, kind, place)
+        of_kind = config.model_copy(update={"kind": settled})
+        if key := of_kind.misplaced():
+            raise config.error(key, f"means nothing for column {name!r}, which is a {settled} ({kind})")
+        if settled == "ignore":
+            ignored.append(name)
+            continue
+        if idle := of_kind.idle():
+            raise config.error(idle[0], f"has no effect {idle[1]} (column {name!r})")
+        array = kind.startswith("array<")
+        _check(name, kind[6:-1] if array else kind, settled, config, array)
+        if config.format is not None and kind in _TIMES:
+            raise config.error("format", f"is for texts and whole numbers; column {name!r} is {kind}")
+        if array and config.buckets is not None:
+            raise config.error("buckets", f"column {name!r} is an array, whose numbers have no buckets")
+        values = length(name) if array else config.length if settled == "text" else 1
+        parsed = _dtype(kind, settled, dtype, config.format)
+        columns.append(Column(name, kind, settled, config, parsed, values, format=config.format))
+    if not columns:
+        raise InputError(f"{place}: has no columns left for features")
+    table = Table(tuple(columns), tuple(ignored))
+    try:
+        serving_names([table.feature(column) for column in columns])
+    except ValueError as error:
+        raise InputError(f"{place}: {error}") from error
+    return table
+
+
+def table_like(description: Description, types: Mapping[str, str], place: str) -> Table:
+    """The features that `description` has, of columns of these types. Raises InputError where one is missing, or has
+    values that cannot be those of the fitted one."""
+    columns = []
+    dtypes = {tensor.name: tensor.dtype for tensor in description.tensors}
+    for feature in description.features:
+        if feature.column not in types:
+            told = there_are(feature.column, list(types))
+            raise InputError(f"{place}: has no column {feature.column!r}, which the model was trained on{told}")
+        if not _like(feature, types[feature.column]):
+            raise InputError(
+                f"{place}: column {feature.column!r} is {types[feature.column]}, and was {feature.type}, a "
+                f"{feature.kind}, when it was fitted: cast it"
+            )
+        text = isinstance(feature, Category | Text)
+        config = FeatureConfig(kind=feature.kind)
+        dtype = None if text else dtypes[feature.tensor]
+        # Spark writes dates and times as ISO 8601.
+        form = feature.format if isinstance(feature, Date) and types[feature.column] not in _TIMES else None
+        columns.append(Column(feature.column, feature.type, feature.kind, config, dtype, feature.values, feature, form))
+    return Table(tuple(columns))
+
+
+def _like(feature: Feature, kind: str) -> bool:
+    """Whether a column of this type can have the values of a fitted one."""
+    array = kind.startswith("array<")
+    if array != feature.type.startswith("array<"):
+        return False
+    if isinstance(feature, Category) and "boolean" in (kind, feature.type):
+        # `true` is no digit, and not `True` either: every row would be an unknown one.
+        known = feature.type == "boolean" or feature.hash is not None or not {*BOOLEANS}.isdisjoint(feature.vocabulary)
+        return {kind, feature.type} <= {"boolean", "string"} and (known or kind == "string")
+    if feature.kind == "category" and kind == "date":
+        return feature.type == "string"  # a day has one text, which a folder may have given
+    form = feature.format if isinstance(feature, Date) else None
+    return _fits(kind[6:-1] if array else kind, array, form)[feature.kind] and kind != "array<string>"
+
+
+def _natural(name: str, kind: str, place: str) -> Kind:
+    element = kind[6:-1] if kind.startswith("array<") else kind
+    if (element in _DTYPES and element != "boolean") or element.startswith("decimal("):
+        return "number"
+    if kind in ("string", "boolean"):
+        return "category"
+    if kind in _TIMES:
+        return "date"
+    vector = "; pyspark.ml.functions.vector_to_array makes an array of it" if kind == "vector" else ""
+    raise InputError(
+        f"{place}: column {name!r} is {kind}, which no feature can be: make numbers, texts, dates or arrays of numbers "
+        f"of it, name it in input.keep, or leave it out (features.{name}: ignore){vector}"
+    )
+
+
+def _check(name: str, kind: str, settled: Kind, config: FeatureConfig, array: bool) -> None:
+    if not _fits(kind, array, config.format)[settled]:
+        shown = f"array<{kind}>" if array else kind
+        error = config.error("kind", f"column {name!r} is {shown}, which can be no {settled}")
+        raise error
+
+
+def _fits(kind: str, array: bool, format: str | None) -> dict[Kind, bool]:
+    """What a column can be. kind: its type, or that of an array's values. format: of its dates"""
+    number = kind in _DTYPES or kind.startswith("decimal(")
+    return {
+        "number": number or kind == "string",
+        "category": kind in ("string", "boolean", *WHOLE) and not array,
+        "date": (kind in (*_TIMES, "string") or (format is not None and kind in WHOLE)) and not array,
+        "text": kind == "string" and not array,
+    }
+
+
+def _dtype(kind: str, settled: Kind, dtype: str | None, format: str | None) -> str | None:
+    if settled in ("category", "text"):
+        return None
+    if settled == "date":
+        return "int32" if kind == "date" or (format is not None and not times.has_time(format)) else "int64"
+    element = kind[6:-1] if kind.startswith("array<") else kind
+    own = _DTYPES.get(element, "float64")
+    return dtype if dtype is not None and own.startswith("float") else own
+
+
+def date_parts(column: Column) -> list[Parts]:
+    """The parts of a date that the model gets."""
+    default: list[Parts] = ["month", "weekday", "hour"] if column.moment else ["month", "weekday"]
+    return default if column.config.parts is None else column.config.parts
+
+
+def _said(column: Column) -> str:
+    config, kind = column.config, column.kind
+    if kind == "number":
+        told = ["number" if column.values == 1 else f"{column.values} numbers"]
+        told += ["clipped"] * (config.clip is not None) + ["log1p"] * config.log1p
+        if config.buckets:
+            told.append(f"{config.buckets} buckets")
+        else:
+            told += [f"scale {config.scale}"] * (config.scale is not None) + [f"missing: {config.impute}"]
+        return ", ".join(told + ["indicator"] * config.indicator)
+    if kind == "category":
+        most = f"the {config.vocabulary:,} most frequent that {config.min_count} rows have"
+        return f"category, {config.encoding or 'embedding'}: {f'{config.hash:,} hashed' if config.hash else most}"
+    if kind == "date":
+        since = [f"days since {config.since}"] if config.since else []
+        form = f" ({column.format})" if column.format else ""
+        return (
+            f"{'time' if column.moment else 'date'}{form}: {', '.join([*date_parts(column), *since]) or 'is it there'}"
+        )
+    return f"text: {config.length} {config.unit}, of the {config.vocabulary:,} most frequent"

@@ -1,0 +1,76 @@
+"""A text's tokens, words or characters, and their indices: as the exported model's graph makes them.
+
+Both sides use RE2 (pyarrow and TensorFlow bring it) and ASCII white space, so that there is one definition.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparksplit.dataset.feature_spec import FIRST, PADDING, UNKNOWN, Text
+from sparksplit.features.siphash import text_bytes
+
+ALONE = r"([^\pL\pN_\s])"
+"""What is a word of its own wherever it stands: neither letter, digit, underscore nor ASCII white space."""
+APART = r" \1 "
+
+
+def tokens(texts: pa.Array, unit: str, lowercase: bool) -> pa.Array:
+    """The tokens of each text, a list array [texts]; a null has none.
+
+    texts: pa.string(). unit: `words`, or `characters` (code points). lowercase: whether A to Z become a to z.
+    """
+    texts = pc.fill_null(texts.cast(pa.string()), "")
+    if lowercase:
+        texts = pc.ascii_lower(texts)
+    if unit == "characters":
+        return _characters(texts)
+    words = pc.ascii_split_whitespace(pc.replace_substring_regex(texts, ALONE, APART))
+    # White space at either end leaves an empty text there.
+    offsets, values = words.offsets.to_numpy().astype(np.int64), words.flatten()
+    kept = pc.not_equal(values, "").to_numpy(zero_copy_only=False)
+    before = np.concatenate([[0], np.cumsum(kept)])
+    ends = before[offsets - offsets[0]]
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), values.filter(pa.array(kept)))
+
+
+def token_indices(feature: Text, texts: pa.Array) -> npt.NDArray[np.int32]:
+    """The indices of each text's first `feature.values` tokens, [texts, values], PADDING behind the last one.
+
+    texts: pa.string(); a null has no tokens.
+    """
+    found = tokens(texts, feature.unit, feature.lowercase)
+    offsets = found.offsets.to_numpy().astype(np.int64)
+    offsets, values = offsets - offsets[0], found.flatten()
+    counts = np.diff(offsets)
+    place = np.arange(len(values)) - np.repeat(offsets[:-1], counts)
+    row = np.repeat(np.arange(len(texts)), counts)
+    kept = place < feature.values
+    indices = vocabulary_indices(values.filter(pa.array(kept)), feature.vocabulary)
+    result = np.full((len(texts), feature.values), PADDING, np.int32)
+    result[row[kept], place[kept]] = indices
+    return result
+
+
+def vocabulary_indices(texts: pa.Array, vocabulary: list[str]) -> npt.NDArray[np.int32]:
+    """FIRST + each text's place in the vocabulary, UNKNOWN where it is not there, [texts]. texts: without nulls."""
+    places = pc.index_in(texts, value_set=pa.array(vocabulary, pa.string()))
+    indices: npt.NDArray[np.int32] = pc.fill_null(places, UNKNOWN - FIRST).to_numpy().astype(np.int32) + FIRST
+    return indices
+
+
+def _characters(texts: pa.Array) -> pa.Array:
+    data, starts, lengths = text_bytes(texts)
+    if not len(texts):
+        return pa.ListArray.from_arrays(pa.array([0], pa.int32()), pa.array([], pa.string()))
+    first, end = int(starts[0]), int(starts[-1] + lengths[-1])
+    data = np.ascontiguousarray(data[first:end])
+    # Of the bytes of a code point in UTF-8, all but the first one are 10xxxxxx.
+    begins = np.flatnonzero((data & 0xC0) != 0x80)
+    offsets = np.append(begins, len(data)).astype(np.int32)
+    characters = pa.StringArray.from_buffers(len(begins), pa.py_buffer(offsets), pa.py_buffer(data))
+    bounds = np.searchsorted(begins, np.append(starts, end) - first).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(bounds), characters)

@@ -1,0 +1,140 @@
+"""The configuration of the cut into train, validation and test."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from sparksplit.base.config import Config
+from sparksplit.dataset.manifest import Dependent
+
+if TYPE_CHECKING:
+    from sparksplit.prepare.config import PreprocessConfig
+
+By = Literal["row", "features", "key", "time", "column"]
+
+
+def _boundary(value: int | str) -> int | str:
+    moment(value)
+    return value
+
+
+def moment(value: int | str) -> int:
+    """A boundary as the int64 that rows have: microseconds since 1970 of a date or a time (UTC where it names no zone);
+    a whole number is itself. Raises ValueError."""
+    if isinstance(value, int):
+        if not -(2**63) <= value < 2**63:
+            raise ValueError(f"must fit in 64 bits (is {value})")
+        return value
+    try:
+        found = datetime.fromisoformat(value.strip())
+    except ValueError:
+        raise ValueError(
+            f"must be a date or a time like 2024-05-01 or 2024-05-01T12:30:00+02:00, or a whole number (is {value!r})"
+        ) from None
+    since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+class CutConfig(Config):
+    """How training rows are cut into train, validation and test; a text is cut into stretches instead."""
+
+    by: By = "row"
+    """row: each by itself, a random cut; features: rows with equal features stay together, whatever their label; key:
+    so do rows that agree in `cut.columns`; time: the latest rows are test, those before them validation; column:
+    `cut.column` names each row's split (train, validation or test; also valid, val, dev). Windows: always time."""
+    columns: list[int | str] = Field(default_factory=list)
+    """by key: the columns, by name or position. They are not features, and are kept only if `input.keep` names them."""
+    column: int | str | None = None
+    """by time: a column of times, dates or whole numbers; by column: the one that names the split. It is not a
+    feature."""
+    validation_from: Annotated[int | str, AfterValidator(_boundary)] | None = None
+    """by time, instead of the shares: rows from here on are validation. A date or a time (UTC where it names no zone),
+    or a whole number."""
+    test_from: Annotated[int | str, AfterValidator(_boundary)] | None = None
+    """by time, instead of the shares: rows from here on are test."""
+    stratify: bool = False
+    """by row: cut each class by itself, so that every split has it in the share that was asked; a class always leaves a
+    row to train on."""
+
+    @property
+    def needed(self) -> list[int | str]:
+        """The columns that the cut goes by, as the user names them."""
+        return list(self.columns) if self.by == "key" else [] if self.column is None else [self.column]
+
+    @property
+    def key(self) -> str:
+        """The key that names them."""
+        return "columns" if self.by == "key" else "column"
+
+    @property
+    def boundaries(self) -> bool:
+        """Whether boundaries in time are given, so that there are no shares."""
+        return self.validation_from is not None or self.test_from is not None
+
+
+def dependent(cut: CutConfig, *, windows: bool, text: bool) -> Dependent | None:
+    """Why the rows of a split are no independent sample; None where they count as one.
+
+    windows: whether rows are windows over time. text: whether they are sequences of a text. Both follow each other, and
+    what is true of a row is likely to be true of the next one, whether or not they overlap.
+    """
+    if windows or text:
+        return "windows" if windows else "text"
+    return cut.by if cut.by in ("features", "key", "time") else None
+
+
+_USERS: dict[str, tuple[By, ...]] = {
+    "columns": ("key",),
+    "column": ("time", "column"),
+    "validation_from": ("time",),
+    "test_from": ("time",),
+    "stratify": ("row",),
+}
+"""Which ways to cut use which keys."""
+
+
+def check_cut(config: PreprocessConfig, *, tokens: bool, columns: bool) -> None:
+    """Raise ConfigError for keys of the cut that contradict each other, or the rest of `config`.
+
+    tokens: whether the format is cut into stretches. columns: whether its rows have columns with names or positions
+    """
+    cut = config.cut
+    by = f"cut.by is {cut.by}"
+    if tokens and cut.model_fields_set:
+        key = next(name for name in CutConfig.model_fields if name in cut.model_fields_set)
+        raise cut.error(key, f"is not for {config.input.format}, which is cut into stretches")
+    for key, users in _USERS.items():
+        if key in cut.model_fields_set and cut.by not in users:
+            raise cut.error(key, f"is for cut.by: {' and '.join(users)} ({by})")
+    if cut.by in ("key", "time", "column") and not columns:
+        raise cut.error("by", f"{cut.by} needs columns, which {config.input.format} does not have")
+    if cut.by == "key" and not cut.columns:
+        raise cut.error("columns", f"must name the columns whose rows stay together ({by})")
+    if cut.by in ("time", "column") and cut.column is None:
+        raise cut.error("column", f"must be given ({by})")
+    if len(set(cut.columns)) < len(cut.columns):
+        raise cut.error("columns", "names a column twice")
+    _check_boundaries(cut)
+    if cut.stratify and (config.input.label is None or config.input.label_type == "number"):
+        raise cut.error("stratify", "needs labels that are classes")
+    without = "boundaries in time are given" if cut.boundaries else by if cut.by == "column" else ""
+    for key in ("validation", "test") if without else ():
+        if key in config.model_fields_set and getattr(config, key) > 0:
+            raise config.error(key, f"is a share, which means nothing where {without}")
+        if getattr(config.input, key) is not None:
+            raise config.input.error(key, f"brings a split of its own, which means nothing where {without}")
+    if cut.by in ("time", "column") and "seed" in config.model_fields_set:
+        raise config.error("seed", f"means nothing where nothing is cut by a hash ({by})")
+
+
+def _check_boundaries(cut: CutConfig) -> None:
+    first, second = cut.validation_from, cut.test_from
+    if first is None or second is None:
+        return
+    if isinstance(first, str) != isinstance(second, str):
+        raise cut.error("test_from", f"must be of one kind with cut.validation_from (is {second!r}, that is {first!r})")
+    if moment(first) >= moment(second):
+        raise cut.error("test_from", f"must be later than cut.validation_from (is {second!r}, that is {first!r})")

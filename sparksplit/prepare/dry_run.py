@@ -1,0 +1,281 @@
+"""`preprocess --dry-run`: what would be made of the input, from a sample of it. Nothing is written, nothing claimed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparksplit.base.errors import InputError, printable
+from sparksplit.dataset import labels
+from sparksplit.dataset.description import TOKENS
+from sparksplit.dataset.fitted import read_fitted
+from sparksplit.dataset.lane_files import LABEL, tensor_of
+from sparksplit.features import looks
+from sparksplit.features.config import FeatureConfig
+from sparksplit.features.encode import missing_value
+from sparksplit.features.table import Column
+from sparksplit.prepare.bad_rows import Limit, tally_of
+from sparksplit.prepare.config import InputConfig, PreprocessConfig
+from sparksplit.prepare.formats import format_of
+from sparksplit.prepare.preprocess import open_rows, own_frame, own_source, session_for
+from sparksplit.prepare.sample import SHOWN_ROWS, TASK_ROWS, Facts, Sample, facts, sampled
+from sparksplit.prepare.sources.base import BadRow, Source
+from sparksplit.prepare.sources.line_numbers import assigned, find_lines
+from sparksplit.prepare.sources.parse import keep_names, tensor_names, text_names
+
+SHOWN_VALUES, SHOWN_BAD, SHOWN_CLASSES, SHOWN_COLUMNS = 8, 5, 20, 30
+
+
+def dry_run(config: PreprocessConfig) -> str:
+    """What `preprocess` would make of the input that `config` names, for people.
+
+    Raises UsageError as `preprocess` does for what the driver can see is wrong; RunError where Spark fails.
+    """
+    config.check()
+    config = config.effective()
+    function = own_source(config.input)
+    patient = config.model_copy(update={"input": _patient(config.input)})
+    with ExitStack() as started:
+        session = session_for(config, started)
+        frame = None if function is None else own_frame(session(), config.input)
+        source = open_rows(patient, session, frame, None if config.fitted is None else read_fitted(config.fitted))
+        spark = session()
+        sample = sampled(spark, source)
+        bad = sample.bad
+        bad = assigned(bad, find_lines(spark, [(row.path, row.row) for row in bad[:SHOWN_BAD] if row.row < 0]))
+        return "\n".join(report(config, source, sample, bad, facts(spark, config, source, sample)))
+
+
+def _patient(config: InputConfig) -> InputConfig:
+    """`config` with a reader that goes on after bad rows."""
+    if "max_bad_rows" not in format_of(config.format).keys:
+        return config
+    return config.model_copy(update={"max_bad_rows": TASK_ROWS, "max_bad_fraction": None})
+
+
+def report(config: PreprocessConfig, source: Source, sample: Sample, bad: Sequence[BadRow], told: Facts) -> list[str]:
+    """What the sample tells, in lines for people. bad: its bad rows"""
+    good = sample.good
+    total = sum(file.bytes for file in source.files)
+    files = f" ({len(source.files):,} file{'s'[: len(source.files) != 1]}, {_bytes(total)})" if source.files else ""
+    count = f"{sample.rows.num_rows:,} rows"
+    scaled = config.scales_label(source.label_kind, source.table is not None)
+    of = "of an unknown number" if told.rows is None else f"of about {told.rows:,}"
+    lines = [
+        ("input", f"{config.input.format}: {config.input.place}{files}"),
+        *(("columns", columns(source.columns)) for _ in [0] if source.columns),
+        *(("note", text) for text in source.notes),
+        *features(config, source, sample.valued),
+        ("tensors", ", ".join(f"{tensor.name}: {tensor.dtype} {tensor.shape}" for tensor in source.tensors)),
+        ("label", source.label_said(scaled)),
+        *((("kept", ", ".join(source.keep)),) if source.keep else ()),
+        ("sample", f"all {count}" if sample.whole else f"{count} {of}"),
+        *(("row", text) for text in first_rows(source, good)),
+        *rejected(config.input, bad, good.num_rows),
+        *found_classes(config, source, sample),
+        *((("vocabulary", f"{len(source.vocabulary) - 1:,} {source.label_kind}"),) if source.vocabulary else ()),
+        ("splits", splits(told, sample)),
+        ("time", taking(told)),
+        ("dry run", f"nothing was written; without --dry-run this fills {config.output}"),
+    ]
+    return [printable(f"{name:<11}{text}") for name, text in lines]
+
+
+def features(config: PreprocessConfig, source: Source, rows: pa.Table | None) -> list[tuple[str, str]]:
+    """Lines about the columns that are features: what becomes of each, what its values look like, and what speaks
+    against that. rows: good ones that have their features"""
+    values = {} if rows is None or not rows.num_rows else _columns_of(source, rows)
+    said = dict.fromkeys(values, "number") if source.table is None else source.table.said()
+    given = {} if config.features is None else config.features
+    lines = []
+    for name, text in said.items():
+        lines.append(("feature", f"{name}: {text}" if source.table is None else text))
+        if name in values:
+            lines.append(("", looks.shown(values[name])))
+            kind = "number" if source.table is None else source.table.kinds.get(name)
+            own = given.get(name, FeatureConfig())
+            asked = config.fitted is not None or own.asked is not None or own.hash is not None
+            doubt = None if asked or kind not in ("number", "category") else looks.doubt(name, values[name])
+            lines += [("", doubt)] if doubt else []
+    return lines
+
+
+def _columns_of(source: Source, rows: pa.Table) -> dict[str, pa.Array]:
+    """The values of each column that is a feature, null where one is missing; not of arrays, images and windows, and
+    not of many columns that are all numbers."""
+    tensors = [
+        tensor_of(rows.column(name), spec).reshape(rows.num_rows, -1)
+        for name, spec in zip(tensor_names(len(source.tensors)), source.tensors, strict=True)
+    ]
+    table = source.table
+    if table is None:
+        names = source.tensors[0].columns or []
+        wanted = len(names) == tensors[0].shape[1] <= SHOWN_COLUMNS
+        return {name: _numbers(tensors[0][:, place]) for place, name in enumerate(names if wanted else [])}
+    texts = {
+        column.name: rows.column(own).combine_chunks()
+        for column, own in zip(table.texts, text_names(source), strict=True)
+    }
+    found = {name: pc.if_else(pc.equal(text, ""), None, text) for name, text in texts.items()}
+    for column in table.columns:
+        if column.dtype is not None and column.values == 1:
+            tensor, place = table.places[column.name]
+            numbers = _numbers(tensors[tensor][:, place])
+            unit = pa.timestamp("us") if column.moment else pa.date32()
+            found[column.name] = numbers if column.kind == "number" else numbers.cast(unit).cast(pa.string())
+    return found
+
+
+def _numbers(values: npt.NDArray[Any]) -> pa.Array:
+    """Stored numbers, null where one is missing."""
+    mark = missing_value(values.dtype)
+    missing = np.isnan(values) if values.dtype.kind == "f" else values == mark
+    numbers = values.astype(np.float32) if values.dtype == np.float16 else values  # Arrow computes little with these
+    return pa.array(numbers, mask=missing if mark is not None else None)
+
+
+def columns(found: Mapping[str, str]) -> str:
+    """The raw columns with their types."""
+    shown = ", ".join(f"{name} {kind}" for name, kind in list(found.items())[:SHOWN_COLUMNS])
+    return shown + (f", and {len(found) - SHOWN_COLUMNS:,} more" if len(found) > SHOWN_COLUMNS else "")
+
+
+def first_rows(source: Source, good: pa.Table) -> list[str]:
+    """The first good rows as text: tensors, label, kept columns."""
+    rows = good.slice(0, SHOWN_ROWS)
+    names = tensor_names(len(source.tensors))
+    rows = rows.filter(rows.column(names[0]).is_valid()) if names else rows
+    tensors = [tensor_of(rows.column(name), spec) for name, spec in zip(names, source.tensors, strict=True)]
+    columns = [
+        *(
+            (spec.name, [_values(values) for values in tensor])
+            for spec, tensor in zip(source.tensors, tensors, strict=True)
+        ),
+        *(
+            (column.name, rows.column(own).to_pylist())
+            for column, own in zip(_texts(source), text_names(source), strict=True)
+        ),
+        *(
+            ((LABEL, [_label(source, value) for value in rows.column(LABEL).to_pylist()]),)
+            if LABEL in rows.column_names
+            else ()
+        ),
+        *(
+            (name, rows.column(own).to_pylist())
+            for name, own in zip(source.keep, keep_names(len(source.keep)), strict=True)
+        ),
+    ]
+    return [", ".join(f"{name} = {values[row]}" for name, values in columns) for row in range(rows.num_rows)]
+
+
+def _texts(source: Source) -> list[Column]:
+    return [] if source.table is None else source.table.texts
+
+
+def _values(values: npt.NDArray[Any]) -> str:
+    flat = values.reshape(-1)
+    more = f" ... {flat.size} values" if flat.size > SHOWN_VALUES else ""
+    return f"[{' '.join(str(value) for value in flat[:SHOWN_VALUES])}{more}]"
+
+
+def _label(source: Source, value: Any) -> str:
+    if source.label_kind in TOKENS:
+        return f"the next of each of the {source.label_kind}"
+    if source.label_places is not None:
+        return _values(_short(np.frombuffer(value, "<f8")))
+    if source.label_kind == "number":
+        return str(_short(np.float64(value)))
+    return repr(value) if isinstance(value, str) else str(value)
+
+
+def _short(numbers: Any) -> Any:
+    """Labels in the type that they are stored in, which shows no more digits than they have."""
+    return numbers if labels.wide(numbers).any() else numbers.astype(np.float32)
+
+
+def rejected(config: InputConfig, bad: Sequence[BadRow], good: int) -> list[tuple[str, str]]:
+    """Lines about the bad rows: how many by reason, the first ones, and what would come of them. good: other rows"""
+    if not bad:
+        return [("rejected", "none")]
+    found = tally_of((row.kind or row.reason, 1, row) for row in bad)
+    counts = "; ".join(f"{count:,} {kind}" for kind, count in list(found.counts.items())[:SHOWN_BAD])
+    lines = [("rejected", f"{len(bad):,} of {len(bad) + good:,}: {counts}")]
+    lines += [("", f"{row}{f' ({row.text})' if row.text and row.row else ''}") for row in bad[:SHOWN_BAD]]
+    try:
+        Limit.of(config).check(found, good)
+    except InputError:
+        lines.append(("", "preprocess will refuse this input: see input.max_bad_rows and input.max_bad_fraction"))
+    else:
+        if not good:
+            lines.append(
+                ("", "preprocess will refuse this input if all its rows are like these: none is left to train on")
+            )
+    return lines
+
+
+def found_classes(config: PreprocessConfig, source: Source, sample: Sample) -> list[tuple[str, str]]:
+    """Lines about labels that are classes, and whether `preprocess` will refuse them."""
+    good = sample.good
+    if not labels.classified(source.label_kind) or not good.num_rows:
+        return []
+    rows = Counter(good.column(LABEL).to_pylist())
+    lines = [("classes", classes(rows))]
+    if config.fitted is None:
+        try:
+            declared = config.input.label_type != "auto"
+            labels.check_classes(rows, source.label_kind, source.place, declared=declared)
+            labels.check_two(rows, source.place)
+        except InputError as error:
+            why = str(error).removeprefix(f"{source.place}: ")
+            like = "" if sample.whole else " if its other rows are like these"
+            lines.append(("", f"preprocess will refuse this input{like}: {why}"))
+    return lines
+
+
+def classes(rows: Mapping[Any, int]) -> str:
+    """The sample's labels with their counts, in their order."""
+    counts = sorted(rows.items())
+    shown = ", ".join(f"{label}: {count:,}" for label, count in counts[:SHOWN_CLASSES])
+    more = f", and {len(counts) - SHOWN_CLASSES:,} more" if len(counts) > SHOWN_CLASSES else ""
+    return f"{len(counts):,} in the sample: {shown}{more}"
+
+
+def splits(told: Facts, sample: Sample) -> str:
+    """How many rows would fall to each split."""
+    if told.note:
+        return told.note
+    if told.rows is None:
+        return ", ".join(f"{name} {share:.1%}" for name, share in told.splits.items())
+    about = "" if sample.whole else "about "
+    return ", ".join(f"{name} {about}{round(rows):,}" for name, rows in told.splits.items()) + " rows"
+
+
+def taking(told: Facts) -> str:
+    """How long the whole job will take."""
+    if told.seconds is None:
+        return "unknown: how many rows there are, or how fast they are read, is known only when they have been read"
+    cores = f"{told.cores} core{'s'[: told.cores != 1]}"
+    return f"about {_duration(told.seconds)} on {cores}, and Spark's start: an estimate from the sample's rate"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+
+
+def _bytes(count: int) -> str:
+    size, unit = float(count), "bytes"
+    for unit in ("bytes", "kB", "MB", "GB", "TB"):
+        if size < 1000 or unit == "TB":
+            break
+        size /= 1000
+    return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"

@@ -1,0 +1,139 @@
+"""The formats of raw rows by name. A new one is a module in sources/ and a line here."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from hdfs_io.functions import FunctionError, is_own, split_name
+from sparksplit.base.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from sparksplit.prepare.sources.base import FileSource
+    from sparksplit.prepare.sources.readers import Read
+
+_BAD_ROWS = frozenset(("max_bad_rows", "max_bad_fraction"))
+_COLUMNS = frozenset(("label", "label_type", "dtype", "shape", "keep", "missing", "weight", "windows")) | _BAD_ROWS
+PATHS = ("path", "validation", "test")
+"""The keys of an input section that name files."""
+_FILES = frozenset((*PATHS, "wait"))
+_TEXT = frozenset(("columns", "delimiter", "nulls", "encoding", "comment"))
+
+
+@dataclass(frozen=True)
+class Format:
+    """What others need to know about a format.
+
+    source: its class, as `module:Class` within sources/, made with its `of`: our own tasks read its files.
+    reader: the function that gives its columns as a DataFrame, as `module:function` there (readers.Read): Spark reads
+    it. Neither, where the caller has a DataFrame already.
+    keys: the keys of the input section that it uses, beside `format`.
+    shapeless: whether its rows have neither dtype nor shape of their own, so that `predict` takes the model's.
+    tokens: whether its rows are sequences of tokens, cut into splits by position rather than by a hash.
+    settings: Spark's settings that a session needs for it, if we start the session.
+    made_of: what recut.py puts into other files: lines, records of TFRecord, or the values of IDX, whose files can only
+    be unpacked; "" where it cannot.
+    """
+
+    source: str = ""
+    reader: str = ""
+    keys: frozenset[str] = field(default_factory=frozenset)
+    shapeless: bool = False
+    tokens: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
+    made_of: Literal["", "lines", "records", "values"] = ""
+
+    @property
+    def patterns(self) -> bool:
+        """Whether its paths may be patterns or lists, and lie wherever Spark can read."""
+        return bool(self.reader)
+
+    @property
+    def columns(self) -> bool:
+        """Whether its rows have columns, so that labels and what is kept go by their names."""
+        return "keep" in self.keys
+
+    def load(self) -> type[FileSource]:
+        """The class that `source` names."""
+        found: type[FileSource] = _named(self.source)
+        return found
+
+    def load_reader(self) -> Read:
+        """The function that `reader` names."""
+        found: Read = _named(self.reader)
+        return found
+
+
+def _named(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(f"sparksplit.prepare.sources.{module}"), name)
+
+
+DATAFRAME = "dataframe"
+"""The format of a DataFrame, which no configuration file can name, and of what a user's own function returns."""
+
+AVRO = "org.apache.spark:spark-avro_2.12:3.5.9"
+"""Spark's package for Avro, the newest for Spark 3.5 in Maven Central."""
+_HIVE = {"spark.sql.catalogImplementation": "hive"}
+
+FORMATS: Mapping[str, Format] = {
+    "idx": Format("idx:IdxSource", keys=frozenset(("path", "label", "label_type", "dtype", "shape")), made_of="values"),
+    "csv": Format(
+        reader="csv:rows",
+        keys=_COLUMNS | _FILES | _TEXT | {"header", "quote", "escape", "multiline"},
+        shapeless=True,
+        made_of="lines",
+    ),
+    "hive-text": Format(reader="csv:hive_text", keys=_COLUMNS | _FILES | _TEXT, shapeless=True, made_of="lines"),
+    **{name: Format(reader="same_columns:rows", keys=_COLUMNS | _FILES, shapeless=True) for name in ("parquet", "orc")},
+    "json": Format(reader="json_lines:rows", keys=_COLUMNS | _FILES, shapeless=True, made_of="lines"),
+    "avro": Format(
+        reader="readers:avro",
+        keys=_COLUMNS | _FILES,
+        shapeless=True,
+        settings={"spark.jars.packages": AVRO},
+    ),
+    "tfrecord": Format(reader="tfrecord:read", keys=_COLUMNS | _FILES, shapeless=True, made_of="records"),
+    "images": Format(
+        reader="images:read",
+        keys=_FILES | {"label", "label_type", "keep", "size", "channels", "exif", "column"} | _BAD_ROWS,
+    ),
+    "table": Format(reader="readers:table", keys=_COLUMNS | {"table"}, shapeless=True, settings=_HIVE),
+    "sql": Format(reader="readers:query", keys=_COLUMNS | {"query"}, shapeless=True, settings=_HIVE),
+    "text": Format(
+        "text:TextSource",
+        keys=frozenset(("path", "test", "label", "unit", "length", "stride", "max_sequences", "vocabulary")),
+        tokens=True,
+        made_of="lines",
+    ),
+    DATAFRAME: Format(keys=_COLUMNS | {"path"}, shapeless=True),
+}
+
+
+def format_of(name: str) -> Format:
+    """The format called `name`, which may be a user's own function."""
+    return FORMATS[DATAFRAME if is_own(name) else name]
+
+
+def known_format(name: str) -> str:
+    """`name` itself. Raises ValueError, listing the known names, where it is not one that a configuration may use."""
+    names = [each for each in FORMATS if each != DATAFRAME]
+    if name in names:
+        return name
+    if not is_own(name):
+        raise ValueError(
+            f"must be one of {', '.join(names)}, or a function that gives a DataFrame (is {name!r})"
+            f"{did_you_mean(name, names)}"
+        )
+    try:
+        split_name(name)
+    except FunctionError as error:
+        raise ValueError(str(error)) from error
+    return name
+
+
+def users(key: str) -> tuple[str, ...]:
+    """The formats that use `key` of the input section."""
+    return tuple(name for name, each in FORMATS.items() if key == "format" or key in each.keys)

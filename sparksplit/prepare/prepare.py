@@ -1,0 +1,273 @@
+"""Raw data to a prepared data set on Spark: all work on rows runs in executors, the driver sees only their facts.
+
+rows (sources) -> kept, packed -> bad rows, numbers among equal rows, counts -> lanes and files (plan)
+a table's training rows -> vocabularies, quantiles
+kept rows -> row_id, split and file, packed for it -> one shuffle, a partition for each file -> sorted by lane and
+row_id in the task that writes it -> Parquet
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hdfs_io import filesystem
+from sparksplit.base.errors import InputError
+from sparksplit.base.version import __version__
+from sparksplit.dataset import block_table, labels, lane_files, plan, row_ids
+from sparksplit.dataset.arrays import from_arrays
+from sparksplit.dataset.description import TOKENS, FittedPreprocessing, LabelSpec
+from sparksplit.dataset.feature_spec import Feature
+from sparksplit.dataset.fitted import Fitted
+from sparksplit.dataset.lane_files import FileFacts, Layout
+from sparksplit.dataset.manifest import SPLITS, Manifest, SourceFacts, SplitFacts
+from sparksplit.dataset.plan import Plan
+from sparksplit.prepare import bad_rows, counts, windows_config
+from sparksplit.prepare.bad_rows import Limit
+from sparksplit.prepare.config import PreprocessConfig
+from sparksplit.prepare.counts import Counts
+from sparksplit.prepare.cut import Cut
+from sparksplit.prepare.cut_config import dependent
+from sparksplit.prepare.fit_features import Fitting, fitting
+from sparksplit.prepare.numbering import ROWS
+from sparksplit.prepare.shuffle import FILE, Place, Writing, final_name
+from sparksplit.prepare.sources.base import Source
+from sparksplit.prepare.sources.identify import Identify, Key, move_apart, rows_digest
+from sparksplit.prepare.sources.kept import Kept
+from sparksplit.prepare.sources.parse import CONTENT, NUMBER, tensor_names, text_names
+from sparksplit.prepare.sources.passes import passes
+from sparksplit.spark.batches import bounded_batches, rows_per_batch
+from sparksplit.spark.job_names import described
+from sparksplit.spark.task_facts import facts_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["from_arrays", "prepare"]
+
+_ID_BITS = 64
+_RENAMES = 16
+"""At the same time: each waits for the NameNode."""
+
+
+def prepare(
+    spark: SparkSession, config: PreprocessConfig, source: Source, folder: str, like: Fitted | None = None
+) -> tuple[Manifest, str | None]:
+    """Write the prepared data set of `source` into `folder`, which the caller publishes. like: what is fitted already
+
+    Returns its manifest and, where the source has no files that would show a change, the `rows_digest`.
+
+    Raises InputError for bad rows or files, for labels that the training split does not have, and for a source without
+    rows.
+    """
+    cut = Cut() if source.deals else Cut.of(config, ("test",) if source.has_test else ())
+    config.check_label_scaling(source.label_kind)
+    probe = Layout(source.tensors, _label_spec(source, None), source.keep, 1)
+    batch_rows = rows_per_batch(max(probe.row_bytes, source.raw_bytes))
+    with bounded_batches(spark, batch_rows), passes(spark, source, batch_rows) as kept:
+        good, some, text_bytes = kept.count()
+        tally = bad_rows.tally(kept.bad) if some else bad_rows.Tally()
+        Limit.of(config.input).check(tally, good)
+        if not good:
+            why = windows_config.said(source.left_out, ": ") + bad_rows.left_out(tally)
+            raise InputError(f"{config.input.place}: has no rows to train on{why}")
+        identify = replace(kept.identify(), bits=_ID_BITS)
+        cut = replace(cut.fitted(kept.rows.good, identify), reach=source.windows.reach if source.windows else 0)
+        identify = replace(identify, left_out=cut.left_out)
+        found = counts.count(kept.rows, source, identify, cut)
+        between = windows_config.left_between(config, good, found.rows)
+        if found.rows["train"] == 0:
+            raise InputError(f"{config.input.place}: {counts.without_rows(found.rows, source.has_test)}")
+        declared, unseen = config.input.label_type != "auto", config.unseen_labels
+        if like is not None and source.label_kind is not None:
+            label = like.description.label
+            named = labels.fitted_labels(found.labels, label, source.place, unseen)
+            label = label.parsed if label is not None and found.wide else label
+        else:
+            named = labels.labels_of(found.labels, source.label_kind, source.place, declared=declared, unseen=unseen)
+            label = _label_spec(source, named.classes, unseen == "unknown", found.wide)
+        if unseen == "drop" and named.unseen:
+            values = labels.known_values(label)
+            found.keep([] if values is None else values.to_pylist())
+            identify = replace(identify, labels=values)
+        names = tensor_names(len(source.tensors)), text_names(source)
+        fitted = fitting(source.table, source.tensors, kept.rows, identify, cut, names)
+        layout = Layout(fitted.encoder.tensors, label, source.keep, 1, features=fitted.encoder.features)
+        layout, lanes = _laid_out(layout, config, like, sum(found.rows.values()))
+        # The task that writes a file has its rows in memory, with the texts that they keep.
+        row_bytes = layout.row_bytes + (round(text_bytes) if source.keep else 0)
+        where = Plan.of(found.rows, row_bytes, lanes, config.file_size)
+        place = Place.of(source, identify, cut, where, layout, fitted.encoder, batch_rows)
+        facts, moved = _write(kept.rows, place, folder)
+        bad_rows.write(kept.bad, tally, folder)
+        rows_hash = None if source.files else rows_digest(kept.rows.good, kept.bad, source)
+    left_out = {"unseen_labels": named.unseen, "bad_rows": dict(tally.counts)}
+    left_out |= {} if source.windows is None else {"windows_left_out": {**source.left_out, "cut": between}}
+    manifest = _manifest(facts, layout, config, source, where, found, fitted).model_copy(update=left_out)
+    if like is not None:
+        manifest = manifest.model_copy(update={"preprocessing": like.description.preprocessing})
+    for name in SPLITS:
+        block_table.write(folder, name, (fact for fact in facts if fact.split == name))
+    counts.check_counts(found, manifest, checksums=not moved)
+    manifest.write(folder)
+    manifest.description.write(folder)
+    return manifest, rows_hash
+
+
+def _laid_out(layout: Layout, config: PreprocessConfig, like: Fitted | None, rows: int) -> tuple[Layout, int]:
+    """(`layout` for so many rows, how many lanes these are dealt into)"""
+    lanes = config.lanes or (like and like.lanes) or plan.lanes_for(rows, layout.row_bytes)
+    block_rows = plan.block_rows(layout.row_bytes, plan.block_bytes(lanes, config.block_size))
+    laid_out = replace(
+        layout,
+        block_rows=(like and like.block_rows) or block_rows,
+        by_feature=config.scaling_by == "feature" or config.input.missing == "mean",
+        by_label=config.scales_label(None if layout.label is None else layout.label.kind, bool(layout.features)),
+        fits=like is None,
+    )
+    return laid_out.for_rows(rows), lanes
+
+
+def _label_spec(
+    source: Source, classes: list[str] | None, unknown: bool = False, wide: bool = True
+) -> LabelSpec | None:
+    """wide: whether there are numbers that float32 does not hold"""
+    if source.label_kind is None:
+        return None
+    if source.label_kind == "number":
+        shape = [] if (places := source.label_places) is None else [places]
+        return LabelSpec(dtype="float64" if wide else "float32", kind="number", shape=shape)
+    if source.label_kind in TOKENS:
+        tensor = source.tensors[0]
+        return LabelSpec(dtype=tensor.dtype, shape=tensor.shape, classes=source.vocabulary, kind=source.label_kind)
+    return LabelSpec(dtype="int64", classes=classes, kind=source.label_kind, unknown=unknown)
+
+
+@described("write")
+def _write(rows: Kept, place: Place, folder: str) -> tuple[list[FileFacts], bool]:
+    """Write the files in executors, and give those of the successful attempts their final names.
+
+    Where different rows have the same id, which their writers see since they lie next to each other, all is written
+    again with other ids for them: that is seldom (in one of 40 sets of 10^9 rows), and looking for it first is dear.
+    Returns the files' facts, and whether rows have such ids.
+    """
+    for split, files in zip(SPLITS, place.plan.splits, strict=True):
+        if files.files:
+            filesystem.make_folder(filesystem.join(folder, split))
+    while True:
+        writing = Writing(folder, place, _offsets(rows, place))
+        facts = facts_of(_by_file(rows, place), writing, FileFacts)
+        same = {row_id for fact in facts for row_id in fact.same}
+        if not same:
+            break
+        for fact in facts:
+            filesystem.remove(filesystem.join(folder, fact.path))
+        moved = move_apart(_named(rows, place.identify, same), place.identify)
+        place = replace(place, identify=replace(place.identify, moved=moved))
+    _rename(folder, facts)
+    return facts, bool(place.identify.moved)
+
+
+def _offsets(rows: Kept, place: Place) -> npt.NDArray[np.int64]:
+    """Rows of each file's first lane that are in earlier files; counted only where lanes lie in several files."""
+    from pyspark.sql import functions as sql
+
+    found = np.zeros(place.plan.files, np.int64)
+    if place.plan.cuts_lanes:
+
+        def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            mine = np.zeros(place.plan.files, np.int64)
+            for some in place.identify(batches):
+                mine += np.bincount(place.files(some), minlength=len(mine))
+            files = np.flatnonzero(mine)
+            yield pa.RecordBatch.from_arrays([pa.array(files), pa.array(mine[files])], [FILE, ROWS])
+
+        parts = rows.map(counted, pa.schema([(FILE, pa.int64()), (ROWS, pa.int64())]))
+        for file, count in parts.groupBy(FILE).agg(sql.sum(ROWS)).collect():
+            found[file] = count
+    return place.plan.offsets(found)
+
+
+def _by_file(rows: Kept, place: Place) -> DataFrame:
+    """The rows in chunks, in a partition for each file."""
+    return rows.through(place).repartition(place.plan.files, FILE)
+
+
+def _named(rows: Kept, identify: Identify, ids: set[int]) -> list[Key]:
+    """Those of the `rows` that have one of the `ids` (as int64)."""
+
+    def found(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        wanted = np.array(sorted(ids), np.int64)
+        for own in identify(batches):
+            chosen = np.isin(row_ids.signed(own.ids), wanted)
+            columns = [*row_ids.signed(own.content[chosen].T), own.number[chosen]]
+            yield pa.RecordBatch.from_arrays([pa.array(column) for column in columns], [*CONTENT, NUMBER])
+
+    named = rows.map(found, pa.schema([(name, pa.int64()) for name in (*CONTENT, NUMBER)]))
+    return [(row[0] % 2**64, row[1] % 2**64, row[2]) for row in named.collect()]
+
+
+def _rename(folder: str, facts: list[FileFacts]) -> None:
+    """Give the files of `facts` their final names, and remove what failed attempts have left behind."""
+    kept: dict[str, set[str]] = {}
+    with ThreadPoolExecutor(_RENAMES) as pool:
+        done = []
+        for fact in facts:
+            temporary, fact.path = fact.path, final_name(fact.path)
+            old, new = filesystem.join(folder, temporary), filesystem.join(folder, fact.path)
+            done.append(pool.submit(filesystem.rename, old, new))
+            kept.setdefault(fact.split, set()).add(fact.path.rpartition("/")[2])
+        for each in done:
+            each.result()
+    for split, names in kept.items():
+        for name in filesystem.listing(filesystem.join(folder, split)):
+            if name not in names:
+                filesystem.remove(filesystem.join(folder, split, name))
+
+
+def _manifest(
+    facts: list[FileFacts],
+    layout: Layout,
+    config: PreprocessConfig,
+    source: Source,
+    where: Plan,
+    found: Counts,
+    fitted: Fitting,
+) -> Manifest:
+    splits: dict[str, SplitFacts] = {}
+    numbers, label = FittedPreprocessing(), layout.label
+    features: list[Feature] = []
+    for name in SPLITS:
+        of_split = [fact for fact in facts if fact.split == name]
+        counted = labels.counted(found.labels[name], layout.label)
+        splits[name], moments = lane_files.merge_split(of_split, layout, where.lanes, counted)
+        if name == "train" and source.table is not None:
+            features = fitted.scaled(moments, config.scaling)
+        elif name == "train":
+            impute = config.input.missing == "mean"
+            numbers = lane_files.fit(moments, config.scaling, config.scaling_by, impute)
+        if name == "train":
+            label = lane_files.fit_label(moments, label)
+    return Manifest(
+        config_hash=config.config_hash(),
+        created_by=f"sparksplit {__version__}",
+        source=SourceFacts(format=config.input.format, files=list(source.files)),
+        lanes=where.lanes,
+        block_rows=layout.block_rows,
+        tensors=list(layout.tensors),
+        label=label,
+        label_name=source.label_name,
+        keep=list(layout.keep),
+        preprocessing=numbers,
+        features=features,
+        dependent=dependent(config.cut, windows=source.windows is not None, text=source.deals),
+        windows=source.windows,
+        exif=source.exif,
+        splits=splits,
+    )

@@ -1,0 +1,162 @@
+"""`preprocess` as the driver sees it: check, prepare in executors, publish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from hdfs_io.differences import content
+from hdfs_io.functions import FunctionError, is_own, load, pickled_by_value, source_of
+from hdfs_io.publish import Output
+from sparksplit.base.config import digest
+from sparksplit.base.options import Options
+from sparksplit.base.progress import say, spark_progress
+from sparksplit.dataset.description import Description
+from sparksplit.dataset.fitted import Fitted, read_fitted
+from sparksplit.dataset.prepared import PreparedDataSet
+from sparksplit.prepare.awaited import await_input
+from sparksplit.prepare.config import InputConfig, PreprocessConfig
+from sparksplit.prepare.formats import format_of
+from sparksplit.prepare.prepare import prepare
+from sparksplit.prepare.sources import Source, check_paths, open_frame, open_source, open_with_spark, raw_digest
+from sparksplit.prepare.sources.failures import input_failures
+from sparksplit.prepare.sources.passes import digest_now
+from sparksplit.spark.application import called
+from sparksplit.spark.executors import session_with_executors
+from sparksplit.spark.job_names import described
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | None = None) -> PreparedDataSet:
+    """Prepare the data set that `config` names, unless it is there already.
+
+    frame: the rows, where `config` is a DataFramePreprocess. A DataFrame has no files to look at, so it is read to find
+    out whether a complete data set was made from the same rows.
+
+    Raises UsageError for what is wrong with the user's input, before anything is written; RunError where Spark fails.
+    """
+    config.check()
+    config = config.effective()
+    await_input(config.input, config.output, options.overwrite)
+    function = own_source(config.input)
+    fitted = None if config.fitted is None else read_fitted(config.fitted)
+    inputs = {**config.input.paths(), **config.own_file, **({} if fitted is None else {"fitted": fitted.path})}
+    # Spark starts before the claim only where it has to look at the rows: it may fail at that.
+    with ExitStack() as started:
+        session = session_for(config, started)
+        if not (config.input.listed or format_of(config.input.format).source):
+            spark = session()
+            frame = own_frame(spark, config.input) if function is not None and frame is None else frame
+        source = None if config.input.listed else open_rows(config, session, frame, fitted)
+        input_hash = raw_digest(config.input) if source is None else _hash_of(source, session)
+        fitted_digest = None if fitted is None else fitted.digest
+        config_hash = config.config_hash(function, fitted_digest)
+        more = {"input.format's file": function and digest(function), "fitted": fitted_digest}
+        keys = {**config.hashed(), **{key: content(value) for key, value in more.items() if value}}
+        output = Output(config.output, config_hash, "preprocess", inputs, input_hash, keys)
+        # What is wrong with the input is reported before anything is written, even the claim on the output.
+        if source is None and output.decide(options.overwrite) != "done":
+            source = open_rows(config, session, frame, fitted)
+        with output.claimed(options.overwrite) as decision:
+            if decision == "done":
+                say(f"{output.path}: is complete, made with the same configuration; nothing was done")
+                return PreparedDataSet.open(output.path)
+            source = source or open_rows(config, session, frame, fitted)
+            for line in source.notes:
+                say(f"{source.place}: {line}")
+            for line in () if source.table is None else source.table.said().values():
+                say(f"feature {line}")
+            say(f"label {source.label_said(config.scales_label(source.label_kind, source.table is not None))}")
+            # Published, or removed, when the Spark that this call starts has stopped, and nothing writes any more.
+            # In a session that stays, what a failed job's last tasks write is removed by the next command.
+            with output.staging() as folder, started:
+                spark = session()
+                with spark_progress(spark, "preprocess"):
+                    output.lease.tell(spark.sparkContext.applicationId)
+                    with input_failures(spark, source.place, [file.path for file in source.files]):
+                        manifest, rows_hash = prepare(spark, config, source, folder, fitted)
+                    if rows_hash is not None:
+                        output.made_of(folder, rows_hash)
+        return PreparedDataSet(output.path, manifest)
+
+
+def session_for(config: PreprocessConfig, started: ExitStack) -> Callable[[], SparkSession]:
+    """What gives the Spark session that `config` needs, and starts it when it is first asked for; it stops with
+    `started`."""
+    settings = dict(format_of(config.input.format).settings)
+    name = called("preprocess", config.output)
+    return lambda: started.enter_context(session_with_executors(name, config.executors, settings, config.patience))
+
+
+def own_source(config: InputConfig) -> str | None:
+    """The source text of the user's function that gives the rows, "" for one in a package; None where no function does.
+
+    Raises ConfigError where the function that is named does not exist.
+    """
+    if not is_own(config.format):
+        return None
+    try:
+        return source_of(config.format) or ""
+    except FunctionError as error:
+        raise config.error("format", str(error)) from error
+
+
+@described("open")
+def own_frame(spark: SparkSession, config: InputConfig) -> DataFrame:
+    """The DataFrame that the user's function returns. Raises ConfigError where it fails or returns something else."""
+    from pyspark.sql import DataFrame
+
+    try:
+        function = load(config.format, source_of(config.format))
+        pickled_by_value(config.format)
+        frame = function(spark, config.one_path())
+    except FunctionError as error:
+        raise config.error("format", str(error)) from error
+    except (Exception, SystemExit) as error:
+        text = " ".join(str(error).split())[:300]
+        raise config.error("format", f"{config.format} failed: {type(error).__name__}: {text}") from error
+    if not isinstance(frame, DataFrame):
+        raise config.error("format", f"{config.format} returned {type(frame).__name__}, not a DataFrame")
+    return frame
+
+
+def _hash_of(source: Source, session: Callable[[], SparkSession]) -> str | Callable[[], str]:
+    """What shows that the rows of an opened source are others: its files, or all rows, read when that is asked for."""
+    return source.raw_digest or (lambda: digest_now(session(), source))
+
+
+@described("open")
+def open_rows(
+    config: PreprocessConfig,
+    session: Callable[[], SparkSession],
+    frame: DataFrame | None,
+    fitted: Fitted | None = None,
+) -> Source:
+    """The source of raw rows. Raises ConfigError and InputError for whatever the driver can see is wrong with it."""
+    source = _opened(config, session, frame, None if fitted is None else fitted.description)
+    if source.has_test and config.test > 0:
+        raise config.error("test", f"must be 0: the source brings a test split (is {config.test})")
+    if source.label_kind == "number" and (config.unseen_labels != "error" or config.cut.stratify):
+        key = "cut.stratify" if config.cut.stratify else "unseen_labels"
+        raise config.error(key, f"needs labels that are classes, and {source.place} has numbers to predict")
+    source.cut_by = config.cut.by
+    return source
+
+
+def _opened(
+    config: PreprocessConfig,
+    session: Callable[[], SparkSession],
+    frame: DataFrame | None,
+    description: Description | None,
+) -> Source:
+    if frame is not None:
+        return open_frame(frame, config.input, description, config.cut, config.features)
+    if format_of(config.input.format).reader:
+        check_paths(config.input)
+        return open_with_spark(session(), config.input, description, config.cut, config.features)
+    if format_of(config.input.format).load().is_long(config.input):
+        session()
+    return open_source(config.input, description, validation=config.validation, test=config.test)

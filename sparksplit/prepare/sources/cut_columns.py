@@ -1,0 +1,136 @@
+"""What the columns that a cut goes by come to: one int64 a row, in Spark's expressions.
+
+By key it is a hash of the columns as text; by time microseconds since 1970 (UTC where neither the column nor its text
+names a zone), or the whole number itself; by column the index of the split in SPLITS. Null: the row is bad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from sparksplit.dataset.manifest import SPLITS
+from sparksplit.prepare.cut_config import CutConfig
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_TIMES = ("timestamp", "timestamp_ntz", "date")
+_NAMES = {name: place for place, name in enumerate(SPLITS)} | dict.fromkeys(("valid", "val", "dev"), 1)
+_DAY, _NUMBER = r"\\d{4}-\\d{2}-\\d{2}", r"[-+]?\\d{1,19}"
+_NO_ZONE = _DAY + r"[ T]\\d{1,2}:\\d{2}(:\\d{2}(\\.\\d*)?)?"
+
+
+@dataclass(frozen=True)
+class CutColumns:
+    """The columns that a cut goes by, as the source names them, and what their values are."""
+
+    names: tuple[str, ...] = ()
+    kind: Literal["key", "time", "number", "split"] = "key"
+
+    @classmethod
+    def of(cls, cut: CutConfig, names: Sequence[str], types: Sequence[str], frame: DataFrame) -> CutColumns:
+        """names, types: of the columns that `cut` needs. frame: of these columns alone, of the training rows; a column
+        of text is asked for its first value, unless a boundary shows what it holds.
+
+        Raises ConfigError where a column cannot be what the cut takes it for.
+        """
+        if cut.by not in ("time", "column"):
+            return cls(tuple(names))
+        name, found = names[0], types[0]
+        if cut.by == "column":
+            if found != "string":
+                raise cut.error("column", f"{name!r} is {found}, and must be text that names the split")
+            return cls((name,), "split")
+        boundaries = [value for value in (cut.validation_from, cut.test_from) if value is not None]
+        if found in _WHOLE:
+            kind: Literal["time", "number"] = "number"
+        elif found in _TIMES:
+            kind = "time"
+        elif found != "string":
+            raise cut.error("column", f"{name!r} is {found}, and must hold times, dates or whole numbers: cast it")
+        elif boundaries:
+            kind = "time" if isinstance(boundaries[0], str) else "number"
+        else:
+            column = f"`{frame.columns[0]}`"
+            first = frame.selectExpr(f"{column} rlike '^\\\\s*{_NUMBER}\\\\s*$'").where(f"{column} is not null").first()
+            kind = "number" if first is not None and first[0] else "time"
+        for key in ("validation_from", "test_from"):
+            value = getattr(cut, key)
+            if value is not None and isinstance(value, str) != (kind == "time"):
+                wanted = "a date or a time" if kind == "time" else "a whole number"
+                raise cut.error(key, f"must be {wanted}, as column {name!r} is {found} (is {value!r})")
+        return cls((name,), kind)
+
+    def value(
+        self, columns: Sequence[str], types: Sequence[str], nulls: Sequence[str] = (), folders: Sequence[str] = ()
+    ) -> Column:
+        """The int64, or null. columns: what they are called in the frame. types: theirs. nulls: texts that are null.
+        folders: the columns that folders give, in which no text is null"""
+        from pyspark.sql import functions as sql
+
+        if self.kind == "key":
+            texts = [_text(name, () if name in folders else nulls) for name in columns]
+            known = sql.lit(True)
+            for text in texts:
+                known = known & text.isNotNull()
+            return sql.when(known, sql.xxhash64(*texts))
+        return sql.expr(f"cast({_EXPRESSIONS[self.kind](f'`{columns[0]}`', types[0])} as bigint)")
+
+    def text(self, columns: Sequence[str], nulls: Sequence[str] = (), folders: Sequence[str] = ()) -> Column:
+        """What to show of a row whose value is null: the columns' values, or null where there is a null.
+
+        nulls, folders: as `value` takes them
+        """
+        from pyspark.sql import functions as sql
+
+        texts = [_text(name, () if name in folders else nulls) for name in columns]
+        return sql.concat(*(part for text in texts for part in (sql.lit(", "), text)))
+
+    def problem(self, text: str | None) -> tuple[str, str]:
+        """(the reason why a row is bad, the reason without its value). text: as `text` gives it"""
+        names = ", ".join(repr(name) for name in self.names)
+        subject = f"column {names}, which the cut goes by" if len(self.names) == 1 else f"columns {names}, cut.columns"
+        if text is None:
+            return (f"{subject}: is null",) * 2
+        wanted = {"time": "no time or date", "number": "no whole number", "split": "neither train, validation nor test"}
+        return f"{subject}: {text[2:]!r} is {wanted[self.kind]}", f"{subject}: {wanted[self.kind]}"
+
+
+def _text(name: str, nulls: Sequence[str]) -> Column:
+    """The column as text; null where that is one of `nulls`."""
+    from pyspark.sql import functions as sql
+
+    text = sql.col(name).cast("string")
+    return sql.when(~sql.trim(text).isin(list(nulls)), text) if nulls else text
+
+
+def _time(column: str, found: str) -> str:
+    if found == "timestamp":
+        return f"unix_micros({column})"
+    if found == "timestamp_ntz":
+        return f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ '1970-01-01 00:00:00', {column})"
+    if found == "date":
+        return f"unix_date({column}) * 86400000000"
+    text = f"trim({column})"
+    return (
+        f"unix_micros(try_cast(case when {text} rlike '^{_DAY}$' then concat({text}, 'T00:00:00Z') "
+        f"when {text} rlike '^{_NO_ZONE}$' then concat({text}, 'Z') "
+        f"when {text} rlike '^{_NO_ZONE} ?(Z|UTC|GMT|[-+].*)$' then {text} end as timestamp))"
+    )
+
+
+def _number(column: str, found: str) -> str:
+    if found != "string":
+        return column
+    return f"case when trim({column}) rlike '^{_NUMBER}$' then try_cast(trim({column}) as bigint) end"
+
+
+def _split(column: str, found: str) -> str:
+    cases = " ".join(f"when '{name}' then {place}" for name, place in _NAMES.items())
+    return f"case lower(trim({column})) {cases} end"
+
+
+_EXPRESSIONS = {"time": _time, "number": _number, "split": _split}

@@ -1,0 +1,251 @@
+"""IDX: MNIST's format, a big-endian header and then plain values; four files with standard names in a folder."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hdfs_io import filesystem
+from hdfs_io.filesystem import FileFacts
+from sparksplit.base.errors import InputError
+from sparksplit.base.reading import read_exactly
+from sparksplit.dataset.description import Description, TensorSpec
+from sparksplit.dataset.labels import rounded
+from sparksplit.dataset.manifest import SourceFile
+from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.input_checks import check_input
+from sparksplit.prepare.sources.base import (
+    BATCH_BYTES,
+    GZIP_ERRORS,
+    RANGE_BYTES,
+    BadRow,
+    FileSource,
+    ParsedRows,
+    Task,
+    gzip_problem,
+    labelled_like,
+    open_raw,
+)
+
+_DTYPES = {0x08: "uint8", 0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
+_PREFIXES = {"train": "train", "test": "t10k"}
+_SKIP_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class IdxFile:
+    """The checked header of one IDX file."""
+
+    path: str
+    dtype: str
+    shape: tuple[int, ...]
+    """Rows first"""
+    compressed: bool
+
+    @property
+    def header_bytes(self) -> int:
+        """Bytes before the first value."""
+        return 4 + 4 * len(self.shape)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return math.prod(self.shape[1:]) * np.dtype(self.dtype).itemsize
+
+    @property
+    def length(self) -> int:
+        """Bytes that the uncompressed file must have."""
+        return self.header_bytes + self.shape[0] * self.row_bytes
+
+    def values(self, content: bytes) -> np.ndarray[Any, np.dtype[Any]]:
+        """Whole rows of `content` (after the header), little-endian: [n, *shape[1:]]."""
+        stored = np.frombuffer(content, dtype=np.dtype(self.dtype).newbyteorder(">"))
+        return stored.astype(np.dtype(self.dtype).newbyteorder("<"), copy=False).reshape(-1, *self.shape[1:])
+
+
+def open_idx(path: str) -> IdxFile:
+    """Read and check the header of `path`, and that the file has the length that the header announces.
+
+    For a gzip file, the length is taken from its last four bytes (RFC 1952, ISIZE); where those disagree, the file is
+    read through to say what is wrong.
+
+    Raises InputError for a file that cannot be read, is not IDX, or is truncated.
+    """
+    try:
+        with open_raw(path) as (stream, compressed):
+            start = read_exactly(stream.read, 4)
+            if len(start) == 4 and (start[:2] != b"\0\0" or start[2] not in _DTYPES or start[3] == 0):
+                raise InputError(f"{path}: is not an IDX file: it begins with the bytes {start.hex(' ')}")
+            sizes = read_exactly(stream.read, 4 * start[3]) if len(start) == 4 else b""
+            if len(start) < 4 or len(sizes) < 4 * start[3]:
+                raise InputError(f"{path}: is truncated: it ends within the header")
+            shape = struct.unpack(f">{start[3]}I", sizes)
+            idx = IdxFile(path, _DTYPES[start[2]], shape, compressed)
+            length = filesystem.size(path)
+            if compressed and not _announced(path, idx.length):
+                length = 4 + len(sizes) + _count(stream)
+            elif compressed:
+                length = idx.length
+    except GZIP_ERRORS as error:
+        raise InputError(f"{path}: {gzip_problem(error)}") from None
+    if length < idx.length:
+        raise InputError(f"{path}: is truncated: {length} bytes of values and header, {idx.length} are announced")
+    if length > idx.length:
+        raise InputError(f"{path}: has {length - idx.length} bytes more than its header announces")
+    return idx
+
+
+def _announced(path: str, length: int) -> bool:
+    with filesystem.open_input(path) as file:
+        file.seek(max(0, file.size() - 4))
+        end = file.read(4)
+    return len(end) == 4 and int(struct.unpack("<I", end)[0]) == length % 2**32
+
+
+def _count(stream: Any) -> int:
+    count = 0
+    while part := stream.read(_SKIP_BYTES):
+        count += len(part)
+    return count
+
+
+class IdxSource(FileSource):
+    """An IDX folder. The labels' files are not looked at if the configuration says `label: null`.
+
+    need_train: whether the training files must be there; for predicting, t10k alone will do.
+    """
+
+    @classmethod
+    def of(cls, config: InputConfig, description: Description | None, validation: float, test: float) -> IdxSource:
+        config = labelled_like(config, description)
+        check_input(config)
+        return cls(config, description is None)
+
+    @staticmethod
+    def facts(folder: str, config: InputConfig) -> list[tuple[str, FileFacts]]:
+        """Those of the four files that are there and are read."""
+        if not filesystem.is_folder(folder):
+            return []
+        kinds = [("images", "idx3-ubyte"), *([("labels", "idx1-ubyte")] if config.label is not None else [])]
+        found = [_find(folder, f"{prefix}-{name}", kind) for prefix in _PREFIXES.values() for name, kind in kinds]
+        return [(path, filesystem.facts(path)) for path in found if path is not None]
+
+    def __init__(self, config: InputConfig, need_train: bool = True) -> None:
+        folder = filesystem.absolute(config.one_path())
+        if not filesystem.is_folder(folder):
+            raise InputError(f"{folder}: there is no such folder (an IDX input.path is the folder of the four files)")
+        self._pairs: dict[str, tuple[IdxFile, IdxFile | None]] = {}
+        for part in ("train", "test"):
+            pair = _pair(folder, part, labelled=config.label is not None)
+            if pair is not None:
+                self._pairs[part] = pair
+        if not self._pairs or (need_train and "train" not in self._pairs):
+            raise InputError(f"{folder}: has no train-images-idx3-ubyte, .gz or not")
+        images = [pair[0] for pair in self._pairs.values()]
+        for other in images[1:]:
+            if (other.dtype, other.shape[1:]) != (images[0].dtype, images[0].shape[1:]):
+                raise InputError(
+                    f"{other.path}: rows are {other.dtype} {list(other.shape[1:])}, those of {images[0].path} "
+                    f"{images[0].dtype} {list(images[0].shape[1:])}"
+                )
+        shape = config.shape or list(images[0].shape[1:])
+        if math.prod(shape) != math.prod(images[0].shape[1:]):
+            raise config.error("shape", f"does not fit rows of {list(images[0].shape[1:])} (is {shape})")
+        if config.dtype not in (None, images[0].dtype):
+            raise config.error("dtype", f"the IDX files hold {images[0].dtype} (is {config.dtype})")
+        self.tensors = [TensorSpec(name="x", dtype=images[0].dtype, shape=shape)]
+        self.label_kind = None
+        if config.label is not None:
+            self.label_kind = "number" if config.label_type == "number" else "integer"
+        self.has_test = "test" in self._pairs
+        paths = [file.path for pair in self._pairs.values() for file in pair if file is not None]
+        self.files = [SourceFile(path=path, bytes=filesystem.size(path)) for path in paths]
+
+    def tasks(self) -> list[Task]:
+        """Ranges of rows of plain files; one task for a pair with a gzip file in it, which cannot be split."""
+        tasks = []
+        for part, (images, labels) in self._pairs.items():
+            rows = images.shape[0]
+            whole = images.compressed or (labels is not None and labels.compressed)
+            step = max(rows, 1) if whole else max(1, RANGE_BYTES // max(images.row_bytes, 1))
+            tasks += [
+                Task(part, images.path, None if labels is None else labels.path, start, min(start + step, rows))
+                for start in range(0, rows, step)
+            ]
+        return tasks
+
+    def read(self, task: Task) -> Iterator[ParsedRows | BadRow]:
+        """The task's rows; a damaged file is a fatal BadRow."""
+        images, labels = self._pairs[task.part]
+        assert task.stop is not None
+        step = max(1, BATCH_BYTES // max(images.row_bytes, 1))
+        with open_raw(images.path) as (image_stream, _), open_raw((labels or images).path) as (label_stream, _):
+            streams = [(images, image_stream)] + ([(labels, label_stream)] if labels else [])
+            for file, stream in streams:
+                # Exact for gzip too, where a seek reads its way forward; such tasks start at row 0.
+                stream.seek(file.header_bytes + task.start * file.row_bytes)
+            for start in range(task.start, task.stop, step):
+                count = min(step, task.stop - start)
+                arrays = []
+                for file, stream in streams:
+                    try:
+                        content = read_exactly(stream.read, count * file.row_bytes)
+                    except GZIP_ERRORS as error:
+                        yield BadRow(file.path, start, gzip_problem(error), fatal=True)
+                        return
+                    if len(content) < count * file.row_bytes:
+                        yield BadRow(file.path, start, "is truncated", fatal=True)
+                        return
+                    arrays.append(file.values(content))
+                tensor = arrays[0].reshape(count, *self.tensors[0].shape)
+                label = None
+                if labels is not None:
+                    label = rounded(arrays[1]) if self.label_kind == "number" else arrays[1].astype("<i8")
+                yield ParsedRows([tensor], label)
+            if any(file.compressed and _ends_badly(stream) for file, stream in streams):
+                yield BadRow(images.path, task.stop, "its gzip stream or its labels' is damaged at the end", fatal=True)
+
+
+def _ends_badly(stream: Any) -> bool:
+    """Whether a gzip stream lacks its end or has a wrong checksum: only reading past the last value shows it."""
+    try:
+        return bool(stream.read(1))
+    except GZIP_ERRORS:
+        return True
+
+
+def _pair(folder: str, part: str, labelled: bool) -> tuple[IdxFile, IdxFile | None] | None:
+    """The checked images and labels of a part; None where the folder has neither."""
+    prefix = _PREFIXES[part]
+    images = _find(folder, f"{prefix}-images", "idx3-ubyte")
+    labels = _find(folder, f"{prefix}-labels", "idx1-ubyte") if labelled else None
+    if images is None and labels is None:
+        return None
+    if images is None or (labelled and labels is None):
+        missing = f"{prefix}-images-idx3-ubyte" if images is None else f"{prefix}-labels-idx1-ubyte"
+        raise InputError(f"{folder}: has no {missing}, .gz or not, beside {filesystem.name(images or labels or '')}")
+    image_file = open_idx(images)
+    if len(image_file.shape) < 2:
+        raise InputError(f"{images}: has one dimension; images need two or more")
+    if labels is None:
+        return image_file, None
+    label_file = open_idx(labels)
+    if len(label_file.shape) != 1:
+        raise InputError(f"{labels}: has {len(label_file.shape)} dimensions; labels have one")
+    if label_file.shape[0] != image_file.shape[0]:
+        raise InputError(f"{images}: {image_file.shape[0]} images, but {label_file.shape[0]} labels in {labels}")
+    return image_file, label_file
+
+
+def _find(folder: str, stem: str, kind: str) -> str | None:
+    names = filesystem.listing(folder)
+    for name in (f"{stem}-{kind}", f"{stem}.{kind}"):
+        for candidate in (name, f"{name}.gz"):
+            if candidate in names:
+                return filesystem.join(folder, candidate)
+    return None

@@ -1,0 +1,138 @@
+"""JSON, an object on each line: Python says which lines are one, Spark what is in them.
+
+Spark alone would leave out what follows a line's first value, and read a list as rows and `null` as nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from hdfs_io.listing import Found
+from sparksplit.base.errors import InputError
+from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.sources.cells import short
+from sparksplit.prepare.sources.folders import EVERY_FOLDER
+from sparksplit.prepare.sources.line_numbers import ROW_TEXT, line_mark_sql
+from sparksplit.prepare.sources.readers import METADATA, RawFrame
+from sparksplit.spark.batches import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_LINE, _FILE, _PROBLEM = "sparksplit: the line", "sparksplit: the file", "sparksplit: the problem"
+_BROKEN, _VALUES, _WHOLE = "sparksplit: broken", "sparksplit: the values", "sparksplit: whole"
+"""Columns of our own; no user's key is called so."""
+_ROW = f"CASE WHEN `{_PROBLEM}` IS NOT NULL THEN {line_mark_sql(f'`{_LINE}`')} END"
+# Decoded, because a line that is not UTF-8 would arrive as it is.
+_TEXT = f"left(decode(CAST(`{_LINE}` AS BINARY), 'UTF-8'), {ROW_TEXT})"
+_BAD = f"CASE WHEN `{_PROBLEM}` IS NOT NULL THEN named_struct('r', `{_PROBLEM}`, 't', {_TEXT}, 'f', false) END"
+
+_BLANK = " \t\r\n"
+_NO_OBJECT = "is no JSON object"
+_UNFIT = "has a value that does not fit its column (an empty text among numbers, say)"
+
+
+def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
+    """Files of JSON lines. Raises InputError where no line is an object.
+
+    Keys that differ in case alone are columns of their own.
+    """
+    from pyspark.sql import functions as sql
+    from pyspark.sql.types import DoubleType, StringType, StructField, StructType
+
+    with settings(spark, {"spark.sql.caseSensitive": "true"}):
+        lines = _lines(spark, found)
+        schema = _schema(spark, lines)
+        if not schema.fields:
+            raise InputError(f"{config.place}: no line is a JSON object; each row must be one, on a line of its own")
+        doubles = [field.name for field in schema if field.dataType == DoubleType()]
+        good = sql.when(sql.col(_PROBLEM).isNull(), sql.col(_LINE))
+        wanted = StructType([*schema.fields, StructField(_BROKEN, StringType())])
+        texts = StructType([StructField(name, StringType()) for name in doubles])
+        read = lines.select(
+            "*",
+            sql.from_json(good, wanted, {"columnNameOfCorruptRecord": _BROKEN}).alias(_VALUES),
+            (sql.from_json(good, texts) if doubles else sql.lit(None)).alias(_WHOLE),
+        )
+        values, whole = sql.col(_VALUES), sql.col(_WHOLE)
+        fields = [(field.name, values.getField(field.name), field.dataType == StringType()) for field in schema]
+        columns = [(_text(value) if text else value).alias(name) for name, value, text in fields]
+        exact = {name: f"{_WHOLE} {place}" for place, name in enumerate(doubles)}
+        numbers = [_whole(whole.getField(name)).alias(column) for name, column in exact.items()]
+        unfit = sql.when(values.getField(_BROKEN).isNotNull(), sql.lit(_UNFIT))
+        problem = sql.coalesce(sql.col(_PROBLEM), unfit).alias(_PROBLEM)
+        frame = read.select(*columns, *numbers, _FILE, _LINE, problem)
+    hidden = (*exact.values(), _FILE, _LINE, _PROBLEM)
+    return RawFrame(frame, f"`{_FILE}`", row=_ROW, bad=_BAD, hidden=hidden, exact=exact)
+
+
+def line_problem(line: bytes) -> str | None:
+    """Why a line is not one JSON object and nothing else; None where it is."""
+    try:
+        text = line.decode().strip(_BLANK)
+        if not text.startswith("{"):
+            return _NO_OBJECT
+        _, end = _DECODER.raw_decode(text)
+    except _TwiceError as error:
+        return f"has the key {short(error.args[0])} twice"
+    except (ValueError, RecursionError):
+        return _NO_OBJECT
+    return None if end == len(text) else "has more behind its JSON object"
+
+
+class _TwiceError(Exception):
+    """A key that an object has twice."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> None:
+    """Raises _TwiceError where a key is there twice."""
+    if len(dict(pairs)) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _TwiceError(next(name for name in names if names.count(name) > 1))
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_int=str, parse_float=str)
+
+
+def _lines(spark: SparkSession, found: Found) -> DataFrame:
+    """The lines that are not blank, each with its file and problem."""
+    from pyspark.sql import functions as sql
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    reader = spark.read.options(**EVERY_FOLDER)
+    frame = reader.schema(StructType([StructField(_LINE, StringType())])).text(found.roots)
+    line = sql.col(_LINE)
+    # As bytes: a line that is not UTF-8 would have other characters in Python.
+    problem = sql.udf(line_problem, StringType())(line.cast("binary"))
+    lines = frame.select("*", sql.expr(METADATA).alias(_FILE)).where(sql.length(sql.translate(line, _BLANK, "")) > 0)
+    return lines.select("*", problem.alias(_PROBLEM))
+
+
+def _schema(spark: SparkSession, lines: DataFrame) -> StructType:
+    """What Spark finds in the objects."""
+    from pyspark.sql.types import StructType
+
+    jvm: Any = spark._jvm
+    objects = lines.where(f"`{_PROBLEM}` IS NULL").select(_LINE)._jdf
+    texts = getattr(objects, "as")(jvm.org.apache.spark.sql.Encoders.STRING())
+    reader: Any = spark.read.option("columnNameOfCorruptRecord", _BROKEN)
+    found = StructType.fromJson(json.loads(reader._jreader.json(texts).schema().json()))
+    return StructType([field for field in found if field.name != _BROKEN])
+
+
+def _text(value: Any) -> Any:
+    """A text, of which Spark gives the numbers NaN and Infinity, beside texts, in quote marks. NaN is a missing value,
+    as it is in a column of numbers."""
+    from pyspark.sql import functions as sql
+
+    infinite = sql.when(value.isin('"Infinity"', '"-Infinity"'), sql.translate(value, '"', "")).otherwise(value)
+    return sql.when(value == '"NaN"', sql.lit(None)).otherwise(infinite)
+
+
+def _whole(text: Any) -> Any:
+    """The text of a number that is written without a point or an exponent; null for any other."""
+    from pyspark.sql import functions as sql
+
+    return sql.when(text.rlike("^-?[0-9]+$"), text)

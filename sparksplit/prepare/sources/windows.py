@@ -1,0 +1,369 @@
+"""Windows over time: the rows of each series, sorted, to rows of arrays.
+
+Rows are parsed as they are without windows, so that bad ones are named in the same way; then Spark brings those of a
+series together, in order, and a task cuts them into windows as they come: it holds a batch of them and the rows of a
+window, however long the series is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sparksplit.base.errors import InputError
+from sparksplit.dataset.description import Description, FittedPreprocessing, TensorSpec, Windows
+from sparksplit.dataset.labels import rounded
+from sparksplit.dataset.lane_files import tensor_of
+from sparksplit.dataset.manifest import SPLITS
+from sparksplit.features.missing_columns import there_are
+from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.cut_config import CutConfig
+from sparksplit.prepare.sources.base import BATCH_BYTES, BadRow, BadRows, ParsedRows, Reader, Source
+from sparksplit.prepare.sources.columns import DataFrameSource, _column
+from sparksplit.prepare.sources.parse import BAD, CUT, PART, keep_names, parse, tensor_names
+from sparksplit.prepare.sources.readers import Raw
+from sparksplit.prepare.sources.window_places import Piece, Rule, find, keep
+from sparksplit.prepare.windows_config import WindowsConfig, duration
+from sparksplit.spark.batches import partition_id, shuffled
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_ORDERED = ("tinyint", "smallint", "int", "bigint", "timestamp", "timestamp_ntz", "date", "string")
+_TASK_BYTES = 64 * 1024 * 1024
+"""Bytes of the input that a task is to sort, roughly."""
+_VALUES = tensor_names(1)[0]
+
+
+class WindowSource(Source):
+    """Windows of the rows of columns that are numbers; see `Windows`.
+
+    With labels every window that has all of its label's rows is one row. Without, as `predict` may want it, each
+    series' last window is: what follows it is not known yet. The columns that tell series apart, and their order, are
+    kept, of a window's last row that is not its label's.
+    """
+
+    def __init__(
+        self,
+        config: InputConfig,
+        raw: Raw,
+        description: Description | None = None,
+        cut: CutConfig | None = None,
+    ) -> None:
+        """description: of the data that a model was trained on, whose windows these then are. cut: by time, or None"""
+        self.place = config.place
+        if config.weight is not None:
+            raise config.error("weight", "must be left out where rows are windows: each has a weight for several rows")
+        train = raw.parts["train"]
+        names = [name for name, _ in train.types]
+        trained, own = None if description is None else description.windows, config.windows
+        if own is None:
+            assert trained is not None
+            if cut is not None:
+                raise config.error("windows", "must be given, as for what is fitted already (fitted)")
+            by, order, label = _known(config, names, trained)
+        else:
+            if description is not None and trained is None:
+                raise config.error("windows", "must be left out, as for what is fitted already (fitted)")
+            by, order, label = _asked(config, names, train.label)
+        columns = [*by, order, *(_column(config, "keep", name, names, self.place) for name in config.keep)]
+        columns = list(dict.fromkeys(columns))
+        if label in columns:
+            raise config.error("label", f"{label!r} is kept, or what windows go by, and cannot be predicted")
+        found = dict(train.types)[order]
+        if found not in _ORDERED:
+            problem = f"column {order!r} is {found}, and must hold times, dates or whole numbers: cast it"
+            raise InputError(f"{self.place}: {problem}") if own is None else own.error("order", problem)
+        # Where there is no header, columns go by position.
+        places: dict[str, int | str] = {name: name if train.named else place for place, name in enumerate(names)}
+        by_time = (cut or CutConfig(by="time")).model_copy(update={"column": places[order]})
+        given = None if description is None else description.tensors[0].columns
+        self._inner = _rows(config, raw, [places[name] for name in columns], by_time, given)
+        features = self._inner.tensors[0].columns or [name for name in names if name not in columns]
+        if len(features) != self._inner.tensors[0].values or label not in features:
+            raise InputError(f"{self.place}: windows need columns that are numbers, {label!r} among them")
+        dtype = self._inner.tensors[0].dtype
+        self._stride = 1 if own is None else own.stride
+        self._gaps = config.missing == "mean"
+        spark = train.frame.sparkSession
+        reader: Any = self._inner.raw(spark)[1]
+        time = reader.cut.kind == "time"
+        if trained is not None and trained.time != time:
+            kinds = "times" if trained.time else "whole numbers"
+            raise InputError(f"{self.place}: column {order!r} must hold {kinds}, as where the model was trained")
+        self.windows = made = _settled(config, trained, None if own is None else _windows(own, by, order, label, time))
+        shape = [made.window, len(features)]
+        self.tensors = [TensorSpec(name="x", dtype=dtype, shape=shape, columns=list(features))]
+        self.label_kind, self.label_name = (None, None) if config.label is None else ("number", label)
+        self.keep, self.columns, self.files = self._inner.keep, self._inner.columns, self._inner.files
+        self.notes = self._inner.notes
+        self.has_test, self.raw_digest = self._inner.has_test, self._inner.raw_digest
+        self._counts: Any = None
+
+    @property
+    def rule(self) -> Rule:
+        """What windows are wanted."""
+        assert self.windows is not None
+        horizon = self.windows.horizon if self.label_kind is not None else 0
+        return Rule(self.windows.window, horizon, self._stride, self.windows.step)
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for counts in () if self._counts is None else self._counts.value.values():
+            for why, count in counts.items():
+                found[why] = found.get(why, 0) + count
+        return found
+
+    def parts(self) -> list[str]:
+        return self._inner.parts()
+
+    def expected_rows(self, row_bytes: float | None) -> dict[str, int] | None:
+        """As many windows as there are rows, one for each stride."""
+        found = self._inner.expected_rows(row_bytes)
+        return None if found is None else {part: rows // self._stride for part, rows in found.items()}
+
+    def raw(self, spark: SparkSession) -> tuple[DataFrame, Reader]:
+        """The parsed rows of each series together, sorted, and what makes windows of them.
+
+        Reads all rows where the step is not known yet. Raises InputError where no row follows another.
+        """
+        assert self.windows is not None
+        parsed = parse(spark, self._inner)
+        series = [PART, *keep_names(len(self.windows.by))]
+        if not self.windows.step:
+            self.windows = self.windows.model_copy(update={"step": self._step(parsed, series)})
+        self._counts = spark.sparkContext.accumulator({}, _ByPartition())  # type: ignore[arg-type]
+        columns = [PART, *keep_names(len(self.keep)), CUT, _VALUES, BAD]
+        tasks = self._tasks(spark)
+        rows = parsed.select(*columns).repartition(tasks, *series).sortWithinPartitions(*series, CUT)
+        label = None if self.label_kind is None else (self.tensors[0].columns or []).index(self.windows.label)
+        reader = WindowReader(
+            self.place, self.rule, self.windows, self.tensors[0], self._inner.tensors[0], label, len(self.keep),
+            self._gaps, self._counts,
+        )  # fmt: skip
+        return rows, reader
+
+    def _tasks(self, spark: SparkSession) -> int:
+        """How many tasks sort the rows: a fixed number for the same input and session."""
+        size = sum(file.bytes for file in self.files)
+        default = int(spark.conf.get("spark.sql.shuffle.partitions", "200") or "200")
+        return max(spark.sparkContext.defaultParallelism, -(-size // _TASK_BYTES)) if size else default
+
+    def _step(self, parsed: DataFrame, series: Sequence[str]) -> int:
+        """The most frequent way from a row to the next; of several the shortest."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as sql
+
+        before = sql.lag(CUT).over(Window.partitionBy(*series).orderBy(CUT))
+        rows = parsed.where(sql.col(BAD).isNull()).select(*series, CUT)
+        with shuffled(parsed.sparkSession, sum(file.bytes for file in self.files) or _TASK_BYTES):
+            ways = rows.select((sql.col(CUT) - before).alias("way")).where("way > 0").groupBy("way").count()
+            found = ways.orderBy(sql.desc("count"), "way").first()
+        if found is None:
+            assert self.windows is not None
+            by = ", ".join(map(repr, self.windows.by))
+            bad = parsed.where(sql.col(BAD).isNotNull()).select(f"{BAD}.*").first()
+            why = "" if bad is None else f"; there are bad rows, such as {BadRow(**bad.asDict())}"
+            raise InputError(f"{self.place}: no row follows another{f' of the same {by}' if by else ''}{why}")
+        return int(found["way"])
+
+
+def _rows(
+    config: InputConfig, raw: Raw, keep: list[int | str], cut: CutConfig, columns: list[str] | None
+) -> DataFrameSource:
+    """The rows as they are parsed: all columns but those to keep are one tensor of numbers, NaN where one is missing.
+
+    columns: the features of the model that they are for, in its order
+    """
+    plain: dict[str, Any] = {"label": None, "label_type": "auto", "missing": "mean", "shape": None, "windows": None}
+    tensor = TensorSpec(name="x", dtype=config.dtype or "float32", shape=[1], columns=columns)
+    # A description without features of other kinds, so that none are taken for some.
+    like = Description(tensors=[tensor], label=None, preprocessing=FittedPreprocessing())
+    return DataFrameSource(config.model_copy(update={**plain, "keep": keep}), raw, like, cut)
+
+
+def _asked(config: InputConfig, names: Sequence[str], last: str | None) -> tuple[list[str], str, str]:
+    """(the columns that tell series apart, the one that orders them, the label) that `config` names. last: the label's
+    column where it names none"""
+    windows, place = config.windows, config.place
+    assert windows is not None
+    by = [_column(windows, "by", name, names, place) for name in windows.by]
+    order = _column(windows, "order", windows.order, names, place)
+    if order in by or len(set(by)) < len(by):
+        raise windows.error("by", "names a column twice, or the one that orders the rows")
+    if config.label is None or ("label" not in config.model_fields_set and last is None):
+        raise config.error(
+            "label", f"must be the column whose next values are predicted (there are {', '.join(names)})"
+        )
+    given = config.label if "label" in config.model_fields_set else last or ""
+    return by, order, _column(config, "label", given, names, place)
+
+
+def _known(config: InputConfig, names: Sequence[str], windows: Windows) -> tuple[list[str], str, str]:
+    """The same for the windows that a model was trained on."""
+    for name in (*windows.by, windows.order, windows.label):
+        if name not in names:
+            told = there_are(name, names)
+            raise InputError(f"{config.place}: has no column {name!r}, which the model's windows are made of{told}")
+    if config.label is not None and "label" in config.model_fields_set:
+        label = _column(config, "label", config.label, names, config.place)
+        if label != windows.label:
+            raise config.error("label", f"must be {windows.label!r}, which the model predicts, or null (is {label!r})")
+    return windows.by, windows.order, windows.label
+
+
+def _settled(config: InputConfig, trained: Windows | None, own: Windows | None) -> Windows:
+    """The windows to make, where those that are fitted already, or the configuration's `own`, or both are there.
+
+    Raises ConfigError where they differ.
+    """
+    if trained is None or own is None:
+        found = trained or own
+        assert found is not None
+        return found
+    if trained != own.model_copy(update={"step": own.step or trained.step}):
+        raise config.error("windows", "must be those of what is fitted already (fitted)")
+    return trained
+
+
+def _windows(windows: WindowsConfig, by: list[str], order: str, label: str, time: bool) -> Windows:
+    step = windows.step
+    if step is not None and isinstance(step, str) != time:
+        wanted = "such as 1h or 15min, as it holds times" if time else "a whole number, as it does"
+        raise windows.error("step", f"must be of the kind of column {order!r}: {wanted} (is {step!r})")
+    return Windows(
+        window=windows.window,
+        horizon=windows.horizon,
+        by=by,
+        order=order,
+        label=label,
+        step=0 if step is None else duration(step) if isinstance(step, str) else step,
+        time=time,
+    )
+
+
+class _ByPartition:
+    """Adds up what tasks count, as Spark's accumulators want it: by partition, so that one that runs again counts
+    once."""
+
+    def zero(self, value: Any) -> dict[int, dict[str, int]]:
+        """Of nothing."""
+        return {}
+
+    def addInPlace(self, one: Any, other: Any) -> dict[int, dict[str, int]]:  # noqa: N802  # Spark's name for it
+        """Both."""
+        return {**one, **other}
+
+
+@dataclass(frozen=True)
+class WindowReader:
+    """Makes windows of sorted rows; see `Reader`.
+
+    tensor: a window's. row: a row's, as it was parsed. label: the label's place among a row's values; None: not wanted.
+    kept: columns to keep. gaps: whether features may be missing. counts: an accumulator of `left_out`.
+    """
+
+    place: str
+    rule: Rule
+    windows: Windows
+    tensor: TensorSpec
+    row: TensorSpec
+    label: int | None
+    kept: int
+    gaps: bool
+    counts: Any = None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRow | BadRows]]:
+        """The windows of all batches, whose rows are sorted by series and time."""
+        carry: pa.RecordBatch | None = None
+        index, left = 0, {"gaps": 0, "nulls": 0, "short": 0}
+        for batch in batches:
+            yield from _bad(batch)
+            rows = batch.filter(batch.column(BAD).is_null())
+            if not rows.num_rows:
+                continue
+            carried = 0 if carry is None else carry.num_rows
+            if carry is not None:
+                rows = pa.Table.from_batches([carry, rows]).combine_chunks().to_batches()[0]
+            piece, values = self._piece(rows, index, carried)
+            yield from self._found(rows, piece, values, left)
+            kept, index = keep(self.rule, piece)
+            carry = rows.slice(rows.num_rows - kept)
+        if carry is not None:
+            piece, values = self._piece(carry, index, carry.num_rows, final=True)
+            yield from self._found(carry, piece, values, left)
+        if self.counts is not None:
+            self.counts.add({partition_id(): left})
+
+    def _piece(
+        self, rows: pa.RecordBatch, index: int, carried: int, final: bool = False
+    ) -> tuple[Piece, npt.NDArray[Any]]:
+        """(where windows are looked for, the values [rows, columns])"""
+        values = tensor_of(pa.chunked_array([rows.column(_VALUES)]), self.row)
+        same = np.ones(rows.num_rows, np.bool_)
+        for name in (PART, *keep_names(len(self.windows.by))):
+            codes = rows.column(name).dictionary_encode(null_encoding="encode").indices.to_numpy()
+            same[1:] &= codes[1:] == codes[:-1]
+        missing = np.isnan(values)
+        null = np.zeros(len(values), np.bool_) if self.gaps else missing.any(axis=1)
+        null_label = np.zeros(len(values), np.bool_)
+        if self.label is not None:
+            null_label = ~np.isfinite(values[:, self.label])
+        return Piece(same, rows.column(CUT).to_numpy(), null, null_label, index, carried, final), values
+
+    def _found(
+        self, rows: pa.RecordBatch, piece: Piece, values: npt.NDArray[Any], left: dict[str, int]
+    ) -> Iterator[tuple[str, ParsedRows | BadRow]]:
+        """The windows of a piece, in small batches. left: counts those that were left out"""
+        found = find(self.rule, piece)
+        for why in left:
+            left[why] += getattr(found, why)
+        parts = rows.column(PART).to_numpy()
+        if found.again is not None:
+            yield SPLITS[parts[found.again]], self._again(rows, found.again)
+        step = max(1, BATCH_BYTES // self.tensor.row_bytes)
+        for part in np.unique(parts[found.starts]).tolist():
+            mine = found.starts[parts[found.starts] == part]
+            for first in range(0, len(mine), step):
+                yield SPLITS[part], self._rows(rows, piece, values, mine[first : first + step])
+
+    def _rows(
+        self, rows: pa.RecordBatch, piece: Piece, values: npt.NDArray[Any], starts: npt.NDArray[np.int64]
+    ) -> ParsedRows:
+        view = np.lib.stride_tricks.sliding_window_view
+        features = view(values, self.rule.window, axis=0)[starts].transpose(0, 2, 1)
+        label = None
+        if self.label is not None:
+            label = rounded(view(values[:, self.label], self.rule.horizon)[starts + self.rule.window])
+        last = pa.array(starts + self.rule.window - 1)
+        return ParsedRows(
+            [np.ascontiguousarray(features, self.tensor.numpy_dtype)],
+            label,
+            [rows.column(name).take(last).to_pylist() for name in keep_names(self.kept)],
+            piece.time[starts + self.rule.rows - 1],
+        )
+
+    def _again(self, rows: pa.RecordBatch, place: int) -> BadRow:
+        """A time that is there twice, which no limit of bad rows allows."""
+        names = [*self.windows.by, self.windows.order]
+        found = ", ".join(
+            f"{name} {rows.column(column)[place].as_py()}"
+            for name, column in zip(names, keep_names(len(names)), strict=True)
+        )
+        hint = "a time must be there once in each series (input.windows.by)"
+        return BadRow(self.place, 0, f"several rows have {found}: {hint}", fatal=True, kind="a time is there twice")
+
+
+def _bad(batch: pa.RecordBatch) -> Iterator[tuple[str, BadRows]]:
+    """The bad rows of a batch, by part."""
+    bad = batch.filter(batch.column(BAD).is_valid())
+    if bad.num_rows:
+        parts = bad.column(PART).to_numpy()
+        for part in np.unique(parts).tolist():
+            yield SPLITS[part], BadRows(bad.column(BAD).filter(pa.array(parts == part)))

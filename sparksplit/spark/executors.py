@@ -1,0 +1,125 @@
+"""Spark's executors: how many there are, which were lost, and waiting until there are enough."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sparksplit.base.errors import RunError
+from sparksplit.base.progress import Lines
+from sparksplit.spark.manager import Manager
+from sparksplit.spark.reasons import NOT_TAKEN, spark_reason
+from sparksplit.spark.requirements import is_on, is_standalone, why_few
+from sparksplit.spark.session import spark_session
+from sparksplit.spark.waiting import Patience, Seen, Wait
+from sparksplit.spark.workers import said_by_an_executor
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+_POLL_SECONDS = 0.1
+
+
+@contextmanager
+def session_with_executors(
+    app_name: str, executors: int, settings: dict[str, str] | None, patience: Patience
+) -> Iterator[SparkSession]:
+    """As `spark_session`, for a command without nodes, which works with any number of executors: there is one at least
+    when the block begins.
+
+    Raises RunError where none comes, which Spark's jobs would wait for without a limit.
+    """
+    with spark_session(app_name, executors, settings, nodes=False) as spark:
+        sc = spark.sparkContext
+        conf = dict(sc.getConf().getAll())
+        if not re.fullmatch(r"local(\[.*\])?", str(sc.master)):  # which has none
+            if executors_of(sc) == 0 and is_on(conf, "spark.dynamicAllocation.enabled", "false"):
+                sc._jsc.sc().requestExecutors(1)  # the first would come with the first job
+            await_executors(sc, 1, "executors: one is needed", patience)
+        yield spark
+
+
+def await_executors(sc: SparkContext, needed: int, what: str, patience: Patience) -> float:
+    """Wait until so many executors have registered, with a line every ten seconds about what is waited for. Returns for
+    how many seconds all of them have been granted.
+
+    what: what needs them, `KEY: 2 nodes need 3 executors`.
+
+    Raises RunError once either of `patience`'s limits has passed, with the numbers and the executors lost since Spark
+    began; and at once where Spark's master has ended the application.
+    """
+    wait, lines = Wait(needed, patience, time.monotonic()), Lines()
+    settings = dict(sc.getConf().getAll())
+    with Manager(sc) as manager:
+        while True:
+            seen = Seen(executors_of(sc), manager.granted)
+            wait.look(seen, time.monotonic())
+            if seen.executors >= needed:
+                return wait.seconds["start"]
+            if sc._jsc.sc().isStopped():
+                raise RunError(ended(sc, settings, manager.pages))
+            if wait.over:
+                said = None if seen.executors else said_by_an_executor(sc, manager.pages)
+                why = why_few(settings, seen.executors) if said is None else f"an executor ended at its start: {said}"
+                raise RunError(wait.failure(what, seen, lost_executors(sc), why, where_logs_are(settings)))
+            lines.say(wait.line(seen))
+            time.sleep(_POLL_SECONDS)
+
+
+def ended(sc: SparkContext, settings: Mapping[str, str], pages: Sequence[str]) -> str:
+    """What to say where Spark has ended by itself before it had executors. pages: the workers'."""
+    application = str(sc.applicationId)
+    if application.startswith("spark-application-"):  # Spark's own name, for want of one from the master
+        return f"spark.master: {sc.master} {NOT_TAKEN}"
+    said, logs = said_by_an_executor(sc, pages), where_logs_are({**settings, "spark.app.id": application})
+    return (
+        f"executors: {sc.master} has ended the application {application}: its executors ended before Spark had them"
+        f"{f' ({said})' if said else ''}, or somebody ended it; {logs}"
+    )
+
+
+def where_logs_are(settings: Mapping[str, str]) -> str:
+    """Where to read what executors say that Spark does not have."""
+    application = settings.get("spark.app.id", "APPLICATION")
+    if settings.get("spark.master") == "yarn":
+        return f"look at `yarn logs -applicationId {application}`"
+    if is_standalone(settings):
+        return f"look at {application}/*/stderr in the workers' work folders"
+    return "look at the executors' logs"
+
+
+def lost_executors(sc: SparkContext, since: float = 0.0) -> list[str]:
+    """The executors that Spark has lost, in the order in which they went: `executor 1 on HOST was lost (REASON) [LOG]`.
+
+    since: seconds since 1970.
+    """
+    found = []
+    for place in range((executors := sc._jsc.sc().statusStore().executorList(False)).size()):
+        one = executors.apply(place)
+        if not one.isActive() and one.removeTime().isDefined():
+            reason = spark_reason(one.removeReason().get()) if one.removeReason().isDefined() else ""
+            host, log = host_in(one.hostPort()), one.executorLogs().get("stderr")
+            page = f" [{log.get()}]" if log.isDefined() else ""
+            text = f"executor {one.id()} on {host} was lost{f' ({reason})' if reason else ''}{page}"
+            found.append((one.removeTime().get().getTime(), text))
+    return [text for when, text in sorted(found) if when >= 1000 * since]
+
+
+def executors_of(sc: SparkContext) -> int:
+    """Executors that have registered."""
+    return int(sc._jsc.sc().getExecutorIds().size())
+
+
+def slots_of(sc: SparkContext) -> int:
+    """Task slots of all executors, as Spark's barrier mode counts them."""
+    context = sc._jsc.sc()
+    return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
+
+
+def host_in(place: str) -> str:
+    """The host in `host:port`; of an executor that has just come, Spark does not know the port yet, and gives none."""
+    return re.sub(r":\d+$", "", place)

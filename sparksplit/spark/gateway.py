@@ -1,0 +1,49 @@
+"""Spark's JVM: its settings reach it in a file that only this user can read, and that is gone once it has been read.
+
+Any user of the machine could read them on its command line, where pyspark puts what a SparkConf has by then.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sparksplit.spark import packages, properties
+from sparksplit.spark.user_settings import other_arguments
+
+
+def launch(settings: Mapping[str, str], folder: Path) -> Any:
+    """Start Spark's JVM with `settings`, the user's among them: Spark reads no spark-defaults.conf then.
+
+    folder: for the file. Raises what pyspark raises where it does not start; RunError where a package is not found.
+    """
+    from pyspark.java_gateway import launch_gateway
+
+    file = folder / "spark.properties"
+    spark = {key: value for key, value in settings.items() if key.startswith("spark.")}
+    file.touch(0o600, exist_ok=False)
+    file.write_text(properties.written(spark), encoding="ascii")
+    try:
+        with variables({"PYSPARK_SUBMIT_ARGS": shlex.join(["--properties-file", str(file), *other_arguments()])}):
+            return packages.launch() if packages.KEY in spark else launch_gateway()  # type: ignore[no-untyped-call]
+    finally:
+        file.unlink()
+
+
+@contextmanager
+def variables(values: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of this process's environment, for as long as the context lasts."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

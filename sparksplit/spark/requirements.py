@@ -1,0 +1,309 @@
+"""What Spark's settings must be for nodes to run: pure functions, one judge for `train`, `check` and sessions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from sparksplit.base.errors import ConfigError
+from sparksplit.spark.masters import addresses_of
+
+YARN_EXECUTORS = 2
+"""Spark's default of spark.executor.instances on YARN."""
+TENSORFLOW_MEBIBYTES = 1024
+"""What an executor's container needs in addition to its JVM: Python, TensorFlow and a small model take 0.7 to 1 GB."""
+RECOMMENDED_OVERHEAD = "1536m"
+
+LEAST_MEBIBYTES = 450
+"""What Spark asks of the JVMs of driver and executors."""
+
+_WHOLE = (
+    "spark.executor.cores",
+    "spark.task.cpus",
+    "spark.executor.instances",
+    "spark.cores.max",
+    "spark.yarn.maxAppAttempts",
+)
+_SWITCHES = (
+    "spark.dynamicAllocation.enabled",
+    "spark.speculation",
+    "spark.python.worker.reuse",
+    "spark.authenticate",
+)
+_SIZES = {
+    "spark.executor.memory": LEAST_MEBIBYTES,
+    "spark.driver.memory": LEAST_MEBIBYTES,
+    "spark.executor.memoryOverhead": 0,
+}
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*]")
+_GPU_KEYS = (
+    ("spark.executor.resource.gpu.amount", "1"),
+    ("spark.task.resource.gpu.amount", "1"),
+    ("spark.executor.resource.gpu.discoveryScript", "./gpu-discovery.sh, with --files conf/gpu-discovery.sh"),
+)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A setting that breaks a run. key: Spark's key, or `nodes`. text: what is wrong and what to set."""
+
+    key: str
+    text: str
+
+    def error(self) -> ConfigError:
+        """The exception for it."""
+        return ConfigError(f"{self.key}: {self.text}")
+
+
+def value_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
+    """Values that Spark could not read; it would end at its start, or take a minute, and often not name the key."""
+    for key in _WHOLE:
+        if key in settings and not re.fullmatch(r"0*[1-9]\d*", settings[key].strip()):
+            yield Problem(key, f"must be a whole number above 0 (is {settings[key]})")
+    for key in _SWITCHES:
+        if key in settings and settings[key].strip().lower() not in ("true", "false"):
+            yield Problem(key, f"must be true or false (is {settings[key]})")
+    for key, least in _SIZES.items():
+        if key not in settings:
+            continue
+        try:
+            if mebibytes(settings[key], key) < least:
+                yield Problem(key, f"must be at least {least}m, which Spark itself needs (is {settings[key]})")
+        except ConfigError as error:
+            yield Problem(key, str(error).partition(": ")[2])
+    master = settings.get("spark.master", "")
+    if master.startswith("spark://") and not addresses_of(master):
+        yield Problem("spark.master", f"must be spark://HOST:PORT (is {master}); a master's port is 7077, unless set")
+    elif master and not re.match(r"yarn$|spark://|local($|\[)|local-cluster\[|k8s://", master):
+        yield Problem("spark.master", f"must be yarn or spark://HOST:PORT (is {master})")
+
+
+def readable(settings: Mapping[str, str]) -> dict[str, str]:
+    """`settings` without those that value_problems names: what can be judged further."""
+    wrong = {problem.key for problem in value_problems(settings)}
+    return {key: value for key, value in settings.items() if key not in wrong}
+
+
+def granted_cores(settings: Mapping[str, str]) -> int:
+    """The cores that Spark grants to a task, and so to a node, which is one.
+
+    An executor has one task slot, but may have more cores; on Spark standalone, without spark.executor.cores, it has
+    all of its worker's.
+    """
+    return int(settings.get("spark.task.cpus") or 1)
+
+
+def is_standalone(settings: Mapping[str, str]) -> bool:
+    """Whether the master is one of Spark's own."""
+    return settings.get("spark.master", "").startswith("spark://")
+
+
+def most_executors(settings: Mapping[str, str]) -> int | None:
+    """How many executors the settings allow; None if they do not tell."""
+    if local := _LOCAL_CLUSTER.fullmatch(settings.get("spark.master", "")):
+        return int(local[1])
+    if is_standalone(settings):
+        # Spark standalone does not look at spark.executor.instances.
+        cores, most = settings.get("spark.executor.cores"), settings.get("spark.cores.max")
+        return int(most) // int(cores) if cores and most else None
+    given = settings.get("spark.executor.instances")
+    return int(given) if given else YARN_EXECUTORS if settings.get("spark.master") == "yarn" else None
+
+
+def master_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
+    """What no node can run under, however many nodes there are.
+
+    settings: Spark's configuration, `spark.master` included.
+    """
+    master = settings.get("spark.master", "")
+    if re.fullmatch(r"local(\[.*\])?", master):
+        yield Problem(
+            "spark.master",
+            f"{master} runs everything in one process, and every node needs an executor of its own:"
+            " use local-cluster[2,1,1024] (executors, cores, MiB), yarn or spark://..., or start with `sparksplit`,"
+            " which brings a local cluster when no master is set",
+        )
+    for key, why in (
+        ("spark.dynamicAllocation.enabled", "an executor that Spark takes away ends its node"),
+        ("spark.speculation", "a node that Spark starts twice joins twice"),
+    ):
+        if is_on(settings, key, "false"):
+            yield Problem(key, f"must be false (is true): {why}")
+
+
+def start_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
+    """What is wrong however many nodes there are, and can be seen before Spark starts, or fails to start."""
+    yield from value_problems(settings)
+    settings = readable(settings)
+    yield from master_problems(settings)
+    yield from standalone_problems(settings)
+    master = settings.get("spark.master", "")
+    local = _LOCAL_CLUSTER.fullmatch(master)
+    cores = settings.get("spark.executor.cores") or (local[2] if local else "1" if master == "yarn" else None)
+    if cores is not None:
+        yield from slot_problems(int(cores) // int(settings.get("spark.task.cpus", "1")), int(cores))
+    yield from gpu_problems(settings)
+
+
+def standalone_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
+    """Settings under which a command, with nodes or without, would never have an executor on Spark standalone."""
+    settings = readable(settings)
+    if not is_standalone(settings):
+        return
+    if settings.get("spark.submit.deployMode") == "cluster":
+        text = "must be client (is cluster): Spark standalone runs no Python driver on its workers"
+        yield Problem("spark.submit.deployMode", text)
+    if most_executors(settings) == 0:
+        cores, most = settings["spark.executor.cores"], settings["spark.cores.max"]
+        text = f"must be at least {cores}, the value of spark.executor.cores: no executor may have fewer (is {most})"
+        yield Problem("spark.cores.max", text)
+
+
+def run_problems(settings: Mapping[str, str], nodes: int, spare: int = 0) -> Iterator[Problem]:
+    """What breaks a run of `nodes` nodes, with the certain and general problems first.
+
+    spare: executors needed in addition to the nodes'.
+    """
+    yield from start_problems(settings)
+    settings = readable(settings)
+    local = _LOCAL_CLUSTER.fullmatch(settings.get("spark.master", ""))
+    most, needed = most_executors(settings), nodes + spare
+    if most is not None and most < needed:
+        key, wanted = "spark.executor.instances", str(needed)
+        if local:
+            key, wanted = "spark.master", f"local-cluster[{needed},{local[2]},{local[3]}]"
+        elif is_standalone(settings):
+            key, wanted = "spark.cores.max", str(needed * int(settings["spark.executor.cores"]))
+        text = f"{need(nodes, spare)} and there are {most}; set fewer nodes, or {key} to {wanted}"
+        yield Problem("nodes", text)
+
+
+def slot_problems(slots: int, cores: int | None = None) -> Iterator[Problem]:
+    """One node per executor: with two task slots, two nodes could land on one executor and share its GPU.
+
+    cores: spark.executor.cores; None where it is not set, and the executors themselves have told their slots.
+    """
+    if slots == 1:
+        return
+    if cores is None:
+        yield Problem(
+            "spark.executor.cores",
+            f"is not set, so an executor takes all cores of its worker: it has {slots} task slots, and must have one;"
+            " set it and spark.task.cpus to the cores of a node",
+        )
+    elif slots == 0:
+        text = f"must not be below spark.task.cpus (is {cores}); set both to the cores of a node"
+        yield Problem("spark.executor.cores", text)
+    else:
+        yield Problem(
+            "spark.task.cpus",
+            f"an executor must have one task slot (has {slots}); set it to {cores}, the value of spark.executor.cores",
+        )
+
+
+def why_few(settings: Mapping[str, str], executors: int) -> str:
+    """What to look at where Spark has had fewer executors than were asked for, without one having been lost."""
+    cores, memory = settings.get("spark.executor.cores", "?"), settings.get("spark.executor.memory", "1g")
+    if is_standalone(settings):
+        free = f"{cores} cores and {memory} (spark.executor.cores, spark.executor.memory)"
+        if executors:
+            return f"have the other workers {free} free, or is spark.cores.max too low?"
+        host = settings.get("spark.driver.host", "the driver")
+        return (
+            f"has any worker {free} free, and does it reach {host} (spark.driver.host)? In a worker's work folder,"
+            f" {settings.get('spark.app.id', 'APPLICATION')}/*/stderr says why an executor ended"
+        )
+    if settings.get("spark.master") == "yarn":
+        return (
+            f"is the queue full, or are {cores} cores and {memory} + {overhead_mebibytes(settings)}m"
+            " (spark.executor.cores, memory and memoryOverhead) more than one container may have?"
+        )
+    return "is the cluster busy?"
+
+
+def gpu_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
+    """GPU keys of which some are missing, or that do not give each node exactly one GPU of its own."""
+    given = [key for key, _ in _GPU_KEYS if settings.get(key)]
+    standalone = is_standalone(settings)
+    for key, value in _GPU_KEYS if given else ():
+        if not settings.get(key):
+            # A standalone worker discovers its GPUs itself.
+            if not (standalone and key.endswith("discoveryScript")):
+                yield Problem(key, f"is missing, and {given[0]} is set: set it to {value}")
+        elif key.endswith("amount") and settings[key].strip() not in ("1", "1.0"):
+            yield Problem(key, f"must be 1, a GPU of its own for each node (is {settings[key]}); use more executors")
+
+
+def comfort_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
+    """What a run may survive, and only `check` mentions: memory that may run short, workers that start anew."""
+    settings = readable(settings)
+    if not is_on(settings, "spark.python.worker.reuse", "true"):
+        why = "predict loads its model once per Python worker, and without reuse once per task"
+        yield Problem("spark.python.worker.reuse", f"must be true (is false): {why}")
+    if settings.get("spark.executor.pyspark.memory"):
+        yield Problem(
+            "spark.executor.pyspark.memory",
+            f"must not be set (is {settings['spark.executor.pyspark.memory']}): it limits the address space, of which"
+            " TensorFlow takes three times its memory; spark.executor.memoryOverhead counts instead",
+        )
+    if is_standalone(settings) and "spark.executor.instances" in settings and "spark.cores.max" not in settings:
+        cores = settings.get("spark.executor.cores", "the cores of a worker")
+        yield Problem(
+            "spark.executor.instances",
+            "counts for nothing on Spark standalone, where an application takes all cores that are free: set"
+            f" spark.cores.max to {settings['spark.executor.instances']} x {cores} instead",
+        )
+    if settings.get("spark.master", "") == "yarn":
+        overhead = overhead_mebibytes(settings)
+        if overhead < TENSORFLOW_MEBIBYTES:
+            yield Problem(
+                "spark.executor.memoryOverhead",
+                f"must be at least {TENSORFLOW_MEBIBYTES}m for the Python and TensorFlow in it (is {overhead}m);"
+                f" set it to {RECOMMENDED_OVERHEAD} or more, or YARN kills the executors",
+            )
+        attempts = settings.get("spark.yarn.maxAppAttempts")
+        in_cluster = settings.get("spark.submit.deployMode") == "cluster"  # elsewhere YARN cannot restart the driver
+        if in_cluster and (attempts is None or int(attempts) > 1):
+            yield Problem(
+                "spark.yarn.maxAppAttempts",
+                f"must be 1 (is {attempts or 'not set: the cluster decides'}): a second attempt meets the first one's"
+                " unfinished output",
+            )
+
+
+def overhead_mebibytes(settings: Mapping[str, str]) -> int:
+    """MiB that an executor's container has in addition to its JVM's heap."""
+    given = settings.get("spark.executor.memoryOverhead")
+    if given is not None:
+        return mebibytes(given, "spark.executor.memoryOverhead")
+    memory = mebibytes(settings.get("spark.executor.memory", "1g"), "spark.executor.memory")
+    factor = float(settings.get("spark.executor.memoryOverheadFactor", "0.1"))
+    least = mebibytes(settings.get("spark.executor.minMemoryOverhead", "384m"), "spark.executor.minMemoryOverhead")
+    return max(least, int(memory * factor))
+
+
+def mebibytes(size: str, key: str) -> int:
+    """Spark's size with a unit ("1g", "512m"; MiB without one) in MiB. Raises ConfigError that names `key`."""
+    match = re.fullmatch(r"(\d+)\s*([kmgt]?)b?", size.strip().lower())
+    if match is None:
+        raise ConfigError(f'{key}: must be a size such as 1024m or 2g (is "{size}")')
+    kibibytes = int(match[1]) * {"k": 1, "m": 1024, "": 1024, "g": 1024**2, "t": 1024**3}[match[2]]
+    return max(1, kibibytes // 1024)
+
+
+def need(nodes: int, spare: int) -> str:
+    """How many executors are needed, in words."""
+    feeding = f" ({spare} to feed them)" if spare else ""
+    return f"{nodes} nodes need {nodes + spare} executors{feeding}"
+
+
+def raise_first(problems: Iterator[Problem]) -> None:
+    """Raise ConfigError for the first of `problems`, if there is one."""
+    for problem in problems:
+        raise problem.error()
+
+
+def is_on(settings: Mapping[str, str], key: str, default: str) -> bool:
+    """Whether a setting that is true or false is true."""
+    return settings.get(key, default).strip().lower() == "true"

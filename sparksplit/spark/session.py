@@ -1,0 +1,349 @@
+"""The Spark session of a command: spark-submit's, or that of a local cluster that leaves nothing behind."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparksplit.base import hadoop_conf
+from sparksplit.base.errors import ConfigError, RunError, UsageError
+from sparksplit.base.progress import say, saying
+from sparksplit.base.shipped import shipped
+from sparksplit.spark import gateway, left, metastore, packages, user_settings
+from sparksplit.spark.application import tagged
+from sparksplit.spark.interrupts import (
+    interruptible,
+    interruptible_program,
+    py4j_quiet,
+    starting,
+    stopping_handlers,
+    undisturbed,
+)
+from sparksplit.spark.java import java_home
+from sparksplit.spark.jvm import limited
+from sparksplit.spark.masters import await_master, check_known
+from sparksplit.spark.reasons import NOT_TAKEN, STOPPED, setting_at_fault, spark_reason
+from sparksplit.spark.requirements import mebibytes, raise_first, standalone_problems, start_problems
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STOP_SECONDS = 15.0
+"""How long Spark may take to stop before its processes are killed."""
+
+LOCAL = "spark.local.dir"
+
+_started: list[bool] = []  # not empty once this process has started Spark
+
+
+@contextmanager
+def spark_session(
+    app_name: str, executors: int, settings: dict[str, str] | None = None, *, nodes: bool = True
+) -> Iterator[SparkSession]:
+    """Give a Spark session, and stop it however the block ends.
+
+    Whatever master and settings spark-submit, or Spark's own configuration files, give are used. Without a master, a
+    cluster of `executors` processes with one task slot each is started on this machine; nothing of it is left
+    afterwards: no process, no file. Inside another `spark_session`, that one's session is given, and not stopped.
+
+    settings: Spark's keys, for a session that this call starts; spark-submit's and the files' take precedence.
+    nodes: whether the session is to hold nodes, which some masters and settings cannot.
+
+    Raises ConfigError for such a master or setting, and where no Java is found; RunError where Spark does not start
+    (quickly, where its standalone master cannot be reached), and in place of errors of pyspark and py4j that leave the
+    block, because those cannot be read without their JVM.
+    """
+    running = _running_session()
+    if running is not None:
+        with interruptible_program(running), spark_errors():
+            yield running
+        return
+    configured, submitted = user_settings.configured(), user_settings.submitted()
+    raise_first(start_problems(configured) if nodes else standalone_problems(configured))
+    wanted = {"spark.app.name": app_name, **_settings(executors, configured, submitted), **(settings or {})}
+    more = wanted.pop(packages.KEY, "")
+    wanted.update((key, value) for key, value in configured.items() if key not in _ADDED_TO or key not in wanted)
+    wanted.update(tagged(app_name, configured))
+    if not submitted:
+        jars = packages.spark_jars(user_settings.pyspark_home())
+        if needed := packages.wanted(more, configured, jars):
+            wanted[packages.KEY] = needed
+    await_master(wanted.get("spark.master", ""))
+    check_known(wanted, None if submitted else os.environ)
+    handlers = stopping_handlers()
+    with ExitStack() as stack:
+        stack.enter_context(py4j_quiet())
+        folder = None if submitted else stack.enter_context(_own_processes(wanted))
+        spark = _start(wanted, folder)
+        stack.callback(_stop, spark)
+        try:
+            with interruptible(handlers, spark), _where_the_logs_are(spark), spark_errors():
+                yield spark
+        finally:
+            with undisturbed():
+                stack.close()
+
+
+def _running_session() -> SparkSession | None:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.getOrCreate() if SparkContext._active_spark_context is not None else None
+
+
+def satisfy_yarn() -> None:
+    """In YARN's cluster mode, start and stop Spark for a command that has succeeded without it.
+
+    YARN takes a driver that never started Spark for a failed one, even where there was nothing to do.
+    """
+    if not user_settings.submitted() or _started:
+        return
+    configured = user_settings.configured()
+    if configured.get("spark.master") == "yarn" and configured.get("spark.submit.deployMode") == "cluster":
+        say("telling YARN that there was nothing to do")
+        with spark_session("sparksplit", 1, nodes=False):
+            pass
+
+
+def known_settings() -> dict[str, str]:
+    """What Spark has been told before it starts; all of its settings if it is already running."""
+    running = _running_session()
+    return user_settings.configured() if running is None else dict(running.sparkContext.getConf().getAll())
+
+
+_ADDED_TO = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions", "spark.executorEnv.PYTHONPATH")
+
+
+def _settings(executors: int, configured: dict[str, str], submitted: bool) -> dict[str, str]:
+    settings = {
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.ui.showConsoleProgress": "false",  # sparksplit shows its own
+    }
+    for name, value in hadoop_conf.for_executors().items():
+        settings.setdefault(f"spark.executorEnv.{name}", configured.get(f"spark.executorEnv.{name}", value))
+    if not configured.get("spark.master", "local-cluster").startswith("local-cluster"):
+        return settings
+    # Executors run on this machine, perhaps from a checkout that is not installed.
+    settings["spark.executorEnv.PYTHONPATH"] = _python_path(configured.get("spark.executorEnv.PYTHONPATH", ""))
+    if submitted:
+        return settings
+    memory = configured.get("spark.executor.memory", "1024m")
+    # Only the first compiler: on a few cores the optimising one takes more time than it saves (measured: half of all).
+    # The parallel collector: rows leave Spark faster than with G1, whose short pauses nobody needs here.
+    java = "-XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
+    java += " -Dlog4j2.configurationFile={file} -Dconsole.level={level} {more}"
+    file = Path(shipped("conf/log4j2.properties")).as_uri()
+    more = configured.get("spark.driver.extraJavaOptions", "")
+    more_executor = configured.get("spark.executor.extraJavaOptions", "")
+    return settings | {
+        "spark.master": f"local-cluster[{executors},1,{mebibytes(memory, 'spark.executor.memory')}]",
+        "spark.executor.memory": memory,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        # Whoever calls must know it: the master would otherwise start programs for any user of this machine.
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": secrets.token_hex(32),
+        **_pages(configured),
+        "spark.python.worker.reuse": "true",
+        # Not Spark's 200: on a few cores each task costs more than the rows it handles.
+        "spark.sql.shuffle.partitions": str(max(4, 2 * executors)),
+        "spark.driver.extraJavaOptions": java.format(file=file, level="warn" if _debugging() else "off", more=more),
+        "spark.executor.extraJavaOptions": java.format(file=file, level="warn", more=more_executor),
+    }
+
+
+_PROXY = "org.apache.hadoop.yarn.server.webproxy.amfilter.AmIpFilter"
+_NOWHERE = "192.0.2.1"  # an address for examples, RFC 5737
+
+
+def _pages(configured: dict[str, str]) -> dict[str, str]:
+    """Settings that close Spark's pages, unless the user has asked for them.
+
+    The driver's is off. Those of the master and the worker, which show the executors' logs and can end the application,
+    always listen, and know no secret: they let in only a proxy, which is nowhere. (Only Spark 3 has that filter.)
+    """
+    off = {"spark.ui.enabled": "false"}
+    jars = packages.spark_jars(user_settings.pyspark_home())
+    asked_for = configured.get("spark.ui.enabled", "").lower() == "true"
+    if asked_for or not any("yarn-server-web-proxy" in jar for jar in jars):
+        return off
+    places = {
+        f"spark.{_PROXY}.param.PROXY_HOSTS": _NOWHERE,
+        f"spark.{_PROXY}.param.PROXY_URI_BASES": f"http://{_NOWHERE}",
+    }
+    return {**off, "spark.ui.filters": _PROXY, **places}
+
+
+def _debugging() -> bool:
+    """Whether the command was called with --debug."""
+    return logging.getLogger().isEnabledFor(logging.DEBUG)
+
+
+def _python_path(existing: str) -> str:
+    root = Path(__file__).resolve().parent.parent.parent
+    parts = existing.split(os.pathsep) + os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if root != Path(sysconfig.get_path("purelib")).resolve():
+        parts.insert(0, str(root))
+    # Absolute, since executors work in folders of their own.
+    return os.pathsep.join(dict.fromkeys(str(Path(part).absolute()) for part in parts if part))
+
+
+@contextmanager
+def _own_processes(settings: dict[str, str]) -> Iterator[Path]:
+    """Prepare this process for starting a JVM, and remove everything that it started when the block ends. Gives a
+    folder for that time.
+
+    settings: changed in place, to keep Spark's files in a temporary folder.
+    """
+    environment = {"JAVA_HOME": java_home()}
+    with ExitStack() as stack:
+        folder = stack.enter_context(left.session_folder())
+        environment[left.MARK] = str(folder)
+        if settings.get("spark.master", "").startswith("local-cluster"):
+            environment |= _local_cluster(folder, settings)
+            say(f"Starting Spark on this machine: {settings['spark.master']}")
+        stack.enter_context(gateway.variables(environment))
+        stack.callback(_end, str(folder))
+        yield folder
+
+
+def _local_cluster(folder: Path, settings: dict[str, str]) -> dict[str, str]:
+    """Make a local cluster's folders inside `folder`; returns the variables that point there, and adds the settings."""
+    home, temporary = folder / "spark", folder / "tmp"
+    home.mkdir()
+    temporary.mkdir()
+    # Its workers write into $SPARK_HOME/work, and the environment may be shared or read-only.
+    for entry in Path(user_settings.pyspark_home()).iterdir():
+        if entry.name not in ("work", "logs"):
+            (home / entry.name).symlink_to(entry)
+    settings.setdefault(LOCAL, str(folder / "local"))
+    # As a URI: with HADOOP_CONF_DIR set, a plain path would mean HDFS.
+    settings.setdefault("spark.sql.warehouse.dir", (folder / "warehouse").as_uri())
+    for key in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
+        settings[key] = f"-Djava.io.tmpdir={temporary} {settings.get(key, '')}".strip()
+    settings["spark.driver.extraJavaOptions"] += f" -Dderby.stream.error.file={folder}/derby.log"
+    settings.update(metastore.temporary(settings, user_settings.conf_folder(), folder))
+    return {
+        "SPARK_HOME": str(home),
+        "SPARK_CONF_DIR": str(user_settings.conf_folder()),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+
+
+def _start(settings: dict[str, str], folder: Path | None) -> SparkSession:
+    """folder: for a JVM that this process starts; None: there is one."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    _started.append(True)
+    try:
+        conf = SparkConf()
+        for key, value in settings.items():
+            conf.set(key, value)
+        with starting(), warnings.catch_warnings():
+            if folder is not None and SparkContext._gateway is None:
+                SparkContext._ensure_initialized(gateway=gateway.launch(settings, folder))
+            # In YARN's cluster mode pyspark looks for --py-files where the submitting host had them; YARN ships them
+            # anyway.
+            warnings.filterwarnings("ignore", message="Failed to add file")
+            with saying(f"Spark to start on {settings.get('spark.master')}"):
+                return SparkSession.builder.config(conf=conf).getOrCreate()
+    except Exception as error:
+        text = str(error)
+        if at_fault := setting_at_fault(text, settings):
+            raise ConfigError(at_fault) from error
+        if isinstance(error, ConnectionError) or "JAVA_GATEWAY_EXITED" in text:
+            local = f" (is spark.local.dir, {settings[LOCAL]}, one that can be written?)" if LOCAL in settings else ""
+            raise RunError(f"Spark did not start: its own process has ended, and has said above why{local}") from error
+        refused = f"its master {settings.get('spark.master')} {NOT_TAKEN}"
+        raise RunError(f"Spark did not start: {refused if STOPPED in text else spark_reason(text)}") from error
+
+
+@contextmanager
+def _where_the_logs_are(spark: SparkSession) -> Iterator[None]:
+    """Under YARN, say how to get the executors' logs if the block fails for any reason but the user's mistake."""
+    yarn, application = spark.sparkContext.master == "yarn", spark.sparkContext.applicationId
+    try:
+        yield
+    except UsageError:
+        raise
+    except BaseException:
+        if yarn:
+            say(f"the executors' logs: yarn logs -applicationId {application}")
+        raise
+
+
+@contextmanager
+def spark_errors() -> Iterator[None]:
+    """Turn what Spark raises within the block into a RunError of one line."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+            raise
+        text = str(error)
+        logging.getLogger(__name__).debug("Spark's error in full: %s", text)
+        raise RunError(f"Spark: {spark_reason(text)}") from error
+
+
+def _stop(spark: SparkSession) -> None:
+    # In a thread: an answer that never comes must not keep alive what was started.
+    stopper = threading.Thread(target=_stop_quietly, args=(spark,), name="stopping Spark", daemon=True)
+    stopper.start()
+    stopper.join(STOP_SECONDS)
+
+
+def _stop_quietly(spark: SparkSession) -> None:
+    try:
+        own = spark.sparkContext._gateway
+        if own is not None and own.proc is not None and not _debugging():
+            # Its threads print what they find closed at the end, bypassing all loggers.
+            java = own.jvm.java
+            java.lang.System.setErr(java.io.PrintStream(java.io.OutputStream.nullOutputStream()))
+        spark.stop()
+    except Exception as error:  # its JVM may be gone already, which is what we wanted
+        logging.getLogger(__name__).debug("Spark did not stop in order: %s", error)
+
+
+def _end(mark: str) -> None:
+    """End the JVM that this process started, and every process that carries `mark` in its environment."""
+    from pyspark import SparkContext
+
+    own, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    SparkContext._active_spark_context = None
+    # Without a gateway the start was cut short, so there is nothing to end in good order.
+    patience = time.monotonic() + (5 if own else 0)
+    if own is not None:
+        _end_gateway(own)
+    while left.processes(mark) and time.monotonic() < patience:
+        time.sleep(0.05)
+    left.kill_all(Path(mark))
+
+
+def _end_gateway(own: Any) -> None:
+    java: subprocess.Popen[bytes] = own.proc
+    assert java.stdin is not None
+    try:
+        with limited(own):
+            own.shutdown()
+    except Exception as error:  # as in _stop_quietly
+        logging.getLogger(__name__).debug("the JVM did not answer at its end: %s", error)
+        java.kill()  # it heeds no other sign
+    java.stdin.close()  # the sign for it to exit
+    try:
+        java.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        java.kill()
+        java.wait()

@@ -1,0 +1,91 @@
+"""What an executor has written on a Spark standalone worker before it ended: the driver has never heard of an executor
+that ends at its start, and only the worker's page has its log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from sparksplit.spark.masters import addresses_of
+from sparksplit.spark.reasons import executor_error
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+_PAGE_SECONDS = 2.0
+_MOST_PAGES = 20
+"""Pages that are asked, of however many workers."""
+
+_MOST_BYTES = 1 << 24
+KINDS = ("stderr", "stdout")
+"""An executor's logs; Java's own complaints are in the second."""
+
+log = logging.getLogger(__name__)
+
+
+def pages_of(sc: SparkContext) -> list[str]:
+    """The addresses of the workers' pages, which Spark's master tells; empty for another master, or where it does not.
+
+    Spark must be running.
+    """
+    jvm: Any = sc._jvm
+    for host, port in addresses_of(str(sc.master)):
+        try:
+            address = jvm.org.apache.spark.rpc.RpcAddress(host, port)
+            master = sc._jsc.sc().env().rpcEnv().setupEndpointRef(address, "Master")
+            messages = "org.apache.spark.deploy.DeployMessages$"
+            ask = jvm.java.lang.Class.forName(f"{messages}RequestMasterState$").getField("MODULE$").get(None)
+            answer = jvm.java.lang.Class.forName(f"{messages}MasterStateResponse")
+            state = master.askSync(ask, jvm.scala.reflect.ClassTag.apply(answer))
+            if found := [str(worker.webUiAddress()) for worker in state.workers()]:  # a standby master has none
+                return found
+        except Exception as error:
+            log.debug("%s:%d does not tell its workers: %s", host, port, error)
+    return []
+
+
+def said_by_an_executor(sc: SparkContext, pages: Sequence[str]) -> str | None:
+    """The error of one of the application's executors that have ended; None where neither a worker's page nor a folder
+    of a worker on this machine has one. pages: the workers'."""
+    application = str(sc.applicationId)
+    for texts in (*(_on_page(page, application) for page in pages[:_MOST_PAGES]), _in_folder(sc, application)):
+        try:
+            for text in texts:
+                if said := executor_error(text):
+                    return said
+        except Exception as error:  # a page that is closed, or that the driver does not reach; another user's folder
+            log.debug("what an executor said is not known: %s", error)
+    return None
+
+
+def _on_page(page: str, application: str) -> Iterator[str]:
+    """What the last executor that has ended there has written."""
+    for number in ended_executors(json.loads(_read(f"{page}/json/")), application)[-1:]:
+        for kind in KINDS:
+            query = urlencode({"appId": application, "executorId": number, "logType": kind})
+            yield _read(f"{page}/log?{query}").partition("\n")[2]  # the page puts a line of its own before the text
+
+
+def _in_folder(sc: SparkContext, application: str) -> Iterator[str]:
+    """The same, where a worker with Spark's default folder is on this machine, as those of a local cluster are."""
+    jvm: Any = sc._jvm
+    home = Path(jvm.java.lang.System.getenv("SPARK_HOME") or "")
+    for kind in KINDS:
+        for file in sorted(home.glob(f"work/{application}/*/{kind}"), key=lambda file: file.stat().st_mtime)[-1:]:
+            yield file.read_text(errors="replace")
+
+
+def ended_executors(page: Any, application: str) -> list[int]:
+    """The ids of the application's executors that have ended, from a worker's page as JSON."""
+    return sorted(one["id"] for one in page.get("finishedexecutors", ()) if one.get("appid") == application)
+
+
+def _read(address: str) -> str:
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with direct.open(address, timeout=_PAGE_SECONDS) as answer:
+        return str(answer.read(_MOST_BYTES).decode(errors="replace"))

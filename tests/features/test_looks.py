@@ -1,0 +1,57 @@
+"""What a column of a sample looks like."""
+
+import pyarrow as pa
+import pytest
+import yaml
+
+from sparksplit.features import times
+from sparksplit.features.looks import _DAYS, _TIMES, doubt, shown
+
+DAYS = [f"{day % 12 + 1:02}/{day % 28 + 1:02}/2024" for day in range(60)]
+IDS = [f"client-{number}" for number in range(60)]
+NOTES = [f"paid {number} by card and never late" for number in range(60)]
+
+
+def test_values_are_counted():
+    assert shown(pa.array(["a", None, "b", "a"])) == "2 different in 4 rows, 25.0% missing: a, b"
+    assert shown(pa.array([1.5, 2.0, 3.0, 4.0])) == "4 different in 4 rows, none missing: 1.5, 2, 3"
+    assert shown(pa.array([None, None], pa.string())) == "0 different in 2 rows, 100.0% missing"
+    assert shown(pa.array(["x" * 50])).endswith(": " + "x" * 37 + "...")
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (DAYS, "looks like dates: features.c: {format: M/d/yyyy} reads them"),
+        ([f"{day % 9 + 1}.{day % 9 + 1}.1999 7:05" for day in range(60)],
+         "looks like dates: features.c: {format: d.M.yyyy H:mm} reads them, or M.d.yyyy H:mm if that is meant"),
+        ([*DAYS, None, "?"], "looks like dates: features.c: {format: M/d/yyyy} reads them"),
+        ([20240101 + day % 28 for day in range(60)], "looks like dates: features.c: {format: yyyyMMdd} reads them"),
+        ([f"2024-05-{day % 28 + 1:02}" for day in range(60)], "looks like dates: features.c: date reads them"),
+        (IDS, "looks like an id, "),
+        ([float(number) for number in range(1000, 1060)], "looks like an id, "),
+        (NOTES, "looks like free text: features.c: text reads its words"),
+    ],
+)  # fmt: skip
+def test_what_is_doubted(values, said):
+    assert doubt("c", pa.array(values)).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        IDS[:19],
+        ["red", "green"] * 20,
+        [0.5 + number for number in range(60)],
+        [(7 * number) % 60 for number in range(60)],
+        [20241300 + number % 50 for number in range(60)],
+        [None] * 60,
+    ],
+)
+def test_what_is_as_it_should_be(values):
+    assert doubt("c", pa.array(values)) is None
+
+
+@pytest.mark.parametrize("format", [day + time for day in _DAYS for time in _TIMES])
+def test_a_format_that_is_recommended_can_be_written_in_yaml(format):
+    assert yaml.safe_load(f"{{format: {format}}}") == {"format": times.check_format(format)}

@@ -1,0 +1,59 @@
+"""Labels that are doubles: classes or numbers to predict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.sources.cells import Cells
+from sparksplit.prepare.sources.label_kinds import is_number, kind_of_label, settled
+from sparksplit.prepare.sources.readers import RawFrame
+
+CELLS = Cells("a.csv", ("x", "y"), True, True, ",", '"', ("",), "UTF-8", False)
+
+
+@pytest.mark.parametrize(
+    ("limits", "kind", "told"),
+    [
+        (None, "number", False),
+        ((0.0, 1.0), "integer", True),
+        ((0.0, 2.0), "number", True),
+        ((1.0, 1.0), "number", True),
+    ],
+)
+def test_whole_numbers_with_a_point(limits: tuple[float, float] | None, kind: str, told: bool) -> None:
+    found, said = settled(limits, "column 'y'")
+    assert found == kind and (said is not None) == told
+    other = "number" if kind == "integer" else "integer"
+    assert said is None or ("the labels (column 'y') are " in said and f"input.label_type: {other}" in said)
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind", "told"),
+    [
+        (["0.0", "1.0", "0", " 1."], "integer", True),
+        (["0", "1", "7"], "integer", False),
+        (["0.0", "2.0"], "number", True),
+        (["0.0", "0.5"], "number", False),
+        (["0.0", "a"], "text", False),
+    ],
+)
+def test_labels_of_text_files(texts: list[str], kind: str, told: bool) -> None:
+    cells = replace(CELLS, sample=tuple(["1", text] for text in texts))
+    parts = {"train": RawFrame(None, cells=cells)}  # type: ignore[arg-type]
+    found, said = kind_of_label(InputConfig(path="a.csv"), parts, "y")
+    assert found == kind and (said is not None) == told
+    assert kind_of_label(InputConfig(path="a.csv", label_type="number"), parts, "y") == ("number", None)
+
+
+@pytest.mark.parametrize(("values", "kind"), [({"1", "20"}, "integer"), ({"1", "01"}, "text"), ({"1.0"}, "text")])
+def test_labels_that_folders_give(values: set[str], kind: str) -> None:
+    parts = {"train": RawFrame(None, folders={"y": values})}  # type: ignore[arg-type]
+    assert kind_of_label(InputConfig(path="a"), parts, "y") == (kind, None)
+    assert kind_of_label(InputConfig(path="a", label_type="text"), parts, "y") == ("text", None)
+
+
+def test_what_a_number_is() -> None:
+    assert is_number("boolean") and is_number("decimal(5,2)") and not is_number("string") and not is_number("date")

@@ -1,0 +1,189 @@
+"""Waiting for Spark's executors, and why they do not come; on a made-up Spark."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import nullcontext
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sparksplit.base.errors import RunError
+from sparksplit.base.progress import LINE_SECONDS
+from sparksplit.spark import executors, manager
+from sparksplit.spark.manager import Manager
+from sparksplit.spark.waiting import Patience
+from sparksplit.spark.workers import said_by_an_executor
+
+APPLICATION = "app-20261125190000-0001"
+
+
+class Spark:
+    """A SparkContext that has so many executors at one look after another, half a second apart, then the last number.
+
+    stops: whether Spark has ended by itself then.
+    """
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *counts: int, application: str = APPLICATION, stops: bool = False
+    ) -> None:
+        self.master, self.applicationId, self.requested, self.home = "spark://h:7077", application, list[int](), ""
+        self.settings = {"spark.master": self.master, "spark.executor.cores": "4", "spark.app.id": application}
+        self.clock = 0.0
+        left = list(counts)
+        size = lambda: left.pop(0) if len(left) > 1 else left[0]  # noqa: E731
+        context = SimpleNamespace(
+            getExecutorIds=lambda: SimpleNamespace(size=size),
+            isStopped=lambda: stops and len(left) == 1,
+            requestExecutors=self.requested.append,
+        )
+        self._jsc = SimpleNamespace(sc=lambda: context)
+        system = SimpleNamespace(getenv=lambda name: self.home)
+        self._jvm = SimpleNamespace(java=SimpleNamespace(lang=SimpleNamespace(System=system)))
+        clock = SimpleNamespace(monotonic=lambda: self.clock, sleep=self._sleep)
+        monkeypatch.setattr(executors, "time", clock)
+        monkeypatch.setattr("sparksplit.base.progress.time", SimpleNamespace(**vars(clock), strftime=lambda _: "now"))
+        monkeypatch.setattr(executors, "lost_executors", lambda sc: [])
+        self.manager = SimpleNamespace(granted=None, pages=[])
+        monkeypatch.setattr(executors, "Manager", lambda sc: nullcontext(self.manager))
+
+    def _sleep(self, seconds: float) -> None:
+        self.clock += 0.5
+
+    def getConf(self) -> Any:  # noqa: N802 (it is Spark's)
+        return SimpleNamespace(getAll=self.settings.items)
+
+
+def test_executors_are_waited_for_with_a_line_now_and_then(monkeypatch, capsys):
+    spark = Spark(monkeypatch, *[0] * 50, 2)
+    assert executors.await_executors(spark, 2, "nodes: 2 nodes need 2 executors", Patience()) == 0.5
+    assert spark.clock == 25
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(": ")[2] for line in lines] == [
+        f"0 of 2, {n * LINE_SECONDS:g} of 600 s (queue_timeout)" for n in (1, 2)
+    ]
+
+
+def test_executors_that_never_come_end_the_wait(monkeypatch):
+    spark = Spark(monkeypatch, 0)
+    expected = r"^executors: one is needed, and Spark has 0 after 20 s \(queue_timeout\); has any worker 4 cores"
+    with pytest.raises(RunError, match=expected):
+        executors.await_executors(spark, 1, "executors: one is needed", Patience(queue=20))
+    assert spark.clock == 20.5
+
+
+def test_executors_that_are_granted_and_do_not_start_end_the_wait_by_the_other_limit(monkeypatch, capsys):
+    spark = Spark(monkeypatch, 1)
+    spark.manager.granted = 2
+    what = "nodes: 2 nodes need 2 executors"
+    expected = rf"^{what}: the cluster has granted them, and 1 of 2 have started within 15 s \(start_timeout\)"
+    with pytest.raises(RunError, match=expected):
+        executors.await_executors(spark, 2, what, Patience(queue=5, start=15))
+    assert "waiting for granted executors to start: 1 of 2, 10 of 15 s (start_timeout)" in capsys.readouterr().err
+
+
+def test_a_command_without_nodes_waits_for_one_executor_and_asks_for_it_where_they_come_with_jobs(monkeypatch):
+    def begin(spark: Spark) -> None:
+        given = nullcontext(SimpleNamespace(sparkContext=spark))
+        monkeypatch.setattr(executors, "spark_session", lambda *_, **__: given)
+        with executors.session_with_executors("x", 2, None, Patience()):
+            pass
+
+    begin(fixed := Spark(monkeypatch, 0, 0, 1))
+    assert (fixed.requested, fixed.clock) == ([], 0.5)
+    dynamic = Spark(monkeypatch, 0, 0, 1)
+    dynamic.settings["spark.dynamicAllocation.enabled"] = "true"
+    begin(dynamic)
+    assert (dynamic.requested, dynamic.clock) == ([1], 0.5)
+    local = Spark(monkeypatch, 0)
+    local.master = "local[2]"
+    begin(local)
+    assert local.clock == 0
+
+
+def test_an_application_that_was_never_taken_is_told_from_executors_that_ended(monkeypatch, tmp_path: Path):
+    def why(spark: Spark) -> str:
+        with pytest.raises(RunError) as caught:
+            executors.await_executors(spark, 2, "nodes: 2 nodes need 2 executors", Patience())
+        return str(caught.value)
+
+    refused = why(Spark(monkeypatch, 0, 0, application="spark-application-1764097200000", stops=True))
+    assert refused.startswith("spark.master: spark://h:7077 cannot be reached, or did not take the application")
+    ended = (
+        f"executors: spark://h:7077 has ended the application {APPLICATION}: its executors ended before Spark had them"
+    )
+    look = f"or somebody ended it; look at {APPLICATION}/*/stderr in the workers' work folders"
+    assert why(Spark(monkeypatch, 0, 0, stops=True)) == f"{ended}, {look}"
+    log = tmp_path / "work" / APPLICATION / "0" / "stderr"
+    log.parent.mkdir(parents=True)
+    log.write_text('Spark Executor Command: "java"\n=====\n\nCould not find agent library nosuch\n')
+    spark = Spark(monkeypatch, 0, 0, stops=True)
+    spark.home = str(tmp_path)
+    assert why(spark) == f"{ended} (Could not find agent library nosuch), {look}"
+
+
+def test_a_local_cluster_has_no_manager_to_ask(monkeypatch):
+    spark = Spark(monkeypatch, 0)
+    spark.master = "local-cluster[2,1,1024]"
+    before = threading.active_count()
+    with Manager(spark) as manager:
+        assert (manager.granted, manager.pages, threading.active_count()) == (None, [], before)
+
+
+def test_a_jvm_that_ends_meanwhile_leaves_no_traceback(monkeypatch):
+    """The first cause is what ended it: nobody needs to hear of its clients."""
+
+    def gone(*_: object) -> None:
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(manager, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(manager, "_client", lambda sc: SimpleNamespace(stop=gone))
+    monkeypatch.setattr(manager, "_granted", gone)
+    raised: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    before = set(threading.enumerate())
+    with Manager(SimpleNamespace(master="yarn")):
+        for thread in set(threading.enumerate()) - before:
+            thread.join()
+    assert raised == []
+
+
+class Page(BaseHTTPRequestHandler):
+    """A worker's, with two executors that have ended; the first has said nothing but on its standard output."""
+
+    def do_GET(self) -> None:
+        ended = [
+            {"id": number, "appid": name} for number, name in ((9, "app-other"), (0, APPLICATION), (3, APPLICATION))
+        ]
+        answers = {
+            "/json/": json.dumps({"executors": [], "finishedexecutors": ended}),
+            f"/log?appId={APPLICATION}&executorId=3&logType=stderr": "==== Bytes 0-9 of 9 ====\nCommand\n=====\n\n",
+            f"/log?appId={APPLICATION}&executorId=3&logType=stdout": "==== Bytes 0-9 of 9 ====\nNo agent nosuch\n",
+        }
+        found = answers.get(self.path)
+        self.send_response(404 if found is None else 200)
+        self.end_headers()
+        self.wfile.write((found or "").encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_workers_page_has_what_an_executor_said_that_spark_never_had(monkeypatch):
+    spark = Spark(monkeypatch, 0)
+    assert said_by_an_executor(spark, []) is None
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            pages = ["http://127.0.0.1:1", f"http://127.0.0.1:{server.server_port}"]
+            assert said_by_an_executor(spark, pages) == "No agent nosuch"
+            spark.manager.pages = pages
+            why = r"^executors: one is needed, and Spark has 0 after 20 s .*; an executor ended at its start: No agent"
+            with pytest.raises(RunError, match=why):
+                executors.await_executors(spark, 1, "executors: one is needed", Patience(queue=20))
+        finally:
+            server.shutdown()

@@ -1,0 +1,155 @@
+"""Questions to a JVM that stands still: they end, a signal ends them too, and other threads wait as before."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sparksplit.base.errors import Interrupted, NodeFailed, RunError
+from sparksplit.cluster import stuck
+from sparksplit.cluster.requirements import explained
+from sparksplit.cluster.tensorflowonspark import Job
+from sparksplit.handoff.job import FeedJob
+from sparksplit.spark import jvm as limits
+from sparksplit.spark.interrupts import interruptible, py4j_quiet
+from sparksplit.spark.jvm import limited
+from tests.jvm import Context, jvm
+
+
+@pytest.fixture(autouse=True)
+def _little_patience(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(limits, "PATIENCE", 0.05)
+    monkeypatch.setattr(limits, "AGAIN", 0.01)
+    with py4j_quiet():
+        yield
+
+
+def timeout_of(context: Context) -> float | None:
+    connection = context._gateway._gateway_client.get_thread_connection()
+    return connection.socket.gettimeout()  # type: ignore[no-any-return]
+
+
+def test_what_is_answered_is_as_before_and_later_calls_wait_for_ever_again() -> None:
+    with jvm() as context:
+        context.anything()
+        for _ in range(2):
+            with limited(context._gateway):
+                context.anything()
+                assert timeout_of(context) == pytest.approx(0.05, abs=0.05)
+            assert timeout_of(context) is None
+        context.anything()
+
+
+def test_within_another_limit_that_one_counts_again_afterwards() -> None:
+    with jvm() as context, limited(context._gateway):
+        context.anything()
+        with limited(context._gateway):
+            context.anything()
+        assert timeout_of(context) is not None
+
+
+@pytest.mark.parametrize("answers", [0, 1])
+def test_a_jvm_that_stands_still_is_named_and_not_waited_for_as_long_again(answers: int) -> None:
+    """Where a connection is made, or is there already."""
+    with jvm(answers) as context:
+        for _ in range(3):
+            message = "Spark's own process, the JVM, does not answer: it is stopped, or"
+            with pytest.raises(RunError, match=message), limited(context._gateway):
+                context.anything()
+            assert limits.limits_of(context._gateway._gateway_client).patience == limits.AGAIN
+
+
+def test_an_error_of_another_kind_stays_what_it_is() -> None:
+    with jvm() as context, pytest.raises(ZeroDivisionError), limited(context._gateway):
+        context.anything()
+        raise ZeroDivisionError
+
+
+def test_other_threads_have_no_limit() -> None:
+    found: list[float | None] = []
+
+    def ask(context: Context) -> None:
+        context.anything()
+        found.append(timeout_of(context))
+
+    with jvm() as context, limited(context._gateway):
+        thread = threading.Thread(target=ask, args=[context])
+        thread.start()
+        thread.join()
+    assert found == [None]
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("answers", [0, 1])
+def test_a_signal_ends_a_call_and_what_cleans_up_where_the_jvm_stands_still(
+    signum: signal.Signals, answers: int
+) -> None:
+    """The call, the cancelling in the handler, and each call of what cleans up would wait for ever."""
+    sent: list[int] = []
+
+    def press() -> None:
+        if not sent:
+            sent.append(signum)
+            os.kill(os.getpid(), signum)
+
+    def stop(number: int, frame: object) -> None:
+        raise Interrupted(number)
+
+    before = signal.getsignal(signum)
+    try:
+        with jvm(answers, press) as context:
+            spark: Any = SimpleNamespace(sparkContext=context)
+            with pytest.raises(Interrupted) as caught, interruptible({signum: stop}, spark):
+                try:
+                    context.collect()
+                finally:
+                    context.unpersist()
+            assert caught.value.signum == signum
+    finally:
+        signal.signal(signum, before)
+
+
+def test_after_a_signal_a_jvm_that_answers_may_take_its_time_again() -> None:
+    """What cleans up may ask for more than it gives at once, and so may a program that goes on."""
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: object) -> None:
+        noted.append(number)
+
+    noted: list[int] = []
+    try:
+        with jvm() as context:
+            spark: Any = SimpleNamespace(sparkContext=context)
+            with interruptible({signal.SIGINT: note}, spark):
+                context.collect()
+                signal.raise_signal(signal.SIGINT)
+                context.collect()
+                assert timeout_of(context) is None
+        assert noted == [signal.SIGINT]
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_the_ends_of_jobs_do_not_wait_for_a_jvm_that_stands_still() -> None:
+    with jvm(0) as context:
+        sc: Any = context
+        job = Job(sc, "ours", 1, {})
+        assert not job.active()
+        job.cancel()
+        assert job.host_of(0) is None and job.holders() == {} and job.free() == [] and job._lost_executor() is None
+        assert not stuck.replace(sc, "1")
+        job._status["error"] = "its executor was lost"
+        assert not job.cancelled
+        lost, spark = NodeFailed("node 1: lost", 1, executor_lost=True), SimpleNamespace(sparkContext=sc)
+        assert explained(lost, cast("Any", spark), 0.0) is lost
+        frame: Any = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context))
+        feed = FeedJob(frame, None, 1, "", 1, [[0]], lambda: None)
+        feed._thread = threading.Thread(target=threading.Event().wait, args=[0.1])
+        feed._thread.start()
+        feed.close()
+        feed._thread.join()

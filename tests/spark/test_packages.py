@@ -1,0 +1,65 @@
+"""Packages that Spark is to fetch: which, and what is said where it cannot."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparksplit.spark import packages
+from tests.logs import without_times
+from tests.packages import avro_jar, in_session
+
+AVRO = "org.apache.spark:spark-avro_2.12:3.5.9"
+
+
+@pytest.mark.parametrize(
+    ("configured", "jars", "wanted"),
+    [
+        ({}, ["spark-core_2.12-3.5.9.jar"], AVRO),
+        ({}, ["spark-avro_2.12-3.5.1.jar"], ""),
+        ({"spark.jars": "/some/spark-avro_2.12-3.5.1.jar"}, [], ""),
+        (
+            {"spark.jars.packages": "org.apache.spark:spark-avro_2.12:3.5.1"},
+            [],
+            "org.apache.spark:spark-avro_2.12:3.5.1",
+        ),
+        ({"spark.jars.packages": "com.acme:roadrunner:1.0"}, [], f"com.acme:roadrunner:1.0,{AVRO}"),
+    ],
+)
+def test_packages_that_are_there_are_not_fetched(configured, jars, wanted):
+    assert packages.wanted(AVRO, configured, jars) == wanted
+    assert packages.wanted("", configured, jars) == configured.get("spark.jars.packages", "")
+
+
+@pytest.mark.slow
+def test_a_session_brings_its_packages_and_says_nothing_of_it():
+    avro_jar()
+    ended = in_session("print(spark.read.format('avro').load([], schema='a int').count())", AVRO)
+    assert (ended.returncode, ended.stdout) == (0, "0\n")
+    assert without_times(ended.stderr) == "Starting Spark on this machine: local-cluster[1,1,1024]\n"
+
+
+@pytest.mark.slow
+def test_a_package_that_cannot_be_fetched_is_named_in_one_line():
+    ended = in_session("pass", "org.apache.spark:spark-avro_2.12:3.5.99")
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == (
+        "sparksplit.base.errors.RunError: Spark did not start: org.apache.spark:spark-avro_2.12:3.5.99 could not be "
+        "fetched from Maven Central (is there a network?); where there is none, name its jar in spark.jars, or put it "
+        "into Spark's folder jars"
+    )
+
+
+@pytest.mark.slow
+def test_a_session_without_a_package_is_told_what_to_add(tmp_path):
+    """In a session of its own: other tests bring the package to the one that tests share."""
+    (tmp_path / "a.avro").write_bytes(b"Obj")
+    code = f"""
+    from sparksplit.prepare.config import InputConfig
+    from sparksplit.prepare.sources import open_with_spark
+    open_with_spark(spark, InputConfig(format="avro", path="{tmp_path}/a.avro", label="y"))
+"""
+    ended = in_session(code.strip(), "")
+    assert ended.stderr.splitlines()[-1] == (
+        "sparksplit.base.errors.ConfigError: format: avro needs Spark's package for it, which this Spark has not: "
+        f"add --packages {AVRO}"
+    )
