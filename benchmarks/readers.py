@@ -174,7 +174,7 @@ def seconds_of(epochs: Sequence[Mapping[str, Any]]) -> float:
 
 def alone(data: Any, transform: str, readers: int) -> float:
     """Seconds of the transform of some rows in so many threads, without training; the best of three."""
-    from hdfs_io.functions import load
+    from sparksplit.base.user_functions import load
     from sparksplit.rows.feed import Feed
 
     lanes = np.arange(data.manifest.lanes)

@@ -22,9 +22,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import fs
 
-from hdfs_io import disk, hdfs
-from sparksplit.base import hadoop_conf
-from sparksplit.base.errors import InputError, RunError, using
+from hdfs_io import disk, hadoop_conf, hdfs
+from hdfs_io.errors import InputError, RunError, using
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", re.DOTALL)
 """(scheme, authority, path): `file:///x`, `hdfs://host`, and `file:/x`, which is the same as with three slashes."""

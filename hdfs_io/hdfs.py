@@ -22,8 +22,8 @@ import pyarrow as pa
 from hdfs_native import Client, WriteOptions
 from pyarrow import fs
 
+from hdfs_io import hadoop_conf
 from hdfs_io.hdfs_client import FIRST_CONTACT, beat, client, repeat
-from sparksplit.base import hadoop_conf
 
 SPOOL_BYTES = 32 * 2**20
 _PIECE_BYTES = 4 * 2**20

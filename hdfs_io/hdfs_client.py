@@ -18,8 +18,8 @@ from typing import Generic, TypeVar
 
 from hdfs_native import Client
 
-from sparksplit.base import activity, hadoop_conf
-from sparksplit.base.errors import Passing
+from hdfs_io import activity, hadoop_conf
+from hdfs_io.errors import Passing
 
 PATIENCE = 120.0
 """Seconds for which an operation is repeated. By default a NameNode gives up on a silent DataNode after 630 s, but

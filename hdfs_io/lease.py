@@ -24,8 +24,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hdfs_io import filesystem
+from hdfs_io.errors import InputError, OutputInUse
 from hdfs_io.filesystem import FileFacts
-from sparksplit.base.errors import InputError, OutputInUse
 
 RENEW_SECONDS = 10.0
 EXPIRE_SECONDS = 60.0
@@ -154,8 +154,6 @@ class Lease:
 
     def _watch(self, found: Holder) -> Holder | None:
         """The lease that is there once that of `found` has ended. Raises OutputInUse if it does not end."""
-        from sparksplit.base.progress import say  # nodes only ask whose a lease is, and need not load this
-
         if found.here:
             raise in_use(self.path, found)
         written, old = filesystem.modified(self.file), age(self.file)
@@ -163,7 +161,9 @@ class Lease:
             now = read(self.file)
             return now if now is None or now.gone else self._watch(now)
         patience = max(EXPIRE_SECONDS - old, WATCH_SECONDS)
-        say(f"{self.path}: is being filled by {found}; waiting up to {patience:.0f} s to see whether that still runs")
+        log.warning(
+            "%s: is being filled by %s; waiting up to %.0f s to see whether that still runs", self.path, found, patience
+        )
         end = self._clock() + patience
         last = end + _AWAY_SECONDS
         while (left := end - self._clock()) > 0:

@@ -14,8 +14,8 @@ from itertools import takewhile
 from urllib.parse import unquote
 
 from hdfs_io import filesystem
+from hdfs_io.errors import InputError
 from hdfs_io.filesystem import FileFacts
-from sparksplit.base.errors import InputError
 
 _WILD = re.compile(r"[*?\[{]")
 _BRACES = re.compile(r"\{([^{}]*)\}")

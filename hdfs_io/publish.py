@@ -11,11 +11,10 @@ from typing import Any, Literal
 
 from hdfs_io import filesystem, lease
 from hdfs_io.differences import differences, said
+from hdfs_io.errors import InputError, KnownError, RunError, UsageError
 from hdfs_io.fence import PREFIX, Fence, check_owner
 from hdfs_io.marks import COMMANDS, CONFIG, SUCCESS, command_of, is_own, mark_of
 from hdfs_io.replacing import discard, hidden, publish_folder, remove, remove_old
-from sparksplit.base.errors import InputError, RunError, SparksplitError, UsageError
-from sparksplit.base.version import __version__
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +129,7 @@ class Output:
                         self.enclose().open()
                 finally:
                     self.lease.release()
-        except (SparksplitError, OSError) as error:  # the output is complete all the same
+        except (KnownError, OSError) as error:  # the output is complete all the same
             log.debug("%s: %s", self.path, error)
 
     def decide(self, overwrite: bool = False, going_on: Collection[str] | None = None) -> Decision:
@@ -228,7 +227,7 @@ class Output:
         except BaseException:
             try:
                 discard(folder, self.path)
-            except (SparksplitError, OSError) as error:  # the first error is the one to report
+            except (KnownError, OSError) as error:  # the first error is the one to report
                 log.debug("%s: could not be removed: %s", folder, error)
             raise
 
@@ -316,7 +315,6 @@ class Output:
 
     def _mark(self, folder: str, fence: Fence | None = None) -> None:
         mark: dict[str, Any] = {"command": self.command, "config_hash": self.config_hash}
-        mark["created_by"] = f"sparksplit {__version__}"
         if self.keys:
             mark["keys"] = self.keys
         if isinstance(self.input_hash, str):

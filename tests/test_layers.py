@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,19 +16,19 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("sparksplit", "hdfs_io")
 
 MAY_IMPORT = {
-    "base": set(),
+    "hdfs_io": set(),
+    "base": {"hdfs_io"},
     "pages": set(),
-    "hdfs_io": {"base"},
-    "spark": {"base"},
+    "spark": {"base", "hdfs_io"},
     "network": {"base"},
     "dataset": {"base", "hdfs_io"},
     "features": {"base", "dataset"},
     "prepare": {"base", "hdfs_io", "spark", "dataset", "features"},
-    "rows": {"base", "dataset"},
+    "rows": {"base", "hdfs_io", "dataset"},
     "model": {"base", "hdfs_io", "dataset", "features"},
-    "cluster": {"base", "network", "spark"},
+    "cluster": {"base", "hdfs_io", "network", "spark"},
     "collectives": {"base", "hdfs_io", "network"},
-    "strategies": {"hdfs_io", "rows", "collectives"},
+    "strategies": {"base", "rows", "collectives"},
     "handoff": {"base", "hdfs_io", "network", "spark", "dataset", "prepare", "rows", "cluster", "collectives"},
     "training": {
         "base",
@@ -102,9 +103,9 @@ MAY_IMPORT = {
 imported for the type checker alone does not count."""
 
 WITHOUT = {
-    "base": {"tensorflow", "keras", "pyspark", "tensorflowonspark"},
+    "base": {"tensorflow", "keras", "tensorflowonspark"},
     "pages": {"tensorflow", "keras", "pyspark", "tensorflowonspark"},
-    "hdfs_io": {"tensorflow", "keras", "tensorflowonspark"},
+    "hdfs_io": {"sparksplit", "tensorflow", "keras", "pyspark", "tensorflowonspark"},
     "spark": {"tensorflow", "keras", "tensorflowonspark"},
     "network": {"tensorflow", "keras", "pyspark", "tensorflowonspark"},
     "dataset": {"tensorflow", "keras", "pyspark", "tensorflowonspark"},
@@ -250,6 +251,23 @@ for name in sys.argv[1:]:
         del sys.modules[known]
     importlib.import_module(name)
 """
+
+
+_ALONE = """
+import importlib, sys
+for name in ("sparksplit", "pyspark", "tensorflow", "keras"):
+    sys.modules[name] = None  # its import fails, as where it is not installed
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+"""
+
+
+def test_storage_can_be_imported_by_itself(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "hdfs_io", tmp_path / "hdfs_io")
+    names = [name for name in modules() if room(name) == "hdfs_io"]
+    command = [sys.executable, "-c", _ALONE, *names]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr[-2000:]
 
 
 @pytest.mark.slow

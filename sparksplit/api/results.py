@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from hdfs_io import filesystem
-from hdfs_io.functions import FunctionError, is_own
 from hdfs_io.marks import SUCCESS
 from sparksplit.base.errors import InputError
+from sparksplit.base.user_functions import FunctionError, is_own
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.run import REPORT
 from sparksplit.inference.writer import places_of

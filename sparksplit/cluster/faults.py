@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from sparksplit.base.errors import NodeFailed, PeerLost, SparksplitError, UsageError, errno_of, may_pass
+from hdfs_io.errors import errno_of, may_pass
+from sparksplit.base.errors import NodeFailed, PeerLost, SparksplitError, UsageError
 from sparksplit.cluster import memory
 from sparksplit.cluster.channel.wire import BEAT, DEAD, ORPHAN, ORPHANED, SILENT
 from sparksplit.cluster.deadlines import Limits, hanging

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from sparksplit.base import activity
+from hdfs_io import activity
 from sparksplit.cluster.channel.line import Line, Post
 from sparksplit.cluster.channel.wire import ORPHANED
 from sparksplit.cluster.leaving import Leaving

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hdfs_io.functions import FunctionError, load
 from sparksplit.base.errors import RunError, SparksplitError
+from sparksplit.base.user_functions import FunctionError, load
 from sparksplit.collectives.base import Alone, Collective, PeerTimeout
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def bits_of(name: str) -> str:
 def join(name: str, source: str | None, member: Member) -> Collective:
     """The collective of that name, between `member` and all other nodes; for a node on its own, `Alone`.
 
-    source: for a user's own, what hdfs_io.functions.source_of returned. Raises FunctionError where it cannot be loaded,
+    source: for a user's own, what user_functions.source_of returned. Raises FunctionError where it cannot be loaded,
     RunError and its subclasses where the nodes do not come together.
     """
     if member.size == 1:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from sparksplit.base import activity
+from hdfs_io import activity
 from sparksplit.base.errors import PeerLost
 from sparksplit.collectives.narrow import narrowed, narrowed_tensors, widened, widened_tensors
 

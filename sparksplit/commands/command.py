@@ -15,7 +15,7 @@ from typing import Any, NoReturn, get_args
 
 from sparksplit.base.complaints import all_required, missing_keys
 from sparksplit.base.config import Config, documented_keys, load, top_keys
-from sparksplit.base.errors import ConfigError, Interrupted, SparksplitError, printable
+from sparksplit.base.errors import ConfigError, Interrupted, SparksplitError, exit_status, printable
 from sparksplit.base.options import Options
 from sparksplit.base.progress import LogHandler
 from sparksplit.spark.interrupts import insistent
@@ -58,7 +58,7 @@ class Command:
             return 0
         except ConfigError as error:
             print(f"sparksplit {self.name}: {error}", file=sys.stderr)
-            return error.exit_status
+            return exit_status(error)
         logging.basicConfig(
             level=logging.DEBUG if arguments.debug else logging.INFO,
             format="%(asctime)s %(levelname)s %(name)s: %(message)s",
@@ -83,7 +83,7 @@ class Command:
             if arguments.debug:
                 traceback.print_exc()
             print(f"sparksplit {self.name}: {printable(' '.join(str(error).split()))}", file=sys.stderr)
-            return error.exit_status
+            return exit_status(error)
         except KeyboardInterrupt as error:
             if arguments.debug:
                 traceback.print_exc()

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
-from hdfs_io.functions import FunctionError, is_own, source_of
 from sparksplit.base.config import Origin, digest, merged, parse
 from sparksplit.base.errors import ConfigError
+from sparksplit.base.user_functions import FunctionError, is_own, source_of
 from sparksplit.comparison.config import NO_WAY_HAS, CompareConfig
 from sparksplit.comparison.controls import alone, controls, has_outer
 from sparksplit.comparison.tuning.space import Range, called, ranges

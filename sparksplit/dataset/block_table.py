@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hdfs_io import filesystem
-from sparksplit.base.errors import InputError, errno_of, file_error, using
+from hdfs_io.errors import errno_of, file_error, using
+from sparksplit.base.errors import InputError
 from sparksplit.dataset.lane_files import FileFacts
 
 FOLDER = "blocks"

@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hdfs_io import filesystem
+from hdfs_io.errors import errno_of, file_error
 from hdfs_io.marks import SUCCESS
 from sparksplit.base.config import digest
-from sparksplit.base.errors import InputError, SparksplitError, errno_of, file_error
+from sparksplit.base.errors import InputError, SparksplitError
 from sparksplit.dataset import block_table, row_ids
 from sparksplit.dataset.block_table import Segment
 from sparksplit.dataset.description import NAMES, Description

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from hdfs_io.functions import is_own
 from sparksplit.base.errors import ConfigError
 from sparksplit.base.records import Json
+from sparksplit.base.user_functions import is_own
 from sparksplit.comparison.numbers import count, percent, size
 from sparksplit.diagnosis.measured import Measured, Readers
 from sparksplit.diagnosis.settings import with_settings

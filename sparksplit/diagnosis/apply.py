@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
+from hdfs_io.errors import using
 from sparksplit.base.config import Key, Origin
-from sparksplit.base.errors import ConfigError, InputError, using
+from sparksplit.base.errors import ConfigError, InputError
 from sparksplit.base.records import Json
 from sparksplit.base.yaml_edits import CannotEdit, as_yaml, with_value
 from sparksplit.spark.session import known_settings

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparksplit.base.errors import using
+from hdfs_io.errors import using
 from sparksplit.collectives import Collective
 from sparksplit.dataset import row_ids
 from sparksplit.dataset.lane_files import LABEL, ROW_ID, label_of, tensor_of, values_of

@@ -15,8 +15,10 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from sparksplit.base import activity, descriptors
-from sparksplit.base.errors import RunError, SparksplitError, using
+from hdfs_io import activity
+from hdfs_io.errors import using
+from sparksplit.base import descriptors
+from sparksplit.base.errors import RunError, SparksplitError
 from sparksplit.dataset import row_ids
 from sparksplit.dataset.lane_files import ROW_ID
 from sparksplit.handoff.sender import Address, Sent

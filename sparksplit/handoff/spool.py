@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hdfs_io import filesystem
-from sparksplit.base import activity
-from sparksplit.base.errors import InputError, RunError, using
+from hdfs_io import activity, filesystem
+from hdfs_io.errors import using
+from sparksplit.base.errors import InputError, RunError
 from sparksplit.dataset import row_ids
 from sparksplit.dataset.block_table import Segment
 from sparksplit.dataset.description import Description

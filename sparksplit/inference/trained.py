@@ -16,10 +16,11 @@ import numpy.typing as npt
 from pyarrow import fs
 
 from hdfs_io import filesystem
+from hdfs_io.errors import using
 from hdfs_io.marks import SUCCESS
 from sparksplit.base import measures
 from sparksplit.base.config import digest
-from sparksplit.base.errors import InputError, RunError, using
+from sparksplit.base.errors import InputError, RunError
 from sparksplit.dataset.description import Description
 from sparksplit.training.record import RUN, RunRecord
 

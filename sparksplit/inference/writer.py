@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hdfs_io import filesystem
-from sparksplit.base.errors import SparksplitError, using
+from hdfs_io.errors import using
+from sparksplit.base.errors import SparksplitError
 from sparksplit.dataset.description import LabelSpec
 from sparksplit.dataset.lane_files import LABEL, ROW_ID
 from sparksplit.inference.trained import Array

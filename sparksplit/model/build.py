@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from hdfs_io.functions import FunctionError
+from sparksplit.base.user_functions import FunctionError
 from sparksplit.dataset.description import WEIGHT
 from sparksplit.model import saving
 from sparksplit.model.builders import load_builder

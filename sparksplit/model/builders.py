@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hdfs_io.functions import FunctionError, load, source_of, spec_of, split_name
 from sparksplit.base.errors import did_you_mean
 from sparksplit.base.shipped import shipped, shipped_names, shipped_text
+from sparksplit.base.user_functions import FunctionError, load, source_of, spec_of, split_name
 
 
 def models() -> list[str]:

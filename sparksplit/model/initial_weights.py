@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from hdfs_io import filesystem
-from sparksplit.base.errors import InputError, using
+from hdfs_io.errors import using
+from sparksplit.base.errors import InputError
 
 _MEMBER = "model.weights.h5"
 _LAYERS, _OWN = "layers", "vars"

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sparksplit.base.errors import errno_of
+from hdfs_io.errors import errno_of
 from sparksplit.model import export
 from sparksplit.model.inputs import Inputs
 from sparksplit.model.writing import writing

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import tensorflow as tf
 
-from sparksplit.base.errors import errno_of, file_error, using
+from hdfs_io.errors import errno_of, file_error, using
 
 
 @contextmanager

@@ -20,7 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from sparksplit.base.errors import UsageError, using
+from hdfs_io.errors import using
+from sparksplit.base.errors import UsageError
 from sparksplit.base.shipped import FOLDER, shipped, shipped_names
 from sparksplit.base.version import __version__
 

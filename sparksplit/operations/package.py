@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sparksplit.base.errors import using
+from hdfs_io.errors import using
 from sparksplit.base.progress import Progress
 from sparksplit.operations import archives
 from sparksplit.operations.config import PackageConfig

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hdfs_io import filesystem
-from sparksplit.base.errors import InputError, SparksplitError, using
+from hdfs_io.errors import using
+from sparksplit.base.errors import InputError, SparksplitError
 from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.sources.base import BadRow
 from sparksplit.prepare.sources.line_numbers import Lines, assigned, find_lines

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from hdfs_io import filesystem
-from hdfs_io.functions import is_own
 from hdfs_io.listing import expand
 from sparksplit.base.config import Config, digest
 from sparksplit.base.errors import ConfigError, InputError
+from sparksplit.base.user_functions import is_own
 from sparksplit.features.config import Features
 from sparksplit.prepare import characters
 from sparksplit.prepare.awaited import seconds

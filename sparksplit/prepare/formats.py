@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from hdfs_io.functions import FunctionError, is_own, split_name
 from sparksplit.base.errors import did_you_mean
+from sparksplit.base.user_functions import FunctionError, is_own, split_name
 
 if TYPE_CHECKING:
     from sparksplit.prepare.sources.base import FileSource

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from hdfs_io.functions import is_own
 from sparksplit.base.config import Config
 from sparksplit.base.errors import ConfigError
+from sparksplit.base.user_functions import is_own
 from sparksplit.prepare.formats import DATAFRAME, PATHS, format_of, users
 from sparksplit.prepare.windows_config import check_windows
 

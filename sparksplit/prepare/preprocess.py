@@ -7,11 +7,11 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from hdfs_io.differences import content
-from hdfs_io.functions import FunctionError, is_own, load, pickled_by_value, source_of
 from hdfs_io.publish import Output
 from sparksplit.base.config import digest
 from sparksplit.base.options import Options
 from sparksplit.base.progress import say, spark_progress
+from sparksplit.base.user_functions import FunctionError, is_own, load, pickled_by_value, source_of
 from sparksplit.dataset.description import Description
 from sparksplit.dataset.fitted import Fitted, read_fitted
 from sparksplit.dataset.prepared import PreparedDataSet

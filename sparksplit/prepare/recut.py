@@ -24,7 +24,7 @@ from typing import Any
 from hdfs_io import filesystem
 from hdfs_io.listing import find
 from sparksplit.base.config import load
-from sparksplit.base.errors import InputError, SparksplitError
+from sparksplit.base.errors import InputError, SparksplitError, exit_status
 from sparksplit.base.reading import read_exactly
 from sparksplit.prepare.config import InputConfig, PreprocessConfig
 from sparksplit.prepare.formats import Format, format_of
@@ -318,7 +318,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         written = recut(config, arguments.into, arguments.files)
     except SparksplitError as error:
         print(f"sparksplit.prepare.recut: {error}", file=sys.stderr)
-        return error.exit_status
+        return exit_status(error)
     print(f"{arguments.into}: {written.files} files, {written.bytes:,} bytes, the largest has {written.largest:,}")
     return 0
 

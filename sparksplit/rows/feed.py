@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sparksplit.base import activity
+from hdfs_io import activity
 from sparksplit.dataset.description import LabelSpec, TensorSpec
 from sparksplit.dataset.prepared import Block
 from sparksplit.rows import order

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sparksplit.base import activity
-from sparksplit.base.errors import using
+from hdfs_io import activity
+from hdfs_io.errors import using
 from sparksplit.dataset.description import LabelSpec, TensorSpec
 from sparksplit.rows.chunks import Assembler, Rows
 from sparksplit.rows.feed import AtHand, RowReader, RowSource

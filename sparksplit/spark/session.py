@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparksplit.base import hadoop_conf
+from hdfs_io import hadoop_conf
 from sparksplit.base.errors import ConfigError, RunError, UsageError
 from sparksplit.base.progress import say, saying
 from sparksplit.base.shipped import shipped

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hdfs_io.functions import FunctionError, is_own, load
+from sparksplit.base.user_functions import FunctionError, is_own, load
 from sparksplit.strategies.splits import BatchSplit, EpochSplit, LaneSplit, Split
 from sparksplit.strategies.syncs import LocalSync, RoundSync, StepSync, Sync
 
@@ -81,7 +81,7 @@ STRATEGIES = {
 
 
 def find(name: str, source: str | None = None) -> Strategy:
-    """The strategy called `name`. source: for a user's own, what hdfs_io.functions.source_of returned.
+    """The strategy called `name`. source: for a user's own, what sparksplit.base.user_functions.source_of returned.
 
     Raises FunctionError where it cannot be loaded.
     """

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hdfs_io import disk, filesystem
+from hdfs_io import activity, disk, filesystem
+from hdfs_io.errors import using
 from hdfs_io.fence import Fence
-from sparksplit.base import activity
-from sparksplit.base.errors import InputError, using
+from sparksplit.base.errors import InputError
 from sparksplit.training.record import Progress
 
 Array = npt.NDArray[Any]

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from hdfs_io.functions import FunctionError, is_own
 from sparksplit.base.config import Config
 from sparksplit.base.errors import did_you_mean
+from sparksplit.base.user_functions import FunctionError, is_own
 from sparksplit.cluster.deadlines import Limits
 from sparksplit.collectives import COLLECTIVES
 from sparksplit.model.builders import check_short_name

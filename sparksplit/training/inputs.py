@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hdfs_io.differences import content
-from hdfs_io.functions import FunctionError, is_own, source_of, split_name
 from sparksplit.base.config import digest
+from sparksplit.base.user_functions import FunctionError, is_own, source_of, split_name
 from sparksplit.collectives import bits_of
 from sparksplit.dataset.joined import open_joined
 from sparksplit.dataset.prepared import PreparedDataSet

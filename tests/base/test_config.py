@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparksplit.base.config import Config, Origin, digest, documented_keys, load, parse
-from sparksplit.base.errors import ConfigError
+from sparksplit.base.errors import ConfigError, exit_status
 
 
 class Virtual(Config):
@@ -141,7 +141,7 @@ def test_what_is_wrong_is_one_line_with_its_place(write: Callable[[str], str], t
     with pytest.raises(ConfigError) as error:
         load(Train, write(text))
     assert str(error.value).startswith(message)
-    assert error.value.exit_status == 2
+    assert exit_status(error.value) == 2
     assert "\n" not in str(error.value)
 
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import flight
 
-from sparksplit.base.errors import InputError, Passing, RunError, UsageError, errno_of, file_error, using
+from hdfs_io.errors import errno_of, file_error, using
+from sparksplit.base.errors import InputError, Passing, RunError, UsageError, exit_status
 
 GIVEN = {
     *("ENOENT", "ENOTDIR", "EISDIR", "EEXIST", "ENOTEMPTY", "EACCES", "EPERM"),
@@ -44,7 +45,7 @@ def test_a_number_means_the_same_however_it_arrives(number: int) -> None:
 def test_what_passes_is_never_the_users(name: str) -> None:
     error = file_error("/x", "cannot be read", OSError(getattr(errno, name), "so"))
     assert isinstance(error, RunError) and not isinstance(error, UsageError)
-    assert error.exit_status == 1
+    assert exit_status(error) == 1
 
 
 @pytest.mark.parametrize(

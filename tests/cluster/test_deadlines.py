@@ -136,7 +136,7 @@ def test_no_end_of_a_wait_excuses_who_is_not_fed() -> None:
 
 
 def test_rows_that_are_read_and_tries_to_reach_hdfs_are_progress() -> None:
-    """What a node counts beside its updates: sparksplit.base.activity."""
+    """What a node counts beside its updates: hdfs_io.activity."""
     records = nodes(1, done=0)
     for second in range(0, 60, 6):
         records[0].observe({"update": 5, "done": second}, NOW + second)

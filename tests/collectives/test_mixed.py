@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparksplit.base import activity
+from hdfs_io import activity
 from sparksplit.base.errors import PeerLost
 from sparksplit.collectives import together
 from sparksplit.collectives.layout import flats, sent

@@ -15,7 +15,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparksplit.base import activity
+from hdfs_io import activity
 from sparksplit.base.errors import PeerLost
 from sparksplit.collectives import PeerTimeout, handshake
 from sparksplit.collectives.base import _MOST_PLANS

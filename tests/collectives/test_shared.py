@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparksplit.base import activity
+from hdfs_io import activity
 from sparksplit.base.errors import PeerLost
 from sparksplit.collectives import segment, together
 from sparksplit.collectives.base import _MOST_PLANS

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from hdfs_io.functions import FunctionError, source_of
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError, RunError, UsageError
+from sparksplit.base.user_functions import FunctionError, source_of
 from sparksplit.cluster.faults import kind_and_text
 from sparksplit.collectives import COLLECTIVES, Alone, join
 from sparksplit.dataset.arrays import from_arrays

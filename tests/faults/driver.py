@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from sparksplit.base.config import parse
-from sparksplit.base.errors import SparksplitError
+from sparksplit.base.errors import SparksplitError, exit_status
 from sparksplit.base.options import Options
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.run import train
@@ -29,7 +29,7 @@ def main() -> int:
             train(parse(TrainConfig, {"data": data, "output": output, **KEYS}), Options())
     except SparksplitError as error:
         print(error, file=sys.stderr)
-        return error.exit_status
+        return exit_status(error)
     finally:
         zygote.end()
     return 0

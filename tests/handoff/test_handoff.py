@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparksplit.base.errors import InputError, NodeFailed, Passing, RunError
+from sparksplit.base.errors import InputError, NodeFailed, Passing, RunError, exit_status
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.dataset.lane_files import Layout, binary_column, tensor_of
 from sparksplit.handoff.job import EXPLAIN, Fed, FeedJob
@@ -203,7 +203,7 @@ def test_a_full_spool_disk_is_named_by_the_node_and_to_the_sender(schema, batche
         try:
             with pytest.raises(RunError) as raised:
                 sender_to([receiver], schema).send(batches, 0, 0)
-            assert receiver.failure is not None and receiver.failure.exit_status == 1
+            assert receiver.failure is not None and exit_status(receiver.failure) == 1
             assert str(receiver.failure) == f"{disk}/spool: cannot take more rows: No space left on device"
             assert str(raised.value) == (f"hand-off to node 0 at 127.0.0.1:{receiver.address.port}: {receiver.failure}")
             assert list((disk / "spool").iterdir()) == []

@@ -13,8 +13,9 @@ import pytest
 from pyarrow import fs
 
 from hdfs_io import hdfs
+from hdfs_io.errors import file_error, using
 from hdfs_io.hdfs_client import _Passing, translated
-from sparksplit.base.errors import InputError, Passing, RunError, file_error, using
+from sparksplit.base.errors import InputError, Passing, RunError
 from tests.disks import small_disk
 
 

@@ -42,7 +42,7 @@ def test_one_that_is_renewed_is_alive(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("age", [0.0, 30.0])
-def test_one_that_is_not_renewed_expires(tmp_path, capsys, age):
+def test_one_that_is_not_renewed_expires(tmp_path, caplog, age):
     """By the file system's clock, whatever time its host believes it is."""
     write(tmp_path / ".out.owner", ELSEWHERE, age)
     time, one = Time(), None
@@ -50,7 +50,7 @@ def test_one_that_is_not_renewed_expires(tmp_path, capsys, age):
     one.acquire()
     assert one.held()
     assert time.now == pytest.approx(EXPIRE_SECONDS - age, abs=1)
-    assert "/out: is being filled by train on node7 (process 4711), since" in capsys.readouterr().err
+    assert "/out: is being filled by train on node7 (process 4711), since" in caplog.text
     one.release()
 
 
@@ -66,7 +66,7 @@ def test_one_that_is_not_renewed_expires(tmp_path, capsys, age):
         "0123456789abcdef",
     ],
 )
-def test_one_that_has_grown_old_is_watched_for_a_moment(tmp_path, content, capsys):
+def test_one_that_has_grown_old_is_watched_for_a_moment(tmp_path, content, caplog):
     file = tmp_path / ".out.owner"
     file.write_text(content)
     os.utime(file, (0, 0))
@@ -74,7 +74,7 @@ def test_one_that_has_grown_old_is_watched_for_a_moment(tmp_path, content, capsy
     one = mine(tmp_path, time)
     one.acquire()
     assert time.now == pytest.approx(WATCH_SECONDS) and one.held()
-    assert "waiting up to 15 s to see whether that still runs" in capsys.readouterr().err
+    assert "waiting up to 15 s to see whether that still runs" in caplog.text
     one.release()
 
 

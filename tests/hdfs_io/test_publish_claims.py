@@ -12,7 +12,7 @@ from hdfs_io import filesystem
 from hdfs_io.fence import check_owner
 from hdfs_io.lease import Lease
 from hdfs_io.marks import CONFIG, SUCCESS
-from sparksplit.base.errors import OutputInUse, RunError
+from sparksplit.base.errors import OutputInUse, RunError, exit_status
 from tests.hdfs_io.leases import seize
 from tests.hdfs_io.outputs import fill, names, output
 
@@ -34,7 +34,7 @@ def test_the_same_command_while_the_first_still_runs_is_refused_and_touches_noth
             fill(output(tmp_path / "out"), **options)
         assert sorted(tmp_path.rglob("*")) == before
         check_owner(first.path, first.owner)
-    assert OutputInUse.exit_status == 3
+    assert exit_status(OutputInUse()) == 3
     assert not (tmp_path / ".out.owner").exists()
     fill(output(tmp_path / "out"), **options)
 

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from hdfs_io.functions import FunctionError
+from sparksplit.base.user_functions import FunctionError
 from sparksplit.model.builders import builder_source, load_builder, models
 
 

@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from hdfs_io.functions import load
 from sparksplit.base.errors import ConfigError, Passing
+from sparksplit.base.user_functions import load
 from sparksplit.model import build, saving
 from tests.model.parts import parts
 

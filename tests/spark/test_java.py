@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparksplit.base.errors import ConfigError
+from sparksplit.base.errors import ConfigError, exit_status
 from sparksplit.spark.java import java_home
 
 
@@ -57,7 +57,7 @@ def test_what_was_found_instead_is_named_with_the_remedy(bare: Path, monkeypatch
         java_home()
     assert f"(JAVA_HOME has {bare}/gone/bin/java: not a working Java; PATH has" in str(error.value)
     assert "path/java: Java 21)" in str(error.value)
-    assert error.value.exit_status == 2
+    assert exit_status(error.value) == 2
 
 
 def test_the_package_serves_where_there_is_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hdfs_io import filesystem
 from hdfs_io.publish import Output
 from sparksplit import cluster
 from sparksplit.base.config import parse
-from sparksplit.base.errors import InputError, NodeFailed, NotStarted, Passing, RunError
+from sparksplit.base.errors import InputError, NodeFailed, NotStarted, Passing, RunError, exit_status
 from sparksplit.training import attempts, restarts, run
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.going_on import told_how
@@ -60,7 +60,7 @@ def test_why_a_node_failed_is_told_where_there_is_no_restart(tmp_path, monkeypat
     with output.claimed(), pytest.raises(NodeFailed, match=expected) as caught:
         output.begin()
         _Run(None, RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, None), output, None, 0.0).to_end(None)
-    assert caught.value.exit_status == 1 and caught.value.rank == 1
+    assert exit_status(caught.value) == 1 and caught.value.rank == 1
 
 
 def test_a_driver_that_sees_its_lease_taken_over_ends_the_run(tmp_path):

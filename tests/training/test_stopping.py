@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparksplit.base.config import digest, parse
-from sparksplit.base.errors import ConfigError
+from sparksplit.base.errors import ConfigError, exit_status
 from sparksplit.dataset.description import LabelSpec
 from sparksplit.strategies import STRATEGIES
 from sparksplit.strategies.splits import BatchSplit, EpochSplit, LaneSplit, check_rounds
@@ -150,7 +150,7 @@ def test_what_is_watched_is_what_the_keys_say():
 def test_what_cannot_be_watched_is_refused_with_the_key(keys, problem):
     with pytest.raises(ConfigError) as caught:
         watching(**keys)
-    assert str(caught.value).startswith(problem) and caught.value.exit_status == 2
+    assert str(caught.value).startswith(problem) and exit_status(caught.value) == 2
 
 
 @pytest.mark.parametrize(("given", "kept"), [(None, True), (True, True), (False, False)])

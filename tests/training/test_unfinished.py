@@ -8,7 +8,7 @@ import pytest
 from hdfs_io.lease import Lease
 from hdfs_io.publish import Output
 from sparksplit.base.config import parse
-from sparksplit.base.errors import InputError, OutputInUse, RunError, UsageError
+from sparksplit.base.errors import InputError, OutputInUse, RunError, UsageError, exit_status
 from sparksplit.base.options import Options
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.training import checkpoints
@@ -112,7 +112,7 @@ def test_checkpoints_of_another_configuration_are_not_lost_silently(name):
     changes, options, expected = REFUSED[name]
     with pytest.raises(UsageError) as caught:
         decided(options=options, **changes)
-    assert str(caught.value).endswith(f"/run: is unfinished, {expected}") and caught.value.exit_status == 2
+    assert str(caught.value).endswith(f"/run: is unfinished, {expected}") and exit_status(caught.value) == 2
 
 
 def test_without_a_checkpoint_nothing_is_lost():

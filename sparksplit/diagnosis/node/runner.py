@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparksplit.base import activity
+from hdfs_io import activity
 from sparksplit.base.errors import Passing, RunError
 from sparksplit.collectives import Collective
 from sparksplit.diagnosis.messages import Effort

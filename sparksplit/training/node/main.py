@@ -6,9 +6,9 @@ import os
 import time
 from collections.abc import Mapping
 
-from hdfs_io.functions import FunctionError
 from sparksplit.base.memory import keep_freed
 from sparksplit.base.records import JsonObject
+from sparksplit.base.user_functions import FunctionError
 from sparksplit.cluster import Member
 from sparksplit.collectives import Collective, join
 from sparksplit.rows.feed import RowSource

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hdfs_io.functions import FunctionError, load
 from sparksplit.base.errors import RunError
+from sparksplit.base.user_functions import FunctionError, load
 from sparksplit.dataset.joined import open_joined
 from sparksplit.dataset.lane_files import Layout
 from sparksplit.model import class_weights

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from sparksplit.base import activity
+from hdfs_io import activity
 from sparksplit.base.memory import is_aligned
 from sparksplit.collectives import Collective
 from sparksplit.model.inputs import Inputs

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sparksplit.base import activity
+from hdfs_io import activity
 from sparksplit.base.errors import ConfigError, RunError
 from sparksplit.cluster.channel import line, wire
 from sparksplit.cluster.channel.line import Line, Post

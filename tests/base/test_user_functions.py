@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
-from hdfs_io.functions import FunctionError, load, pickled_by_value, source_of, split_name
+from sparksplit.base.user_functions import FunctionError, load, pickled_by_value, source_of, split_name
 
 names = st.from_regex(r"[a-z_][a-z_0-9]{0,8}", fullmatch=True)
 

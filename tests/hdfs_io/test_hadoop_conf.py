@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from sparksplit.base import hadoop_conf
+from hdfs_io import hadoop_conf
 from sparksplit.base.errors import InputError
 
 

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
-from sparksplit.base.errors import InputError, file_error
+from hdfs_io.errors import InputError, file_error
 
 DEFAULT_PORT = 8020
 """A NameNode's port, where a URI gives only a host."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from sparksplit.base import activity
+from hdfs_io import activity
 
 
 def test_steps_of_all_threads_count() -> None:
