@@ -99,8 +99,8 @@ MAY_IMPORT = {
         "operations",
     },
 }
-"""A room (a folder of sparksplit, or hdfs_io) to the rooms that its modules import, also inside functions; what is
-imported for the type checker alone does not count."""
+"""A room (a folder of sparksplit, or hdfs_io) to the rooms that its modules import, also inside functions and for the
+type checker alone."""
 
 WITHOUT = {
     "base": {"tensorflow", "keras", "tensorflowonspark"},
@@ -142,16 +142,7 @@ def room(module: str) -> str:
 def imports(file: Path) -> Iterator[str]:
     """What `file` imports anywhere, also inside functions: modules, and names within them as MODULE.NAME."""
     tree = ast.parse(file.read_text())
-    for_types = {
-        inner
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for part in node.body
-        for inner in ast.walk(part)
-    }
     for node in ast.walk(tree):
-        if node in for_types:
-            continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

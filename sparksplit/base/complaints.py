@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 import pydantic
 
 from sparksplit.base.errors import did_you_mean
-
-if TYPE_CHECKING:
-    from sparksplit.base.config import Config
 
 _TYPES = {
     "int": "a whole number",
@@ -41,7 +38,7 @@ _MESSAGES = {
 
 
 def first_complaint(
-    model: type[Config], values: Any, error: pydantic.ValidationError, order: Sequence[tuple[str, ...]]
+    model: type[pydantic.BaseModel], values: Any, error: pydantic.ValidationError, order: Sequence[tuple[str, ...]]
 ) -> tuple[tuple[str, ...], str]:
     """(key, message) of the first complaint by `order`, which holds the keys as they were written down.
 
@@ -58,7 +55,7 @@ def first_complaint(
     return key, _message(model, key, found[key])
 
 
-def missing_keys(model: type[Config], values: dict[str, Any]) -> list[tuple[str, ...]]:
+def missing_keys(model: type[pydantic.BaseModel], values: dict[str, Any]) -> list[tuple[str, ...]]:
     """The required keys of `model` that `values` lacks, in the order of declaration, including those of sections."""
     found: list[tuple[str, ...]] = []
     for name, field in model.model_fields.items():
@@ -76,7 +73,7 @@ def all_required(missing: Sequence[tuple[str, ...]]) -> str:
     return f"{names}: {'is' if len(missing) == 1 else 'are'} required"
 
 
-def _message(model: type[Config], key: tuple[str, ...], problems: Sequence[Any]) -> str:
+def _message(model: type[pydantic.BaseModel], key: tuple[str, ...], problems: Sequence[Any]) -> str:
     wanted = []
     for problem in problems:
         kind, _, rest = problem["type"].partition("_")
@@ -133,7 +130,7 @@ def _unknown(name: str, models: Sequence[type[pydantic.BaseModel]]) -> str:
     return "unknown key" + did_you_mean(name, [known for model in models for known in model.model_fields])
 
 
-def _classes(model: type[Config], key: Sequence[str]) -> list[type[pydantic.BaseModel]]:
+def _classes(model: type[pydantic.BaseModel], key: Sequence[str]) -> list[type[pydantic.BaseModel]]:
     """The configuration classes that the section `key` may be."""
     types: list[Any] = [model]
     for part in key:

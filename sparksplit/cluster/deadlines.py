@@ -17,7 +17,7 @@ from sparksplit.cluster.channel.wire import BEAT
 from sparksplit.spark.waiting import QUEUE_SECONDS, START_SECONDS, Patience
 
 if TYPE_CHECKING:
-    from sparksplit.cluster.faults import NodeRecord
+    from sparksplit.cluster.node_record import NodeRecord
 
 SHORTEST_STALL = 60.0
 STALL_STEPS = 20

@@ -10,7 +10,8 @@ from sparksplit.base.config import Config
 from sparksplit.base.errors import did_you_mean
 from sparksplit.comparison.analysis.verdicts import looks
 from sparksplit.strategies import STRATEGIES
-from sparksplit.training.config import NOT_IN_HASH, SyncConfig, Training
+from sparksplit.strategies.config import SyncConfig
+from sparksplit.training.config import NOT_IN_HASH, Training
 
 _LOCAL = {"strategy": "local", "sync": {"every": 32, "outer": "nesterov"}}
 _EQUAL_PASSES = "is for train: runs are compared at equal passes, by their last weights"

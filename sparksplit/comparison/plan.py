@@ -17,7 +17,8 @@ from sparksplit.comparison.config import NO_WAY_HAS, CompareConfig
 from sparksplit.comparison.controls import alone, controls, has_outer
 from sparksplit.comparison.tuning.space import Range, called, ranges
 from sparksplit.strategies import STRATEGIES, Strategy, find
-from sparksplit.training.config import SyncConfig, TrainConfig, Training, misfit
+from sparksplit.strategies.config import SyncConfig
+from sparksplit.training.config import TrainConfig, Training, misfit
 
 SINGLE = "single"
 REFERENCES = 3

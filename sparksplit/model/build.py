@@ -27,11 +27,11 @@ from sparksplit.model.rates import WarmedUp
 from sparksplit.model.trying import counts_by_weight, losses_by_row, some_rows, sums_by_row
 
 if TYPE_CHECKING:
-    from sparksplit.training.config import OptimizerConfig, TrainConfig
+    from sparksplit.model.config import ModelKeys, OptimizerConfig
 
 
 def build_model(
-    config: TrainConfig, source: str | None, data: DataDescription, inputs: Inputs, scratch: str | None = None
+    config: ModelKeys, source: str | None, data: DataDescription, inputs: Inputs, scratch: str | None = None
 ) -> Any:
     """The user's model, built on the data's shapes. Raises ConfigError where it fails or does not fit the data.
 
@@ -63,7 +63,7 @@ def build_model(
     return model
 
 
-def build_optimizer(config: TrainConfig, warmed_up: WarmedUp | None = None) -> Any:
+def build_optimizer(config: ModelKeys, warmed_up: WarmedUp | None = None) -> Any:
     """The Keras optimizer. Raises ConfigError for an unknown name or argument.
 
     warmed_up: replaces the learning rate, and is given the rate itself, where the strategy changes it.
@@ -100,7 +100,7 @@ def build_optimizer(config: TrainConfig, warmed_up: WarmedUp | None = None) -> A
     return keras.optimizers.LossScaleOptimizer(made)
 
 
-def build_loss(config: TrainConfig, data: DataDescription, model: Any, inputs: Inputs) -> Callable[[Any, Any], Any]:
+def build_loss(config: ModelKeys, data: DataDescription, model: Any, inputs: Inputs) -> Callable[[Any, Any], Any]:
     """A function of (labels, outputs) that gives one loss per row. Raises ConfigError where they do not fit it."""
     label = inputs.description.label
     assert label is not None
@@ -133,7 +133,7 @@ def build_loss(config: TrainConfig, data: DataDescription, model: Any, inputs: I
 
 
 def build_metrics(
-    config: TrainConfig, data: DataDescription, model: Any, inputs: Inputs, means: Sequence[float] | None = None
+    config: ModelKeys, data: DataDescription, model: Any, inputs: Inputs, means: Sequence[float] | None = None
 ) -> dict[str, Any]:
     """Fresh metrics by name, in the configuration's order. means: those of the numbers of the training rows' labels.
 
@@ -182,7 +182,7 @@ def _is_binary(loss: Any) -> bool:
     return isinstance(loss, dict) and str(loss.get("name", "")).lower().startswith("binary")
 
 
-def _check_classes(config: TrainConfig, data: DataDescription, outputs: Any) -> None:
+def _check_classes(config: ModelKeys, data: DataDescription, outputs: Any) -> None:
     if data.classes is None:
         # Keras would stretch a single output to all of the label's numbers.
         if data.label_shape and tuple(outputs.shape[1:]) not in (data.label_shape, (*data.label_shape, 1)):
@@ -207,7 +207,7 @@ def _check_classes(config: TrainConfig, data: DataDescription, outputs: Any) -> 
         )
 
 
-def _check_units(config: TrainConfig, data: DataDescription, outputs: Any, loss: str | dict[str, Any]) -> None:
+def _check_units(config: ModelKeys, data: DataDescription, outputs: Any, loss: str | dict[str, Any]) -> None:
     """Raise ConfigError for a loss that Keras would compute from outputs that it is not meant for."""
     name = str(loss.get("name", "")) if isinstance(loss, dict) else loss
     if outputs.shape[-1] == 1 and "categorical" in name.lower():
@@ -220,7 +220,7 @@ def _check_units(config: TrainConfig, data: DataDescription, outputs: Any, loss:
         )
 
 
-def _deserialize(config: TrainConfig, key: str, module: Any, base: type, name: str, arguments: dict[str, Any]) -> Any:
+def _deserialize(config: ModelKeys, key: str, module: Any, base: type, name: str, arguments: dict[str, Any]) -> Any:
     known = {
         attribute.lower(): attribute
         for attribute, value in vars(module).items()
@@ -237,13 +237,13 @@ def _deserialize(config: TrainConfig, key: str, module: Any, base: type, name: s
         raise config.error(key.removesuffix(".name"), f"{own or name}: {_first_line(error)}") from error
 
 
-def _name(config: TrainConfig, key: str, values: dict[str, Any]) -> str:
+def _name(config: ModelKeys, key: str, values: dict[str, Any]) -> str:
     if not isinstance(values.get("name"), str):
         raise config.error(key, "must have a name: one of Keras's")
     return str(values["name"])
 
 
-def _known(config: TrainConfig, key: str, module: Any, name: str) -> Any:
+def _known(config: ModelKeys, key: str, module: Any, name: str) -> Any:
     try:
         return module.get(name)
     except ValueError:

@@ -9,12 +9,12 @@ from sparksplit.base.errors import did_you_mean
 from sparksplit.dataset.manifest import Manifest
 
 if TYPE_CHECKING:
-    from sparksplit.training.config import Training
+    from sparksplit.model.config import ModelKeys
 
 _KEY = "class_weights"
 
 
-def of(config: Training, manifest: Manifest) -> list[float] | None:
+def of(config: ModelKeys, manifest: Manifest) -> list[float] | None:
     """The weight of each class of the data set, by index; None where none are wanted.
 
     Raises ConfigError where the labels are no classes, one a row, or a label that is named is none of them.

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from sparksplit.base.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from sparksplit.training.config import TrainConfig
+    from sparksplit.model.config import ModelKeys
 
 _ABSTRACT = ("Optimizer", "LearningRateSchedule", "Loss")
 REFUSED = {
@@ -81,7 +81,7 @@ _FLOATS = {("SGD", "momentum")}
 """Of these the constructor refuses whole numbers."""
 
 
-def check(config: TrainConfig, sources: Mapping[str, str]) -> None:
+def check(config: ModelKeys, sources: Mapping[str, str]) -> None:
     """Raise ConfigError for the first optimizer, schedule, loss or metric, or argument of one, that Keras does not
     know.
 
@@ -103,7 +103,7 @@ def check(config: TrainConfig, sources: Mapping[str, str]) -> None:
             _check_name(config, f"metrics.{place}", metric, strings("metrics"))
 
 
-def _check_effects(config: TrainConfig, given: Mapping[str, Any]) -> None:
+def _check_effects(config: ModelKeys, given: Mapping[str, Any]) -> None:
     """Raise ConfigError for what Keras would take and do nothing with."""
     for name, why in REFUSED.items():
         if config.optimizer.name.lower().replace("_", "") == name.lower():
@@ -123,7 +123,7 @@ def _registers(build: str, text: str | None) -> bool:
     return ":" in build if text is None else "custom_objects" in text
 
 
-def _check_mapping(config: TrainConfig, key: str, module: str, values: Mapping[str, Any], own: bool) -> None:
+def _check_mapping(config: ModelKeys, key: str, module: str, values: Mapping[str, Any], own: bool) -> None:
     name = values.get("name")
     if isinstance(name, str):  # without one the error says so anyway
         _check_class(config, key, module, name, _without_name(values), own, name_key=f"{key}.name")
@@ -134,7 +134,7 @@ def _without_name(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_class(
-    config: TrainConfig, key: str, module: str, name: str, given: Mapping[str, Any], own: bool, name_key: str
+    config: ModelKeys, key: str, module: str, name: str, given: Mapping[str, Any], own: bool, name_key: str
 ) -> None:
     found = classes(module)
     known = {name.lower(): name for name in found}
@@ -176,7 +176,7 @@ def _misfit(signature: Signature, argument: str, value: Any, is_optimizer: bool)
     return None
 
 
-def _check_name(config: TrainConfig, key: str, name: str, known: Collection[str]) -> None:
+def _check_name(config: ModelKeys, key: str, name: str, known: Collection[str]) -> None:
     if known and name not in known:
         raise config.error(key, unknown(name, sorted(known)))
 

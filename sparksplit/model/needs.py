@@ -15,8 +15,8 @@ from sparksplit.base.errors import did_you_mean
 from sparksplit.model.builders import builder_text, models
 
 if TYPE_CHECKING:
+    from sparksplit.model.config import ModelKeys
     from sparksplit.model.description import DataDescription
-    from sparksplit.training.config import TrainConfig
 
 
 def _shape(data: DataDescription) -> tuple[int, ...] | None:
@@ -90,7 +90,7 @@ def _declared(node: ast.stmt) -> str | None:
     return str(node.value.value) if named else None
 
 
-def check(config: TrainConfig, source: str | None, data: DataDescription) -> None:
+def check(config: ModelKeys, source: str | None, data: DataDescription) -> None:
     """Raise ConfigError where the configuration's builder has no such arguments, or does not take `data`.
 
     source: of the builder, where it is a file of the user's.

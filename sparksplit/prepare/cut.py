@@ -8,25 +8,20 @@ that the same rows are cut the same way whatever files and tasks they come in.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from sparksplit.dataset import row_ids
 from sparksplit.dataset.labels import places
 from sparksplit.dataset.manifest import SPLITS
-from sparksplit.prepare import cut_fit
 from sparksplit.prepare.cut_config import By, moment
-from sparksplit.prepare.cut_fit import Strata
-from sparksplit.spark.job_names import described
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from sparksplit.prepare.config import PreprocessConfig
-    from sparksplit.prepare.sources.identify import Identify
 
 TRAIN, VALIDATION, TEST = (np.int32(place) for place in range(len(SPLITS)))
 F64 = npt.NDArray[np.float64]
@@ -38,6 +33,18 @@ def outside(time: npt.NDArray[np.int64], stretches: Sequence[tuple[int, int]]) -
     for start, stop in stretches:
         found &= (time < start) | (time >= stop)
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class Strata:
+    """For each class, the fractions up to which its rows are test, and up to which they are test or validation.
+
+    labels: the classes, as Arrow holds raw labels [classes]. test, held: float64 [classes]; below 0: none
+    """
+
+    labels: pa.Array
+    test: F64
+    held: F64
 
 
 @dataclass(frozen=True)
@@ -138,18 +145,3 @@ class Cut:
             return np.zeros(len(time), np.bool_) if start is None else time >= start
 
         return np.select([since(self.test_from), since(self.validation_from)], [TEST, VALIDATION], default=TRAIN)
-
-    @described("count")
-    def fitted(self, keys: DataFrame, identify: Identify) -> Cut:
-        """This cut with what all rows must be asked for; itself where there is nothing to ask.
-
-        keys: the good rows' content hash, part, label and `cut`; read up to four times. identify: numbers them
-
-        Raises InputError where there are too few different times for the splits, or too many different labels.
-        """
-        if not self.fits:
-            return self
-        if self.by == "time":
-            validation_from, test_from = cut_fit.boundaries(keys, self.validation, self.test)
-            return replace(self, validation_from=validation_from, test_from=test_from)
-        return replace(self, strata=cut_fit.strata(keys, identify, self.seed, self.validation, self.test))

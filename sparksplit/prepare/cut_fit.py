@@ -7,7 +7,7 @@ close to them. So they are exact, though neither the driver nor a task sorts or 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +19,9 @@ from sparksplit.dataset import row_ids
 from sparksplit.dataset.labels import MAX_CLASSES, check_number_of_labels, places
 from sparksplit.dataset.lane_files import LABEL
 from sparksplit.dataset.manifest import SPLITS
+from sparksplit.prepare.cut import Cut, Strata
 from sparksplit.prepare.sources.parse import CUT, PART
+from sparksplit.spark.job_names import described
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,6 +35,22 @@ _ACCURACY = 100_000
 """Of Spark's percentile_approx: ranks are off by at most this part of the rows."""
 _SIGMAS = 8.0
 """Far enough from the mean for the odds of a miss to be 1e-15; it costs a second look."""
+
+
+@described("count")
+def fitted(cut: Cut, keys: DataFrame, identify: Identify) -> Cut:
+    """`cut` with what all rows must be asked for; itself where there is nothing to ask.
+
+    keys: the good rows' content hash, part, label and `cut`; read up to four times. identify: numbers them
+
+    Raises InputError where there are too few different times for the splits, or too many different labels.
+    """
+    if not cut.fits:
+        return cut
+    if cut.by == "time":
+        validation_from, test_from = boundaries(keys, cut.validation, cut.test)
+        return replace(cut, validation_from=validation_from, test_from=test_from)
+    return replace(cut, strata=strata(keys, identify, cut.seed, cut.validation, cut.test))
 
 
 # Time.
@@ -130,18 +148,6 @@ def _start(times: Sequence[Times], end: int, wanted: int) -> tuple[int, bool]:
 
 
 # Classes.
-
-
-@dataclass(frozen=True, eq=False)
-class Strata:
-    """For each class, the fractions up to which its rows are test, and up to which they are test or validation.
-
-    labels: the classes, as Arrow holds raw labels [classes]. test, held: float64 [classes]; below 0: none
-    """
-
-    labels: pa.Array
-    test: F64
-    held: F64
 
 
 def ranks(rows: I64, validation: float, test: float) -> tuple[I64, I64]:

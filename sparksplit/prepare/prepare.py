@@ -34,6 +34,7 @@ from sparksplit.prepare.config import PreprocessConfig
 from sparksplit.prepare.counts import Counts
 from sparksplit.prepare.cut import Cut
 from sparksplit.prepare.cut_config import dependent
+from sparksplit.prepare.cut_fit import fitted as fitted_cut
 from sparksplit.prepare.fit_features import Fitting, fitting
 from sparksplit.prepare.numbering import ROWS
 from sparksplit.prepare.shuffle import FILE, Place, Writing, final_name
@@ -78,7 +79,7 @@ def prepare(
             why = windows_config.said(source.left_out, ": ") + bad_rows.left_out(tally)
             raise InputError(f"{config.input.place}: has no rows to train on{why}")
         identify = replace(kept.identify(), bits=_ID_BITS)
-        cut = replace(cut.fitted(kept.rows.good, identify), reach=source.windows.reach if source.windows else 0)
+        cut = replace(fitted_cut(cut, kept.rows.good, identify), reach=source.windows.reach if source.windows else 0)
         identify = replace(identify, left_out=cut.left_out)
         found = counts.count(kept.rows, source, identify, cut)
         between = windows_config.left_between(config, good, found.rows)

@@ -20,6 +20,7 @@ from sparksplit.dataset.lane_files import LABEL
 from sparksplit.dataset.manifest import SPLITS
 from sparksplit.prepare.config import PreprocessConfig
 from sparksplit.prepare.cut import Cut, outside
+from sparksplit.prepare.cut_fit import fitted as fitted_cut
 from sparksplit.prepare.sources.base import BadRow, BadRows, ParsedRows, Reader, Source
 from sparksplit.prepare.sources.identify import Identify
 from sparksplit.prepare.sources.parse import (
@@ -239,7 +240,7 @@ def _dealt(
             keys |= {NUMBER: number.tolist()} | ({} if by is None else {CUT: by.to_pylist()})
             keys |= {} if label is None else {LABEL: label.to_pylist()}
             rows = list(zip(*keys.values(), strict=True))
-            cut = cut.fitted(spark.createDataFrame(rows, _schema(keys, good)), Identify(None))
+            cut = fitted_cut(cut, spark.createDataFrame(rows, _schema(keys, good)), Identify(None))
         labels = None if label is None else label.combine_chunks()
         dealt = cut.splits(content, number, part, None if by is None or by.null_count else by.to_numpy(), labels)
     except InputError as error:

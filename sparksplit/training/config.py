@@ -9,14 +9,15 @@ import pydantic
 
 from sparksplit.base.config import Config
 from sparksplit.base.errors import did_you_mean
-from sparksplit.base.user_functions import FunctionError, is_own
+from sparksplit.base.user_functions import is_own
 from sparksplit.cluster.deadlines import Limits
 from sparksplit.collectives import COLLECTIVES
-from sparksplit.model.builders import check_short_name
+from sparksplit.model.config import ModelConfig, OptimizerConfig
 from sparksplit.network.listening import Network, check_bind, parse_ports
 from sparksplit.prepare.config import Paths
 from sparksplit.spark.waiting import QUEUE_SECONDS, START_SECONDS
 from sparksplit.strategies import STRATEGIES, Strategy
+from sparksplit.strategies.config import SyncConfig
 
 
 def _one_of(table: Collection[str], what: str) -> pydantic.AfterValidator:
@@ -31,15 +32,6 @@ def _one_of(table: Collection[str], what: str) -> pydantic.AfterValidator:
     return pydantic.AfterValidator(check)
 
 
-def _known_model(name: str) -> str:
-    if ":" not in name:
-        try:
-            check_short_name(name)
-        except FunctionError as error:
-            raise ValueError(str(error)) from error
-    return name
-
-
 def _by_name(weights: Any) -> Any:
     """Weights by the names of the classes, which YAML may have read as numbers or as true and false."""
     if not isinstance(weights, dict):
@@ -50,27 +42,6 @@ def _by_name(weights: Any) -> Any:
 def _ports(text: str) -> str:
     parse_ports(text)
     return text
-
-
-class ModelConfig(Config):
-    """Which model."""
-
-    build: Annotated[str, pydantic.AfterValidator(_known_model)] = "mlp"
-    """mlp, cnn, lstm, tabular or text; or `package.module:function` or `path/to/file.py:function`, which returns an
-    uncompiled Keras model."""
-    params: dict[str, Any] = pydantic.Field(default_factory=dict)
-    """Keyword arguments of that function."""
-
-
-class OptimizerConfig(Config):
-    """A Keras optimizer; further keys are its own arguments, such as momentum or clipnorm."""
-
-    model_config = pydantic.ConfigDict(extra="allow")
-
-    name: str = "sgd"
-    """A Keras optimizer by its name: sgd, adam, adadelta, ..."""
-    learning_rate: pydantic.PositiveFloat | dict[str, Any] = 0.01
-    """A number, or a Keras schedule: {name: CosineDecay, initial_learning_rate: 0.1, decay_steps: 1000}."""
 
 
 class CheckpointConfig(Config):
@@ -102,29 +73,6 @@ class EarlyStopConfig(Config):
     """An improvement is better than the last one by more than this."""
     mode: Literal["min", "max"] | None = None
     """Whether lower or higher values are better; null: known from what the metric is. Needed if that does not tell."""
-
-
-class SyncConfig(Config):
-    """When nodes with `strategy: local` agree, and how."""
-
-    every: pydantic.PositiveInt = 32
-    """A node's own steps between two syncs (H); the end of an epoch is one too."""
-    outer: Literal["none", "momentum", "nesterov"] = "none"
-    """What applies the averaged change of the weights: none (local SGD), momentum (SlowMo), nesterov (DiLoCo)."""
-    outer_learning_rate: pydantic.PositiveFloat | None = None
-    """The outer optimiser's; null: 1 for momentum, 0.7 for nesterov."""
-    outer_momentum: Annotated[float, pydantic.Field(ge=0, lt=1)] | None = None
-    """The outer optimiser's; null: 0.7 for momentum, 0.9 for nesterov."""
-    after: pydantic.NonNegativeInt = 0
-    """Updates made with strategy: batch before the local ones begin (post-local SGD), up to the end of the epoch that
-    the last of them is in."""
-
-    @pydantic.model_validator(mode="after")
-    def _outer_is_used(self) -> SyncConfig:
-        for key in ("outer_learning_rate", "outer_momentum"):
-            if self.outer == "none" and getattr(self, key) is not None:
-                raise ValueError(f"{key} needs outer: momentum or nesterov (is none)")
-        return self
 
 
 class VirtualNodes(Config):

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparksplit.cluster.deadlines import FINEST, Limits, hanging
-from sparksplit.cluster.faults import Cause, NodeRecord, culprit
+from sparksplit.cluster.faults import Cause, culprit
+from sparksplit.cluster.node_record import NodeRecord
 
 NOW = 100.0
 TEN = Limits(stall_timeout=10, start_timeout=20, phase_timeout=30)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparksplit.cluster.deadlines import Hang, Limits, hanging
-from sparksplit.cluster.faults import NodeRecord
+from sparksplit.cluster.node_record import NodeRecord
 
 LIMIT = 10.0
 SILENT = LIMIT - 4.2

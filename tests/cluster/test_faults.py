@@ -10,15 +10,8 @@ import pytest
 
 from sparksplit.base.errors import ConfigError, NodeFailed, Passing, PeerLost, RunError, UsageError
 from sparksplit.cluster.channel.wire import ORPHANED
-from sparksplit.cluster.faults import (
-    Cause,
-    Fault,
-    Link,
-    NodeRecord,
-    culprit,
-    driver_at_fault,
-    kind_and_text,
-)
+from sparksplit.cluster.faults import Cause, Fault, culprit, driver_at_fault, kind_and_text
+from sparksplit.cluster.node_record import Link, NodeRecord
 
 NOW = 100.0
 

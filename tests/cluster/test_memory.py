@@ -7,7 +7,8 @@ import signal
 import pytest
 
 from sparksplit.cluster import memory
-from sparksplit.cluster.faults import Cause, NodeRecord, culprit, kind_and_text
+from sparksplit.cluster.faults import Cause, culprit, kind_and_text
+from sparksplit.cluster.node_record import NodeRecord
 
 
 class ResourceExhaustedError(Exception):

@@ -9,7 +9,7 @@ import pytest
 
 from sparksplit.base.errors import NodeFailed
 from sparksplit.cluster import starting
-from sparksplit.cluster.faults import NodeRecord
+from sparksplit.cluster.node_record import NodeRecord
 from sparksplit.cluster.starting import Starting
 
 

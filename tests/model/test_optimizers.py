@@ -12,8 +12,8 @@ import tensorflow as tf
 from sparksplit.collectives import Alone
 from sparksplit.model import build, keras_names
 from sparksplit.model.optimizers import averages, calls
+from sparksplit.strategies.config import SyncConfig
 from sparksplit.strategies.syncs import StepSync
-from sparksplit.training.config import SyncConfig
 from sparksplit.training.node import averages as on_node
 from sparksplit.training.node.step import Step
 from tests.model.parts import parts

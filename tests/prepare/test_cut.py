@@ -13,9 +13,9 @@ from sparksplit.base.config import parse
 from sparksplit.dataset import row_ids
 from sparksplit.dataset.manifest import SPLITS
 from sparksplit.prepare.config import PreprocessConfig
-from sparksplit.prepare.cut import TEST, TRAIN, VALIDATION, Cut
+from sparksplit.prepare.cut import TEST, TRAIN, VALIDATION, Cut, Strata
 from sparksplit.prepare.cut_config import By
-from sparksplit.prepare.cut_fit import Strata, Times, pick, ranks
+from sparksplit.prepare.cut_fit import Times, pick, ranks
 
 ROWS, KNOWN = 200_000, 0.7
 

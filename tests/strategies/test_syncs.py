@@ -8,8 +8,8 @@ import tensorflow as tf
 from sparksplit.base.errors import PeerLost
 from sparksplit.collectives import Alone
 from sparksplit.collectives.ring import Ring
+from sparksplit.strategies.config import SyncConfig
 from sparksplit.strategies.syncs import LocalSync, RoundSync, StepSync
-from sparksplit.training.config import SyncConfig
 from sparksplit.training.node.step import Step
 from tests.nodes import in_threads
 from tests.training.node.steps import FEATURES, chunk_of, inputs_of, rows, squared_error

@@ -13,8 +13,8 @@ from sparksplit.collectives.virtual import Stage, VirtualCollective
 from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorSpec
 from sparksplit.model.inputs import Inputs
 from sparksplit.model.weights import Weights
+from sparksplit.strategies.config import SyncConfig
 from sparksplit.strategies.syncs import LocalSync, StepSync
-from sparksplit.training.config import SyncConfig
 from sparksplit.training.node.accumulated import accumulated
 from sparksplit.training.node.step import Step
 from tests.nodes import in_threads

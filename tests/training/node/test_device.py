@@ -17,7 +17,7 @@ import tensorflow as tf
 from tests.training.node.test_mixed import chunks, model_of, step_of
 from sparksplit.collectives import Alone
 from sparksplit.strategies.syncs import StepSync
-from sparksplit.training.config import SyncConfig
+from sparksplit.strategies.config import SyncConfig
 dtype = json.loads(sys.argv[1])["dtype"]
 collective, model = Alone(), model_of(dtype)
 step, _ = step_of(model, dtype, StepSync(collective, SyncConfig()), collective)

@@ -9,8 +9,9 @@ from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.collectives import Alone
 from sparksplit.collectives.ring import Ring
+from sparksplit.strategies.config import SyncConfig
 from sparksplit.strategies.syncs import StepSync
-from sparksplit.training.config import SyncConfig, TrainConfig
+from sparksplit.training.config import TrainConfig
 from sparksplit.training.node.kernels import naming_keys
 from sparksplit.training.node.step import Step
 from tests.nodes import in_threads

@@ -11,8 +11,9 @@ from sparksplit.collectives.ring import Ring
 from sparksplit.collectives.virtual import Stage, VirtualCollective
 from sparksplit.model import build
 from sparksplit.model.floats import outputs_of, set_floats
+from sparksplit.strategies.config import SyncConfig
 from sparksplit.strategies.syncs import LocalSync, StepSync
-from sparksplit.training.config import SyncConfig, TrainConfig
+from sparksplit.training.config import TrainConfig
 from sparksplit.training.node.state import assign, named
 from sparksplit.training.node.step import Step
 from tests.nodes import in_threads

@@ -8,9 +8,9 @@ import tensorflow as tf
 from sparksplit.collectives import Alone
 from sparksplit.collectives.ring import Ring
 from sparksplit.collectives.virtual import Stage, VirtualCollective
+from sparksplit.strategies.config import SyncConfig
 from sparksplit.strategies.syncs import LocalSync, StepSync
 from sparksplit.training import checkpoints
-from sparksplit.training.config import SyncConfig
 from sparksplit.training.node.state import assign, named
 from sparksplit.training.node.step import Step
 from tests.nodes import in_threads

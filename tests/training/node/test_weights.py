@@ -17,8 +17,8 @@ from sparksplit.model.metrics import Auc, ByClass
 from sparksplit.model.weights import Weights
 from sparksplit.rows.chunks import Chunk
 from sparksplit.rows.ledger import Entry
+from sparksplit.strategies.config import SyncConfig
 from sparksplit.strategies.syncs import LocalSync, StepSync
-from sparksplit.training.config import SyncConfig
 from sparksplit.training.node.step import Step
 from tests.nodes import in_threads
 
